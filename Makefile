@@ -1,0 +1,66 @@
+# Every target sets up what it needs in .venv, and does so again only when a lock file changed.
+# PYTHON=/path/to/python3.12 make run   picks another interpreter for a new .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+
+.DEFAULT_GOAL := menu
+.PHONY: menu run test lint format types settings diagrams accept lock clean
+
+menu: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.run ## serve on http://127.0.0.1:41242 (with no GEMINI_API_KEY: the offline demo model)
+	@exec $(BIN)/gunicorn -c gunicorn.conf.py app:app
+
+test: $(VENV)/.dev ## all tests, among them the real app under gunicorn and the real SDKs
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.dev ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.dev ## mypy, strict
+	$(BIN)/mypy
+
+settings: $(VENV)/.run ## the settings in force and where each came from
+	@$(BIN)/gemini-bridge settings
+
+diagrams: $(VENV)/.run ## docs/states/ from the transition tables
+	$(BIN)/python docs/states/generate.py
+
+accept: $(VENV)/.dev ## take what the golden transcripts give now as expected; review the diff
+	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/test_transcripts.py tests/test_requests.py
+
+lock: $(VENV)/.run ## resolve the dependencies anew into the two lock files
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in -o requirements.lock
+	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in --extra test --extra lint \
+	    -c requirements.lock -o requirements-dev.lock
+LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Python 3.11 or newer is needed; '$(PYTHON)' is not. Try: PYTHON=python3.12 make run" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	    { echo "This Python cannot make virtual environments. On Debian: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The dev lock holds all of the run lock, so either may be installed first.
+$(VENV)/.run: requirements.lock setup.cfg | $(VENV)/bin/python
+	$(INSTALL) -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.run
+	$(INSTALL) -r requirements-dev.lock
+	@touch $@

@@ -1,0 +1,3 @@
+"""Gemini Bridge: the OpenAI and Anthropic APIs on Google Gemini."""
+
+__version__ = "0.1.0"

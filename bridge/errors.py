@@ -1,0 +1,131 @@
+"""Everything that can go wrong, as one tree.
+
+    BridgeError                      kind            status
+    ├ InvalidRequest                 invalid_request    400   the client's body, with the field in `param`
+    │ ├ ContextOverflow              context_overflow   400   the conversation is too long for the model
+    │ └ RequestTooLarge              too_large          413
+    ├ UnknownRoute                   unknown_route      404
+    │ └ UnknownModel                 unknown_model      404
+    ├ MethodNotAllowed               method             405
+    ├ UpstreamError                                           raised only where an upstream is spoken to
+    │ ├ UpstreamRefused              refused            400   Gemini found the request wrong
+    │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or address is wrong
+    │ ├ UpstreamRateLimited          rate_limited       429
+    │ ├ UpstreamOverloaded           overloaded         503
+    │ ├ UpstreamTimeout              timeout            504
+    │ ├ UpstreamUnreachable          unreachable        502
+    │ ├ UpstreamTruncated            truncated          502   the answer stopped without a finish reason
+    │ └ UpstreamMalformed            malformed          502   the answer cannot be used: bad JSON, bad call
+    └ InternalError                  internal           500   our bug
+      └ IllegalTransition            internal           500   an event machine was about to break its protocol
+
+A message never holds a key, a prompt or a token: it may be shown to the client and written to the log.
+This module knows no HTTP framework, no protocol and no upstream.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+#: Clients sleep as long as they are told; none should be sent to sleep for hours by a daily quota.
+LONGEST_RETRY_AFTER = 300
+
+
+class BridgeError(Exception):
+    """The root; only its descendants are raised."""
+
+    kind: ClassVar[str]
+    status: ClassVar[int]
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after = retry_after
+
+    @property
+    def retry_after_seconds(self) -> int | None:
+        """What the `retry-after` header says: a whole number, rounded up and capped."""
+        if self.retry_after is None:
+            return None
+        return min(max(1, math.ceil(self.retry_after)), LONGEST_RETRY_AFTER)
+
+
+class InvalidRequest(BridgeError):
+    kind, status = "invalid_request", 400
+
+
+class ContextOverflow(InvalidRequest):
+    kind = "context_overflow"
+
+
+class RequestTooLarge(InvalidRequest):
+    kind, status = "too_large", 413
+
+
+class UnknownRoute(BridgeError):
+    kind, status = "unknown_route", 404
+
+
+class UnknownModel(UnknownRoute):
+    kind = "unknown_model"
+
+
+class MethodNotAllowed(BridgeError):
+    kind, status = "method", 405
+
+
+class UpstreamError(BridgeError):
+    """Raised only where an upstream is spoken to, and by the Turn that judges how its answer ended."""
+
+
+class UpstreamRefused(UpstreamError):
+    kind, status = "refused", 400
+
+
+class UpstreamMisconfigured(UpstreamError):
+    kind, status = "misconfigured", 502
+
+
+class UpstreamRateLimited(UpstreamError):
+    kind, status = "rate_limited", 429
+
+
+class UpstreamOverloaded(UpstreamError):
+    kind, status = "overloaded", 503
+
+
+class UpstreamTimeout(UpstreamError):
+    kind, status = "timeout", 504
+
+
+class UpstreamUnreachable(UpstreamError):
+    kind, status = "unreachable", 502
+
+
+class UpstreamTruncated(UpstreamError):
+    kind, status = "truncated", 502
+
+
+class UpstreamMalformed(UpstreamError):
+    kind, status = "malformed", 502
+
+
+class InternalError(BridgeError):
+    kind, status = "internal", 500
+
+
+class IllegalTransition(InternalError):
+    pass
+
+
+def concrete_errors() -> frozenset[type[BridgeError]]:
+    """Every class that may be raised: what a protocol's table of error types must cover."""
+    found: set[type[BridgeError]] = set()
+    waiting: list[type[BridgeError]] = [BridgeError]
+    while waiting:
+        children = waiting.pop().__subclasses__()
+        waiting.extend(children)
+        found.update(child for child in children if hasattr(child, "kind"))
+    return frozenset(found)

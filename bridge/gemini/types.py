@@ -1,0 +1,171 @@
+"""The values of Gemini's wire format, immutable.
+
+A Part is a oneof (`data`) with independent siblings: whether it is a thought and whether it is signed are
+separate questions. Fields this module does not name are kept in `extra` and leave as they came.
+JSON comes and goes through `wire.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+JsonObject = Mapping[str, Any]
+EMPTY: JsonObject = MappingProxyType({})
+
+USER = "user"
+MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    name: str
+    args: JsonObject | None = None
+    id: str | None = None
+    extra: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionResponse:
+    name: str
+    response: JsonObject = EMPTY
+    id: str | None = None
+    media: tuple[InlineData | FileData, ...] = ()  #: `parts` on the wire: images and files a tool returned
+    extra: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class InlineData:
+    mime_type: str
+    data: str  #: base64, as it came
+    extra: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class FileData:
+    uri: str
+    mime_type: str | None = None
+    extra: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class OtherData:
+    """A member of the oneof that the bridge only carries: executed code, server-side tools, the future."""
+
+    field: str
+    value: Any
+
+
+#: Text is a plain string: nearly every part of a stream is text.
+PartData = str | FunctionCall | FunctionResponse | InlineData | FileData | OtherData | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    data: PartData = None
+    thought: bool = False
+    signature: str | None = None  #: `thoughtSignature`, never decoded
+    extra: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    role: str | None
+    parts: tuple[Part, ...] = ()
+    extra: JsonObject = EMPTY
+
+    def calls(self) -> Iterator[FunctionCall]:
+        return (part.data for part in self.parts if isinstance(part.data, FunctionCall))
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDeclaration:
+    name: str
+    description: str | None = None
+    schema: JsonObject | None = None  #: `parametersJsonSchema`
+    extra: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    functions: tuple[FunctionDeclaration, ...] = ()
+    extra: JsonObject = EMPTY  #: googleSearch, codeExecution and their kin
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What the client asked for; which of Gemini's fields says it depends on the model."""
+
+    effort: str | None = None  #: none, minimal, low, medium, high
+    budget: int | None = None
+    show: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    model: str
+    contents: tuple[Content, ...]
+    system: Content | None = None
+    tools: tuple[Tool, ...] = ()
+    tool_config: JsonObject = EMPTY
+    generation: JsonObject = EMPTY
+    thinking: Thinking | None = None  #: becomes `generation["thinkingConfig"]` once the model is known
+    extra: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """`usageMetadata`: running totals, of which the last counts. `prompt` includes what was cached."""
+
+    raw: JsonObject = field(default=EMPTY)
+
+    def _count(self, name: str) -> int:
+        value = self.raw.get(name)
+        return value if isinstance(value, int) else 0
+
+    @property
+    def prompt(self) -> int:
+        return self._count("promptTokenCount") + self._count("toolUsePromptTokenCount")
+
+    @property
+    def cached(self) -> int:
+        return self._count("cachedContentTokenCount")
+
+    @property
+    def thoughts(self) -> int:
+        return self._count("thoughtsTokenCount")
+
+    @property
+    def output(self) -> int:
+        """Answer and thoughts: Gemini counts them apart, the client protocols together."""
+        return self._count("candidatesTokenCount") + self.thoughts
+
+    @property
+    def total(self) -> int:
+        return self._count("totalTokenCount") or self.prompt + self.output
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    content: Content | None = None
+    finish_reason: str | None = None  #: as sent; `finish.py` says what it means
+    index: int | None = None
+    extra: JsonObject = EMPTY
+
+    @property
+    def number(self) -> int:
+        return self.index or 0
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.content.parts if self.content else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    candidates: tuple[Candidate, ...] = ()
+    usage: Usage | None = None
+    prompt_feedback: JsonObject | None = None
+    extra: JsonObject = EMPTY

@@ -1,0 +1,298 @@
+"""JSON to Gemini values and back, without loss.
+
+One rule keeps it lossless: a field is taken out of the JSON only when it has its usual form. Anything else
+(an unknown field, `"thought": false`, an empty `parts`) stays in `extra` and leaves exactly as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from bridge.gemini.types import (
+    EMPTY,
+    Candidate,
+    Chunk,
+    Content,
+    FileData,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    GenerateRequest,
+    InlineData,
+    JsonObject,
+    OtherData,
+    Part,
+    PartData,
+    Tool,
+    Usage,
+)
+
+T = TypeVar("T")
+Fields = dict[str, Any]
+
+#: Members of Part's oneof that are carried but not understood.
+CARRIED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+
+
+# --- JSON → values -----------------------------------------------------------------------------------
+
+
+def _take(fields: Fields, key: str, kind: type[T]) -> T | None:
+    value = fields.get(key)
+    if type(value) is not kind:
+        return None
+    del fields[key]
+    return value
+
+
+def _take_filled(fields: Fields, key: str) -> JsonObject:
+    return _take(fields, key, dict) or EMPTY if fields.get(key) else EMPTY
+
+
+def _take_each(fields: Fields, key: str, read: Callable[[Any], T]) -> tuple[T, ...]:
+    items = fields.get(key)
+    if not isinstance(items, list) or not items or not all(type(item) is dict for item in items):
+        return ()
+    del fields[key]
+    return tuple(map(read, items))
+
+
+def _rest(fields: Fields) -> JsonObject:
+    return fields or EMPTY
+
+
+def _call_from_json(source: JsonObject) -> FunctionCall | None:
+    fields = dict(source)
+    name = _take(fields, "name", str)
+    if name is None:
+        return None
+    return FunctionCall(name, _take(fields, "args", dict), _take(fields, "id", str), _rest(fields))
+
+
+def _response_from_json(source: JsonObject) -> FunctionResponse | None:
+    fields = dict(source)
+    name, response = _take(fields, "name", str), _take(fields, "response", dict)
+    if name is None or response is None:
+        return None
+    return FunctionResponse(
+        name,
+        response,
+        _take(fields, "id", str),
+        _take_media(fields),
+        _rest(fields),
+    )
+
+
+def _take_media(fields: Fields) -> tuple[InlineData | FileData, ...]:
+    parts = [part_from_json(item) for item in fields.get("parts") or () if type(item) is dict]
+    media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
+    if not media or [_media_to_json(item) for item in media] != fields["parts"]:
+        return ()
+    del fields["parts"]
+    return media
+
+
+def _inline_from_json(source: JsonObject) -> InlineData | None:
+    fields = dict(source)
+    mime_type, data = _take(fields, "mimeType", str), _take(fields, "data", str)
+    return None if mime_type is None or data is None else InlineData(mime_type, data, _rest(fields))
+
+
+def _file_from_json(source: JsonObject) -> FileData | None:
+    fields = dict(source)
+    uri = _take(fields, "fileUri", str)
+    return None if uri is None else FileData(uri, _take(fields, "mimeType", str), _rest(fields))
+
+
+_READERS: dict[str, Callable[[JsonObject], PartData]] = {
+    "functionCall": _call_from_json,
+    "functionResponse": _response_from_json,
+    "inlineData": _inline_from_json,
+    "fileData": _file_from_json,
+}
+
+
+def _take_data(fields: Fields) -> PartData:
+    text = _take(fields, "text", str)
+    if text is not None:
+        return text
+    for key, read in _READERS.items():
+        if type(fields.get(key)) is dict and (data := read(fields[key])) is not None:
+            del fields[key]
+            return data
+    for key in CARRIED:
+        if key in fields:
+            return OtherData(key, fields.pop(key))
+    return None
+
+
+def part_from_json(source: JsonObject) -> Part:
+    if len(source) == 1 and type(source.get("text")) is str:
+        return Part(source["text"])  # nearly every part of a stream
+    fields = dict(source)
+    data = _take_data(fields)
+    thought = fields.get("thought") is True and fields.pop("thought")
+    return Part(data, thought, _take(fields, "thoughtSignature", str), _rest(fields))
+
+
+def content_from_json(source: JsonObject) -> Content:
+    fields = dict(source)
+    return Content(
+        _take(fields, "role", str), _take_each(fields, "parts", part_from_json), _rest(fields)
+    )
+
+
+def _candidate_from_json(source: JsonObject) -> Candidate:
+    fields = dict(source)
+    content = _take(fields, "content", dict)
+    return Candidate(
+        None if content is None else content_from_json(content),
+        _take(fields, "finishReason", str),
+        _take(fields, "index", int),
+        _rest(fields),
+    )
+
+
+def chunk_from_json(source: JsonObject) -> Chunk:
+    fields = dict(source)
+    usage = _take(fields, "usageMetadata", dict)
+    return Chunk(
+        _take_each(fields, "candidates", _candidate_from_json),
+        None if usage is None else Usage(usage),
+        _take(fields, "promptFeedback", dict),
+        _rest(fields),
+    )
+
+
+def _declaration_from_json(source: JsonObject) -> FunctionDeclaration:
+    fields = dict(source)
+    return FunctionDeclaration(
+        _take(fields, "name", str) or "",
+        _take(fields, "description", str),
+        _take(fields, "parametersJsonSchema", dict),
+        _rest(fields),
+    )
+
+
+def _tool_from_json(source: JsonObject) -> Tool:
+    fields = dict(source)
+    return Tool(_take_each(fields, "functionDeclarations", _declaration_from_json), _rest(fields))
+
+
+def request_from_json(model: str, source: JsonObject) -> GenerateRequest:
+    fields = dict(source)
+    system = _take(fields, "systemInstruction", dict)
+    return GenerateRequest(
+        model,
+        _take_each(fields, "contents", content_from_json),
+        None if system is None else content_from_json(system),
+        _take_each(fields, "tools", _tool_from_json),
+        _take_filled(fields, "toolConfig"),
+        _take_filled(fields, "generationConfig"),
+        extra=_rest(fields),
+    )
+
+
+# --- values → JSON -----------------------------------------------------------------------------------
+
+
+def _present(extra: JsonObject, **fields: Any) -> Fields:
+    """The named fields that have a value, then what was carried along."""
+    found = {key: value for key, value in fields.items() if value is not None}
+    found.update(extra)
+    return found
+
+
+def _each(items: Iterable[T], dump: Callable[[T], Fields]) -> list[Fields] | None:
+    return [dump(item) for item in items] or None
+
+
+def _media_to_json(media: InlineData | FileData) -> Fields:
+    if isinstance(media, InlineData):
+        return {"inlineData": _present(media.extra, mimeType=media.mime_type, data=media.data)}
+    return {"fileData": _present(media.extra, mimeType=media.mime_type, fileUri=media.uri)}
+
+
+def _data_to_json(data: PartData) -> Fields:
+    match data:
+        case None:
+            return {}
+        case str():
+            return {"text": data}
+        case FunctionCall():
+            return {"functionCall": _present(data.extra, id=data.id, name=data.name, args=data.args)}
+        case FunctionResponse():
+            return {"functionResponse": _response_to_json(data)}
+        case InlineData() | FileData():
+            return _media_to_json(data)
+        case OtherData():
+            return {data.field: data.value}
+
+
+def _response_to_json(data: FunctionResponse) -> Fields:
+    return _present(
+        data.extra,
+        id=data.id,
+        name=data.name,
+        response=dict(data.response),
+        parts=_each(data.media, _media_to_json),
+    )
+
+
+def part_to_json(part: Part) -> Fields:
+    fields = _data_to_json(part.data)
+    if part.thought:
+        fields["thought"] = True
+    if part.signature is not None:
+        fields["thoughtSignature"] = part.signature
+    fields.update(part.extra)
+    return fields
+
+
+def content_to_json(content: Content) -> Fields:
+    return _present(content.extra, role=content.role, parts=_each(content.parts, part_to_json))
+
+
+def _candidate_to_json(candidate: Candidate) -> Fields:
+    content = candidate.content
+    return _present(
+        candidate.extra,
+        content=None if content is None else content_to_json(content),
+        finishReason=candidate.finish_reason,
+        index=candidate.index,
+    )
+
+
+def chunk_to_json(chunk: Chunk) -> Fields:
+    return _present(
+        chunk.extra,
+        candidates=_each(chunk.candidates, _candidate_to_json),
+        usageMetadata=None if chunk.usage is None else dict(chunk.usage.raw),
+        promptFeedback=chunk.prompt_feedback,
+    )
+
+
+def _declaration_to_json(function: FunctionDeclaration) -> Fields:
+    return _present(
+        function.extra,
+        name=function.name or None,
+        description=function.description,
+        parametersJsonSchema=function.schema,
+    )
+
+
+def _tool_to_json(tool: Tool) -> Fields:
+    return _present(tool.extra, functionDeclarations=_each(tool.functions, _declaration_to_json))
+
+
+def request_to_json(request: GenerateRequest) -> Fields:
+    """The body of a generateContent call; the model stands in the address."""
+    return _present(
+        request.extra,
+        systemInstruction=None if request.system is None else content_to_json(request.system),
+        contents=_each(request.contents, content_to_json),
+        tools=_each(request.tools, _tool_to_json),
+        toolConfig=dict(request.tool_config) or None,
+        generationConfig=dict(request.generation) or None,
+    )

@@ -1,0 +1,33 @@
+"""What an upstream is: a request in, batches of chunks out.
+
+Chunks that arrived together are handed on together, so that they can leave in one write. An upstream raises
+only `UpstreamError` and its kin (or `InvalidRequest`, for what cannot be sent): foreign exceptions are
+translated where they enter.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
+
+
+class ChunkStream(ABC):
+    """One running answer. `close` may be called at any time, more than once, and from `__iter__`'s consumer."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Sequence[Chunk]]: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class Upstream(ABC):
+    @abstractmethod
+    def stream(self, request: GenerateRequest) -> ChunkStream:
+        """Send the request; return once the upstream has accepted it."""
+
+    @abstractmethod
+    def models(self) -> Sequence[JsonObject]:
+        """The models that can generate, each as Google describes it: `name`, `inputTokenLimit`, …"""
