@@ -8,12 +8,32 @@ JSON comes and goes through `wire.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 JsonObject = Mapping[str, Any]
-EMPTY: JsonObject = MappingProxyType({})
+
+
+class _Empty(JsonObject):
+    """No fields. Immutable, and hashable, as dataclasses want their defaults."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+EMPTY: JsonObject = _Empty()
 
 USER = "user"
 MODEL = "model"
@@ -119,7 +139,7 @@ class GenerateRequest:
 class Usage:
     """`usageMetadata`: running totals, of which the last counts. `prompt` includes what was cached."""
 
-    raw: JsonObject = field(default=EMPTY)
+    raw: JsonObject = EMPTY
 
     def _count(self, name: str) -> int:
         value = self.raw.get(name)

@@ -138,9 +138,7 @@ def part_from_json(source: JsonObject) -> Part:
 
 def content_from_json(source: JsonObject) -> Content:
     fields = dict(source)
-    return Content(
-        _take(fields, "role", str), _take_each(fields, "parts", part_from_json), _rest(fields)
-    )
+    return Content(_take(fields, "role", str), _take_each(fields, "parts", part_from_json), _rest(fields))
 
 
 def _candidate_from_json(source: JsonObject) -> Candidate:

@@ -14,7 +14,7 @@ from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 
 
 class ChunkStream(ABC):
-    """One running answer. `close` may be called at any time, more than once, and from `__iter__`'s consumer."""
+    """One running answer. `close` may be called at any time, and more than once."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Sequence[Chunk]]: ...

@@ -1,1 +1,272 @@
-"""Google's error envelope to our errors: the one place that reads it, whichever way it arrived."""
+"""Google's error envelope to our errors: the one place that reads it, whichever way it arrived.
+
+It comes as `{"error": …}` or wrapped in a one-element array, as the body of an HTTP error or in the middle of
+a stream; a proxy in between may answer with anything. Only Google's own words are passed on, and those
+without keys or project numbers. This module knows no HTTP library.
+https://ai.google.dev/gemini-api/docs/troubleshooting
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from bridge.errors import (
+    LONGEST_RETRY_AFTER,
+    BridgeError,
+    ContextOverflow,
+    RequestTooLarge,
+    UnknownModel,
+    UpstreamMalformed,
+    UpstreamMisconfigured,
+    UpstreamOverloaded,
+    UpstreamRateLimited,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from bridge.gemini.types import JsonObject
+
+#: google.rpc.Code and the HTTP status that Google sends with it. In a stream only the name can be trusted.
+HTTP_STATUS = {
+    "CANCELLED": 499,
+    "UNKNOWN": 500,
+    "INVALID_ARGUMENT": 400,
+    "DEADLINE_EXCEEDED": 504,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "PERMISSION_DENIED": 403,
+    "UNAUTHENTICATED": 401,
+    "RESOURCE_EXHAUSTED": 429,
+    "FAILED_PRECONDITION": 400,
+    "ABORTED": 409,
+    "OUT_OF_RANGE": 400,
+    "UNIMPLEMENTED": 501,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DATA_LOSS": 500,
+}
+
+ADMINISTRATOR = "Only the administrator of the bridge can change that."
+LONGEST_MESSAGE = 2000
+LONGEST_DELAY = 86_400.0
+
+_SECRETS = (
+    (re.compile(r"\b(?:AIza|AQ\.|ya29\.)[\w-]{20,}"), "[key]"),
+    (re.compile(r"(?i)\bkey=[^\s&\"']+"), "key=[key]"),
+    (re.compile(r"(?i)\b(projects?[ /=:#]+)\d+"), r"\1[project]"),
+    (re.compile(r'"([^"]{80})[^"]+"'), r'"\1…"'),  # Google quotes the value it found wrong, however long
+)
+_BAD_KEY = re.compile(r"(?i)api[ _]key (?:not valid|invalid|expired|not found|was reported)")
+_FOREIGN_RESOURCE = re.compile(r"(?i)access the file|not in an active state|cachedcontent not found")
+_OVERFLOW = re.compile(
+    r"(?i)token count\D*(?P<count>\d+)?\D*exceeds the maximum number of tokens"
+    r"|token count is (?P<vertex_count>\d+) but"
+    r"|exceeds the maximum number of tokens|prompt is too long|input is too long"
+)
+_LIMIT = re.compile(r"(?i)(?:tokens allowed|supports up to)\D{0,8}(\d+)")
+_PAYLOAD_SIZE = re.compile(r"(?i)request payload size exceeds")
+_RETRY_TEXT = re.compile(r"(?i)please retry in ((?:[0-9.]+(?:ms|h|m|s))+)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONG_QUOTA = re.compile(r"(?i)perday|daily")
+
+
+def mask(text: str) -> str:
+    """The text without what looks like a key, a project number or a long quotation."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What the envelope says, as far as it could be read."""
+
+    code: int
+    status: str
+    text: str
+    details: tuple[JsonObject, ...]
+
+    @property
+    def heading(self) -> str:
+        return f"{self.code} {self.status}".rstrip()
+
+    @property
+    def message(self) -> str:
+        return f"Gemini answered {self.heading}" + (f": {self.text}" if self.text else "")
+
+    @property
+    def reasons(self) -> list[str]:
+        return [detail["reason"] for detail in self.details if isinstance(detail.get("reason"), str)]
+
+    @property
+    def retry_after(self) -> float | None:
+        for detail in self.details:
+            if (delay := _seconds(detail.get("retryDelay"))) is not None:
+                return delay
+        found = _RETRY_TEXT.search(self.text)
+        return _seconds(found[1]) if found else None
+
+    def quotas(self) -> Iterator[str]:
+        for detail in self.details:
+            violations = detail.get("violations")
+            for violation in violations if isinstance(violations, list) else ():
+                yield str(violation.get("quotaId")) if isinstance(violation, dict) else ""
+
+
+def error_from_response(status: int, body: bytes, model: str) -> BridgeError:
+    """The error that an HTTP answer other than 200 stands for."""
+    return _classify(_report(_envelope(body), status), model)
+
+
+def error_from_payload(payload: JsonObject, model: str) -> BridgeError:
+    """The error that `{"error": …}` in the middle of a stream stands for: the HTTP status was 200."""
+    envelope = payload.get("error")
+    fields = envelope if isinstance(envelope, dict) else {}
+    code = fields.get("code")
+    fallback = code if isinstance(code, int) and code >= 400 else 500
+    return _classify(_report(envelope, HTTP_STATUS.get(_string(fields, "status"), fallback)), model)
+
+
+def _envelope(body: bytes) -> Any:
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if isinstance(document, list) and document:
+        document = document[0]
+    return document.get("error") if isinstance(document, dict) else None
+
+
+def _report(envelope: Any, code: int) -> _Report:
+    if isinstance(envelope, str):
+        envelope = {"message": envelope}
+    fields = envelope if isinstance(envelope, dict) else {}
+    details = fields.get("details")
+    return _Report(
+        code,
+        mask(_string(fields, "status"))[:40],
+        mask(_string(fields, "message").strip()),
+        tuple(item for item in details if isinstance(item, dict)) if isinstance(details, list) else (),
+    )
+
+
+def _string(fields: JsonObject, name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _seconds(duration: Any) -> float | None:
+    """`34.07s`, `900ms`, `6h27m36.8s`: protobuf's way to write a duration, and Go's."""
+    parts = _DURATION.findall(duration) if isinstance(duration, str) else []
+    if not parts:
+        return None
+    return min(sum(float(amount) * _SECONDS[unit] for amount, unit in parts), LONGEST_DELAY)
+
+
+# --- one function per kind of error ------------------------------------------------------------------
+
+
+def _classify(report: _Report, model: str) -> BridgeError:
+    if (build := _BY_CODE.get(report.code)) is not None:
+        return build(report, model)
+    if report.code >= 499:
+        return UpstreamUnreachable(report.message, retry_after=report.retry_after)
+    if report.code >= 400:
+        return _refused(report, model)
+    return UpstreamMalformed(report.message)
+
+
+def _bad_request(report: _Report, model: str) -> BridgeError:
+    if _is_about_the_key(report):
+        return _bad_key(report)
+    if report.status == "FAILED_PRECONDITION":
+        return _forbidden(report, model)
+    if _PAYLOAD_SIZE.search(report.text):
+        return _too_large(report, model)
+    if (overflow := _OVERFLOW.search(report.text)) is not None:
+        return _overflow(overflow["count"] or overflow["vertex_count"], _LIMIT.search(report.text))
+    return _refused(report, model)
+
+
+def _overflow(count: str | None, limit: re.Match[str] | None) -> ContextOverflow:
+    # Agents read the numbers from these very words to know how much they must compact.
+    if limit is None:
+        return ContextOverflow("prompt is too long for the model")
+    if count is None:
+        return ContextOverflow(f"prompt is too long: more than the {limit[1]} tokens maximum")
+    return ContextOverflow(f"prompt is too long: {count} tokens > {limit[1]} maximum")
+
+
+def _refused(report: _Report, _model: str) -> BridgeError:
+    return UpstreamRefused(report.text or f"Gemini refused the request ({report.heading}) without a reason.")
+
+
+def _is_about_the_key(report: _Report) -> bool:
+    return any(reason.startswith("API_KEY") for reason in report.reasons) or bool(
+        _BAD_KEY.search(report.text)
+    )
+
+
+def _bad_key(report: _Report) -> BridgeError:
+    reasons = ", ".join([report.heading, *map(mask, report.reasons)])
+    return UpstreamMisconfigured(f"The bridge's own Gemini key was refused ({reasons}). {ADMINISTRATOR}")
+
+
+def _forbidden(report: _Report, model: str) -> BridgeError:
+    if _FOREIGN_RESOURCE.search(report.text):
+        return _refused(report, model)  # a file the client named, not our key
+    if _is_about_the_key(report):
+        return _bad_key(report)
+    return UpstreamMisconfigured(f"{report.message.rstrip('.')}. {ADMINISTRATOR}")
+
+
+def _unknown_model(report: _Report, model: str) -> BridgeError:
+    said = (
+        report.text
+        or "the answer was 404 without a word; if every model is unknown, the upstream address is wrong"
+    )
+    return UnknownModel(f"Gemini has no model {model[:100]!r}: {said}", param="model")
+
+
+def _too_large(report: _Report, _model: str) -> BridgeError:
+    return RequestTooLarge(report.text or "The request is larger than Gemini accepts.")
+
+
+def _rate_limited(report: _Report, _model: str) -> BridgeError:
+    delay = report.retry_after
+    if any(map(_LONG_QUOTA.search, report.quotas())) or "limit: 0" in report.text:
+        delay = max(
+            delay or 0.0, float(LONGEST_RETRY_AFTER)
+        )  # a day's quota does not return in the minute Google names
+    return UpstreamRateLimited(report.text or "Gemini's quota is used up for now.", retry_after=delay)
+
+
+def _overloaded(report: _Report, _model: str) -> BridgeError:
+    return UpstreamOverloaded(report.text or "Gemini is overloaded.", retry_after=report.retry_after)
+
+
+def _timed_out(report: _Report, _model: str) -> BridgeError:
+    return UpstreamTimeout(report.message)
+
+
+_BY_CODE: dict[int, Callable[[_Report, str], BridgeError]] = {
+    400: _bad_request,
+    401: _forbidden,
+    402: _forbidden,
+    403: _forbidden,
+    404: _unknown_model,
+    405: _forbidden,
+    407: _forbidden,
+    408: _timed_out,
+    413: _too_large,
+    429: _rate_limited,
+    503: _overloaded,
+    504: _timed_out,
+    529: _overloaded,
+}

@@ -1,0 +1,5 @@
+"""What gunicorn serves: `gunicorn -c gunicorn.conf.py app:app`."""
+
+from bridge.http.app import create_app
+
+app = create_app()

@@ -1,0 +1,151 @@
+"""One request's life, from the client's body to the last event. The only module that sees every layer.
+
+It wires and does not decide: what to convert is the protocol's business, what Gemini accepts the fitting's,
+how an answer ended the Turn's. A failure before the first event is an ordinary HTTP error; after it, the
+protocol's own error event ends the stream.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bridge.errors import BridgeError, InternalError, UnknownModel
+from bridge.gemini.fitting import Fitting, fit
+from bridge.gemini.signatures import Vault
+from bridge.gemini.types import GenerateRequest, JsonObject
+from bridge.settings.models import ModelTable
+from bridge.observe.record import Record
+from bridge.observe.trace import Trace
+from bridge.protocols.base import Asked, Event, EventMachine, Protocol
+from bridge.stamp import Stamp
+from bridge.upstream.base import ChunkStream, Upstream
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every exchange needs and none owns."""
+
+    upstream: Upstream
+    models: ModelTable
+    vault: Vault
+    stamp: Stamp
+
+
+class Exchange:
+    """An answer on its way. `close` must be called, however it ends; it may be called early."""
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        machine: EventMachine,
+        chunks: ChunkStream,
+        fitting: Fitting,
+        record: Record,
+        trace: Trace | None,
+    ) -> None:
+        self._protocol = protocol
+        self._machine = machine
+        self._chunks = chunks
+        self._fitting = fitting
+        self._record = record
+        self._trace = trace
+        self._batches = self._run()
+        self._held: list[Event] = []
+
+    @property
+    def streaming(self) -> bool:
+        return self._machine.asked.stream
+
+    def start(self) -> None:
+        """Wait for the first events. An answer that fails before them is raised, with its HTTP status."""
+        self._held = next((events for events in self._batches if events), [])
+        self._raise_if_failed()
+
+    def _raise_if_failed(self) -> None:
+        if self._machine.error is not None:
+            raise self._machine.error
+
+    def encoded(self) -> Iterator[bytes]:
+        """The stream: events that came together leave together."""
+        encode = self._protocol.encode
+        self._record.first_byte()
+        yield b"".join(map(encode, self._held))
+        for events in self._batches:
+            if events:
+                yield b"".join(map(encode, events))
+
+    def body(self) -> JsonObject:
+        events = self._held + [event for batch in self._batches for event in batch]
+        self._raise_if_failed()
+        body = self._machine.fold(events)
+        if self._trace:
+            self._trace.client_answer(body)
+        return body
+
+    def _run(self) -> Iterator[list[Event]]:
+        try:
+            for chunks in self._chunks:
+                if self._trace:
+                    self._trace.chunks(chunks)
+                yield self._traced(self._machine.feed(map(self._fitting.feed, chunks)))
+            yield self._traced(self._machine.finish())
+        except BridgeError as error:
+            yield self._traced(self._machine.fail(error))
+        except Exception:
+            log.exception("unexpected failure", extra={"request_id": self._record.request_id})
+            yield self._traced(self._machine.fail(InternalError("The bridge failed; its log says where")))
+
+    def _traced(self, events: list[Event]) -> list[Event]:
+        if self._trace:
+            self._trace.events(events)
+        return events
+
+    def close(self) -> None:
+        self._chunks.close()
+        record, machine = self._record, self._machine
+        record.usage = machine.usage
+        record.notes.update(machine.losses)
+        if machine.error is not None:
+            record.outcome, record.error = "failed", machine.error.kind
+        elif not machine.over:
+            record.outcome = "client_left"
+
+
+def open_exchange(
+    protocol: Protocol, body: JsonObject, services: Services, record: Record, trace: Trace | None
+) -> Exchange:
+    """Convert the request and send it; returns once the upstream has accepted it."""
+    if trace:
+        trace.client_request(body)
+    asked = protocol.to_gemini(body)
+    record.model, record.stream = asked.request.model, asked.stream
+    request, fitting = _fitted(asked, services)
+    record.upstream_model = request.model
+    record.notes.update((*asked.losses, *fitting.notes))
+    if trace:
+        trace.gemini_request(request)
+    chunks = _sent(request, asked, services)
+    return Exchange(protocol, protocol.machine(asked, services.stamp), chunks, fitting, record, trace)
+
+
+def _fitted(asked: Asked, services: Services) -> tuple[GenerateRequest, Fitting]:
+    model = services.models.resolve(asked.request.model)
+    traits = services.models.traits(model)
+    return fit(asked.request, model, traits, services.vault, services.stamp.new_id)
+
+
+def _sent(request: GenerateRequest, asked: Asked, services: Services) -> ChunkStream:
+    try:
+        return services.upstream.stream(request)
+    except UnknownModel as error:
+        if asked.request.model == request.model:
+            raise
+        raise UnknownModel(
+            f"{asked.request.model!r} is served by {request.model!r} here (config/models.toml), "
+            "and the upstream does not have that model",
+            param="model",
+        ) from error

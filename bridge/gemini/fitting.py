@@ -1,0 +1,172 @@
+"""The last step before Gemini and the first after it, the same for every protocol.
+
+Converters write requests with the client's own tool names, call ids and sealed signatures. `fit` makes of
+that what this model accepts, and returns the Fitting that undoes the changes in the answer's chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bridge.gemini.history import repair
+from bridge.gemini.signatures import Vault, restore, seal
+from bridge.gemini.thinking import thinking_config
+from bridge.gemini.tool_names import ToolNames
+from bridge.gemini.traits import Traits
+from bridge.gemini.types import (
+    Candidate,
+    Chunk,
+    Content,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    GenerateRequest,
+    JsonObject,
+    Part,
+    Tool,
+)
+
+#: Ids we made up for calls that came without one begin so; they are ours, and Gemini never sees them.
+MINTED_ID = "call_gb"
+
+NewId = Callable[[str], str]
+
+
+class Fitting:
+    """What one answer needs to become the client's: its tool names, call ids and sealed signatures."""
+
+    def __init__(self, traits: Traits, vault: Vault, new_id: NewId) -> None:
+        self.names = ToolNames()
+        self.notes: tuple[str, ...] = ()
+        self._family = traits.family
+        self._vault = vault
+        self._new_id = new_id
+        self._call_ids: set[str] = set()
+
+    def feed(self, chunk: Chunk) -> Chunk:
+        if not any(_needs_refitting(part) for candidate in chunk.candidates for part in candidate.parts):
+            return chunk  # plain text, nearly always
+        refitted = replace(chunk, candidates=tuple(map(self._candidate, chunk.candidates)))
+        self._keep_signatures(refitted, chunk)
+        return refitted
+
+    def _candidate(self, candidate: Candidate) -> Candidate:
+        if candidate.content is None:
+            return candidate
+        return replace(
+            candidate,
+            content=replace(candidate.content, parts=tuple(map(self._part, candidate.content.parts))),
+        )
+
+    def _part(self, part: Part) -> Part:
+        if part.signature is not None:
+            part = replace(part, signature=seal(part.signature, self._family))
+        if isinstance(part.data, FunctionCall):
+            part = replace(part, data=self._call(part.data))
+        return part
+
+    def _call(self, call: FunctionCall) -> FunctionCall:
+        call_id = call.id
+        if not call_id or call_id in self._call_ids:
+            call_id = self._new_id(MINTED_ID)
+        self._call_ids.add(call_id)
+        return replace(call, id=call_id, name=self.names.from_gemini(call.name))
+
+    def _keep_signatures(self, refitted: Chunk, original: Chunk) -> None:
+        signatures = {
+            after.data.id: before.signature
+            for fitted, came in zip(refitted.candidates, original.candidates, strict=True)
+            for after, before in zip(fitted.parts, came.parts, strict=True)
+            if isinstance(after.data, FunctionCall) and after.data.id and before.signature
+        }
+        if signatures:
+            self._vault.keep(self._family, signatures)
+
+
+def _needs_refitting(part: Part) -> bool:
+    return part.signature is not None or isinstance(part.data, FunctionCall)
+
+
+def fit(
+    request: GenerateRequest, model: str, traits: Traits, vault: Vault, new_id: NewId
+) -> tuple[GenerateRequest, Fitting]:
+    fitting = Fitting(traits, vault, new_id)
+    history = repair(request.contents, prefill=traits.prefill)
+    fitting.notes = history.notes
+    contents = restore(history.contents, traits.family, required=traits.needs_signatures, vault=vault)
+    request = _with_past_tools(replace(request, contents=contents))
+    fitted = replace(
+        request,
+        model=model,
+        contents=tuple(_fit_content(content, traits, fitting.names) for content in request.contents),
+        tools=tuple(_fit_tool(tool, fitting.names) for tool in request.tools),
+        tool_config=_fit_tool_config(request.tool_config, fitting.names),
+        generation=_fit_generation(request, traits),
+        thinking=None,
+    )
+    return fitted, fitting
+
+
+def _with_past_tools(request: GenerateRequest) -> GenerateRequest:
+    """Past calls without any declared tool make Gemini call them again, and fail: declare, but forbid."""
+    if request.tools:
+        return request
+    past = dict.fromkeys(call.name for content in request.contents for call in content.calls())
+    if not past:
+        return request
+    declared = tuple(FunctionDeclaration(name, "Used earlier in this conversation.") for name in past)
+    return replace(request, tools=(Tool(declared),), tool_config={"functionCallingConfig": {"mode": "NONE"}})
+
+
+def _fit_content(content: Content, traits: Traits, names: ToolNames) -> Content:
+    parts = tuple(_fit_part(part, names) for part in content.parts)
+    if not traits.tool_media:
+        parts = _with_media_beside(parts)
+    return replace(content, parts=parts)
+
+
+def _fit_part(part: Part, names: ToolNames) -> Part:
+    data = part.data
+    if not isinstance(data, FunctionCall | FunctionResponse):
+        return part
+    # Gemini never saw the ids we minted; order alone pairs those calls with their responses.
+    own_id = data.id and not data.id.startswith(MINTED_ID)
+    return replace(part, data=replace(data, name=names.to_gemini(data.name), id=data.id if own_id else None))
+
+
+def _with_media_beside(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Older models refuse media inside a response: it follows the responses, before what the user said."""
+    media = [
+        Part(item) for part in parts if isinstance(part.data, FunctionResponse) for item in part.data.media
+    ]
+    if not media:
+        return parts
+    responses = [
+        replace(part, data=replace(part.data, media=()))
+        for part in parts
+        if isinstance(part.data, FunctionResponse)
+    ]
+    others = [part for part in parts if not isinstance(part.data, FunctionResponse)]
+    return (*responses, *media, *others)
+
+
+def _fit_tool(tool: Tool, names: ToolNames) -> Tool:
+    return replace(
+        tool, functions=tuple(replace(each, name=names.to_gemini(each.name)) for each in tool.functions)
+    )
+
+
+def _fit_tool_config(config: JsonObject, names: ToolNames) -> JsonObject:
+    calling: Mapping[str, Any] = config.get("functionCallingConfig") or {}
+    allowed = calling.get("allowedFunctionNames")
+    if not allowed:
+        return config
+    legal = [names.to_gemini(name) for name in allowed]
+    return {**config, "functionCallingConfig": {**calling, "allowedFunctionNames": legal}}
+
+
+def _fit_generation(request: GenerateRequest, traits: Traits) -> JsonObject:
+    config = thinking_config(traits, request.thinking)
+    return request.generation if config is None else {**request.generation, "thinkingConfig": config}

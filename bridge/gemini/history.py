@@ -1,0 +1,153 @@
+"""A conversation that obeys Gemini's rules, whatever the client sent.
+
+Gemini wants turns that alternate and begin with the user; no empty part; each turn of calls followed at once
+by a user turn that opens with exactly one response per call, in the order of the calls; and, for newer
+models, no model turn at the end. Clients send results late, out of order, twice, or not at all. What had to
+be added or moved is said in the notes, so that it can be counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from bridge.gemini.types import MODEL, USER, Content, FunctionCall, FunctionResponse, Part
+
+NO_RESULT = "No result was recorded for this call."
+NUDGE = "Continue."
+
+
+class Repaired(NamedTuple):
+    contents: tuple[Content, ...]
+    notes: tuple[str, ...]
+
+
+class _Call(NamedTuple):
+    turn: int
+    position: int
+    call: FunctionCall
+
+
+def repair(contents: Iterable[Content], *, prefill: bool) -> Repaired:
+    """`prefill`: the model accepts a model turn at the end and goes on from it."""
+    pairing = _Pairing(_merged(_cleaned(contents)))
+    turns = _merged(pairing.turns_in_order())
+    notes = pairing.notes
+    if not turns or turns[0].role != USER:
+        turns.insert(0, _nudge())
+        notes.append("history.began_without_user")
+    if turns[-1].role != USER and not prefill:
+        turns.append(_nudge())
+        notes.append("history.ended_with_model")
+    return Repaired(tuple(turns), tuple(notes))
+
+
+def _nudge() -> Content:
+    return Content(USER, (Part(NUDGE),))
+
+
+def _cleaned(contents: Iterable[Content]) -> Iterator[Content]:
+    for content in contents:
+        parts = tuple(part for part in content.parts if not _is_blank(part))
+        if parts:
+            yield replace(content, role=MODEL if content.role == MODEL else USER, parts=parts)
+
+
+def _is_blank(part: Part) -> bool:
+    if part.signature or part.extra:
+        return False
+    return part.data is None or (isinstance(part.data, str) and not part.data.strip())
+
+
+def _merged(contents: Iterable[Content]) -> list[Content]:
+    """Neighbours of one role become one turn. Parts are never joined: a signature belongs to its own part."""
+    turns: list[Content] = []
+    for content in contents:
+        alike = turns and turns[-1].role == content.role
+        turns.append(_joined(turns.pop(), content) if alike else content)
+    return turns
+
+
+def _joined(first: Content, second: Content) -> Content:
+    return replace(
+        first, parts=first.parts + second.parts, extra={**first.extra, **second.extra} or first.extra
+    )
+
+
+class _Pairing:
+    """Which response answers which call, in turns that alternate."""
+
+    def __init__(self, turns: list[Content]) -> None:
+        self.notes: list[str] = []
+        self._turns = turns
+        self._answers: dict[tuple[int, int], Part] = {}
+        self._orphans: defaultdict[int, list[Part]] = defaultdict(list)
+        self._unanswered: list[_Call] = []
+        for index, turn in enumerate(turns):
+            for position, part in enumerate(turn.parts):
+                if isinstance(part.data, FunctionCall):
+                    self._unanswered.append(_Call(index, position, part.data))
+                elif isinstance(part.data, FunctionResponse):
+                    self._match(index, part, part.data)
+
+    def _match(self, turn: int, part: Part, response: FunctionResponse) -> None:
+        answered = [call for call in self._unanswered if _answers(response, call.call)]
+        if not answered:
+            self._orphans[turn].append(part)
+            self.notes.append("history.result_without_call")
+            return
+        # Some clients number their calls anew each turn: the newest turn with this id is meant.
+        call = min(answered, key=lambda found: (-found.turn, found.position))
+        self._unanswered.remove(call)
+        self._answers[call.turn, call.position] = replace(part, data=replace(response, name=call.call.name))
+        if turn != call.turn + 1:
+            self.notes.append("history.result_moved")
+
+    def turns_in_order(self) -> Iterator[Content]:
+        owed: list[Part] = []  # the responses the next user turn must open with
+        for index, turn in enumerate(self._turns):
+            if turn.role == MODEL:
+                invented = [_invented_call(part) for part in self._orphans.pop(index + 1, ())]
+                owed = self._responses(index, turn) + [response for _, response in invented]
+                yield replace(turn, parts=turn.parts + tuple(call for call, _ in invented))
+                continue
+            if strays := self._orphans.pop(index, None):  # only the first turn has no model turn before it
+                yield Content(MODEL, tuple(call for call, _ in map(_invented_call, strays)))
+                owed = [response for _, response in map(_invented_call, strays)]
+            said = tuple(part for part in turn.parts if not isinstance(part.data, FunctionResponse))
+            if owed or said:
+                yield replace(turn, parts=(*owed, *said))
+            owed = []
+        if owed:
+            yield Content(USER, tuple(owed))
+
+    def _responses(self, index: int, turn: Content) -> list[Part]:
+        responses = []
+        for position, part in enumerate(turn.parts):
+            if isinstance(part.data, FunctionCall):
+                answer = self._answers.get((index, position))
+                if answer is None:
+                    self.notes.append("history.call_without_result")
+                    answer = _missing_response(part.data)
+                responses.append(answer)
+        return responses
+
+
+def _answers(response: FunctionResponse, call: FunctionCall) -> bool:
+    if response.id and call.id:
+        return response.id == call.id
+    return response.name == call.name
+
+
+def _missing_response(call: FunctionCall) -> Part:
+    return Part(FunctionResponse(call.name, {"error": NO_RESULT}, call.id))
+
+
+def _invented_call(part: Part) -> tuple[Part, Part]:
+    """A call that a stray response can answer, and the response under the call's name."""
+    response = part.data
+    assert isinstance(response, FunctionResponse)
+    name = response.name or "unknown_tool"
+    return Part(FunctionCall(name, {}, response.id)), replace(part, data=replace(response, name=name))

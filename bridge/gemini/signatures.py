@@ -1,0 +1,81 @@
+"""Thought signatures on their way through a client and back.
+
+A signature goes to the client sealed: a prefix says that it is ours and which model family made it. What
+comes back without that prefix, or from another family, is foreign, and Gemini rejects the whole request over
+one foreign signature; so it is dropped. Clients that drop unknown fields are served from a vault keyed by
+call id. The last resort is Google's documented dummy, on the first call of a step only: on parallel calls it
+makes newer models fall silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from bridge.gemini.types import MODEL, Content, FunctionCall, Part
+
+_SEAL = "gb1"
+DUMMY = "skip_thought_signature_validator"
+
+
+class Vault(Protocol):
+    """Keeps signatures of calls for all workers and across restarts. It may forget; it never fails."""
+
+    def keep(self, family: str, signatures: Mapping[str, str]) -> None:
+        """Signatures by call id."""
+
+    def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]: ...
+
+
+def seal(signature: str, family: str) -> str:
+    return f"{_SEAL}:{family}:{signature}"
+
+
+def unseal(sealed: str, family: str) -> str | None:
+    prefix = f"{_SEAL}:{family}:"
+    return sealed[len(prefix) :] if sealed.startswith(prefix) else None
+
+
+def restore(
+    contents: tuple[Content, ...], family: str, *, required: bool, vault: Vault
+) -> tuple[Content, ...]:
+    """Put Gemini's own signatures back; give the dummy to steps that have none, where the model insists."""
+    unsealed = [_unsealed(content, family) for content in contents]
+    lacking = [call.id for content in unsealed if (call := _unsigned_call(content)) and call.id]
+    kept = vault.find(family, lacking) if lacking else {}
+    fallback = DUMMY if required else None
+    return tuple(_signed(content, kept, fallback) for content in unsealed)
+
+
+def _unsealed(content: Content, family: str) -> Content:
+    if content.role != MODEL or all(part.signature is None for part in content.parts):
+        return content
+    return replace(content, parts=tuple(_unsealed_part(part, family) for part in content.parts))
+
+
+def _unsealed_part(part: Part, family: str) -> Part:
+    return part if part.signature is None else replace(part, signature=unseal(part.signature, family))
+
+
+def _unsigned_call(content: Content) -> FunctionCall | None:
+    """The first call of a model turn, if neither it nor a part before it is signed."""
+    for part in content.parts if content.role == MODEL else ():
+        if part.signature is not None:
+            return None
+        if isinstance(part.data, FunctionCall):
+            return part.data
+    return None
+
+
+def _signed(content: Content, kept: Mapping[str, str], fallback: str | None) -> Content:
+    call = _unsigned_call(content)
+    if call is None:
+        return content
+    signature = kept.get(call.id or "", fallback)
+    return replace(
+        content,
+        parts=tuple(
+            replace(part, signature=signature) if part.data is call else part for part in content.parts
+        ),
+    )

@@ -1,0 +1,42 @@
+"""Tool names that Gemini accepts, and the way back.
+
+Gemini wants a letter or underscore first, then letters, digits and `_.:-`, and some of its environments cut
+at 63. A name that must change gets a tail hashed from the whole of it, so two long names never become one.
+The change depends on the name alone: the same tool has the same name in every turn, which keeps Gemini's
+prefix cache warm.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+LONGEST = 63
+_LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,62}")
+_ILLEGAL_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
+
+
+def legal_name(name: str) -> str:
+    if _LEGAL.fullmatch(name):
+        return name
+    tail = sha256(name.encode()).hexdigest()[:8]
+    head = _ILLEGAL_CHARACTER.sub("_", name)
+    if not _LEGAL.match(head):
+        head = f"_{head}"
+    return f"{head[: LONGEST - len(tail) - 1]}_{tail}"
+
+
+class ToolNames:
+    """The names one request uses, in both directions."""
+
+    def __init__(self) -> None:
+        self._original: dict[str, str] = {}
+
+    def to_gemini(self, name: str) -> str:
+        legal = legal_name(name)
+        if legal != name:
+            self._original[legal] = name
+        return legal
+
+    def from_gemini(self, name: str) -> str:
+        return self._original.get(name, name)

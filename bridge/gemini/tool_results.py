@@ -1,0 +1,83 @@
+"""A tool's output as the object that Gemini wants to see.
+
+Gemini's `functionResponse.response` must be an object, while clients send text. Output that is a JSON object
+already passes as it is; the tools every coding agent has get a structure that tells success from failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+_EXIT_CODE = re.compile(
+    r"^\W*(?:process )?exit(?:ed with)?[ _]code[:\s]+(-?\d+)", re.IGNORECASE | re.MULTILINE
+)
+_FAILURE = re.compile(r"\s*(?:\w*error\b|failed to\b|no such file)", re.IGNORECASE)
+
+Structured = dict[str, Any]
+
+
+def tool_response(name: str, output: str, failed: bool | None = None) -> Structured:
+    """`failed` is what the protocol says of the result, where it says anything."""
+    as_object = _json_object(output)
+    if as_object is not None:
+        return as_object
+    shape = _SHAPES.get(name)
+    if shape is not None:
+        return shape(output, failed)
+    return {"error": output} if failed else {"result": output}
+
+
+def _json_object(output: str) -> Structured | None:
+    if not output.lstrip().startswith("{"):
+        return None
+    try:
+        value = orjson.loads(output)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _error(output: str) -> Structured:
+    return {"status": "error", "error": output}
+
+
+def _read_file(output: str, failed: bool | None) -> Structured:
+    if failed or (failed is None and _FAILURE.match(output)):
+        return _error(output)
+    return {"status": "success", "content": output, "bytes": len(output.encode("utf-8", "surrogatepass"))}
+
+
+def _shell(output: str, failed: bool | None) -> Structured:
+    code = _EXIT_CODE.search(output[:500])
+    if failed or (code is not None and int(code[1]) != 0):
+        return _error(output)
+    return {"status": "success", "stdout": output}
+
+
+def _file_change(output: str, failed: bool | None) -> Structured:
+    if "verification failed" in output:
+        return {
+            **_error(output),
+            "suggestion": "Read the file again, then write the patch against what it holds now.",
+        }
+    if failed or (failed is None and _FAILURE.match(output)):
+        return _error(output)
+    return {"status": "success", "summary": output}
+
+
+def _list_dir(output: str, failed: bool | None) -> Structured:
+    return _error(output) if failed else {"status": "success", "files": output.splitlines()}
+
+
+_SHAPES: dict[str, Callable[[str, bool | None], Structured]] = {
+    "read_file": _read_file,
+    "shell": _shell,
+    "local_shell": _shell,
+    "apply_patch": _file_change,
+    "write_file": _file_change,
+    "list_dir": _list_dir,
+}

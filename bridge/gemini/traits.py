@@ -1,0 +1,24 @@
+"""What a Gemini model can do, as far as the bridge must know it.
+
+Pure values: which model has which traits is written in `config/models.toml`, and no model is named here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Every thinking level there is, the lowest first; a model may have only some of them.
+LEVELS = ("minimal", "low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """The defaults ask for nothing that any model would refuse."""
+
+    family: str = ""  #: models of one family understand each other's thought signatures
+    thinking_budget: tuple[int, int] | None = None  #: the fewest and the most thinking tokens it takes
+    thinking_can_be_off: bool = False  #: it takes a budget of 0
+    thinking_levels: tuple[str, ...] = ()
+    needs_signatures: bool = False  #: it refuses a call of its own that comes back unsigned
+    tool_media: bool = False  #: a function response may hold images
+    prefill: bool = False  #: the conversation may end with a model turn

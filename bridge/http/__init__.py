@@ -1,0 +1,1 @@
+"""The edge: Flask is known here and nowhere else."""

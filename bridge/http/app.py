@@ -1,0 +1,60 @@
+"""The application: settings in, a Flask app out. Made once in each worker, after the fork."""
+
+from __future__ import annotations
+
+from flask import Flask, Response, g, request
+
+from bridge.exchange import Services
+from bridge.http.errors import install_error_handlers
+from bridge.http.health import make_health_blueprint
+from bridge.http.models import make_models_blueprint
+from bridge.http.request_id import HEADER, request_id
+from bridge.http.routes import make_blueprint
+from bridge.observe.record import Record
+from bridge.protocols import PROTOCOLS
+from bridge.settings import Settings, load
+from bridge.stamp import Stamp
+from bridge.upstream import make_upstream
+from bridge.upstream.base import Upstream
+from bridge.vault import SqliteVault
+
+#: Asked every few seconds by probes; a line each would drown the others.
+UNLOGGED = frozenset({"/healthz", "/readyz"})
+
+
+def create_app(settings: Settings | None = None, upstream: Upstream | None = None) -> Flask:
+    settings = settings or load()
+    app = Flask("bridge", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
+    services = Services(
+        upstream=upstream or make_upstream(settings),
+        models=settings.models,
+        vault=SqliteVault(settings.state.dir / "signatures.sqlite3"),
+        stamp=Stamp(),
+    )
+    _keep_records(app)
+    install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
+    for protocol in PROTOCOLS:
+        app.register_blueprint(make_blueprint(protocol, services, debug=settings.log.debug))
+    app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
+    endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
+    app.register_blueprint(
+        make_health_blueprint(settings.transport_in_force, [*endpoints, "GET /v1/models", "GET /healthz"])
+    )
+    return app
+
+
+def _keep_records(app: Flask) -> None:
+    @app.before_request
+    def begin() -> None:
+        g.record = Record(request_id(request.headers.get(HEADER)), request.method, request.path)
+
+    @app.after_request
+    def end(response: Response) -> Response:
+        record: Record = g.record
+        record.status = response.status_code
+        response.headers[HEADER] = record.request_id
+        if not response.is_streamed and request.path not in UNLOGGED:
+            record.first_byte()
+            record.tell()
+        return response

@@ -1,0 +1,71 @@
+"""Failures as answers: every error leaves in the envelope of the protocol it was asked in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from flask import Flask, Response, g, request
+from werkzeug.datastructures import Headers
+from werkzeug.exceptions import HTTPException
+
+from bridge.errors import (
+    BridgeError,
+    InternalError,
+    InvalidRequest,
+    MethodNotAllowed,
+    RequestTooLarge,
+    UnknownRoute,
+)
+from bridge.http.routes import json_response
+from bridge.protocols.base import Protocol
+
+log = logging.getLogger(__name__)
+
+
+def spoken_protocol(protocols: Iterable[Protocol], path: str, headers: Headers) -> Protocol:
+    """By the path, else by the caller's headers, else the first."""
+    everything = tuple(protocols)
+    by_path = next((each for each in everything if path.startswith(each.path)), None)
+    by_mark = next((each for each in everything if any(mark in headers for mark in each.marks)), None)
+    return by_path or by_mark or everything[0]
+
+
+def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_mb: int) -> None:
+    everything = tuple(protocols)
+
+    def answer(error: BridgeError) -> Response:
+        protocol = spoken_protocol(everything, request.path, request.headers)
+        g.record.outcome, g.record.error = "failed", error.kind
+        body = protocol.error_body(error, g.record.request_id)
+        response = json_response(body, protocol.error_status(error))
+        if error.retry_after_seconds is not None:
+            response.headers["Retry-After"] = str(error.retry_after_seconds)
+        return response
+
+    @app.errorhandler(BridgeError)
+    def bridge_error(error: BridgeError) -> Response:
+        return answer(error)
+
+    @app.errorhandler(HTTPException)
+    def http_error(error: HTTPException) -> Response:
+        response = answer(_translated(error, max_body_mb))
+        if allowed := getattr(error, "valid_methods", None):
+            response.headers["Allow"] = ", ".join(sorted(allowed))
+        return response
+
+    @app.errorhandler(Exception)
+    def unexpected(error: Exception) -> Response:
+        log.error("unexpected failure", exc_info=error, extra={"request_id": g.record.request_id})
+        return answer(InternalError("The bridge failed; its log says where"))
+
+
+def _translated(error: HTTPException, max_body_mb: int) -> BridgeError:
+    match error.code:
+        case 404:
+            return UnknownRoute(f"There is no {request.method} {request.path} here")
+        case 405:
+            return MethodNotAllowed(f"{request.path} does not take {request.method}")
+        case 413:
+            return RequestTooLarge(f"The body is larger than {max_body_mb} MB")
+    return InvalidRequest(error.description or error.name)

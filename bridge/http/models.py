@@ -1,0 +1,76 @@
+"""GET /v1/models: what the upstream has, and the names the configuration gives it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from flask import Blueprint, Response, request
+
+from bridge.errors import UnknownModel, UpstreamError
+from bridge.exchange import Services
+from bridge.gemini.types import JsonObject
+from bridge.http.errors import spoken_protocol
+from bridge.http.routes import json_response
+from bridge.protocols.base import Protocol
+
+
+class ModelList:
+    """The upstream's list, asked for again when it is old; an old one is better than none."""
+
+    def __init__(
+        self, services: Services, lifetime: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._services = services
+        self._lifetime = lifetime
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._models: dict[str, JsonObject] = {}
+        self._fetched: float | None = None
+
+    def all(self) -> dict[str, JsonObject]:
+        with self._lock:
+            if self._fetched is None or self._clock() - self._fetched > self._lifetime:
+                self._fetch()
+            return self._models
+
+    def _fetch(self) -> None:
+        try:
+            listed = self._services.upstream.models()
+        except UpstreamError:
+            if not self._models:
+                raise
+            return
+        self._models = self._described(listed)
+        self._fetched = self._clock()
+
+    def _described(self, listed: Sequence[JsonObject]) -> dict[str, JsonObject]:
+        created = int(self._services.stamp.now())
+        models: dict[str, JsonObject] = {}
+        for model in listed:
+            name = str(model.get("name", "")).removeprefix("models/")
+            models[name] = {**model, "id": name, "created": created}
+        for alias, target in self._services.models.aliases:
+            models.setdefault(alias, {**models.get(target, {}), "id": alias, "created": created})
+        return models
+
+
+def make_models_blueprint(protocols: Sequence[Protocol], services: Services, lifetime: float) -> Blueprint:
+    blueprint = Blueprint("models", __name__)
+    models = ModelList(services, lifetime)
+
+    @blueprint.get("/v1/models")
+    def list_models() -> Response:
+        protocol = spoken_protocol(protocols, request.path, request.headers)
+        return json_response(protocol.list_models(list(models.all().values())))
+
+    @blueprint.get("/v1/models/<path:name>")
+    def show_model(name: str) -> Response:
+        protocol = spoken_protocol(protocols, request.path, request.headers)
+        model = models.all().get(name.removeprefix("models/"))
+        if model is None:
+            raise UnknownModel(f"There is no model {name!r}; GET /v1/models lists them", param="model")
+        return json_response(protocol.show_model(model))
+
+    return blueprint

@@ -1,0 +1,77 @@
+"""One view for every protocol: read, check, exchange, answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from flask import Blueprint, Response, g, request
+from marshmallow import ValidationError
+
+from bridge.errors import InvalidRequest
+from bridge.exchange import Services, open_exchange
+from bridge.gemini.types import JsonObject
+from bridge.http.body import StreamBody
+from bridge.observe.record import Record
+from bridge.observe.trace import Trace
+from bridge.protocols.base import Protocol
+
+#: Proxies must pass each event on at once, and keep none.
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+def make_blueprint(protocol: Protocol, services: Services, *, debug: bool) -> Blueprint:
+    blueprint = Blueprint(protocol.name, __name__)
+
+    @blueprint.post(protocol.path)
+    def create() -> Response:
+        record: Record = g.record
+        record.protocol = protocol.name
+        trace = Trace(record.request_id) if debug else None
+        body = _checked(protocol, _json_object(request.get_data(cache=False)))
+        exchange = open_exchange(protocol, body, services, record, trace)
+        try:
+            exchange.start()
+            if exchange.streaming:
+                return _stream(StreamBody(exchange, record))
+            answer = exchange.body()
+        except BaseException:
+            exchange.close()
+            raise
+        exchange.close()
+        return json_response(answer)
+
+    return blueprint
+
+
+def _stream(body: StreamBody) -> Response:
+    # Flask would set a charset beside it, which some clients compare against.
+    return Response(body, content_type="text/event-stream; charset=utf-8", headers=STREAM_HEADERS)
+
+
+def json_response(body: JsonObject, status: int = 200) -> Response:
+    return Response(orjson.dumps(body), status, content_type="application/json")
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error.msg} at byte {error.pos}") from None
+    if not isinstance(body, dict):
+        raise InvalidRequest("The body must be a JSON object")
+    return body
+
+
+def _checked(protocol: Protocol, body: dict[str, Any]) -> JsonObject:
+    try:
+        checked: JsonObject = protocol.schema.load(body)
+    except ValidationError as error:
+        raise _named(error) from None
+    return checked
+
+
+def _named(error: ValidationError) -> InvalidRequest:
+    """The first problem, by the field it is in."""
+    param, problems = next(iter(dict(error.messages).items()))
+    return InvalidRequest(f"{param}: {problems[0]}", param=param)

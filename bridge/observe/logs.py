@@ -1,0 +1,74 @@
+"""The log: one JSON object a line, with keys masked wherever they turn up."""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+MASK = "[masked]"
+
+#: Google, OpenAI and Anthropic keys, bearer tokens, and keys in query strings.
+_KEYS = re.compile(
+    r"AIza[0-9A-Za-z_\-]{20,}|\bsk-[0-9A-Za-z_\-]{16,}"
+    r"|(?<=Bearer )[0-9A-Za-z._~+/\-]{8,}=*|(?<=[?&]key=)[^&\s\"]+"
+)
+
+_ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        super().__init__()
+        known = sorted((re.escape(secret) for secret in secrets if secret), key=len, reverse=True)
+        self._known = re.compile("|".join(known)) if known else None
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update({key: value for key, value in vars(record).items() if key not in _ORDINARY})
+        if record.exc_info and record.exc_info[1]:
+            line["exception"] = _told_without_values(record.exc_info[1])
+        return self._masked(_json(line))
+
+    def _masked(self, text: str) -> str:
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        return _KEYS.sub(MASK, text)
+
+
+def _json(line: dict[str, Any]) -> str:
+    return orjson.dumps(line, default=repr, option=orjson.OPT_NON_STR_KEYS).decode("utf-8", "replace")
+
+
+def _told_without_values(error: BaseException) -> dict[str, Any]:
+    """Type and place, not the message: it may quote the client's request."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return {
+        "type": type(error).__name__,
+        "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames[-12:]],
+    }
+
+
+def configuration(level: str, secrets: Iterable[str] = ()) -> dict[str, Any]:
+    """For `logging.config.dictConfig`: gunicorn's own lines and ours in one stream."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"json": {"()": JsonFormatter, "secrets": tuple(secrets)}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+        "root": {"level": "WARNING", "handlers": ["stderr"]},
+        "loggers": {
+            "bridge": {"level": level.upper()},
+            "gunicorn.error": {"level": "INFO", "handlers": [], "propagate": True},
+        },
+    }

@@ -1,0 +1,78 @@
+"""One request's story, filled in by whoever knows a part of it and told once, at its end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.gemini.types import Usage
+
+log = logging.getLogger("bridge.access")
+
+
+@dataclass(slots=True)
+class Record:
+    request_id: str
+    method: str
+    path: str
+    protocol: str | None = None
+    model: str | None = None  #: as the client named it
+    upstream_model: str | None = None
+    stream: bool = False
+    status: int = 0
+    outcome: str = "completed"  #: completed, failed or client_left
+    error: str | None = None
+    usage: Usage | None = None
+    #: What was repaired in the history or could not be carried, counted by name.
+    notes: Counter[str] = field(default_factory=Counter)
+    _started: float = field(default_factory=time.monotonic)
+    _first_byte: float | None = None
+    _told: bool = False
+
+    def first_byte(self) -> None:
+        if self._first_byte is None:
+            self._first_byte = time.monotonic()
+
+    def tell(self) -> None:
+        """Write the line, once: a stream may be closed by more than one hand."""
+        if self._told:
+            return
+        self._told = True
+        level = logging.WARNING if self.status >= 500 or self.outcome == "failed" else logging.INFO
+        log.log(level, "request", extra=self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        fields = {
+            "request_id": self.request_id,
+            "method": self.method,
+            "path": self.path,
+            "protocol": self.protocol,
+            "model": self.model,
+            "upstream_model": self.upstream_model,
+            "stream": self.stream or None,
+            "status": self.status,
+            "outcome": self.outcome,
+            "error": self.error,
+            "duration_ms": _milliseconds(time.monotonic() - self._started),
+            "first_byte_ms": self._first_byte and _milliseconds(self._first_byte - self._started),
+            **self._tokens(),
+            "notes": dict(self.notes) or None,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def _tokens(self) -> dict[str, int]:
+        if self.usage is None or not self.usage.raw:
+            return {}
+        return {
+            "input_tokens": self.usage.prompt,
+            "cached_tokens": self.usage.cached,
+            "output_tokens": self.usage.output,
+            "reasoning_tokens": self.usage.thoughts,
+        }
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 1)

@@ -1,0 +1,9 @@
+"""The protocols the bridge speaks. A new one is a folder beside these and a line here.
+
+The first is the default: the shape of answers on paths that belong to no protocol.
+"""
+
+from bridge.protocols import openai_chat
+from bridge.protocols.base import Protocol
+
+PROTOCOLS: tuple[Protocol, ...] = (openai_chat.PROTOCOL,)

@@ -1,0 +1,158 @@
+"""What a protocol is, and the machine that keeps its event order.
+
+A protocol's folder holds the same files each time: `schema`, `converter`, `machine`, `errors`, `models`, and
+an `__init__` that names them in one Protocol record. The machine turns the shared Turn's steps into the
+protocol's own events; every event passes one gate, which looks it up in the table of legal transitions before
+anything moves. The body of a non-streaming answer is the fold of the same events. No IO happens here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, NamedTuple
+
+from marshmallow import Schema
+
+from bridge.errors import BridgeError, IllegalTransition
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
+from bridge.stamp import Stamp
+from bridge.turn import Began, Closed, Ended, Failed, Grew, Noted, Opened, Signed, Step, Turn
+
+
+class Event(NamedTuple):
+    """`type` is the name in the table of transitions; `data` is what goes over the wire."""
+
+    type: str
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A client's request, understood."""
+
+    request: GenerateRequest  #: with the client's own names for model and tools
+    stream: bool
+    options: Any = None  #: what only this protocol's machine needs to know
+    losses: tuple[str, ...] = ()  #: what Gemini has no place for and is harmless to leave out
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    name: str
+    path: str
+    schema: Schema
+    to_gemini: Callable[[JsonObject], Asked]
+    machine: type[EventMachine]
+    encode: Callable[[Event], bytes]
+    error_body: Callable[[BridgeError, str], JsonObject]  #: with the request id
+    error_status: Callable[[BridgeError], int]
+    list_models: Callable[[Sequence[JsonObject]], JsonObject]
+    show_model: Callable[[JsonObject], JsonObject]
+    #: Request headers by which a client of this protocol is known where the path does not tell.
+    marks: frozenset[str] = field(default_factory=frozenset)
+
+
+Transitions = Mapping[Enum, Mapping[str, Enum]]
+
+
+class EventMachine(ABC):
+    """One answer in one protocol. `feed` batches of chunks, then `finish`; `fail` before the end."""
+
+    LEGAL: ClassVar[Transitions]
+    START: ClassVar[Enum]
+
+    def __init__(self, asked: Asked, stamp: Stamp) -> None:
+        self.asked = asked
+        self.stamp = stamp
+        self.state: Enum = self.START
+        self.error: BridgeError | None = None
+        self.losses: list[str] = []
+        self._turn = Turn()
+        self._on: dict[type[Step], Callable[[Any], Iterable[Event]]] = {
+            Began: self.on_began,
+            Opened: self.on_opened,
+            Grew: self.on_grew,
+            Signed: self.on_signed,
+            Closed: self.on_closed,
+            Noted: self.on_noted,
+            Ended: self.on_ended,
+            Failed: self._on_failed,
+        }
+
+    @property
+    def usage(self) -> Usage:
+        return self._turn.usage
+
+    @property
+    def over(self) -> bool:
+        """Nothing may follow: the protocol's last event has been sent."""
+        return not self.LEGAL[self.state]
+
+    def feed(self, chunks: Iterable[Chunk]) -> list[Event]:
+        events: list[Event] = []
+        for chunk in chunks:
+            self._take(self._turn.feed(chunk), events)
+        return events
+
+    def finish(self) -> list[Event]:
+        events: list[Event] = []
+        self._take(self._turn.finish(), events)
+        return events
+
+    def fail(self, error: BridgeError) -> list[Event]:
+        if self.over:
+            return []
+        events: list[Event] = []
+        self._take([*self._turn.close(), Failed(error)], events)
+        return events
+
+    def _take(self, steps: Iterable[Step], events: list[Event]) -> None:
+        for step in steps:
+            for event in self._on[type(step)](step):
+                self._pass(event)
+                events.append(event)
+
+    def _pass(self, event: Event) -> None:
+        following = self.LEGAL[self.state].get(event.type)
+        if following is None:
+            raise IllegalTransition(
+                f"{type(self).__name__}: {event.type} may not follow in {self.state.name}"
+            )
+        self.state = following
+
+    def _on_failed(self, step: Failed) -> Iterable[Event]:
+        self.error = step.error
+        return self.on_failed(step.error)
+
+    # What a protocol does with each step. Most need only some of them.
+
+    def on_began(self, step: Began) -> Iterable[Event]:
+        return ()
+
+    @abstractmethod
+    def on_opened(self, step: Opened) -> Iterable[Event]: ...
+
+    @abstractmethod
+    def on_grew(self, step: Grew) -> Iterable[Event]: ...
+
+    def on_signed(self, step: Signed) -> Iterable[Event]:
+        return ()
+
+    @abstractmethod
+    def on_closed(self, step: Closed) -> Iterable[Event]: ...
+
+    def on_noted(self, step: Noted) -> Iterable[Event]:
+        return ()
+
+    @abstractmethod
+    def on_ended(self, step: Ended) -> Iterable[Event]: ...
+
+    @abstractmethod
+    def on_failed(self, error: BridgeError) -> Iterable[Event]: ...
+
+    @abstractmethod
+    def fold(self, events: Iterable[Event]) -> JsonObject:
+        """The body of the non-streaming answer, made of the events of a finished one."""

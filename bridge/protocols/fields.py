@@ -1,0 +1,80 @@
+"""Fields for the schemas of request envelopes: JSON as it stands, never "7" for 7 or "yes" for true.
+
+They check and hand on the very value they were given; a client's explicit null counts as not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from marshmallow import ValidationError, fields
+
+Check = Callable[[Any], None]
+
+
+def _field(check: Check, *, required: bool = False) -> fields.Raw:
+    messages = {"required": "is required", "null": "must not be null"}
+    return fields.Raw(required=required, allow_none=not required, validate=check, error_messages=messages)
+
+
+def _check(holds: Callable[[Any], bool], wanted: str) -> Check:
+    def check(value: Any) -> None:
+        if not holds(value):
+            raise ValidationError(f"must be {wanted}")
+
+    return check
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def flag() -> fields.Raw:
+    return _field(_check(lambda value: isinstance(value, bool), "true or false"))
+
+
+def number(least: float, most: float) -> fields.Raw:
+    return _field(
+        _check(lambda value: _is_number(value) and least <= value <= most, f"a number from {least} to {most}")
+    )
+
+
+def whole(least: int | None = None, most: int | None = None) -> fields.Raw:
+    low, high = least is None, most is None
+    bounds = f" from {least}" * (not low) + f" to {most}" * (not high)
+    return _field(
+        _check(
+            lambda value: (
+                type(value) is int and (low or value >= least) and (high or value <= most)  # type: ignore[operator]
+            ),
+            f"a whole number{bounds}",
+        )
+    )
+
+
+def text(*, required: bool = False, longest: int = 1024) -> fields.Raw:
+    return _field(
+        _check(
+            lambda value: isinstance(value, str) and 0 < len(value) <= longest,
+            f"a string of 1 to {longest} characters",
+        ),
+        required=required,
+    )
+
+
+def one_of(*choices: str) -> fields.Raw:
+    return _field(_check(lambda value: value in choices, f"one of {', '.join(choices)}"))
+
+
+def mapping() -> fields.Raw:
+    return _field(_check(lambda value: isinstance(value, dict), "an object"))
+
+
+def array(*, required: bool = False) -> fields.Raw:
+    if required:
+        return _field(
+            _check(lambda value: isinstance(value, list) and bool(value), "an array with something in it"),
+            required=True,
+        )
+    return _field(_check(lambda value: isinstance(value, list), "an array"))

@@ -1,0 +1,21 @@
+"""OpenAI Chat Completions: most editors, LangChain, the OpenAI SDKs."""
+
+from bridge.protocols.base import Protocol
+from bridge.protocols.openai_chat.converter import to_gemini
+from bridge.protocols.openai_chat.errors import error_body, error_status
+from bridge.protocols.openai_chat.machine import ChatMachine, encode
+from bridge.protocols.openai_chat.models import list_models, show_model
+from bridge.protocols.openai_chat.schema import ChatSchema
+
+PROTOCOL = Protocol(
+    name="openai_chat",
+    path="/v1/chat/completions",
+    schema=ChatSchema(),
+    to_gemini=to_gemini,
+    machine=ChatMachine,
+    encode=encode,
+    error_body=error_body,
+    error_status=error_status,
+    list_models=list_models,
+    show_model=show_model,
+)

@@ -1,0 +1,122 @@
+"""A Chat Completions request to Gemini's.
+
+What Gemini lacks is left out only where that is harmless, and then counted; otherwise it is a 400.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.gemini.tool_schema import plain_schema
+from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
+from bridge.protocols.base import Asked
+from bridge.protocols.openai_chat.machine import ChatOptions
+from bridge.protocols.openai_chat.messages import Messages
+from bridge.protocols.openai_chat.tools import custom_tools, declared_tools, tool_config
+from bridge.protocols.reading import needed, objects, refuse
+
+MOST_STOP_SEQUENCES = 5
+_SEED_BITS = 0x7FFF_FFFF
+
+#: Same meaning on both sides.
+_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "n": "candidateCount",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+}
+
+
+def to_gemini(body: JsonObject) -> Asked:
+    messages = Messages()
+    for path, message in objects(body["messages"], "messages"):
+        messages.add(message, path)
+    tools = declared_tools(body)
+    request = GenerateRequest(
+        model=body["model"],
+        contents=tuple(messages.contents),
+        system=messages.system,
+        tools=tools,
+        tool_config=tool_config(body, tools),
+        generation=_generation(body),
+        thinking=_thinking(body),
+    )
+    stream = bool(body.get("stream"))
+    return Asked(request, stream, _options(body, stream), (*messages.losses, *_losses(body)))
+
+
+def _options(body: JsonObject, stream: bool) -> ChatOptions:
+    return ChatOptions(
+        include_usage=not stream or bool((body.get("stream_options") or {}).get("include_usage")),
+        logprobs=bool(body.get("logprobs")),
+        legacy_functions=bool(body.get("functions")) and not body.get("tools"),
+        custom_tools=custom_tools(body),
+    )
+
+
+def _losses(body: JsonObject) -> list[str]:
+    """Wishes without a counterpart, which a client can do without."""
+    losses = ["chat.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
+    losses += [f"chat.{name}" for name in ("verbosity", "prediction") if body.get(name)]
+    return losses
+
+
+def _thinking(body: JsonObject) -> Thinking | None:
+    effort = body.get("reasoning_effort")
+    return None if effort is None else Thinking(effort=effort)
+
+
+def _generation(body: JsonObject) -> dict[str, Any]:
+    _refuse_what_gemini_lacks(body)
+    generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+    limit = body.get("max_completion_tokens") or body.get("max_tokens")
+    if limit is not None:
+        generation["maxOutputTokens"] = limit
+    if body.get("seed") is not None:
+        generation["seed"] = body["seed"] & _SEED_BITS  # Gemini's seed has 32 bits
+    if stop := _stop_sequences(body.get("stop")):
+        generation["stopSequences"] = stop
+    if body.get("logprobs"):
+        generation["responseLogprobs"] = True
+        if body.get("top_logprobs"):
+            generation["logprobs"] = body["top_logprobs"]
+    generation.update(_response_format(body.get("response_format")))
+    return generation
+
+
+def _refuse_what_gemini_lacks(body: JsonObject) -> None:
+    if body.get("logit_bias"):
+        raise refuse("Gemini cannot bias single tokens; leave it out", "logit_bias")
+    if any(modality != "text" for modality in body.get("modalities") or ()):
+        raise refuse("only text answers are possible here", "modalities")
+    if body.get("top_logprobs") and not body.get("logprobs"):
+        raise refuse("needs logprobs: true", "top_logprobs")
+
+
+def _stop_sequences(stop: Any) -> list[str]:
+    sequences = [stop] if isinstance(stop, str) else stop or []
+    if not isinstance(sequences, list) or not all(isinstance(each, str) and each for each in sequences):
+        raise refuse("must be a string or an array of strings, none of them empty", "stop")
+    if len(sequences) > MOST_STOP_SEQUENCES:
+        raise refuse(f"Gemini takes at most {MOST_STOP_SEQUENCES} stop sequences", "stop")
+    return sequences
+
+
+def _response_format(wanted: JsonObject | None) -> dict[str, Any]:
+    kind = "text" if wanted is None else needed(wanted, "type", str, "response_format")
+    if wanted is None or kind == "text":
+        return {}
+    if kind == "json_object":
+        return {"responseMimeType": "application/json"}
+    if kind == "json_schema":
+        return {"responseMimeType": "application/json", **_answer_schema(wanted)}
+    raise refuse(f"must be text, json_object or json_schema, not {kind!r}", "response_format.type")
+
+
+def _answer_schema(wanted: JsonObject) -> dict[str, Any]:
+    path = "response_format.json_schema"
+    named = needed(wanted, "json_schema", dict, "response_format")
+    schema = needed(named, "schema", dict, path)
+    return {"responseJsonSchema": plain_schema(schema, f"{path}.schema")}

@@ -1,0 +1,42 @@
+"""Our errors in OpenAI's words."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from bridge.errors import BridgeError
+
+
+class _Words(NamedTuple):
+    type: str
+    code: str | None
+
+
+#: One row for each kind in the tree; a test fails when one is missing.
+WORDS: dict[str, _Words] = {
+    "invalid_request": _Words("invalid_request_error", None),
+    "context_overflow": _Words("invalid_request_error", "context_length_exceeded"),
+    "too_large": _Words("invalid_request_error", "request_too_large"),
+    "unknown_route": _Words("invalid_request_error", "unknown_url"),
+    "unknown_model": _Words("invalid_request_error", "model_not_found"),
+    "method": _Words("invalid_request_error", "method_not_supported"),
+    "refused": _Words("invalid_request_error", "upstream_refused"),
+    "misconfigured": _Words("server_error", "upstream_misconfigured"),
+    "rate_limited": _Words("rate_limit_error", "rate_limit_exceeded"),
+    "overloaded": _Words("server_error", "upstream_overloaded"),
+    "timeout": _Words("server_error", "upstream_timeout"),
+    "unreachable": _Words("server_error", "upstream_unreachable"),
+    "truncated": _Words("server_error", "upstream_truncated"),
+    "malformed": _Words("server_error", "upstream_malformed"),
+    "internal": _Words("server_error", "internal_error"),
+}
+
+
+def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
+    words = WORDS[error.kind]
+    body = {"message": error.message, "type": words.type, "param": error.param, "code": words.code}
+    return {"error": {**body, "request_id": request_id} if request_id else body}
+
+
+def error_status(error: BridgeError) -> int:
+    return error.status

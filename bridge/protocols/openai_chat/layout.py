@@ -1,0 +1,98 @@
+"""The order of Gemini's parts, for a protocol that has none.
+
+A chat message holds its text in one field, its reasoning in another and its calls in a third. Read back, that
+means: the reasoning, then the text, then the calls. Where Gemini's own order was different, or a part beside
+the calls was signed, the message carries a list that says so, in `extra_content.google.parts`: each entry is
+the part with its data left out, and "text" counts the characters to take from the message's own fields. A
+list that no longer fits the message (somebody edited the text) is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part
+from bridge.gemini.wire import part_from_json, part_to_json
+
+Entry = dict[str, Any]
+
+
+def layout_of(parts: Sequence[Part]) -> list[Entry] | None:
+    """What the message must carry to give these parts again; None where the plain reading gives them."""
+    if plain_order(parts) == list(parts):
+        return None
+    return [_entry(part) for part in parts]
+
+
+def plain_order(parts: Iterable[Part]) -> list[Part]:
+    """What a message without a layout is read as, if it was made of these parts."""
+    reasoning = answer = ""
+    calls: list[Part] = []
+    for part in parts:
+        if isinstance(part.data, str) and part.thought:
+            reasoning += part.data
+        elif isinstance(part.data, str):
+            answer += part.data
+        elif isinstance(part.data, FunctionCall):
+            calls.append(replace(part, extra={}, thought=False))
+    return [*plain_parts(reasoning, answer), *calls]
+
+
+def plain_parts(reasoning: str, answer: str) -> list[Part]:
+    thought = [Part(reasoning, thought=True)] if reasoning else []
+    return [*thought, Part(answer)] if answer else thought
+
+
+def _entry(part: Part) -> Entry:
+    match part.data:
+        case str() as text:
+            return {"text": len(text), **part_to_json(replace(part, data=None))}
+        case FunctionCall():
+            return {"call": True, **part_to_json(replace(part, data=None, signature=None))}
+        case InlineData():
+            return {"image": True, **part_to_json(replace(part, data=None))}
+        case _:
+            return part_to_json(part)
+
+
+def arrange(
+    layout: Sequence[JsonObject], reasoning: str, answer: str, calls: Sequence[Part], images: Sequence[Part]
+) -> list[Part] | None:
+    """The parts in Gemini's order, or None if the layout does not fit the message."""
+    seats = _Seats(reasoning, answer, list(calls), list(images))
+    try:
+        parts = [seats.part(dict(entry)) for entry in layout]
+    except (IndexError, TypeError, ValueError):
+        return None
+    return parts if seats.empty else None
+
+
+class _Seats:
+    def __init__(self, reasoning: str, answer: str, calls: list[Part], images: list[Part]) -> None:
+        self._text = {True: reasoning, False: answer}
+        self._calls = calls
+        self._images = images
+
+    @property
+    def empty(self) -> bool:
+        return not (self._text[True] or self._text[False] or self._calls or self._images)
+
+    def part(self, entry: Entry) -> Part:
+        if entry.pop("call", False):
+            call = self._calls.pop(0)
+            return replace(part_from_json(entry), data=call.data, signature=call.signature)
+        if entry.pop("image", False):
+            return replace(part_from_json(entry), data=self._images.pop(0).data)
+        length = entry.get("text")
+        if type(length) is int:
+            entry["text"] = self._taken(entry.get("thought") is True, length)
+        return part_from_json(entry)
+
+    def _taken(self, thought: bool, length: int) -> str:
+        text = self._text[thought]
+        if not 0 <= length <= len(text):
+            raise ValueError("the layout counts more text than the message has")
+        self._text[thought] = text[length:]
+        return text[:length]

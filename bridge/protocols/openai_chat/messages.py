@@ -1,0 +1,234 @@
+"""Chat messages to Gemini contents. Nothing is joined or dropped: each message becomes its own content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bridge.gemini.media import inline_from_base64, media_from_url
+from bridge.gemini.tool_results import tool_response
+from bridge.gemini.types import (
+    MODEL,
+    USER,
+    Content,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    JsonObject,
+    Part,
+)
+from bridge.protocols.openai_chat.layout import arrange, plain_parts
+from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse
+
+AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mp3"}
+FILE_TYPE_OF_BARE_BASE64 = "application/pdf"
+
+
+class Messages:
+    """The conversation so far, message by message."""
+
+    def __init__(self) -> None:
+        self.contents: list[Content] = []
+        self.losses: list[str] = []
+        self._system: list[str] = []
+        self._call_names: dict[str, str] = {}
+        self._roles: dict[str, Callable[[JsonObject, str], None]] = {
+            "system": self._instruction,
+            "developer": self._instruction,
+            "user": self._user,
+            "assistant": self._assistant,
+            "tool": self._tool,
+            "function": self._function,
+        }
+
+    @property
+    def system(self) -> Content | None:
+        return Content(None, (Part("\n\n".join(self._system)),)) if self._system else None
+
+    def add(self, message: JsonObject, path: str) -> None:
+        role = needed(message, "role", str, path)
+        read = self._roles.get(role)
+        if read is None:
+            raise refuse(f"must be one of {', '.join(self._roles)}, not {role!r}", f"{path}.role")
+        read(message, path)
+
+    def _instruction(self, message: JsonObject, path: str) -> None:
+        text = _only_text(_content_parts(message, path), f"{path}.content")
+        if text.strip():
+            self._system.append(text)
+
+    def _user(self, message: JsonObject, path: str) -> None:
+        self.contents.append(Content(USER, tuple(_content_parts(message, path))))
+
+    def _assistant(self, message: JsonObject, path: str) -> None:
+        reasoning = optional(message, "reasoning_content", str, path) or ""
+        answer = _only_text(_content_parts(message, path, needed_=False), f"{path}.content")
+        answer += optional(message, "refusal", str, path) or ""
+        calls = self._calls(message, path)
+        images = _images(message, path)
+        if message.get("audio"):
+            self.losses.append("chat.assistant_audio")
+        parts = self._arranged(message, reasoning, answer, calls, images)
+        self.contents.append(Content(MODEL, tuple(parts)))
+
+    def _arranged(
+        self, message: JsonObject, reasoning: str, answer: str, calls: list[Part], images: list[Part]
+    ) -> list[Part]:
+        layout = _google(message).get("parts")
+        if isinstance(layout, list):
+            parts = arrange(layout, reasoning, answer, calls, images)
+            if parts is not None:
+                return parts
+            self.losses.append("chat.layout_does_not_fit")
+        return [*plain_parts(reasoning, answer), *images, *calls]
+
+    def _calls(self, message: JsonObject, path: str) -> list[Part]:
+        calls = [
+            self._call(call, where)
+            for where, call in objects(
+                optional(message, "tool_calls", list, path) or [], f"{path}.tool_calls"
+            )
+        ]
+        if function := optional(message, "function_call", dict, path):
+            signature = _google(message).get("thought_signature")
+            calls.append(_call_part(function, None, signature, f"{path}.function_call"))
+        return calls
+
+    def _call(self, call: JsonObject, path: str) -> Part:
+        call_id = needed(call, "id", str, path)
+        signature = _google(call).get("thought_signature")
+        if call.get("type") == "custom":
+            custom = needed(call, "custom", dict, path)
+            name = needed(custom, "name", str, f"{path}.custom")
+            text = needed(custom, "input", str, f"{path}.custom")
+            part = Part(FunctionCall(name, {"input": text}, call_id), signature=_text_or_none(signature))
+        else:
+            part = _call_part(needed(call, "function", dict, path), call_id, signature, f"{path}.function")
+        assert isinstance(part.data, FunctionCall)
+        self._call_names[call_id] = part.data.name
+        return part
+
+    def _tool(self, message: JsonObject, path: str) -> None:
+        call_id = needed(message, "tool_call_id", str, path)
+        name = self._call_names.get(call_id)
+        if name is None:
+            raise refuse(
+                "names no call of an assistant message before it; send that message too",
+                f"{path}.tool_call_id",
+            )
+        self.contents.append(Content(USER, (_response_part(message, name, call_id, path),)))
+
+    def _function(self, message: JsonObject, path: str) -> None:
+        name = needed(message, "name", str, path)
+        if not any(call.name == name for content in self.contents for call in content.calls()):
+            raise refuse("names no function_call of an assistant message before it", f"{path}.name")
+        self.contents.append(Content(USER, (_response_part(message, name, None, path),)))
+
+
+def _call_part(function: JsonObject, call_id: str | None, signature: Any, path: str) -> Part:
+    name = needed(function, "name", str, path)
+    arguments = arguments_object(optional(function, "arguments", str, path) or "")
+    return Part(FunctionCall(name, arguments, call_id), signature=_text_or_none(signature))
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _google(holder: JsonObject) -> JsonObject:
+    """What `extra_content` brings back. It is a hint: whatever does not look like ours is left alone."""
+    extra = holder.get("extra_content")
+    google = extra.get("google") if isinstance(extra, dict) else None
+    return google if isinstance(google, dict) else {}
+
+
+def _response_part(message: JsonObject, name: str, call_id: str | None, path: str) -> Part:
+    parts = _content_parts(message, path, needed_=False)
+    text = "\n".join(part.data for part in parts if isinstance(part.data, str))
+    media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
+    return Part(FunctionResponse(name, tool_response(name, text), call_id, media))
+
+
+def _images(message: JsonObject, path: str) -> list[Part]:
+    images = optional(message, "images", list, path) or []
+    return [_image_url(image, where) for where, image in objects(images, f"{path}.images")]
+
+
+# --- content parts -----------------------------------------------------------------------------------
+
+
+def _content_parts(message: JsonObject, path: str, *, needed_: bool = True) -> list[Part]:
+    content = message.get("content")
+    where = f"{path}.content"
+    if isinstance(content, str):
+        return [Part(content)]
+    if content is None and not needed_:
+        return []
+    if not isinstance(content, list):
+        raise refuse("must be a string or an array of content parts", where)
+    return [_content_part(part, at) for at, part in objects(content, where)]
+
+
+def _content_part(part: JsonObject, path: str) -> Part:
+    kind = needed(part, "type", str, path)
+    read = _PART_READERS.get(kind)
+    if read is None:
+        raise refuse(f"must be one of {', '.join(_PART_READERS)}, not {kind!r}", f"{path}.type")
+    return read(part, path)
+
+
+def _text(part: JsonObject, path: str) -> Part:
+    return Part(needed(part, "text", str, path))
+
+
+def _refusal(part: JsonObject, path: str) -> Part:
+    return Part(needed(part, "refusal", str, path))
+
+
+def _image_url(part: JsonObject, path: str) -> Part:
+    image = part.get("image_url")
+    if isinstance(image, str):  # the short form some editors send
+        return Part(media_from_url(image, f"{path}.image_url"))
+    image = needed(part, "image_url", dict, path)
+    return Part(media_from_url(needed(image, "url", str, f"{path}.image_url"), f"{path}.image_url.url"))
+
+
+def _video_url(part: JsonObject, path: str) -> Part:
+    video = needed(part, "video_url", dict, path)
+    return Part(media_from_url(needed(video, "url", str, f"{path}.video_url"), f"{path}.video_url.url"))
+
+
+def _input_audio(part: JsonObject, path: str) -> Part:
+    audio, where = needed(part, "input_audio", dict, path), f"{path}.input_audio"
+    sound_format = needed(audio, "format", str, where)
+    mime_type = AUDIO_TYPES.get(sound_format)
+    if mime_type is None:
+        raise refuse(f"must be one of {', '.join(AUDIO_TYPES)}, not {sound_format!r}", f"{where}.format")
+    return Part(inline_from_base64(mime_type, needed(audio, "data", str, where), f"{where}.data"))
+
+
+def _file(part: JsonObject, path: str) -> Part:
+    file, where = needed(part, "file", dict, path), f"{path}.file"
+    if (file_id := optional(file, "file_id", str, where)) is not None:
+        return Part(media_from_url(file_id, f"{where}.file_id"))
+    data = needed(file, "file_data", str, where)
+    if data[:5].lower() == "data:":
+        return Part(media_from_url(data, f"{where}.file_data"))
+    return Part(inline_from_base64(FILE_TYPE_OF_BARE_BASE64, data, f"{where}.file_data"))
+
+
+_PART_READERS: dict[str, Callable[[JsonObject, str], Part]] = {
+    "text": _text,
+    "refusal": _refusal,
+    "image_url": _image_url,
+    "video_url": _video_url,
+    "input_audio": _input_audio,
+    "file": _file,
+}
+
+
+def _only_text(parts: list[Part], param: str) -> str:
+    if any(not isinstance(part.data, str) for part in parts):
+        raise refuse("only text is possible here", param)
+    return "\n\n".join(part.data for part in parts if isinstance(part.data, str))

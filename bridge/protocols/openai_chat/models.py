@@ -1,0 +1,21 @@
+"""Models as OpenAI lists them; Google's figures ride along for clients that look for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.gemini.types import JsonObject
+
+
+def show_model(model: JsonObject) -> dict[str, Any]:
+    shown = {"id": model["id"], "object": "model", "created": model["created"], "owned_by": "google"}
+    limits = {
+        "context_window": model.get("inputTokenLimit"),
+        "max_output_tokens": model.get("outputTokenLimit"),
+    }
+    return shown | {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def list_models(models: Sequence[JsonObject]) -> dict[str, Any]:
+    return {"object": "list", "data": [show_model(model) for model in models]}

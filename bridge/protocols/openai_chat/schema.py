@@ -1,0 +1,43 @@
+"""The envelope of a Chat Completions request: types and ranges of its own fields.
+
+Messages, tools and content parts are checked by the converter, which knows their kinds and names the path of
+a bad one; nested schemas would cost forty times as much. Unknown fields pass: agents add some every month.
+"""
+
+from __future__ import annotations
+
+from marshmallow import INCLUDE, Schema
+
+from bridge.protocols import fields
+
+
+class ChatSchema(Schema):
+    class Meta:
+        unknown = INCLUDE
+
+    model = fields.text(required=True, longest=256)
+    messages = fields.array(required=True)
+    stream = fields.flag()
+    stream_options = fields.mapping()
+
+    temperature = fields.number(0, 2)
+    top_p = fields.number(0, 1)
+    top_k = fields.whole(1)
+    n = fields.whole(1, 8)
+    seed = fields.whole()
+    presence_penalty = fields.number(-2, 2)
+    frequency_penalty = fields.number(-2, 2)
+    max_tokens = fields.whole(1)
+    max_completion_tokens = fields.whole(1)
+    logprobs = fields.flag()
+    top_logprobs = fields.whole(0, 20)
+    logit_bias = fields.mapping()
+    modalities = fields.array()
+
+    response_format = fields.mapping()
+    reasoning_effort = fields.one_of("none", "minimal", "low", "medium", "high", "xhigh")
+
+    tools = fields.array()
+    parallel_tool_calls = fields.flag()
+    functions = fields.array()
+    web_search_options = fields.mapping()

@@ -1,0 +1,123 @@
+"""Tools and tool choice of a chat request to Gemini's declarations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.gemini.tool_schema import object_schema
+from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
+from bridge.protocols.reading import needed, objects, optional, refuse
+
+_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+_FREEFORM: JsonObject = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The text for the tool, as it is."}},
+    "required": ["input"],
+}
+
+
+def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
+    functions = [_tool(tool, path) for path, tool in objects(body.get("tools") or [], "tools")]
+    functions += [_function(each, path) for path, each in objects(body.get("functions") or [], "functions")]
+    _refuse_twins(functions)
+    declared = [Tool(tuple(functions))] if functions else []
+    if body.get("web_search_options") is not None:
+        declared.append(Tool(extra={"googleSearch": {}}))
+    return tuple(declared)
+
+
+def custom_tools(body: JsonObject) -> frozenset[str]:
+    return frozenset(
+        tool["custom"]["name"] for tool in body.get("tools") or [] if tool.get("type") == "custom"
+    )
+
+
+def _refuse_twins(functions: list[FunctionDeclaration]) -> None:
+    seen: set[str] = set()
+    for function in functions:
+        if function.name in seen:
+            raise refuse(f"{function.name!r} is declared twice", "tools")
+        seen.add(function.name)
+
+
+def _tool(tool: JsonObject, path: str) -> FunctionDeclaration:
+    kind = tool.get("type", "function")
+    if kind == "custom":
+        return _custom(needed(tool, "custom", dict, path), f"{path}.custom")
+    if kind != "function":
+        raise refuse(f"must be function or custom, not {kind!r}", f"{path}.type")
+    if "function" in tool:
+        return _function(needed(tool, "function", dict, path), f"{path}.function")
+    return _function(tool, path)  # the flat form of the Responses API
+
+
+def _function(function: JsonObject, path: str) -> FunctionDeclaration:
+    parameters = optional(function, "parameters", dict, path)
+    return FunctionDeclaration(
+        _name(function, path),
+        optional(function, "description", str, path),
+        object_schema(parameters, f"{path}.parameters") if parameters else None,
+    )
+
+
+def _custom(custom: JsonObject, path: str) -> FunctionDeclaration:
+    description = optional(custom, "description", str, path) or ""
+    grammar = (optional(custom, "format", dict, path) or {}).get("grammar")
+    if isinstance(grammar, dict) and isinstance(grammar.get("definition"), str):
+        syntax = grammar.get("syntax", "grammar")
+        description += f"\n\nThe input must follow this {syntax}:\n{grammar['definition']}"
+    return FunctionDeclaration(_name(custom, path), description.strip() or None, _FREEFORM)
+
+
+def _name(function: JsonObject, path: str) -> str:
+    name = needed(function, "name", str, path)
+    if not name:
+        raise refuse("must not be empty", f"{path}.name")
+    return name
+
+
+def tool_config(body: JsonObject, declared: tuple[Tool, ...]) -> JsonObject:
+    choice, path = body.get("tool_choice"), "tool_choice"
+    if choice is None:
+        choice, path = body.get("function_call"), "function_call"
+    if choice is None:
+        return EMPTY
+    mode, allowed = _choice(choice, path)
+    names = {function.name for tool in declared for function in tool.functions}
+    for name in allowed:
+        if name not in names:
+            raise refuse(f"{name!r} is not among the declared tools", path)
+    if mode == "ANY" and not names:
+        raise refuse("asks for a tool call, but no tools are declared", path)
+    calling: dict[str, Any] = {"mode": mode}
+    if allowed:
+        calling["allowedFunctionNames"] = allowed
+    return {"functionCallingConfig": calling}
+
+
+def _choice(choice: Any, path: str) -> tuple[str, list[str]]:
+    if isinstance(choice, str) and choice in _MODES:
+        return _MODES[choice], []
+    if isinstance(choice, dict):
+        if choice.get("type") == "allowed_tools":
+            return _allowed(choice, path)
+        return "ANY", [_chosen_name(choice, path)]
+    raise refuse(f"must be one of {', '.join(_MODES)} or name a tool", path)
+
+
+def _allowed(choice: JsonObject, path: str) -> tuple[str, list[str]]:
+    allowed = needed(choice, "allowed_tools", dict, path)
+    tools = needed(allowed, "tools", list, f"{path}.allowed_tools")
+    names = [_chosen_name(tool, where) for where, tool in objects(tools, f"{path}.allowed_tools.tools")]
+    # AUTO takes no list of names; VALIDATED is its kin that does.
+    return "ANY" if allowed.get("mode") == "required" else "VALIDATED", names
+
+
+def _chosen_name(choice: JsonObject, path: str) -> str:
+    kind = choice.get("type")
+    holder = choice.get(kind) if isinstance(kind, str) else None
+    return (
+        needed(holder, "name", str, f"{path}.{kind}")
+        if isinstance(holder, dict)
+        else needed(choice, "name", str, path)
+    )

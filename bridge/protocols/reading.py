@@ -1,0 +1,70 @@
+"""Reading a client's nested JSON with errors that name the path.
+
+Schemas check a request's envelope; converters walk what is inside it with these. None knows any protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import orjson
+
+from bridge.errors import InvalidRequest
+from bridge.gemini.types import JsonObject
+
+T = TypeVar("T")
+
+_NAMES: dict[type, str] = {
+    str: "a string",
+    dict: "an object",
+    list: "an array",
+    int: "a whole number",
+    bool: "true or false",
+}
+
+#: Where arguments go that are no JSON object, so that the turn survives them.
+UNPARSED = "unparsed_arguments"
+
+
+def refuse(problem: str, param: str) -> InvalidRequest:
+    return InvalidRequest(f"{param}: {problem}", param=param)
+
+
+def optional(source: JsonObject, key: str, kind: type[T], path: str) -> T | None:
+    """The value if there is one and it is not null."""
+    value = source.get(key)
+    if value is None or type(value) is kind:
+        return value
+    param = f"{path}.{key}" if path else key
+    raise refuse(f"must be {_NAMES[kind]}, not {_described(value)}", param)
+
+
+def needed(source: JsonObject, key: str, kind: type[T], path: str) -> T:
+    value = optional(source, key, kind, path)
+    if value is None:
+        raise refuse("is required", f"{path}.{key}" if path else key)
+    return value
+
+
+def objects(items: list[Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each item with its own path."""
+    for index, item in enumerate(items):
+        if type(item) is not dict:
+            raise refuse(f"must be an object, not {_described(item)}", f"{path}[{index}]")
+        yield f"{path}[{index}]", item
+
+
+def arguments_object(arguments: str) -> dict[str, Any]:
+    """A call's arguments. What is not a JSON object is kept under one key rather than lost."""
+    try:
+        value = orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        return {UNPARSED: arguments}
+    return value if isinstance(value, dict) else {UNPARSED: value}
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, bool):
+        return "a boolean"
+    return "a number" if isinstance(value, int | float) else _NAMES.get(type(value), "null")

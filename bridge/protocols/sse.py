@@ -1,0 +1,11 @@
+"""An event as bytes on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+
+def encode_data(data: Any) -> bytes:
+    return b"data: " + orjson.dumps(data) + b"\n\n"

@@ -1,0 +1,215 @@
+"""The settings: one frozen value, read once and passed on.
+
+Four layers, each over the one before: `config/default.toml`, `config/local.toml`, `BRIDGE_SECTION__KEY`
+variables, and the plain names such as `GEMINI_API_KEY`. Whatever is unknown or wrong stops the start.
+A new setting is one field here and one line in `config/default.toml`.
+
+This module knows no HTTP framework and no upstream: which transports there are is not checked here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from bridge.settings.models import ModelTable, load_models
+from bridge.settings.source import (
+    CONFIG_DIR,
+    CREDENTIAL,
+    PROJECT,
+    Entry,
+    credential_entries,
+    file_entries,
+    from_switch_word,
+    label,
+    plain_entries,
+    variable_entries,
+)
+from bridge.settings.value import (
+    OneOf,
+    Range,
+    Secret,
+    SettingsError,
+    Shape,
+    WebAddress,
+    masked,
+    shapes,
+)
+
+__all__ = [
+    "LogSettings",
+    "ServerSettings",
+    "Settings",
+    "SettingsError",
+    "ShownSetting",
+    "StateSettings",
+    "UpstreamSettings",
+    "load",
+]
+
+AUTO = "auto"
+GEMINI = "gemini"
+DEMO = "demo"
+BUILT_IN = "built in"
+
+Timeout = Annotated[float, Range(0.1, 3600)]
+Duration = Annotated[float, Range(0, 86400)]
+Count = Annotated[int, Range(1)]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    host: str = "127.0.0.1"
+    port: Annotated[int, Range(1, 65535)] = 41242
+    workers: Count = 2
+    threads: Count = 64
+    max_body_mb: Count = 64
+    graceful_timeout: Count = 120
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    transport: str = AUTO
+    base_url: Annotated[str, WebAddress()] = "https://generativelanguage.googleapis.com"
+    api_keys: Annotated[tuple[str, ...], Secret()] = field(default=(), repr=False)
+    connect_timeout: Timeout = 10.0
+    read_timeout: Timeout = 300.0
+    key_cooldown: Duration = 60.0
+    models_ttl: Duration = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    level: Annotated[str, OneOf(("debug", "info", "warning", "error"))] = "info"
+    debug: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    dir: Path = Path("state")
+
+
+SECTIONS: Mapping[str, type] = {
+    "server": ServerSettings,
+    "upstream": UpstreamSettings,
+    "log": LogSettings,
+    "state": StateSettings,
+}
+
+KNOWN: Mapping[str, Shape] = {
+    f"{section}.{key}": shape for section, owner in SECTIONS.items() for key, shape in shapes(owner).items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSetting:
+    """A setting as it may be shown to anybody: a secret is masked."""
+
+    key: str
+    value: str | int | float | bool | list[str]
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    models: ModelTable
+    server: ServerSettings = ServerSettings()
+    upstream: UpstreamSettings = UpstreamSettings()
+    log: LogSettings = LogSettings()
+    state: StateSettings = StateSettings()
+    #: Dotted key → the file or variable that the value came from.
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def transport_in_force(self) -> str:
+        if self.upstream.transport != AUTO:
+            return self.upstream.transport
+        return GEMINI if self.upstream.api_keys else DEMO
+
+    def shown(self) -> Iterator[ShownSetting]:
+        for key, shape in KNOWN.items():
+            section, _, name = key.partition(".")
+            value = getattr(getattr(self, section), name)
+            yield ShownSetting(key, _showable(shape, value), self.origins.get(key, BUILT_IN))
+        yield ShownSetting(
+            "models.default", self.models.default, self.origins.get("models.default", BUILT_IN)
+        )
+
+
+def _showable(shape: Shape, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [masked(text) if shape.secret else text for text in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+# --- loading -----------------------------------------------------------------------------------------
+
+
+def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    environ = os.environ if environ is None else environ
+    folder = _config_folder(config_dir, environ)
+    _refuse_google_login(environ)
+    sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    origins: dict[str, str] = {}
+    for entry in _entries(folder, environ):
+        section, _, key = entry.key.partition(".")
+        sections[section][key] = KNOWN[entry.key].read(f"{entry.origin}: {entry.key}", entry.value)
+        origins[entry.key] = entry.origin
+    models, origins["models.default"] = _models(folder, environ)
+    built: dict[str, Any] = {section: owner(**sections[section]) for section, owner in SECTIONS.items()}
+    return _resolved(Settings(models=models, origins=MappingProxyType(origins), **built), folder)
+
+
+def _config_folder(config_dir: Path | None, environ: Mapping[str, str]) -> Path:
+    if config_dir is not None:
+        return config_dir.absolute()
+    named = environ.get(CONFIG_DIR)
+    if named and not Path(named).is_dir():
+        raise SettingsError(f"environment {CONFIG_DIR}: there is no folder {named}")
+    return Path(named or PROJECT / "config").absolute()
+
+
+def _refuse_google_login(environ: Mapping[str, str]) -> None:
+    if from_switch_word(environ.get("USE_CCPA", "")) is not False:
+        raise SettingsError(
+            "environment USE_CCPA: the Google login is not available in this version; "
+            "unset it and set GEMINI_API_KEY"
+        )
+
+
+def _entries(folder: Path, environ: Mapping[str, str]) -> Iterator[Entry]:
+    """What was written, the weakest first."""
+    yield from _without_secrets(file_entries(folder / "default.toml", KNOWN))
+    if (folder / "local.toml").exists():
+        yield from _without_secrets(file_entries(folder / "local.toml", KNOWN))
+    yield from credential_entries(environ)
+    yield from variable_entries(environ, KNOWN)
+    yield from plain_entries(environ)
+
+
+def _without_secrets(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Files are copied, committed and shown to others; a key must not travel with them."""
+    for entry in entries:
+        if KNOWN[entry.key].secret:
+            raise SettingsError(
+                f"{entry.origin}: {entry.key} is a secret and is not read from a file; "
+                f"set GEMINI_API_KEY in the environment, or give systemd a credential named {CREDENTIAL}"
+            )
+        yield entry
+
+
+def _models(folder: Path, environ: Mapping[str, str]) -> tuple[ModelTable, str]:
+    path = folder / "models.toml"
+    override = environ.get("DEFAULT_MODEL", "").strip()
+    origin = "environment DEFAULT_MODEL" if override else label(path)
+    return load_models(path, override or None), origin
+
+
+def _resolved(settings: Settings, folder: Path) -> Settings:
+    """A relative path means the same wherever the bridge is started from."""
+    upstream = replace(settings.upstream, base_url=settings.upstream.base_url.rstrip("/"))
+    return replace(settings, upstream=upstream, state=StateSettings(folder.parent / settings.state.dir))

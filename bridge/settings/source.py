@@ -1,0 +1,160 @@
+"""Where settings are written: TOML files, environment variables and a systemd credential.
+
+Reads and labels; whether a value is right is not judged here. Which settings exist is told by the caller.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bridge.settings.value import SettingsError, suggestion
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+
+PREFIX = "BRIDGE_"
+CONFIG_DIR = "BRIDGE_CONFIG_DIR"
+STATE_DIR = "BRIDGE_STATE_DIR"
+TEST_PREFIX = "BRIDGE_TEST_"
+
+#: As systemd names it: https://systemd.io/CREDENTIALS
+CREDENTIALS_DIR = "CREDENTIALS_DIRECTORY"
+CREDENTIAL = "gemini_api_key"
+
+SWITCH_WORDS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off", ""), False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One setting as somebody wrote it."""
+
+    key: str  #: dotted: `server.port`
+    value: object
+    origin: str
+
+
+def label(path: Path) -> str:
+    """The path as a person would name it."""
+    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+
+
+# --- files -------------------------------------------------------------------------------------------
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"{label(path)}: there is no such file") from None
+    except OSError as error:
+        raise SettingsError(f"{label(path)}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # TOML and UTF-8 alike
+        raise SettingsError(f"{label(path)}: is not valid TOML: {error}") from None
+
+
+def file_entries(path: Path, known: Collection[str]) -> Iterator[Entry]:
+    origin = label(path)
+    sections = _sections(known)
+    for section, table in read_toml(path).items():
+        if not isinstance(table, dict):
+            raise SettingsError(f"{origin}: {_stray(section, known)}")
+        if section not in sections:
+            raise SettingsError(f"{origin}: [{section}] is not a section; {suggestion(section, sections)}")
+        for key, value in table.items():
+            if f"{section}.{key}" not in known:
+                near = suggestion(key, sections[section])
+                raise SettingsError(f"{origin}: {section}.{key} is not a setting; {near}")
+            yield Entry(f"{section}.{key}", value, origin)
+
+
+def _sections(known: Collection[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for dotted in known:
+        section, _, key = dotted.partition(".")
+        found.setdefault(section, []).append(key)
+    return found
+
+
+def _stray(name: str, known: Collection[str]) -> str:
+    sections = _sections(known)
+    if name in sections:
+        return f"{name} must be a section, written [{name}]"
+    homes = [section for section, keys in sections.items() if name in keys] or sections
+    return f"{name} stands outside a section; settings stand under {', '.join(f'[{home}]' for home in homes)}"
+
+
+# --- environment -------------------------------------------------------------------------------------
+
+
+def variable_name(key: str) -> str:
+    return PREFIX + key.replace(".", "__").upper()
+
+
+def variable_entries(environ: Mapping[str, str], known: Collection[str]) -> Iterator[Entry]:
+    """`BRIDGE_SECTION__KEY`, the general form."""
+    keys = {variable_name(key): key for key in known}
+    for name, text in environ.items():
+        if name in keys:
+            yield Entry(keys[name], from_json(text), f"environment {name}")
+        elif name.startswith(PREFIX) and not _has_other_use(name):
+            near = suggestion(name, [*keys, CONFIG_DIR, STATE_DIR])
+            raise SettingsError(f"environment {name}: there is no such setting; {near}")
+
+
+def _has_other_use(name: str) -> bool:
+    return name in (CONFIG_DIR, STATE_DIR) or name.startswith(TEST_PREFIX)
+
+
+def from_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def from_switch_word(text: str) -> object:
+    return SWITCH_WORDS.get(text.strip().lower(), text)
+
+
+#: The names that people know; an empty value counts as not set, except for a switch.
+PLAIN_NAMES: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "GEMINI_API_KEY": ("upstream.api_keys", str),
+    "GOOGLE_GEMINI_BASE_URL": ("upstream.base_url", str),
+    "CODER_AGENT_PORT": ("server.port", from_json),
+    "DEBUG": ("log.debug", from_switch_word),
+    STATE_DIR: ("state.dir", str),
+}
+
+
+def plain_entries(environ: Mapping[str, str]) -> Iterator[Entry]:
+    for name, (key, read) in PLAIN_NAMES.items():
+        text = environ.get(name)
+        if text is not None and (text.strip() or read is from_switch_word):
+            yield Entry(key, read(text), f"environment {name}")
+
+
+# --- credential --------------------------------------------------------------------------------------
+
+
+def credential_entries(environ: Mapping[str, str]) -> Iterator[Entry]:
+    folder = environ.get(CREDENTIALS_DIR)
+    if not folder:
+        return
+    origin = f"credential {CREDENTIAL}"
+    try:
+        text = (Path(folder) / CREDENTIAL).read_text("utf-8")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SettingsError(f"{origin}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{origin}: is not UTF-8 text") from None
+    if text.strip():
+        yield Entry("upstream.api_keys", ",".join(text.splitlines()), origin)

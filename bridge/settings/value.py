@@ -1,0 +1,245 @@
+"""What the value of a setting may be, and how to tell a person that it is not.
+
+Knows kinds (text, whole number, …), rules (ranges, choices, secrets) and the words for them.
+Knows no setting by name, and reads no file and no environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
+
+#: A longer text is not repeated in a message: it might be a key that was put in the wrong place.
+LONGEST_SHOWN = 24
+
+#: How alike, from 0 to 1, a misspelt name and the one suggested for it must be.
+NEAR = 0.7
+
+#: The end of a secret is shown only where most of it stays hidden.
+LONGEST_HIDDEN = 12
+
+
+class SettingsError(Exception):
+    """A message for the person who wrote the settings. It never holds a secret."""
+
+
+# --- rules: what a kind alone does not say -----------------------------------------------------------
+
+
+class Rule(Protocol):
+    """Stands in a setting's type: `port: Annotated[int, Range(1, 65535)]`."""
+
+    @property
+    def words(self) -> str: ...
+
+    def accepts(self, value: Any) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    at_least: float
+    at_most: float | None = None
+
+    @property
+    def words(self) -> str:
+        if self.at_most is None:
+            return f" of at least {self.at_least}"
+        return f" from {self.at_least} to {self.at_most}"
+
+    def accepts(self, value: Any) -> bool:
+        return bool(self.at_least <= value) and (self.at_most is None or bool(value <= self.at_most))
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    names: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return f": {', '.join(self.names[:-1])} or {self.names[-1]}"
+
+    def accepts(self, value: Any) -> bool:
+        return value in self.names
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    words: str = ": an http:// or https:// address without user, query or fragment"
+
+    def accepts(self, value: Any) -> bool:
+        try:
+            parts = urlsplit(value)
+            _ = parts.port  # a bad one raises only when it is asked for
+        except ValueError:
+            return False
+        plain = not (parts.username or parts.password or parts.query or parts.fragment)
+        return plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    words: str = ", each of plain letters, digits and signs without blanks"
+
+    def accepts(self, value: Any) -> bool:
+        return all(text.isascii() and text.isprintable() and " " not in text for text in value)
+
+
+#: Values under these rules are not repeated in a message: an address may hold a password.
+PRIVATE = (Secret, WebAddress)
+
+
+# --- kinds -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    words: str
+    read: Callable[[Any], Any]  #: gives the value in its final form; raises ValueError for any other kind
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value.strip()
+
+
+def _whole_number(value: Any) -> int:
+    if type(value) is not int:  # true is an int to Python, not to a person
+        raise ValueError
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError from None
+
+
+def _switch(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [text for text in value.split(",") if text.strip()]
+    if not isinstance(value, list):
+        raise ValueError
+    return tuple(dict.fromkeys(map(_text, value)))
+
+
+def _span(value: Any) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError
+    least, most = map(_whole_number, value)
+    if not 0 <= least <= most:
+        raise ValueError
+    return least, most
+
+
+def _tables(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise ValueError
+    return value
+
+
+KINDS: Mapping[Any, Kind] = {
+    str: Kind("a text", _text),
+    int: Kind("a whole number", _whole_number),
+    float: Kind("a number", _number),
+    bool: Kind("true or false", _switch),
+    Path: Kind("a path", lambda value: Path(_text(value))),
+    tuple[str, ...]: Kind("a list of texts", _texts),
+    tuple[int, int] | None: Kind("a list of two whole numbers, the smaller first", _span),
+    list[dict[str, Any]]: Kind("a list of tables, each under its name in [[ ]]", _tables),
+}
+
+
+# --- kind and rules together -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """All that is known of a setting's value."""
+
+    kind: Kind
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def words(self) -> str:
+        return self.kind.words + "".join(rule.words for rule in self.rules)
+
+    @property
+    def secret(self) -> bool:
+        return any(isinstance(rule, Secret) for rule in self.rules)
+
+    @property
+    def private(self) -> bool:
+        return any(isinstance(rule, PRIVATE) for rule in self.rules)
+
+    def read(self, where: str, raw: object) -> Any:
+        """The value in its final form, or a SettingsError that begins with `where`."""
+        try:
+            value = self.kind.read(raw)
+        except ValueError:
+            value = None
+        if value is not None and all(rule.accepts(value) for rule in self.rules):
+            return value
+        found = "" if self.private else f", not {_seen(raw)}"
+        raise SettingsError(f"{where} must be {self.words}{found}")
+
+
+def shape_of(hint: Any) -> Shape:
+    if get_origin(hint) is Annotated:
+        kind, *rules = get_args(hint)
+        return Shape(KINDS[kind], tuple(rules))
+    return Shape(KINDS[hint])
+
+
+def shapes(owner: type) -> dict[str, Shape]:
+    """The shapes of a dataclass's fields, from their types."""
+    return {name: shape_of(hint) for name, hint in get_type_hints(owner, include_extras=True).items()}
+
+
+def read_table(where: str, known: Mapping[str, Shape], table: Mapping[str, object]) -> dict[str, Any]:
+    for key in table:
+        if key not in known:
+            raise SettingsError(f"{where}: {key} is not known; {suggestion(key, known)}")
+    return {key: known[key].read(f"{where}: {key}", raw) for key, raw in table.items()}
+
+
+# --- words -------------------------------------------------------------------------------------------
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    spelt = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=NEAR)
+    return f"did you mean {spelt[near[0]]}?" if near else f"known are {', '.join(known)}"
+
+
+def masked(secret: str) -> str:
+    return "••••" + (secret[-4:] if len(secret) > LONGEST_HIDDEN else "")
+
+
+def _seen(raw: object) -> str:
+    match raw:
+        case bool():
+            return str(raw).lower()
+        case str() if len(raw) > LONGEST_SHOWN:
+            return f"a text of {len(raw)} characters"
+        case str() | int() | float():
+            return repr(raw)
+        case list():
+            return "this list"
+        case dict():
+            return "a table"
+        case _:
+            return "this"

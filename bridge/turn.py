@@ -1,0 +1,212 @@
+"""Gemini's chunks to neutral steps: the part of streaming that is the same for every protocol.
+
+Chunks are deltas. Neighbouring text parts are one run, a thought ends where the answer begins, calls arrive
+whole, usage comes late, and the stream may stop anywhere. A run may hold several parts, since a signed part
+is never joined with another. This module does no IO and knows no protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from bridge.errors import BridgeError, UpstreamMalformed, UpstreamTruncated
+from bridge.gemini.finish import Outcome, outcome_of
+from bridge.gemini.types import Candidate, Chunk, FunctionCall, Part, Usage
+
+
+class Kind(Enum):
+    TEXT = auto()
+    THOUGHT = auto()
+    CALL = auto()
+    OTHER = auto()  #: media, executed code and what the future brings; whole, like calls
+
+
+class Began(NamedTuple):
+    """The first chunk is here."""
+
+
+class Opened(NamedTuple):
+    """A run starts. `part` is the whole of it for calls and other parts that come at once."""
+
+    candidate: int
+    run: int
+    kind: Kind
+    part: Part | None
+
+
+class Grew(NamedTuple):
+    candidate: int
+    run: int
+    kind: Kind
+    text: str
+
+
+class Signed(NamedTuple):
+    candidate: int
+    run: int
+    kind: Kind
+    signature: str
+
+
+class Closed(NamedTuple):
+    """A run ended; `parts` is all of it as Gemini would want it back."""
+
+    candidate: int
+    run: int
+    kind: Kind
+    parts: tuple[Part, ...]
+
+
+class Noted(NamedTuple):
+    """What Gemini said beside the parts: log probabilities, sources, ratings."""
+
+    candidate: int
+    fields: Mapping[str, Any]
+
+
+class Ending(NamedTuple):
+    candidate: int
+    outcome: Outcome
+    called: bool  #: a call was made; Gemini itself reports this as an ordinary STOP
+
+
+class Ended(NamedTuple):
+    endings: tuple[Ending, ...]
+    usage: Usage
+
+
+class Failed(NamedTuple):
+    error: BridgeError
+
+
+Step = Began | Opened | Grew | Signed | Closed | Noted | Ended | Failed
+
+
+class Turn:
+    """One answer. `feed` every chunk, then `finish`."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self._candidates: dict[int, _Runs] = {}
+        self._begun = False
+        self._blocked: str | None = None
+
+    def feed(self, chunk: Chunk) -> list[Step]:
+        steps: list[Step] = []
+        if not self._begun:
+            self._begun = True
+            steps.append(Began())
+        if chunk.usage is not None:
+            self.usage = chunk.usage
+        if chunk.prompt_feedback:
+            self._blocked = chunk.prompt_feedback.get("blockReason") or self._blocked
+        for candidate in chunk.candidates:
+            self._runs_of(candidate.number).feed(candidate, steps)
+        return steps
+
+    def _runs_of(self, number: int) -> _Runs:
+        runs = self._candidates.get(number)
+        if runs is None:
+            runs = self._candidates[number] = _Runs(number)
+        return runs
+
+    def finish(self) -> list[Step]:
+        """The stream is over. No finish reason is not a finish."""
+        steps = self.close()
+        if self._blocked is not None and not self._candidates:
+            ending = Ending(0, Outcome.FILTERED, called=False)
+            return [*steps, Ended((ending,), self.usage)]
+        runs = [self._candidates[number] for number in sorted(self._candidates)]
+        error = next(filter(None, (each.failure() for each in runs)), None)
+        if not runs:
+            error = UpstreamTruncated("Gemini closed the stream before it answered")
+        if error is not None:
+            return [*steps, Failed(error)]
+        return [*steps, Ended(tuple(each.ending() for each in runs), self.usage)]
+
+    def close(self) -> list[Step]:
+        """End the open runs, as before any end, good or bad."""
+        steps: list[Step] = []
+        for runs in self._candidates.values():
+            runs.close(steps)
+        return steps
+
+
+class _Runs:
+    """The runs of one candidate."""
+
+    def __init__(self, candidate: int) -> None:
+        self._candidate = candidate
+        self._run = -1
+        self._open: Kind | None = None
+        self._parts: list[Part] = []
+        self._pieces: list[str] = []  # unsigned text not yet made a part
+        self._reason: str | None = None
+        self._called = False
+
+    def feed(self, candidate: Candidate, steps: list[Step]) -> None:
+        for part in candidate.parts:
+            if isinstance(part.data, str):
+                self._text(part, part.data, steps)
+            elif part.data is not None or part.signature or part.extra:
+                self._whole(part, steps)
+        if candidate.extra:
+            steps.append(Noted(self._candidate, candidate.extra))
+        if candidate.finish_reason is not None:
+            self._reason = candidate.finish_reason
+
+    def _text(self, part: Part, text: str, steps: list[Step]) -> None:
+        if not text and part.signature is None:
+            return
+        kind = Kind.THOUGHT if part.thought else Kind.TEXT
+        if self._open is not kind:
+            self._start(kind, None, steps)
+        if text:
+            steps.append(Grew(self._candidate, self._run, kind, text))
+        if part.signature is None and not part.extra:
+            self._pieces.append(text)
+            return
+        self._settle()
+        self._parts.append(part)
+        if part.signature is not None:
+            steps.append(Signed(self._candidate, self._run, kind, part.signature))
+
+    def _whole(self, part: Part, steps: list[Step]) -> None:
+        kind = Kind.CALL if isinstance(part.data, FunctionCall) else Kind.OTHER
+        self._called = self._called or kind is Kind.CALL
+        self._start(kind, part, steps)
+        self._parts.append(part)
+        if part.signature is not None:
+            steps.append(Signed(self._candidate, self._run, kind, part.signature))
+        self.close(steps)
+
+    def _start(self, kind: Kind, part: Part | None, steps: list[Step]) -> None:
+        self.close(steps)
+        self._run += 1
+        self._open = kind
+        steps.append(Opened(self._candidate, self._run, kind, part))
+
+    def _settle(self) -> None:
+        if self._pieces:
+            self._parts.append(Part("".join(self._pieces), thought=self._open is Kind.THOUGHT))
+            self._pieces = []
+
+    def close(self, steps: list[Step]) -> None:
+        if self._open is None:
+            return
+        self._settle()
+        steps.append(Closed(self._candidate, self._run, self._open, tuple(self._parts)))
+        self._open, self._parts = None, []
+
+    def failure(self) -> BridgeError | None:
+        if self._reason is None:
+            return UpstreamTruncated("Gemini's answer stopped in the middle, without a finish reason")
+        if outcome_of(self._reason) is Outcome.BROKEN and not self._called:
+            return UpstreamMalformed(f"Gemini ended its answer with {self._reason}")
+        return None
+
+    def ending(self) -> Ending:
+        assert self._reason is not None
+        return Ending(self._candidate, outcome_of(self._reason), self._called)

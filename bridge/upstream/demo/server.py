@@ -1,0 +1,45 @@
+"""The pretend Gemini server, without a network: a request in, Google's status and bytes out.
+
+It can be played in-process or served on a real socket. The same request always gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.gemini.types import JsonObject
+from bridge.upstream.demo import ask, author
+from bridge.upstream.demo.faults import FAULTS
+from bridge.upstream.demo.script import Reply, Scene
+
+MODEL_NAME = "demo"
+_ABOUT = "Embedded offline model: streams believable text, calls declared tools and misbehaves on demand"
+
+
+def answer(model: str, body: JsonObject) -> Reply:
+    """What `models/{model}:streamGenerateContent?alt=sse` answers to this body."""
+    asked = ask.read(model, body, FAULTS)
+    scene = Scene(asked, author.write(asked))
+    return scene.told() if asked.variant is None else FAULTS[asked.variant].play(scene)
+
+
+def models() -> Sequence[JsonObject]:
+    """The models as Google's list describes its own. Any other name is answered too, as `demo`."""
+    variants = [
+        _entry(f"{MODEL_NAME}-{name}", f"Demo ({name})", f"Demo model that {fault.summary}")
+        for name, fault in FAULTS.items()
+    ]
+    return [_entry(MODEL_NAME, "Demo", _ABOUT), *variants]
+
+
+def _entry(name: str, display_name: str, description: str) -> JsonObject:
+    return {
+        "name": f"models/{name}",
+        "baseModelId": name,
+        "version": "001",
+        "displayName": display_name,
+        "description": description,
+        "inputTokenLimit": 1_048_576,
+        "outputTokenLimit": ask.OUTPUT_LIMIT,
+        "supportedGenerationMethods": ["generateContent"],
+    }

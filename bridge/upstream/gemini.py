@@ -1,0 +1,388 @@
+"""The Gemini API over REST: the only module that speaks HTTP to it, and where foreign exceptions end.
+
+Requests are prepared here and handed straight to the transport adapter: `Session.request` would read the
+environment and merge cookies for each call, at twice the CPU. Proxies and the CA bundle are read from the
+environment once, by the same rules.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import orjson
+import requests.adapters
+import urllib3.exceptions as urllib3_errors
+from requests import exceptions as requests_errors
+
+from bridge import __version__
+from bridge.errors import (
+    BridgeError,
+    InvalidRequest,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamMisconfigured,
+    UpstreamRateLimited,
+    UpstreamTimeout,
+    UpstreamTruncated,
+    UpstreamUnreachable,
+)
+from bridge.gemini import wire
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
+from bridge.upstream.base import ChunkStream, Upstream
+from bridge.upstream.errors import error_from_payload, error_from_response
+from bridge.upstream.keys import KeyRing
+from bridge.upstream.sse_decoder import SseDecoder
+
+READ_SIZE = 65_536
+LARGEST_ERROR_BODY = 1 << 20
+LARGEST_MODEL_PAGE = 16 << 20
+MOST_MODEL_PAGES = 20
+LONGEST_MODELS_CALL = 30.0
+SHORTEST_SECRET = 8  #: a shorter "key" is a placeholder, and masking it would eat ordinary words
+
+
+# --- foreign exceptions ------------------------------------------------------------------------------
+
+_UNREACHABLE = (UpstreamUnreachable, "Gemini could not be reached")
+_TIMEOUT = (UpstreamTimeout, "Gemini did not answer in time")
+_CUT = (UpstreamTruncated, "The connection to Gemini broke in the middle of the answer")
+_GARBLED = (UpstreamMalformed, "Gemini's answer could not be decoded")
+_ADDRESS = (UpstreamMisconfigured, "The address of the upstream, or of the proxy to it, cannot be used")
+_KEY = (UpstreamMisconfigured, "The bridge's Gemini key cannot be sent as an HTTP header")
+_CERTIFICATES = (
+    UpstreamMisconfigured,
+    "No trusted TLS connection to Gemini; behind an inspecting proxy REQUESTS_CA_BUNDLE must name its CA",
+)
+
+#: The nearest ancestor of an exception decides. Those of urllib3 come through only while a body is read:
+#: before that, requests has wrapped them.
+FOREIGN: Mapping[type[BaseException], tuple[type[UpstreamError], str]] = {
+    requests_errors.RequestException: _UNREACHABLE,
+    requests_errors.ConnectTimeout: _TIMEOUT,
+    requests_errors.Timeout: _TIMEOUT,
+    requests_errors.SSLError: _CERTIFICATES,
+    requests_errors.ChunkedEncodingError: _CUT,
+    requests_errors.ContentDecodingError: _GARBLED,
+    requests_errors.InvalidHeader: _KEY,
+    requests_errors.InvalidSchema: _ADDRESS,
+    requests_errors.InvalidURL: _ADDRESS,
+    requests_errors.MissingSchema: _ADDRESS,
+    requests_errors.URLRequired: _ADDRESS,
+    urllib3_errors.HTTPError: _UNREACHABLE,
+    urllib3_errors.TimeoutError: _TIMEOUT,
+    urllib3_errors.NewConnectionError: _UNREACHABLE,
+    urllib3_errors.SSLError: _CUT,
+    urllib3_errors.ProtocolError: _CUT,
+    urllib3_errors.IncompleteRead: _CUT,
+    urllib3_errors.InvalidChunkLength: _CUT,
+    urllib3_errors.DecodeError: _GARBLED,
+    urllib3_errors.LocationValueError: _ADDRESS,
+    urllib3_errors.ProxySchemeUnknown: _ADDRESS,
+    urllib3_errors.ProxySchemeUnsupported: _ADDRESS,
+    UnicodeError: _KEY,  # all else in the head of a request is quoted
+    OSError: _CERTIFICATES,  # requests raises it plain for one thing: a CA bundle that is not there
+}
+
+
+@contextmanager
+def foreign_errors_translated() -> Iterator[None]:
+    try:
+        yield
+    except tuple(FOREIGN) as error:
+        # Both quote the value of the bad header, and that value is the key: no trace of it may be kept.
+        shown = None if isinstance(error, requests_errors.InvalidHeader | UnicodeError) else error
+        raise translate(error) from shown
+
+
+def translate(error: BaseException) -> UpstreamError:
+    kind, text = next(FOREIGN[cls] for cls in type(error).__mro__ if cls in FOREIGN)
+    root = _root(error)
+    if kind is UpstreamMisconfigured and isinstance(root, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        kind, text = _UNREACHABLE  # hung up on us during the handshake: no fault of the certificates
+    return kind(f"{text} ({type(root).__name__}).")
+
+
+def _root(error: BaseException) -> BaseException:
+    """The innermost cause. Not by `__context__`, which may lead to whatever the caller was handling."""
+    while inner := [each for each in (error.__cause__, *error.args) if isinstance(each, BaseException)]:
+        error = inner[0]
+    return error
+
+
+# --- the line to the API -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One process's connections, and what its environment says about reaching the address."""
+
+    adapter: requests.adapters.HTTPAdapter
+    settings: Mapping[str, Any]  #: `proxies`, `verify`, `cert`, `stream`, as `send` takes them
+
+    @classmethod
+    def open(cls, address: str, pool_size: int) -> _Line:
+        # The next key or the caller's retry is the answer to a failure; urllib3 must not repeat a request.
+        adapter = requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=pool_size, max_retries=0)
+        with requests.Session() as session:
+            settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
+        return cls(adapter, settings)
+
+    def send(self, request: requests.PreparedRequest, timeout: tuple[float, float]) -> requests.Response:
+        return self.adapter.send(request, timeout=timeout, **self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    method: str
+    url: str
+    timeout: tuple[float, float]
+    body: bytes | None = None
+    model: str | None = None
+
+    def prepared(self, key: str) -> requests.PreparedRequest:
+        headers = {
+            "x-goog-api-key": key,  # never `?key=`: addresses end up in logs
+            "Content-Type": "application/json",
+            "Accept-Encoding": "identity",  # compression would hold back what is there to be shown
+            "User-Agent": f"gemini-bridge/{__version__}",
+        }
+        return requests.Request(self.method, self.url, headers=headers, data=self.body).prepare()
+
+
+class GeminiUpstream(Upstream):
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        keys: tuple[str, ...],
+        connect_timeout: float,
+        read_timeout: float,
+        key_cooldown: float,
+        pool_size: int,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._keys = KeyRing(map(str.strip, keys), key_cooldown)
+        self._connect_timeout = connect_timeout
+        self._read_timeout = read_timeout
+        self._pool_size = pool_size
+        self._lines: dict[int, _Line] = {}  #: by process id: two processes on one TLS connection garble it
+
+    def stream(self, request: GenerateRequest) -> ChunkStream:
+        model = request.model.removeprefix("models/")
+        call = _Call(
+            "POST",
+            f"{self._base_url}/v1beta/models/{_quoted(model)}:streamGenerateContent?alt=sse",
+            (self._connect_timeout, self._read_timeout),
+            _encoded(request),
+            model,
+        )
+        return GeminiStream(self._accepted(call), model)
+
+    def models(self) -> Sequence[JsonObject]:
+        deadline = time.monotonic() + min(self._read_timeout, LONGEST_MODELS_CALL)
+        found: list[JsonObject] = []
+        token: str | None = ""
+        for _ in range(MOST_MODEL_PAGES):
+            page = self._model_page(token, deadline)
+            found.extend(_able_to_generate(page.get("models")))
+            if not (token := page.get("nextPageToken")):
+                break
+        return tuple(found)
+
+    def _model_page(self, token: str | None, deadline: float) -> JsonObject:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise UpstreamTimeout("Gemini did not list its models in time.")
+        query = {"pageSize": "1000"} | ({"pageToken": token} if token else {})
+        call = _Call(
+            "GET",
+            f"{self._base_url}/v1beta/models?{urlencode(query)}",
+            (min(self._connect_timeout, left), left),
+        )
+        response = self._accepted(call)
+        try:
+            with foreign_errors_translated():
+                body = b"".join(_pieces(response, LARGEST_MODEL_PAGE, deadline))
+        finally:
+            response.close()
+        page = _objects(body)[0]
+        if "error" in page:
+            raise error_from_payload(page, "")
+        return page
+
+    # --- sending -------------------------------------------------------------------------------------
+
+    def _accepted(self, call: _Call) -> requests.Response:
+        """The answer's head, once some key was accepted."""
+        refusal: BridgeError = UpstreamMisconfigured("The bridge has no Gemini key.")
+        for key in self._keys.available():
+            response = self._sent(call, key)
+            if response.status_code == 200:
+                return response
+            refusal = self._refusal(response, call, key)
+            if not isinstance(refusal, UpstreamRateLimited | UpstreamMisconfigured):
+                break
+            self._keys.rest(key, refusal.retry_after)
+        raise refusal
+
+    def _sent(self, call: _Call, key: str) -> requests.Response:
+        with foreign_errors_translated():
+            prepared = call.prepared(key)  # first, as it finds out whether the address can be used
+            return self._line().send(prepared, call.timeout)
+
+    def _line(self) -> _Line:
+        process = os.getpid()
+        line = self._lines.get(process)
+        return line or self._lines.setdefault(process, _Line.open(self._base_url, self._pool_size))
+
+    def _refusal(self, response: requests.Response, call: _Call, key: str) -> BridgeError:
+        status, body = response.status_code, _error_body(response)
+        if 300 <= status < 400 or (status == 404 and call.model is None):
+            # No key would mend this, so it is raised past the rotation.
+            raise UpstreamMisconfigured(
+                f"{_shown(self._base_url)} answered {status}: it is not the Gemini API."
+            )
+        if len(key) >= SHORTEST_SECRET:
+            body = body.replace(key.encode(), b"[key]")
+        return error_from_response(status, body, call.model or "")
+
+
+def _shown(address: str) -> str:
+    """The address without the user and password it may hold."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _quoted(model: str) -> str:
+    """The client chooses the name; it must stay one segment of the path."""
+    return quote(model, safe="", errors="replace")
+
+
+def _encoded(request: GenerateRequest) -> bytes:
+    try:
+        return orjson.dumps(wire.request_to_json(request), default=_plain)
+    except orjson.JSONEncodeError as error:
+        reason = "it is nested too deeply" if "ecursion" in str(error) else str(error)
+        raise InvalidRequest(f"The request cannot be sent to Gemini as JSON: {reason}.") from error
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError
+
+
+def _able_to_generate(models: Any) -> list[JsonObject]:
+    listed = [model for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+    return [model for model in listed if "generateContent" in _methods(model)]
+
+
+def _methods(model: JsonObject) -> Sequence[str]:
+    methods = model.get("supportedGenerationMethods")
+    return methods if isinstance(methods, list) else ()
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+def _read(response: requests.Response) -> bytes:
+    """What is there, at least one byte; nothing at the end. urllib3 then has the connection in its pool."""
+    return response.raw.read1(READ_SIZE, decode_content=True) or b""
+
+
+def _pieces(response: requests.Response, limit: int, deadline: float = float("inf")) -> Iterator[bytes]:
+    while limit > 0 and (data := _read(response)):
+        yield data[:limit]
+        limit -= len(data)
+        if time.monotonic() > deadline:
+            raise UpstreamTimeout("Gemini did not answer in time.")
+
+
+def _error_body(response: requests.Response) -> bytes:
+    """As much of the body as could be had: the status alone says enough."""
+    pieces: list[bytes] = []
+    with suppress(*FOREIGN):
+        pieces.extend(_pieces(response, LARGEST_ERROR_BODY))
+    response.close()
+    return b"".join(pieces)
+
+
+def _objects(payload: bytes) -> list[dict[str, Any]]:
+    """The payload's object; several for an array, which Gemini sends where `alt=sse` got lost on the way."""
+    try:
+        document = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        raise UpstreamMalformed("Gemini sent something that is not JSON.") from None
+    objects = document if isinstance(document, list) else [document]
+    if not objects or not all(isinstance(each, dict) for each in objects):
+        raise UpstreamMalformed("Gemini sent JSON that is not an object.")
+    return objects
+
+
+class GeminiStream(ChunkStream):
+    def __init__(self, response: requests.Response, model: str) -> None:
+        self._response = response
+        self._model = model
+        self._decoder = SseDecoder()
+        self._closed = False
+
+    def __iter__(self) -> Iterator[Sequence[Chunk]]:
+        try:
+            while data := self._next_bytes():
+                yield from self._batches(self._decoder.feed(data))
+            if not self._closed:
+                yield from self._batches(self._decoder.finish(), at_end=True)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        # Another thread may be waiting in a read: closing would wait for it, a shutdown wakes it.
+        with suppress(OSError, RuntimeError, ValueError):
+            self._response.raw.shutdown()
+        self._response.close()
+
+    def _next_bytes(self) -> bytes:
+        try:
+            with foreign_errors_translated():
+                return b"" if self._closed else _read(self._response)
+        except Exception:
+            if self._closed:  # closed under the read: whatever it ran into is what was wanted
+                return b""
+            raise
+
+    def _batches(self, payloads: Iterable[bytes], at_end: bool = False) -> Iterator[Sequence[Chunk]]:
+        """One batch, or none; a failure is raised after what came before it."""
+        chunks: list[Chunk] = []
+        failure: BridgeError | None = None
+        try:
+            for payload in payloads:
+                chunks.extend(map(self._chunk, self._parsed(payload, at_end)))
+        except BridgeError as error:
+            failure = error
+        if chunks:
+            yield chunks
+        if failure is not None:
+            raise failure
+
+    def _parsed(self, payload: bytes, at_end: bool) -> list[dict[str, Any]]:
+        try:
+            return _objects(payload)
+        except UpstreamMalformed:
+            if at_end and payload.startswith((b"{", b"[")):
+                raise UpstreamTruncated("Gemini's answer ended in the middle of a chunk.") from None
+            raise
+
+    def _chunk(self, payload: dict[str, Any]) -> Chunk:
+        if "error" in payload:
+            raise error_from_payload(payload, self._model)
+        return wire.chunk_from_json(payload)

@@ -1,0 +1,75 @@
+"""Bytes of an event stream to the payloads of its events; knows neither sockets nor JSON.
+
+Two things beyond the standard, both met in Gemini's streams: lines that are no SSE at all (a pretty-printed
+error object in the middle of a stream, or a whole body that is plain JSON) are collected into a payload of
+their own, and an event still open at the end is handed out instead of dropped.
+"""
+
+from __future__ import annotations
+
+BOM = b"\xef\xbb\xbf"
+IGNORED_FIELDS = frozenset((b"", b"event", b"id", b"retry"))  # an empty name is a comment
+
+
+class SseDecoder:
+    def __init__(self) -> None:
+        self._line: list[
+            bytes
+        ] = []  #: pieces of the line not yet ended; joined once, so that it stays linear
+        self._data: list[bytes] = []  #: values of the event's `data:` lines
+        self._bare: list[bytes] = []  #: lines outside of SSE
+        self._ready: list[bytes] = []
+        self._at_start = True
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The payloads that these bytes complete, in order."""
+        lines = data.split(b"\n")
+        if len(lines) == 1:
+            self._line.append(data)
+            return []
+        self._line.append(lines[0])
+        lines[0] = b"".join(self._line)
+        self._line = [lines.pop()]
+        for line in lines:
+            self._read_line(line)
+        return self._take_ready()
+
+    def finish(self) -> list[bytes]:
+        """What was still open when the stream ended."""
+        self._read_line(b"".join(self._line))
+        self._line = []
+        self._end_event()
+        self._end_bare()
+        return self._take_ready()
+
+    def _read_line(self, line: bytes) -> None:
+        if self._at_start:
+            self._at_start = False
+            line = line.removeprefix(BOM)
+        line = line.removesuffix(b"\r")
+        if not line:
+            self._end_event()  # bare lines go on: a JSON text may hold blank lines
+            return
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            self._end_bare()
+            self._data.append(value.removeprefix(b" "))
+        elif field not in IGNORED_FIELDS:
+            self._end_event()
+            self._bare.append(line)
+
+    def _end_event(self) -> None:
+        self._emit(self._data)
+        self._data = []
+
+    def _end_bare(self) -> None:
+        self._emit(self._bare)
+        self._bare = []
+
+    def _emit(self, lines: list[bytes]) -> None:
+        if lines and (payload := b"\n".join(lines)).strip():
+            self._ready.append(payload)
+
+    def _take_ready(self) -> list[bytes]:
+        ready, self._ready = self._ready, []
+        return ready

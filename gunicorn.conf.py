@@ -1,0 +1,49 @@
+"""How gunicorn runs the bridge. It reads the same settings as the application, so the two cannot drift apart."""
+
+import sys
+from pathlib import Path
+
+from bridge.observe.logs import configuration
+from bridge.settings import SettingsError, load
+from bridge.upstream import check_transport
+
+try:
+    _settings = load()
+    check_transport(_settings)
+except SettingsError as error:
+    print(f"gemini-bridge: {error}", file=sys.stderr)
+    sys.exit(2)
+
+_server = _settings.server
+
+bind = f"{_server.host}:{_server.port}"
+worker_class = "gthread"  # a sync worker would be killed in the middle of a long stream
+workers = _server.workers  # about one for each core: conversion is CPU work under one lock per process
+threads = _server.threads  # one for each live stream
+timeout = 120  # watches a worker's main loop only; streams may last longer
+graceful_timeout = _server.graceful_timeout  # a stop or reload lets running streams finish for this long
+keepalive = 75  # longer than a front proxy keeps idle connections, so that it closes them and not we
+max_requests = 0  # a worker that retires takes nothing new until its streams end: an outage, not hygiene
+preload_app = False  # connections and locks made before a fork break in the children
+control_socket_disable = True  # nobody asked for another door
+accesslog = None  # the bridge writes its own line, when a stream has ended
+logconfig_dict = configuration(_settings.log.level, _settings.upstream.api_keys)
+if Path("/dev/shm").is_dir():
+    worker_tmp_dir = "/dev/shm"  # the heartbeat file must not wait for a disk
+
+_WELCOME = """
+Gemini Bridge on http://{host}:{port}  ({upstream})
+Try it:
+  curl -N http://{host}:{port}/v1/chat/completions -H 'content-type: application/json' \\
+    -d '{{"model": "gpt-5", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
+"""
+
+_UPSTREAM = {
+    "demo": "no GEMINI_API_KEY is set: serving the embedded offline demo model",
+}
+
+
+def when_ready(server):  # noqa: ARG001
+    upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
+    host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _server.host
+    print(_WELCOME.format(host=host, port=_server.port, upstream=upstream), file=sys.stderr, flush=True)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from gunicorn_bridge import Bridge, gunicorn_bridge
+from scripted_gemini import ScriptedGemini
+
+#: It looks like a key, and must never turn up in a log or an answer.
+CANARY_KEY = "AIzaCanary0123456789abcdefghijklmnopqrs"
+
+
+@pytest.fixture(scope="session")
+def canary_key() -> str:
+    return CANARY_KEY
+
+
+@pytest.fixture(scope="session")
+def _gemini() -> Iterator[ScriptedGemini]:
+    scripted = ScriptedGemini()
+    yield scripted
+    scripted.close()
+
+
+@pytest.fixture
+def gemini(_gemini: ScriptedGemini) -> ScriptedGemini:
+    """The scripted upstream behind `bridge`."""
+    _gemini.forget()
+    return _gemini
+
+
+@pytest.fixture(scope="session")
+def bridge(_gemini: ScriptedGemini) -> Iterator[Bridge]:
+    """Real gunicorn with two workers, talking to the scripted upstream."""
+    with gunicorn_bridge(
+        GEMINI_API_KEY=CANARY_KEY, GOOGLE_GEMINI_BASE_URL=_gemini.address, BRIDGE_UPSTREAM__READ_TIMEOUT="5"
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def demo_bridge() -> Iterator[Bridge]:
+    """As `make run` starts it on a machine without a key."""
+    with gunicorn_bridge() as running:
+        yield running

@@ -1,0 +1,142 @@
+"""A Gemini on loopback that says what a test tells it to, byte for byte, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import orjson
+
+CUT = object()  #: in a body: drop the connection here
+
+
+def sse(*chunks: Any) -> list[bytes]:
+    return [b"data: " + orjson.dumps(chunk) + b"\r\n\r\n" for chunk in chunks]
+
+
+def text_chunk(text: str, finish: str | None = None, **usage: int) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}
+    if finish:
+        candidate["finishReason"] = finish
+    counts = usage or {"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7}
+    return {"candidates": [candidate], "usageMetadata": counts}
+
+
+def call_chunk(
+    name: str, args: Any, call_id: str, signature: str | None = None, finish: str | None = None
+) -> Any:
+    part: dict[str, Any] = {"functionCall": {"id": call_id, "name": name, "args": args}}
+    if signature:
+        part["thoughtSignature"] = signature
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": [part]}, "index": 0}
+    if finish:
+        candidate["finishReason"] = finish
+    return {"candidates": [candidate]}
+
+
+@dataclass
+class Reply:
+    """`body` holds bytes to send, numbers of seconds to wait, or CUT."""
+
+    body: Iterable[Any] = ()
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Asked:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+class ScriptedGemini:
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self._replies: deque[Reply] = deque()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def will_say(self, *replies: Reply | Iterable[Any]) -> None:
+        self._replies.extend(each if isinstance(each, Reply) else Reply(each) for each in replies)
+
+    def forget(self) -> None:
+        self.asked.clear()
+        self._replies.clear()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        scripted = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                scripted.asked.append(
+                    Asked(
+                        "POST", self.path, {k.lower(): v for k, v in self.headers.items()}, orjson.loads(body)
+                    )
+                )
+                reply = (
+                    scripted._replies.popleft()
+                    if scripted._replies
+                    else Reply(sse(text_chunk("Hello.", "STOP")))
+                )
+                self._send(reply)
+
+            def do_GET(self) -> None:
+                scripted.asked.append(Asked("GET", self.path, dict(self.headers), None))
+                models = [
+                    {
+                        "name": f"models/{name}",
+                        "inputTokenLimit": 1048576,
+                        "outputTokenLimit": 65536,
+                        "supportedGenerationMethods": ["generateContent", "countTokens"],
+                    }
+                    for name in ("gemini-2.5-flash", "gemini-2.5-pro")
+                ]
+                self._send(Reply([orjson.dumps({"models": models})]))
+
+            def _send(self, reply: Reply) -> None:
+                self.send_response(reply.status)
+                self.send_header("Transfer-Encoding", "chunked")
+                for name, value in reply.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                try:
+                    self._send_body(reply.body)
+                except OSError:
+                    self.close_connection = True
+
+            def _send_body(self, body: Iterable[Any]) -> None:
+                for piece in body:
+                    if piece is CUT:
+                        self.close_connection = True
+                        self.connection.close()
+                        return
+                    if isinstance(piece, int | float):
+                        time.sleep(piece)
+                        continue
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                    self.wfile.flush()
+                self.wfile.write(b"0\r\n\r\n")
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        return Handler

@@ -1,0 +1,136 @@
+"""Recorded Gemini streams, and ways to run them through a protocol."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bridge.errors import BridgeError
+from bridge.gemini.fitting import Fitting, fit
+from bridge.gemini.traits import Traits
+from bridge.gemini.types import Candidate, Chunk, Content, FunctionCall, GenerateRequest, JsonObject, Part
+from bridge.gemini.wire import chunk_from_json
+from bridge.protocols.base import Event, EventMachine, Protocol
+from bridge.stamp import Stamp
+
+FOLDER = Path(__file__).parent.parent / "transcripts"
+ACCEPT = bool(os.environ.get("BRIDGE_TEST_ACCEPT"))
+TRAITS = Traits(family="test-1", tool_media=True, prefill=True)
+
+NAMES = sorted(path.parent.name for path in FOLDER.glob("*/upstream.jsonl"))
+
+
+def json_lines(name: str) -> list[dict[str, Any]]:
+    # Split on the line feed alone: the texts hold other line separators.
+    lines = (FOLDER / name / "upstream.jsonl").read_bytes().split(b"\n")
+    return [orjson.loads(line) for line in lines if line]
+
+
+def chunks_of(name: str) -> list[Chunk]:
+    return [chunk_from_json(line) for line in json_lines(name)]
+
+
+class ForgetfulVault:
+    def keep(self, family: str, signatures: JsonObject) -> None:
+        pass
+
+    def find(self, family: str, call_ids: Iterable[str]) -> dict[str, str]:
+        return {}
+
+
+def counting_stamp() -> Stamp:
+    numbers = count(1)
+    return Stamp(new_id=lambda prefix: f"{prefix}{next(numbers):04}", now=lambda: 1_800_000_000.0)
+
+
+class Run:
+    """One answer of one protocol, in memory."""
+
+    def __init__(self, protocol: Protocol, body: JsonObject) -> None:
+        stamp = counting_stamp()
+        self.asked = protocol.to_gemini(protocol.schema.load(dict(body)))
+        self.request, self.fitting = fitted(self.asked.request, stamp)
+        self.machine: EventMachine = protocol.machine(self.asked, stamp)
+
+    def whole(self, chunks: Iterable[Chunk]) -> list[Event]:
+        return [*self.fed(chunks), *self.machine.finish()]
+
+    def fed(self, chunks: Iterable[Chunk]) -> list[Event]:
+        return [event for chunk in chunks for event in self.machine.feed([self.fitting.feed(chunk)])]
+
+    def broken(self, chunks: Iterable[Chunk], error: BridgeError) -> list[Event]:
+        return [*self.fed(chunks), *self.machine.fail(error)]
+
+
+def fitted(request: GenerateRequest, stamp: Stamp | None = None) -> tuple[GenerateRequest, Fitting]:
+    new_id = (stamp or counting_stamp()).new_id
+    return fit(request, "gemini-test", TRAITS, ForgetfulVault(), new_id)
+
+
+# --- other cuts of the same stream -------------------------------------------------------------------
+
+
+def in_single_characters(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Plain text split into its characters; everything else as it was."""
+    return [piece for chunk in chunks for piece in _split(chunk)]
+
+
+def _split(chunk: Chunk) -> list[Chunk]:
+    if len(chunk.candidates) != 1:
+        return [chunk]
+    candidate = chunk.candidates[0]
+    pieces = [piece for part in candidate.parts for piece in _characters(part)]
+    if len(pieces) < 2:
+        return [chunk]
+    *first, last = pieces
+    ahead = [Chunk((Candidate(Content("model", (piece,)), index=candidate.index),)) for piece in first]
+    return [*ahead, replace(chunk, candidates=(replace(candidate, content=Content("model", (last,))),))]
+
+
+def _characters(part: Part) -> list[Part]:
+    if not isinstance(part.data, str) or part.signature or part.extra:
+        return [part]
+    return [replace(part, data=character) for character in part.data]
+
+
+def in_one_lump(chunks: list[Chunk]) -> list[Chunk]:
+    """All candidates of the stream in one chunk, in their order."""
+    usage = next((chunk.usage for chunk in reversed(chunks) if chunk.usage), None)
+    feedback = next((chunk.prompt_feedback for chunk in chunks if chunk.prompt_feedback), None)
+    everything = tuple(candidate for chunk in chunks for candidate in chunk.candidates)
+    return [Chunk(everything, usage, feedback)] if chunks else []
+
+
+def model_content(chunks: Iterable[Chunk], candidate: int = 0) -> tuple[Part, ...]:
+    """What Gemini said, as it would want it back: unsigned neighbours joined, empty parts left out."""
+    parts: list[Part] = []
+    seen_ids: set[str | None] = set()
+    for part in _said(chunks, candidate):
+        before = parts[-1] if parts else None
+        if before is not None and _plain(before) and _plain(part) and before.thought == part.thought:
+            parts[-1] = replace(before, data=f"{before.data}{part.data}")
+        elif isinstance(part.data, FunctionCall):
+            # A second call under the same id got one of ours, which Gemini never sees.
+            own_id = None if part.data.id in seen_ids else part.data.id
+            seen_ids.add(part.data.id)
+            parts.append(replace(part, data=replace(part.data, args=part.data.args or {}, id=own_id)))
+        else:
+            parts.append(part)
+    return tuple(parts)
+
+
+def _said(chunks: Iterable[Chunk], candidate: int) -> Iterable[Part]:
+    for chunk in chunks:
+        for each in chunk.candidates:
+            if each.number == candidate:
+                yield from (part for part in each.parts if part.data != "" or part.signature)
+
+
+def _plain(part: Part) -> bool:
+    return isinstance(part.data, str) and part.signature is None and not part.extra

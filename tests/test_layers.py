@@ -1,0 +1,121 @@
+"""Imports point one way, so that cycles have nowhere to start and a layer can be read without the ones above."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "bridge"
+
+#: Each layer may import itself and what stands in its row, nothing else of ours.
+MAY_IMPORT = {
+    "bridge": set(),
+    "bridge.errors": {"bridge"},
+    "bridge.stamp": set(),
+    "bridge.gemini": {"bridge.errors"},
+    "bridge.settings": {"bridge.gemini"},
+    "bridge.turn": {"bridge.errors", "bridge.gemini"},
+    "bridge.vault": set(),
+    "bridge.protocols": {"bridge.errors", "bridge.gemini", "bridge.turn", "bridge.stamp"},
+    "bridge.upstream": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
+    "bridge.observe": {"bridge.gemini"},
+    "bridge.exchange": {
+        "bridge.errors",
+        "bridge.gemini",
+        "bridge.observe",
+        "bridge.protocols",
+        "bridge.settings",
+        "bridge.stamp",
+        "bridge.upstream",
+    },
+    "bridge.http": {
+        "bridge",
+        "bridge.errors",
+        "bridge.exchange",
+        "bridge.gemini",
+        "bridge.observe",
+        "bridge.protocols",
+        "bridge.settings",
+        "bridge.stamp",
+        "bridge.upstream",
+        "bridge.vault",
+    },
+    "bridge.cli": {"bridge", "bridge.settings"},
+}
+
+#: Foreign packages that only one layer may know.
+ONLY_IN = {
+    "flask": "bridge.http",
+    "werkzeug": "bridge.http",
+    "requests": "bridge.upstream",
+    "urllib3": "bridge.upstream",
+}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def layer_of(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are written in full"
+            found.add(str(node.module))
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_module_imports_only_what_lies_below_it(path):
+    layer = layer_of(name_of(path))
+    ours = {layer_of(name) for name in imports_of(path) if name.split(".")[0] == "bridge"}
+    assert ours - {layer} <= MAY_IMPORT[layer]
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_foreign_packages_stay_in_their_layer(path):
+    layer = layer_of(name_of(path))
+    for name in imports_of(path):
+        assert ONLY_IN.get(name.split(".")[0], layer) == layer
+
+
+def test_protocols_do_not_import_one_another():
+    for path in modules():
+        module = name_of(path).split(".")
+        if (
+            module[:2] == ["bridge", "protocols"]
+            and len(module) > 2
+            and (PACKAGE / "protocols" / module[2]).is_dir()
+        ):
+            foreign = [
+                name
+                for name in imports_of(path)
+                if name.startswith("bridge.protocols.")
+                and (PACKAGE / "protocols" / name.split(".")[2]).is_dir()
+                and name.split(".")[2] != module[2]
+            ]
+            assert not foreign, f"{'.'.join(module)} imports {foreign}"
+
+
+def test_the_table_has_no_cycle():
+    def below(layer: str, above: tuple[str, ...] = ()) -> None:
+        assert layer not in above, " → ".join((*above, layer))
+        for lower in MAY_IMPORT[layer]:
+            below(lower, (*above, layer))
+
+    for layer in MAY_IMPORT:
+        below(layer)

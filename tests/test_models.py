@@ -1,0 +1,240 @@
+"""Model names and traits: the shipped table, the rules of matching, and mistakes in the file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.gemini.traits import LEVELS, Traits
+from bridge.settings import SettingsError
+from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable, load_models
+
+PROJECT = Path(__file__).parent.parent
+SHIPPED = load_models(PROJECT / "config" / "models.toml")
+
+PRO = "gemini-2.5-pro"
+FLASH = "gemini-2.5-flash"
+
+
+# --- names -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gemini-2.5-flash", "gemini-2.5-flash"),
+        ("models/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("gemini-99-ultra-mini", "gemini-99-ultra-mini"),
+        ("gemma-3-27b-it", "gemma-3-27b-it"),
+        ("learnlm-2.0", "learnlm-2.0"),
+        ("demo", "demo"),
+        ("demo-slow", "demo-slow"),
+        ("gpt-5", PRO),
+        ("gpt-5-codex", PRO),
+        ("gpt-4o", PRO),
+        ("chatgpt-4o-latest", PRO),
+        ("o1", PRO),
+        ("o1-preview", PRO),
+        ("o3", PRO),
+        ("claude-sonnet-4-5", PRO),
+        ("claude-sonnet-4-5-20250929", PRO),
+        ("claude-opus-4-8[1m]", PRO),
+        ("sonnet", PRO),
+        ("opus", PRO),
+        ("Claude-Opus-4-8", PRO),
+        ("GPT-5", PRO),
+        ("gpt-5-mini", FLASH),
+        ("gpt-5-nano-2025-08-07", FLASH),
+        ("gpt-4o-mini", FLASH),
+        ("gpt-5.1-codex-mini", FLASH),
+        ("codex-mini-latest", FLASH),
+        ("gpt-3.5-turbo", FLASH),
+        ("o3-mini", FLASH),
+        ("o4-mini-high", FLASH),
+        ("claude-haiku-4-5", FLASH),
+        ("claude-3-5-haiku-20241022", FLASH),
+        ("HAIKU", FLASH),
+        ("models/haiku", FLASH),
+        ("qwen3-coder", FLASH),
+        ("demonstration", FLASH),
+        ("", FLASH),
+        ("gemini", FLASH),
+    ],
+)
+def test_the_shipped_table_knows_the_names_of_the_trade(name: str, expected: str) -> None:
+    assert SHIPPED.resolve(name) == expected
+    assert SHIPPED.resolve(name) == expected  # from memory
+
+
+def test_the_default_can_be_overridden() -> None:
+    table = load_models(PROJECT / "config" / "models.toml", "models/gemini-x")
+    assert table.default == "gemini-x"
+    assert table.resolve("unheard-of") == "gemini-x"
+    assert table.resolve("haiku") == FLASH
+
+
+def test_names_without_a_star_are_listed_with_their_model() -> None:
+    listed = dict(SHIPPED.aliases)
+    wanted = (
+        "gpt-5 gpt-5-codex gpt-5-mini gpt-4o gpt-4o-mini claude-sonnet-4-5 claude-opus-4-8 claude-haiku-4-5"
+    )
+    assert set(wanted.split()) <= set(listed)
+    assert not any("*" in name for name in listed)
+    assert all(SHIPPED.resolve(name) == model for name, model in SHIPPED.aliases)
+
+
+def test_only_the_star_is_special_in_a_pattern() -> None:
+    table = ModelTable("d", aliases=[Alias(("a.b", "c[1m]", "x?", "p*q*r"), "m")])
+    for name in ("a.b", "c[1m]", "x?", "pqr", "p-1-q\n2r", "A.B"):
+        assert table.resolve(name) == "m", name
+    for name in ("axb", "c1", "xy", "pr", "a.b\n", "za.b"):
+        assert table.resolve(name) == "d", name
+
+
+def test_the_first_row_that_matches_wins() -> None:
+    table = ModelTable(
+        "d",
+        ["as-is-*"],
+        [Alias(("x-1",), "one"), Alias(("x-*", "as-*"), "any")],
+        [ModelRow(("x-1",), Traits("f", prefill=True)), ModelRow(("*",), Traits("g"))],
+    )
+    assert [table.resolve(name) for name in ("x-1", "x-2", "as-is-1")] == ["one", "any", "as-is-1"]
+    assert table.traits("x-1") == Traits("f", prefill=True)
+    assert table.traits("y") == Traits("g")
+
+
+def test_an_empty_table_gives_the_default_for_every_name() -> None:
+    table = ModelTable("d")
+    assert [table.resolve(name) for name in ("", "x")] == ["d", "d"]
+    assert table.aliases == ()
+    assert table.traits("x") == Traits(family="x")
+
+
+def test_memory_for_names_is_bounded() -> None:
+    table = ModelTable("d", ["*"])
+    for number in range(3000):
+        table.resolve(f"name-{number}")
+        table.traits(f"name-{number}")
+    assert table._remembered_resolve.cache_info().currsize == 1024
+    assert table._remembered_traits.cache_info().currsize == 1024
+
+
+def test_an_absurdly_long_name_is_not_remembered() -> None:
+    table = ModelTable("d", ["*"])
+    assert table.resolve("x" * (LONGEST_NAME + 1)) == "d"
+    assert table.traits("x" * (LONGEST_NAME + 1)) == Traits()
+    assert table._remembered_resolve.cache_info().currsize == 0
+
+
+# --- traits ------------------------------------------------------------------------------------------
+
+GEMINI_3: dict[str, Any] = {"family": "gemini-3", "needs_signatures": True, "tool_media": True}
+THREE_LEVELS = ("low", "medium", "high")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("gemini-2.5-pro", Traits("gemini-2.5", (128, 32768), prefill=True)),
+        ("models/gemini-2.5-pro", Traits("gemini-2.5", (128, 32768), prefill=True)),
+        ("gemini-2.5-flash", Traits("gemini-2.5", (1, 24576), True, prefill=True)),
+        ("gemini-2.5-flash-lite-preview", Traits("gemini-2.5", (512, 24576), True, prefill=True)),
+        ("gemini-2.5-flash-image", Traits("gemini-2.5")),
+        ("gemini-3-pro-preview", Traits(**GEMINI_3, thinking_levels=("low", "high"))),
+        ("gemini-3-pro-image-preview", Traits(**GEMINI_3)),
+        ("gemini-3.1-pro-preview", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
+        ("gemini-3-flash-preview", Traits(**GEMINI_3, thinking_levels=LEVELS)),
+        ("gemini-3.5-flash-lite", Traits(**GEMINI_3, thinking_levels=LEVELS)),
+        ("gemini-3.5-flash", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS, prefill=True)),
+        ("gemini-3.6-flash", Traits(**GEMINI_3, thinking_levels=LEVELS)),
+        ("gemini-3.7-flash", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
+        ("gemini-3.8-flash", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
+        ("gemini-3.9-new", Traits(**GEMINI_3, thinking_levels=("low", "high"))),
+        ("gemini-4-argon", Traits(**GEMINI_3 | {"family": "gemini-4"}, thinking_levels=THREE_LEVELS)),
+        ("demo", Traits("demo", thinking_levels=LEVELS, tool_media=True, prefill=True)),
+        ("gemma-3-27b-it", Traits("gemma-3-27b-it")),
+        ("gemini-2.0-flash", Traits("gemini-2.0-flash")),
+    ],
+)
+def test_the_shipped_table_knows_what_each_model_can_do(model: str, expected: Traits) -> None:
+    assert SHIPPED.traits(model) == expected
+
+
+def test_no_model_is_named_in_the_code() -> None:
+    named = re.compile(r"""["'](gemini-\d|gpt-|claude-|gemma-)""")
+    for module in (
+        "models",
+        "settings",
+        "settings_source",
+        "settings_value",
+        "gemini/traits",
+        "gemini/thinking",
+    ):
+        assert not named.search((PROJECT / "bridge" / f"{module}.py").read_text("utf-8")), module
+
+
+# --- mistakes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", ["default is missing"]),
+        ('default = ""', ["default must be a text"]),
+        ("default = 3", ["default must be a text, not 3"]),
+        ('defualt = "m"', ["defualt is not known", "did you mean default?"]),
+        ('default = "m"\nalias = 1', ["alias must be a list of tables"]),
+        ('default = "m"\npass_through = [1]', ["pass_through must be a list of texts"]),
+        ('default = "m"\n[[alias]]\nmodel = "m"', ["[[alias]] 1: match is missing"]),
+        ('default = "m"\n[[alias]]\nmatch = []\nmodel = "m"', ["[[alias]] 1: match is missing"]),
+        (
+            'default = "m"\n[[alias]]\nmatch = ["a"]\nmodel = "m"\n[[alias]]\nmatch = ["b"]',
+            ["[[alias]] 2: model is missing"],
+        ),
+        (
+            'default = "m"\n[[alias]]\nmatch = ["a"]\nmdoel = "m"',
+            ["[[alias]] 1: mdoel is not known; did you mean model?"],
+        ),
+        ('default = "m"\n[[model]]\nfamily = "f"', ["[[model]] 1: match is missing"]),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nprefil = true',
+            ["[[model]] 1: prefil is not known; did you mean prefill?"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nprefill = 1',
+            ["[[model]] 1: prefill must be true or false, not 1"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_budget = [5, 1]',
+            ["[[model]] 1: thinking_budget must be a list of two whole numbers, the smaller first"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_budget = [5]',
+            ["[[model]] 1: thinking_budget must be a list of two whole numbers"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_levels = ["hihg"]',
+            ["[[model]] 1: thinking_levels: hihg is not a level; did you mean high?"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_levels = ["low"]\nthinking_budget = [1, 2]',
+            ["[[model]] 1: thinking_budget and thinking_levels", "not both"],
+        ),
+        ("default =", ["is not valid TOML"]),
+    ],
+)
+def test_a_mistake_in_the_table_is_named(tmp_path: Path, text: str, parts: list[str]) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(SettingsError) as caught:
+        load_models(path)
+    message = str(caught.value)
+    assert [part for part in [str(path), *parts] if part not in message] == [], message
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"models\.toml: there is no such file"):
+        load_models(tmp_path / "models.toml")

@@ -1,0 +1,87 @@
+"""Every recorded stream through every protocol: exact bytes, any chunking, any cut, and the way back."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from conversations import CONVERSATIONS
+from transcripts import (
+    ACCEPT,
+    FOLDER,
+    NAMES,
+    Run,
+    chunks_of,
+    fitted,
+    in_one_lump,
+    in_single_characters,
+    json_lines,
+    model_content,
+)
+
+from bridge.errors import UpstreamUnreachable
+from bridge.gemini.types import MODEL
+from bridge.gemini.wire import chunk_from_json, chunk_to_json
+from bridge.protocols import PROTOCOLS
+
+EVERY = pytest.mark.parametrize(
+    ("name", "protocol"), list(product(NAMES, PROTOCOLS)), ids=lambda value: getattr(value, "name", value)
+)
+
+
+def run(protocol):
+    return Run(protocol, CONVERSATIONS[protocol.name].opening)
+
+
+@EVERY
+def test_the_events_are_the_recorded_ones(name, protocol):
+    sent = b"".join(map(protocol.encode, run(protocol).whole(chunks_of(name))))
+    expected = FOLDER / name / f"{protocol.name}.sse"
+    if ACCEPT:
+        expected.write_bytes(sent)
+    assert sent.decode() == expected.read_bytes().decode()
+
+
+@EVERY
+@pytest.mark.parametrize("cut", [in_single_characters, in_one_lump])
+def test_any_chunking_gives_the_same_body(name, protocol, cut):
+    original, other = run(protocol), run(protocol)
+    events, recut = original.whole(chunks_of(name)), other.whole(cut(chunks_of(name)))
+    assert type(original.machine.error) is type(other.machine.error)
+    if original.machine.error is None:
+        assert original.machine.fold(events) == other.machine.fold(recut)
+
+
+@EVERY
+def test_any_prefix_ends_legally_with_the_protocols_error(name, protocol):
+    chunks = chunks_of(name)
+    for length in range(len(chunks) + 1):
+        for cut_short in (Run.whole, lambda run, fed: run.broken(fed, UpstreamUnreachable("gone"))):
+            attempt = run(protocol)
+            events = cut_short(attempt, chunks[:length])
+            assert attempt.machine.over, f"after {length} chunks: {events}"
+            assert attempt.machine.fail(UpstreamUnreachable("late")) == []
+
+
+@EVERY
+def test_the_answer_put_back_as_history_gives_gemini_its_own_content(name, protocol):
+    first = run(protocol)
+    events = first.whole(chunks_of(name))
+    if first.machine.error is not None or not model_content(chunks_of(name)):
+        return  # nothing was said that could come back
+    conversation = CONVERSATIONS[protocol.name]
+    body = conversation.goes_on(conversation.opening, first.machine.fold(events))
+    request, _ = fitted(protocol.to_gemini(protocol.schema.load(body)).request)
+    back = [content.parts for content in request.contents if content.role == MODEL]
+    assert back == [model_content(chunks_of(name))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gemini_chunks_survive_the_values_and_come_out_the_same(name):
+    for line in json_lines(name):
+        assert chunk_to_json(chunk_from_json(line)) == line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_transcript_says_why_it_is_there(name):
+    assert (FOLDER / name / "why.md").read_text().strip().endswith(".")

@@ -1,0 +1,447 @@
+"""The REST upstream against mocked answers; `test_gemini_socket.py` has what depends on real connections."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+import requests
+import responses
+import urllib3
+
+import bridge
+from bridge import errors
+from bridge.errors import BridgeError
+from bridge.gemini.types import Chunk, Content, FunctionCall, GenerateRequest, Part
+from bridge.upstream import gemini
+from bridge.upstream.base import ChunkStream
+from bridge.upstream.gemini import GeminiUpstream, foreign_errors_translated, translate
+
+BASE = "https://gemini.test"
+KEY = "AIzaSyD-0123456789abcdefghijklmnopqrst_uv"
+URL = f"{BASE}/v1beta/models/gemini-x:streamGenerateContent"
+MODELS = f"{BASE}/v1beta/models"
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+    ):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def google() -> Iterator[responses.RequestsMock]:
+    with responses.RequestsMock() as mock:
+        yield mock
+
+
+def upstream(base_url: str = BASE, *keys: str, read_timeout: float = 5, pool_size: int = 4) -> GeminiUpstream:
+    return GeminiUpstream(
+        base_url=base_url,
+        keys=keys or (KEY,),
+        connect_timeout=5,
+        read_timeout=read_timeout,
+        key_cooldown=60,
+        pool_size=pool_size,
+    )
+
+
+def request(model: str = "gemini-x", **fields: Any) -> GenerateRequest:
+    return GenerateRequest(model, (Content("user", (Part("Hello"),)),), **fields)
+
+
+def text_chunk(text: str) -> bytes:
+    return orjson.dumps({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]})
+
+
+def events(*texts: str) -> bytes:
+    return b"".join(b"data: " + text_chunk(text) + b"\r\n\r\n" for text in texts)
+
+
+def failure(code: int, status: str, message: str = "no", **more: Any) -> bytes:
+    return orjson.dumps({"error": {"code": code, "status": status, "message": message, **more}})
+
+
+def texts(batch: Any) -> list[Any]:
+    return [part.data for chunk in batch for candidate in chunk.candidates for part in candidate.parts]
+
+
+def read(stream: ChunkStream) -> list[list[Any]]:
+    return [texts(batch) for batch in stream]
+
+
+def read_until_error(stream: ChunkStream) -> tuple[list[list[Any]], BridgeError]:
+    seen: list[list[Any]] = []
+    with pytest.raises(BridgeError) as caught:
+        seen.extend(map(texts, stream))
+    return seen, caught.value
+
+
+# --- what is sent ------------------------------------------------------------------------------------
+
+
+def test_the_request_goes_out_as_gemini_expects_it(google: responses.RequestsMock) -> None:
+    google.post(f"{URL}?alt=sse", body=events("Hi"))
+    read(upstream(f"{BASE}/").stream(request("models/gemini-x", generation={"seed": 7})))
+    sent = google.calls[0].request
+    assert sent.url == f"{URL}?alt=sse"
+    assert orjson.loads(sent.body) == {
+        "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
+        "generationConfig": {"seed": 7},
+    }
+    assert sent.headers["x-goog-api-key"] == KEY
+    assert sent.headers["Content-Type"] == "application/json"
+    assert sent.headers["Accept-Encoding"] == "identity"
+    assert sent.headers["User-Agent"] == f"gemini-bridge/{bridge.__version__}"
+    assert "Authorization" not in sent.headers
+
+
+@pytest.mark.parametrize(
+    ("model", "segment"),
+    [
+        ("../../v1/files", "..%2F..%2Fv1%2Ffiles"),
+        ("x?key=1#", "x%3Fkey%3D1%23"),
+        ("a%2Fb", "a%252Fb"),
+        ("..", ".."),
+        ("x@evil.test", "x%40evil.test"),
+        ("modèle", "mod%C3%A8le"),
+        ("\ud800", "%3F"),
+        ("a\r\nHost: b", "a%0D%0AHost%3A%20b"),
+    ],
+)
+def test_a_models_name_cannot_change_the_address(
+    google: responses.RequestsMock, model: str, segment: str
+) -> None:
+    google.add_callback(responses.POST, re.compile(".*"), lambda _: (200, {}, events("Hi")))
+    read(upstream().stream(request(model)))
+    assert google.calls[0].request.url == f"{MODELS}/{segment}:streamGenerateContent?alt=sse"
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (nested(300), "nested too deeply"),
+        ({"n": 2**70}, "64-bit"),
+        ({"s": "\ud800"}, "surrogates"),
+        ({"o": {1}}, "set"),
+    ],
+)
+def test_what_json_cannot_carry_is_the_clients_error(args: dict[str, Any], reason: str) -> None:
+    called = GenerateRequest("gemini-x", (Content("model", (Part(FunctionCall("f", args)),)),))
+    with pytest.raises(errors.InvalidRequest, match=reason):
+        upstream().stream(called)
+
+
+# --- what comes back ---------------------------------------------------------------------------------
+
+
+def test_chunks_that_arrive_together_are_handed_on_together(google: responses.RequestsMock) -> None:
+    google.post(URL, body=events("a", "b", "c"))
+    stream = upstream().stream(request())
+    batches = list(stream)
+    assert [texts(batch) for batch in batches] == [["a", "b", "c"]]
+    assert all(isinstance(chunk, Chunk) for chunk in batches[0])
+
+
+@pytest.mark.parametrize("body", [b"", b": ping\n\n", b"data:\n\n"])
+def test_no_batch_is_ever_empty(google: responses.RequestsMock, body: bytes) -> None:
+    google.post(URL, body=body)
+    assert read(upstream().stream(request())) == []
+
+
+def test_an_event_still_open_at_the_end_is_not_lost(google: responses.RequestsMock) -> None:
+    google.post(URL, body=events("a", "b").rstrip())
+    assert read(upstream().stream(request())) == [["a"], ["b"]]
+
+
+def test_a_plain_json_array_is_read_as_its_chunks(google: responses.RequestsMock) -> None:
+    google.post(URL, body=b"[" + text_chunk("a") + b"\n,\n" + text_chunk("b") + b"]")
+    assert read(upstream().stream(request())) == [["a", "b"]]
+
+
+PRETTY = b'{\n  "error": {\n    "code": 503,\n    "message": "busy",\n    "status": "UNAVAILABLE"\n  }\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        (b"data: " + failure(503, "UNAVAILABLE") + b"\n\n", errors.UpstreamOverloaded),
+        (b"data: " + failure(429, "RESOURCE_EXHAUSTED") + b"\n\n", errors.UpstreamRateLimited),
+        (PRETTY, errors.UpstreamOverloaded),
+        (b"[" + PRETTY + b"]", errors.UpstreamOverloaded),
+        (b"data: {nonsense\n\n", errors.UpstreamMalformed),
+        (b"data: [1]\n\n", errors.UpstreamMalformed),
+        (b"data: []\n\n", errors.UpstreamMalformed),
+        (b"data: 7\n\n", errors.UpstreamMalformed),
+        (b"data: \xff\n\n", errors.UpstreamMalformed),
+        (b"<html>sorry</html>", errors.UpstreamMalformed),
+        (b'data: {"candidates": [', errors.UpstreamTruncated),
+    ],
+)
+def test_what_came_before_a_failure_is_handed_on_first(
+    google: responses.RequestsMock, tail: bytes, expected: type[BridgeError]
+) -> None:
+    google.post(URL, body=events("a", "b") + tail)
+    seen, error = read_until_error(upstream().stream(request()))
+    assert seen == [["a", "b"]]
+    assert type(error) is expected
+
+
+def test_nothing_is_read_after_a_failure(google: responses.RequestsMock) -> None:
+    google.post(URL, body=events("a") + b"data: 7\n\n" + events("b"))
+    seen, _ = read_until_error(upstream().stream(request()))
+    assert seen == [["a"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        (400, "INVALID_ARGUMENT", errors.UpstreamRefused),
+        (404, "NOT_FOUND", errors.UnknownModel),
+        (500, "INTERNAL", errors.UpstreamUnreachable),
+        (503, "UNAVAILABLE", errors.UpstreamOverloaded),
+    ],
+)
+def test_an_http_error_is_raised_before_the_stream_begins(
+    google: responses.RequestsMock, code: int, status: str, expected: type[BridgeError]
+) -> None:
+    google.post(URL, status=code, body=failure(code, status))
+    with pytest.raises(expected):
+        upstream(BASE, "key-one", "key-two").stream(request())
+    assert len(google.calls) == 1, "no second key would have helped"
+
+
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed(google: responses.RequestsMock, code: int) -> None:
+    google.post(
+        "https://me:secret@gemini.test/v1beta/models/gemini-x:streamGenerateContent",
+        status=code,
+        headers={"Location": "https://evil.test/"},
+    )
+    with pytest.raises(errors.UpstreamMisconfigured, match=r"https://gemini\.test") as caught:
+        upstream("https://me:secret@gemini.test", "key-one", "key-two").stream(request())
+    assert "secret" not in caught.value.message
+    assert "evil" not in caught.value.message
+    assert len(google.calls) == 1
+
+
+# --- keys --------------------------------------------------------------------------------------------
+
+
+def keys_used(google: responses.RequestsMock) -> list[str]:
+    return [call.request.headers["x-goog-api-key"] for call in google.calls]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(429, "RESOURCE_EXHAUSTED"), (403, "PERMISSION_DENIED"), (400, "FAILED_PRECONDITION")],
+)
+def test_a_refused_key_rests_and_the_next_one_is_tried(
+    google: responses.RequestsMock, code: int, status: str
+) -> None:
+    google.post(URL, status=code, body=failure(code, status))
+    google.post(URL, body=events("a"))
+    google.post(URL, body=events("b"))
+    google.post(URL, body=events("c"))
+    gemini_api = upstream(BASE, "key-one", "key-two")
+    assert [read(gemini_api.stream(request())) for _ in range(3)] == [[["a"]], [["b"]], [["c"]]]
+    assert keys_used(google) == ["key-one", "key-two", "key-two", "key-two"]
+
+
+def test_when_no_key_is_left_the_last_error_is_raised(google: responses.RequestsMock) -> None:
+    google.post(URL, status=403, body=failure(403, "PERMISSION_DENIED"))
+    google.post(URL, status=429, body=failure(429, "RESOURCE_EXHAUSTED", "Please retry in 34.5s."))
+    with pytest.raises(errors.UpstreamRateLimited) as caught:
+        upstream(BASE, "key-one", "key-two").stream(request())
+    assert caught.value.retry_after == 34.5
+    assert keys_used(google) == ["key-one", "key-two"]
+
+
+def test_a_rest_lasts_as_long_as_google_says(google: responses.RequestsMock) -> None:
+    google.post(URL, status=429, body=failure(429, "RESOURCE_EXHAUSTED", "Please retry in 10ms."))
+    google.post(URL, body=events("a"))
+    gemini_api = upstream(BASE, "key-one", "key-two")
+    gemini_api.stream(request()).close()
+    time.sleep(0.02)
+    gemini_api.stream(request()).close()
+    gemini_api.stream(request()).close()
+    assert keys_used(google) == ["key-one", "key-two", "key-two", "key-one"]
+
+
+def test_without_a_key_the_bridge_is_misconfigured() -> None:
+    bare = GeminiUpstream(
+        base_url=BASE, keys=(), connect_timeout=1, read_timeout=1, key_cooldown=1, pool_size=1
+    )
+    with pytest.raises(errors.UpstreamMisconfigured, match="no Gemini key"):
+        bare.stream(request())
+
+
+# --- models ------------------------------------------------------------------------------------------
+
+
+def model(name: str, *methods: str) -> dict[str, Any]:
+    return {"name": f"models/{name}", "supportedGenerationMethods": list(methods)}
+
+
+def test_the_models_are_those_of_all_pages_that_can_generate(google: responses.RequestsMock) -> None:
+    one, two = model("one", "countTokens", "generateContent"), model("two", "generateContent")
+    first = {"models": [one, model("embed", "embedContent")], "nextPageToken": "a/b&c"}
+    google.get(f"{MODELS}?pageSize=1000", json=first)
+    google.get(f"{MODELS}?pageSize=1000&pageToken=a%2Fb%26c", json={"models": [two, {"name": "bare"}, 7]})
+    assert list(upstream().models()) == [one, two]
+    assert keys_used(google) == [KEY, KEY]
+
+
+def test_the_number_of_pages_is_bounded(google: responses.RequestsMock) -> None:
+    google.get(MODELS, json={"models": [model("one", "generateContent")], "nextPageToken": "again"})
+    assert len(upstream().models()) == gemini.MOST_MODEL_PAGES
+
+
+@pytest.mark.parametrize(
+    "page", [{}, {"models": None}, {"models": 3}, {"models": [{"supportedGenerationMethods": 3}]}]
+)
+def test_an_odd_page_of_models_is_an_empty_one(google: responses.RequestsMock, page: dict[str, Any]) -> None:
+    google.get(MODELS, json=page)
+    assert list(upstream().models()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "expected"),
+    [
+        (200, b"<html>", errors.UpstreamMalformed),
+        (200, b"[]", errors.UpstreamMalformed),
+        (200, failure(503, "UNAVAILABLE"), errors.UpstreamOverloaded),
+        (302, b"", errors.UpstreamMisconfigured),
+        (404, b"not here", errors.UpstreamMisconfigured),
+        (403, failure(403, "PERMISSION_DENIED"), errors.UpstreamMisconfigured),
+        (500, b"", errors.UpstreamUnreachable),
+    ],
+)
+def test_models_fail_as_streams_do(
+    google: responses.RequestsMock, code: int, body: bytes, expected: type[BridgeError]
+) -> None:
+    google.get(MODELS, status=code, body=body)
+    with pytest.raises(expected):
+        upstream().models()
+
+
+# --- foreign exceptions ------------------------------------------------------------------------------
+
+FOREIGN = {
+    errors.UpstreamUnreachable: {
+        requests: "RequestException ConnectionError ProxyError HTTPError TooManyRedirects RetryError"
+        " StreamConsumedError UnrewindableBodyError InvalidJSONError JSONDecodeError",
+        urllib3: "HTTPError PoolError RequestError ProxyError MaxRetryError HostChangedError ResponseError"
+        " NewConnectionError NameResolutionError EmptyPoolError FullPoolError ClosedPoolError"
+        " TimeoutStateError BodyNotHttplibCompatible InvalidHeader HeaderParsingError UnrewindableBodyError",
+    },
+    errors.UpstreamTimeout: {
+        requests: "Timeout ConnectTimeout ReadTimeout",
+        urllib3: "TimeoutError ReadTimeoutError ConnectTimeoutError",
+    },
+    errors.UpstreamTruncated: {
+        requests: "ChunkedEncodingError",
+        urllib3: "ProtocolError IncompleteRead InvalidChunkLength ResponseNotChunked SSLError",
+    },
+    errors.UpstreamMalformed: {requests: "ContentDecodingError", urllib3: "DecodeError"},
+    errors.UpstreamMisconfigured: {
+        requests: "SSLError URLRequired MissingSchema InvalidSchema InvalidURL InvalidProxyURL InvalidHeader",
+        urllib3: "LocationValueError LocationParseError URLSchemeUnknown ProxySchemeUnknown"
+        " ProxySchemeUnsupported",
+    },
+}
+
+
+def foreign_classes(library: Any) -> dict[str, type[Exception]]:
+    own = f"{library.__name__}.exceptions"
+    found = inspect.getmembers(library.exceptions, inspect.isclass)
+    return {
+        cls.__name__: cls
+        for _, cls in found
+        if cls.__module__ == own and issubclass(cls, Exception) and not issubclass(cls, Warning)
+    }
+
+
+@pytest.mark.parametrize("library", [requests, urllib3])
+def test_every_exception_of_the_libraries_is_translated(library: Any) -> None:
+    expected = {name: ours for ours, names in FOREIGN.items() for name in names[library].split()}
+    found = {name: type(translate(cls.__new__(cls))) for name, cls in foreign_classes(library).items()}
+    assert found == expected
+
+
+def test_a_translated_error_keeps_its_cause_and_names_the_root() -> None:
+    root = ConnectionRefusedError("111")
+    with (
+        pytest.raises(errors.UpstreamUnreachable, match=r"\(ConnectionRefusedError\)") as caught,
+        foreign_errors_translated(),
+    ):
+        raise requests.ConnectionError(urllib3.exceptions.ProtocolError("aborted", root))
+    assert isinstance(caught.value.__cause__, requests.ConnectionError)
+
+
+def test_a_missing_ca_bundle_is_the_administrators_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/does/not/exist.pem")
+    with pytest.raises(errors.UpstreamMisconfigured, match="REQUESTS_CA_BUNDLE"):
+        upstream("https://127.0.0.1:9").stream(request())
+
+
+@pytest.mark.parametrize(
+    "address", ["nonsense", "ftp://127.0.0.1/", "https://", "http://[::1", "http://a b/"]
+)
+def test_a_bad_address_is_the_administrators_problem(address: str) -> None:
+    with pytest.raises(errors.UpstreamMisconfigured, match="address"):
+        upstream(address).stream(request())
+
+
+# --- no key in any message ---------------------------------------------------------------------------
+
+ODD_KEY = "relay-secret-0815"
+
+
+def raised_by(act: Callable[[], object]) -> BridgeError:
+    with pytest.raises(BridgeError) as caught:
+        act()
+    return caught.value
+
+
+def traces_of(error: BridgeError) -> str:
+    return "".join([str(error), repr(error), error.message, *traceback.format_exception(error)])
+
+
+@pytest.mark.parametrize("key", [KEY, ODD_KEY])
+@pytest.mark.parametrize("code", [302, 400, 401, 403, 404, 413, 429, 500, 503, 504])
+def test_an_answer_that_quotes_the_key_does_not_leak_it(
+    google: responses.RequestsMock, code: int, key: str
+) -> None:
+    google.post(URL, status=code, body=failure(code, "INTERNAL", f"The key {key} at ?key={key} is bad"))
+    assert key not in traces_of(raised_by(lambda: upstream(BASE, key).stream(request())))
+
+
+def test_a_stream_that_quotes_the_key_does_not_leak_it(google: responses.RequestsMock) -> None:
+    google.post(URL, body=b"data: " + failure(400, "INVALID_ARGUMENT", f"?key={KEY} {KEY}") + b"\n\n")
+    assert KEY not in traces_of(raised_by(lambda: read(upstream().stream(request()))))
+
+
+def test_the_upstream_does_not_show_its_keys() -> None:
+    assert KEY not in repr(upstream())

@@ -1,0 +1,404 @@
+"""The REST upstream on real connections: how they break, how long it waits, when they are used again."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import orjson
+import pytest
+
+from bridge import errors
+from bridge.errors import BridgeError
+from bridge.gemini.types import Content, GenerateRequest, Part
+from bridge.upstream.base import ChunkStream
+from bridge.upstream.gemini import GeminiUpstream
+
+KEY = "AIzaSyD-0123456789abcdefghijklmnopqrst_uv"
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+REQUEST = GenerateRequest("gemini-x", (Content("user", (Part("Hello"),)),))
+
+Step = bytes | Callable[[socket.socket], object]
+
+
+def event(text: str) -> bytes:
+    chunk = {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]}
+    return b"data: " + orjson.dumps(chunk) + b"\r\n\r\n"
+
+
+def framed(*pieces: bytes) -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+
+
+def sized(body: bytes, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def hang_up(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def pause(seconds: float) -> Step:
+    return lambda _connection: time.sleep(seconds)
+
+
+def received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(65_536)
+    except OSError:  # reset by the client, or ended by the test
+        return b""
+
+
+class Loopback:
+    """Answers each request, on whichever connection, with the next script."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.scripts: list[tuple[Step, ...]] = []
+        self.heads: list[bytes] = []
+        self.connections: list[socket.socket] = []
+        self.left = threading.Event()  #: the client ended a connection
+        self.threads = [threading.Thread(target=self.accept)]
+        self.threads[0].start()
+
+    def answer(self, *script: Step) -> None:
+        self.scripts.append(script)
+
+    def accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connections.append(connection)
+            self.threads.append(threading.Thread(target=self.serve, args=(connection,)))
+            self.threads[-1].start()
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):  # the client need not stay until the script's end
+            while self.take_request(connection):
+                self.play(self.scripts.pop(0), connection)
+        self.left.set()
+
+    def play(self, script: tuple[Step, ...], connection: socket.socket) -> None:
+        for step in script:
+            if isinstance(step, bytes):
+                connection.sendall(step)
+            else:
+                step(connection)
+
+    def take_request(self, connection: socket.socket) -> bool:
+        head, _, body = self.read_until(connection, b"\r\n\r\n")
+        if not head:
+            return False
+        self.heads.append(head)
+        wanted = [line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+        missing = sum(map(int, wanted)) - len(body)
+        while missing > 0:
+            missing -= len(received(connection))
+        return True
+
+    def read_until(self, connection: socket.socket, mark: bytes) -> tuple[bytes, bytes, bytes]:
+        data = b""
+        while mark not in data:
+            if not (more := received(connection)):
+                return b"", b"", b""
+            data += more
+        return data.partition(mark)
+
+    def close(self) -> None:
+        for each in (self.listener, *self.connections):
+            with suppress(OSError):  # already gone
+                each.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for thread in self.threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    loopback = Loopback()
+    yield loopback
+    loopback.close()
+
+
+def upstream(base_url: str, key: str = KEY, read_timeout: float = 5, pool_size: int = 4) -> GeminiUpstream:
+    return GeminiUpstream(
+        base_url=base_url,
+        keys=(key,),
+        connect_timeout=5,
+        read_timeout=read_timeout,
+        key_cooldown=60,
+        pool_size=pool_size,
+    )
+
+
+def texts(batch: Any) -> list[Any]:
+    return [part.data for chunk in batch for candidate in chunk.candidates for part in candidate.parts]
+
+
+def read(stream: ChunkStream) -> list[Any]:
+    return [text for batch in stream for text in texts(batch)]
+
+
+def read_until_error(stream: ChunkStream) -> tuple[list[Any], BridgeError]:
+    seen: list[Any] = []
+    with pytest.raises(BridgeError) as caught:
+        seen.extend(text for batch in stream for text in texts(batch))
+    return seen, caught.value
+
+
+# --- bodies ------------------------------------------------------------------------------------------
+
+
+def test_a_chunked_body_is_read_as_it_comes(server: Loopback) -> None:
+    seen = threading.Event()
+    server.answer(CHUNKED, framed(event("a")), lambda _: seen.wait(5), framed(event("b")), END)
+    batches = iter(upstream(server.url).stream(REQUEST))
+    assert texts(next(batches)) == ["a"]
+    seen.set()
+    assert [texts(batch) for batch in batches] == [["b"]]
+
+
+def test_the_frames_of_a_chunked_body_need_not_be_events(server: Loopback) -> None:
+    body = event("é日🎈") * 3
+    server.answer(CHUNKED, *(framed(body[at : at + 1]) for at in range(len(body))), END)
+    assert read(upstream(server.url).stream(REQUEST)) == ["é日🎈"] * 3
+
+
+def test_a_large_chunk_arrives_whole(server: Loopback) -> None:
+    long = "x" * 3_000_000
+    server.answer(CHUNKED, framed(event(long), event("b")), END)
+    assert read(upstream(server.url).stream(REQUEST)) == [long, "b"]
+
+
+def test_a_body_may_have_a_length_or_end_with_the_connection(server: Loopback) -> None:
+    server.answer(sized(event("a") + event("b")))
+    server.answer(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", event("c"), event("d"), hang_up)
+    gemini = upstream(server.url)
+    assert read(gemini.stream(REQUEST)) == ["a", "b"]
+    assert read(gemini.stream(REQUEST)) == ["c", "d"]
+
+
+# --- what breaks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [hang_up, reset])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        CHUNKED + framed(event("a")),
+        CHUNKED + framed(event("a")) + b"4",
+        CHUNKED + framed(event("a")) + b"400\r\ndata: {",
+        sized(event("a") + event("b"))[:-20],
+    ],
+    ids=["between frames", "in a frame's size", "in a frame", "before the length is reached"],
+)
+def test_a_connection_cut_in_mid_stream_is_a_truncated_answer(
+    server: Loopback, sent: bytes, cut: Step
+) -> None:
+    server.answer(sent, pause(0.05), cut)
+    seen, error = read_until_error(upstream(server.url).stream(REQUEST))
+    assert seen == ["a"]
+    assert type(error) is errors.UpstreamTruncated
+
+
+def test_a_body_without_framing_cut_in_mid_chunk_is_a_truncated_answer(server: Loopback) -> None:
+    server.answer(b"HTTP/1.1 200 OK\r\n\r\n", event("a"), event("b")[:20], hang_up)
+    seen, error = read_until_error(upstream(server.url).stream(REQUEST))
+    assert seen == ["a"]
+    assert type(error) is errors.UpstreamTruncated
+
+
+@pytest.mark.parametrize("cut", [hang_up, reset])
+def test_a_connection_cut_before_the_answer_is_an_unreachable_upstream(server: Loopback, cut: Step) -> None:
+    server.answer(cut)
+    with pytest.raises(errors.UpstreamUnreachable):
+        upstream(server.url).stream(REQUEST)
+
+
+def test_a_refused_connection_is_an_unreachable_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with pytest.raises(errors.UpstreamUnreachable, match="ConnectionRefusedError") as caught:
+        upstream(address).stream(REQUEST)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_silence_before_the_head_is_a_timeout(server: Loopback) -> None:
+    server.answer(pause(0.4))
+    with pytest.raises(errors.UpstreamTimeout):
+        upstream(server.url, read_timeout=0.1).stream(REQUEST)
+
+
+def test_silence_in_mid_stream_is_a_timeout(server: Loopback) -> None:
+    server.answer(CHUNKED, framed(event("a")), pause(0.4))
+    seen, error = read_until_error(upstream(server.url, read_timeout=0.1).stream(REQUEST))
+    assert seen == ["a"]
+    assert type(error) is errors.UpstreamTimeout
+
+
+def test_an_error_whose_body_breaks_off_is_known_by_its_status(server: Loopback) -> None:
+    server.answer(b"HTTP/1.1 503 Busy\r\nContent-Length: 999\r\n\r\n", b'{"error"', hang_up)
+    with pytest.raises(errors.UpstreamOverloaded):
+        upstream(server.url).stream(REQUEST)
+
+
+def test_an_endless_error_body_is_not_read_to_the_end(server: Loopback) -> None:
+    def flood(connection: socket.socket) -> None:
+        while True:
+            connection.sendall(framed(b"x" * 65_536))
+
+    server.answer(CHUNKED.replace(b"200 OK", b"500 Oops"), flood)
+    with pytest.raises(errors.UpstreamUnreachable):
+        upstream(server.url).stream(REQUEST)
+    assert server.left.wait(5)
+
+
+def test_a_list_of_models_that_drips_is_given_up(server: Loopback) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+    server.answer(head, *(step for _ in range(20) for step in (b" ", pause(0.05))))
+    began = time.monotonic()
+    with pytest.raises(errors.UpstreamTimeout):
+        upstream(server.url, read_timeout=0.2).models()
+    assert time.monotonic() - began < 0.8
+
+
+@pytest.mark.parametrize("bad_key", [f"{KEY}\r\nX-Other: 1", f"{KEY}’"])
+def test_a_key_that_no_header_can_carry_does_not_leak(server: Loopback, bad_key: str) -> None:
+    with pytest.raises(errors.UpstreamMisconfigured, match="key") as caught:
+        upstream(server.url, bad_key).stream(REQUEST)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+# --- connections -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [CHUNKED + framed(event("a")) + END, sized(event("a")), sized(b"{}", "503 Busy")],
+    ids=["chunked", "with a length", "an error"],
+)
+def test_a_connection_read_to_the_end_is_used_again(server: Loopback, answer: bytes) -> None:
+    gemini = upstream(server.url)
+    for _ in range(3):
+        server.answer(answer)
+        try:
+            read(gemini.stream(REQUEST))
+        except errors.UpstreamOverloaded:
+            continue
+    assert len(server.connections) == 1
+    assert len(server.heads) == 3
+
+
+def test_closing_after_the_end_leaves_the_connection_in_the_pool(server: Loopback) -> None:
+    gemini = upstream(server.url)
+    for _ in range(2):
+        server.answer(CHUNKED, framed(event("a")), END)
+        stream = gemini.stream(REQUEST)
+        assert read(stream) == ["a"]
+        stream.close()
+        stream.close()
+    assert len(server.connections) == 1
+
+
+def test_closing_in_mid_stream_ends_the_connection(server: Loopback) -> None:
+    server.answer(CHUNKED, framed(event("a")), framed(event("b")), END)
+    server.answer(CHUNKED, framed(event("c")), END)
+    gemini = upstream(server.url)
+    stream = gemini.stream(REQUEST)
+    batches = iter(stream)
+    assert texts(next(batches)) == ["a"]
+    stream.close()
+    stream.close()
+    assert list(batches) == []
+    assert server.left.wait(5)
+    assert read(gemini.stream(REQUEST)) == ["c"]
+    assert len(server.connections) == 2
+
+
+def test_closing_before_the_first_read_ends_the_connection(server: Loopback) -> None:
+    server.answer(CHUNKED)
+    stream = upstream(server.url).stream(REQUEST)
+    stream.close()
+    assert server.left.wait(5)
+    assert list(stream) == []
+
+
+def test_an_abandoned_iterator_ends_the_connection(server: Loopback) -> None:
+    server.answer(CHUNKED, framed(event("a")))
+    stream = upstream(server.url).stream(REQUEST)
+    for _ in stream:
+        break
+    assert server.left.wait(5)
+    stream.close()
+
+
+def test_closing_wakes_a_thread_that_waits_for_bytes(server: Loopback) -> None:
+    server.answer(CHUNKED, framed(event("a")))
+    stream = upstream(server.url, read_timeout=30).stream(REQUEST)
+    batches = iter(stream)
+    assert texts(next(batches)) == ["a"]
+    rest: list[Any] = []
+    reader = threading.Thread(target=lambda: rest.extend(batches))
+    reader.start()
+    time.sleep(0.1)
+    began = time.monotonic()
+    stream.close()
+    reader.join(5)
+    assert time.monotonic() - began < 2
+    assert rest == []
+
+
+def test_streams_at_the_same_time_have_connections_of_their_own(server: Loopback) -> None:
+    for text in ("a", "b"):
+        server.answer(CHUNKED, framed(event(text)), END)
+    gemini = upstream(server.url)
+    streams = [gemini.stream(REQUEST) for _ in range(2)]
+    assert sorted(text for stream in streams for text in read(stream)) == ["a", "b"]
+    assert len(server.connections) == 2
+
+
+def test_connections_are_not_shared_over_a_fork(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    gemini = upstream(server.url)
+    for process in (1, 2, 1):
+        monkeypatch.setattr("bridge.upstream.gemini.os.getpid", lambda process=process: process)
+        server.answer(CHUNKED, framed(event("a")), END)
+        read(gemini.stream(REQUEST))
+    assert len(server.connections) == 2
+
+
+# --- the environment ---------------------------------------------------------------------------------
+
+
+def test_a_proxy_from_the_environment_is_used(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", server.url)
+    server.answer(CHUNKED, framed(event("a")), END)
+    assert read(upstream("http://gemini.test").stream(REQUEST)) == ["a"]
+    assert server.heads[0].startswith(b"POST http://gemini.test/v1beta/models/gemini-x:streamGenerateContent")
+
+
+def test_an_address_exempt_from_the_proxy_is_spoken_to_directly(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    server.answer(CHUNKED, framed(event("a")), END)
+    assert read(upstream(server.url).stream(REQUEST)) == ["a"]
+    assert server.heads[0].startswith(b"POST /v1beta/models/gemini-x:streamGenerateContent?alt=sse ")
