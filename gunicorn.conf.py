@@ -1,15 +1,15 @@
-"""How gunicorn runs the bridge. It reads the same settings as the application, so the two cannot drift apart."""
+"""How gunicorn runs the bridge, by the same settings as the application: the two cannot drift apart."""
 
 import sys
 from pathlib import Path
 
 from bridge.observe.logs import configuration
 from bridge.settings import SettingsError, load
-from bridge.upstream import check_transport
+from bridge.upstream import make_upstream
 
 try:
     _settings = load()
-    check_transport(_settings)
+    make_upstream(_settings)  # opens no connection; it says what is missing
 except SettingsError as error:
     print(f"gemini-bridge: {error}", file=sys.stderr)
     sys.exit(2)
@@ -43,7 +43,7 @@ _UPSTREAM = {
 }
 
 
-def when_ready(server):  # noqa: ARG001
+def when_ready(server):
     upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _server.host
     print(_WELCOME.format(host=host, port=_server.port, upstream=upstream), file=sys.stderr, flush=True)

@@ -15,10 +15,10 @@ from bridge.errors import BridgeError, InternalError, UnknownModel
 from bridge.gemini.fitting import Fitting, fit
 from bridge.gemini.signatures import Vault
 from bridge.gemini.types import GenerateRequest, JsonObject
-from bridge.settings.models import ModelTable
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Asked, Event, EventMachine, Protocol
+from bridge.settings.models import ModelTable
 from bridge.stamp import Stamp
 from bridge.upstream.base import ChunkStream, Upstream
 
@@ -110,7 +110,7 @@ class Exchange:
         record.usage = machine.usage
         record.notes.update(machine.losses)
         if machine.error is not None:
-            record.outcome, record.error = "failed", machine.error.kind
+            record.failed(machine.error)
         elif not machine.over:
             record.outcome = "client_left"
 

@@ -59,12 +59,12 @@ def _unsealed_part(part: Part, family: str) -> Part:
 
 
 def _unsigned_call(content: Content) -> FunctionCall | None:
-    """The first call of a model turn, if neither it nor a part before it is signed."""
+    """The first call of a model turn, if neither it nor a thought before it is signed."""
     for part in content.parts if content.role == MODEL else ():
-        if part.signature is not None:
-            return None
         if isinstance(part.data, FunctionCall):
-            return part.data
+            return None if part.signature else part.data
+        if part.thought and part.signature:
+            return None
     return None
 
 

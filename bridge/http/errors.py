@@ -36,7 +36,7 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
 
     def answer(error: BridgeError) -> Response:
         protocol = spoken_protocol(everything, request.path, request.headers)
-        g.record.outcome, g.record.error = "failed", error.kind
+        g.record.failed(error)
         body = protocol.error_body(error, g.record.request_id)
         response = json_response(body, protocol.error_status(error))
         if error.retry_after_seconds is not None:

@@ -28,7 +28,7 @@ def make_blueprint(protocol: Protocol, services: Services, *, debug: bool) -> Bl
         record: Record = g.record
         record.protocol = protocol.name
         trace = Trace(record.request_id) if debug else None
-        body = _checked(protocol, _json_object(request.get_data(cache=False)))
+        body = checked(protocol, _json_object(request.get_data(cache=False)))
         exchange = open_exchange(protocol, body, services, record, trace)
         try:
             exchange.start()
@@ -63,7 +63,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
     return body
 
 
-def _checked(protocol: Protocol, body: dict[str, Any]) -> JsonObject:
+def checked(protocol: Protocol, body: dict[str, Any]) -> JsonObject:
     try:
         checked: JsonObject = protocol.schema.load(body)
     except ValidationError as error:
@@ -73,5 +73,5 @@ def _checked(protocol: Protocol, body: dict[str, Any]) -> JsonObject:
 
 def _named(error: ValidationError) -> InvalidRequest:
     """The first problem, by the field it is in."""
-    param, problems = next(iter(dict(error.messages).items()))
+    param, problems = next(iter(error.messages_dict.items()))
     return InvalidRequest(f"{param}: {problems[0]}", param=param)

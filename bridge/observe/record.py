@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.errors import BridgeError
 from bridge.gemini.types import Usage
 
 log = logging.getLogger("bridge.access")
@@ -25,12 +26,18 @@ class Record:
     status: int = 0
     outcome: str = "completed"  #: completed, failed or client_left
     error: str | None = None
+    reason: str | None = None  #: the message, where it is the operator's to act on
     usage: Usage | None = None
     #: What was repaired in the history or could not be carried, counted by name.
     notes: Counter[str] = field(default_factory=Counter)
     _started: float = field(default_factory=time.monotonic)
     _first_byte: float | None = None
     _told: bool = False
+
+    def failed(self, error: BridgeError) -> None:
+        self.outcome, self.error = "failed", error.kind
+        # What a client did wrong may be told in the words of its own prompt; that stays out of the log.
+        self.reason = error.message if error.status >= 500 else None
 
     def first_byte(self) -> None:
         if self._first_byte is None:
@@ -41,7 +48,7 @@ class Record:
         if self._told:
             return
         self._told = True
-        level = logging.WARNING if self.status >= 500 or self.outcome == "failed" else logging.INFO
+        level = logging.WARNING if self.reason else logging.INFO
         log.log(level, "request", extra=self._fields())
 
     def _fields(self) -> dict[str, Any]:
@@ -56,6 +63,7 @@ class Record:
             "status": self.status,
             "outcome": self.outcome,
             "error": self.error,
+            "reason": self.reason,
             "duration_ms": _milliseconds(time.monotonic() - self._started),
             "first_byte_ms": self._first_byte and _milliseconds(self._first_byte - self._started),
             **self._tokens(),

@@ -14,7 +14,7 @@ Check = Callable[[Any], None]
 
 
 def _field(check: Check, *, required: bool = False) -> fields.Raw:
-    messages = {"required": "is required", "null": "must not be null"}
+    messages: dict[str, Any] = {"required": "is required", "null": "must not be null"}
     return fields.Raw(required=required, allow_none=not required, validate=check, error_messages=messages)
 
 

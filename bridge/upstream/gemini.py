@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-import orjson
 import requests.adapters
 import urllib3.exceptions as urllib3_errors
 from requests import exceptions as requests_errors
@@ -24,7 +23,6 @@ from requests import exceptions as requests_errors
 from bridge import __version__
 from bridge.errors import (
     BridgeError,
-    InvalidRequest,
     UpstreamError,
     UpstreamMalformed,
     UpstreamMisconfigured,
@@ -33,12 +31,12 @@ from bridge.errors import (
     UpstreamTruncated,
     UpstreamUnreachable,
 )
-from bridge.gemini import wire
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
+from bridge.settings import Settings, SettingsError
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.keys import KeyRing
-from bridge.upstream.sse_decoder import SseDecoder
+from bridge.upstream.payloads import ChunkReader, objects_in, request_bytes
 
 READ_SIZE = 65_536
 LARGEST_ERROR_BODY = 1 << 20
@@ -174,13 +172,27 @@ class GeminiUpstream(Upstream):
         self._pool_size = pool_size
         self._lines: dict[int, _Line] = {}  #: by process id: two processes on one TLS connection garble it
 
+    @classmethod
+    def from_settings(cls, settings: Settings) -> GeminiUpstream:
+        upstream = settings.upstream
+        if not upstream.api_keys:
+            raise SettingsError("upstream.transport is gemini, but there is no key: set GEMINI_API_KEY")
+        return cls(
+            base_url=upstream.base_url,
+            keys=upstream.api_keys,
+            connect_timeout=upstream.connect_timeout,
+            read_timeout=upstream.read_timeout,
+            key_cooldown=upstream.key_cooldown,
+            pool_size=settings.server.threads,
+        )
+
     def stream(self, request: GenerateRequest) -> ChunkStream:
         model = request.model.removeprefix("models/")
         call = _Call(
             "POST",
             f"{self._base_url}/v1beta/models/{_quoted(model)}:streamGenerateContent?alt=sse",
             (self._connect_timeout, self._read_timeout),
-            _encoded(request),
+            request_bytes(request),
             model,
         )
         return GeminiStream(self._accepted(call), model)
@@ -212,7 +224,7 @@ class GeminiUpstream(Upstream):
                 body = b"".join(_pieces(response, LARGEST_MODEL_PAGE, deadline))
         finally:
             response.close()
-        page = _objects(body)[0]
+        page = objects_in(body)[0]
         if "error" in page:
             raise error_from_payload(page, "")
         return page
@@ -265,20 +277,6 @@ def _quoted(model: str) -> str:
     return quote(model, safe="", errors="replace")
 
 
-def _encoded(request: GenerateRequest) -> bytes:
-    try:
-        return orjson.dumps(wire.request_to_json(request), default=_plain)
-    except orjson.JSONEncodeError as error:
-        reason = "it is nested too deeply" if "ecursion" in str(error) else str(error)
-        raise InvalidRequest(f"The request cannot be sent to Gemini as JSON: {reason}.") from error
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError
-
-
 def _able_to_generate(models: Any) -> list[JsonObject]:
     listed = [model for model in models if isinstance(model, dict)] if isinstance(models, list) else []
     return [model for model in listed if "generateContent" in _methods(model)]
@@ -314,31 +312,18 @@ def _error_body(response: requests.Response) -> bytes:
     return b"".join(pieces)
 
 
-def _objects(payload: bytes) -> list[dict[str, Any]]:
-    """The payload's object; several for an array, which Gemini sends where `alt=sse` got lost on the way."""
-    try:
-        document = orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        raise UpstreamMalformed("Gemini sent something that is not JSON.") from None
-    objects = document if isinstance(document, list) else [document]
-    if not objects or not all(isinstance(each, dict) for each in objects):
-        raise UpstreamMalformed("Gemini sent JSON that is not an object.")
-    return objects
-
-
 class GeminiStream(ChunkStream):
     def __init__(self, response: requests.Response, model: str) -> None:
         self._response = response
-        self._model = model
-        self._decoder = SseDecoder()
+        self._reader = ChunkReader(model)
         self._closed = False
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
         try:
             while data := self._next_bytes():
-                yield from self._batches(self._decoder.feed(data))
+                yield from self._reader.feed(data)
             if not self._closed:
-                yield from self._batches(self._decoder.finish(), at_end=True)
+                yield from self._reader.finish()
         finally:
             self.close()
 
@@ -359,30 +344,3 @@ class GeminiStream(ChunkStream):
             if self._closed:  # closed under the read: whatever it ran into is what was wanted
                 return b""
             raise
-
-    def _batches(self, payloads: Iterable[bytes], at_end: bool = False) -> Iterator[Sequence[Chunk]]:
-        """One batch, or none; a failure is raised after what came before it."""
-        chunks: list[Chunk] = []
-        failure: BridgeError | None = None
-        try:
-            for payload in payloads:
-                chunks.extend(map(self._chunk, self._parsed(payload, at_end)))
-        except BridgeError as error:
-            failure = error
-        if chunks:
-            yield chunks
-        if failure is not None:
-            raise failure
-
-    def _parsed(self, payload: bytes, at_end: bool) -> list[dict[str, Any]]:
-        try:
-            return _objects(payload)
-        except UpstreamMalformed:
-            if at_end and payload.startswith((b"{", b"[")):
-                raise UpstreamTruncated("Gemini's answer ended in the middle of a chunk.") from None
-            raise
-
-    def _chunk(self, payload: dict[str, Any]) -> Chunk:
-        if "error" in payload:
-            raise error_from_payload(payload, self._model)
-        return wire.chunk_from_json(payload)

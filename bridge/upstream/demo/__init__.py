@@ -7,19 +7,18 @@ answers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import orjson
 
-from bridge.errors import BridgeError, InvalidRequest, UpstreamMalformed, UpstreamTruncated
+from bridge.errors import UpstreamTruncated
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
-from bridge.gemini.wire import chunk_from_json, request_to_json
+from bridge.settings import Settings
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.demo import server
 from bridge.upstream.demo.script import Reply
-from bridge.upstream.errors import error_from_payload, error_from_response
-from bridge.upstream.sse_decoder import SseDecoder
+from bridge.upstream.errors import error_from_response
+from bridge.upstream.payloads import ChunkReader, request_bytes
 
 __all__ = ["DemoStream", "DemoUpstream"]
 
@@ -29,9 +28,13 @@ class DemoUpstream(Upstream):
         """`pace` stretches the pauses between chunks; 0 means no waiting at all."""
         self._pace = pace
 
+    @classmethod
+    def from_settings(cls, _settings: Settings) -> DemoUpstream:
+        return cls()
+
     def stream(self, request: GenerateRequest) -> ChunkStream:
         model = request.model.removeprefix("models/")
-        reply = server.answer(model, _as_sent(request))
+        reply = server.answer(model, orjson.loads(request_bytes(request)))
         if reply.status != 200:
             body = b"".join(item for item in reply.body if isinstance(item, bytes))
             raise error_from_response(reply.status, body, model)
@@ -39,15 +42,6 @@ class DemoUpstream(Upstream):
 
     def models(self) -> Sequence[JsonObject]:
         return server.models()
-
-
-def _as_sent(request: GenerateRequest) -> JsonObject:
-    """The body as it would arrive: through JSON, which not everything survives."""
-    try:
-        body: JsonObject = orjson.loads(orjson.dumps(request_to_json(request), default=dict))
-    except orjson.JSONEncodeError as error:
-        raise InvalidRequest(f"The request cannot be sent as JSON: {error}.") from error
-    return body
 
 
 class DemoStream(ChunkStream):
@@ -58,11 +52,11 @@ class DemoStream(ChunkStream):
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
-        decoder = SseDecoder()
+        reader = ChunkReader(self._model)
         for data in self._arriving():
-            yield from self._batches(decoder.feed(data))
+            yield from reader.feed(data)
         if not self._closed.is_set():
-            yield from self._batches(decoder.finish())
+            yield from reader.finish()
 
     def close(self) -> None:
         self._closed.set()
@@ -78,26 +72,3 @@ class DemoStream(ChunkStream):
                     yield item
         except ConnectionResetError:
             raise UpstreamTruncated("The connection broke in the middle of the answer.") from None
-
-    def _batches(self, payloads: Iterable[bytes]) -> Iterator[Sequence[Chunk]]:
-        """One batch, or none; a failure is raised after what came before it."""
-        chunks: list[Chunk] = []
-        failure: BridgeError | None = None
-        try:
-            for payload in payloads:
-                chunks.append(self._chunk(payload))  # noqa: PERF401 - what came before a failure is kept
-        except BridgeError as error:
-            failure = error
-        if chunks:
-            yield chunks
-        if failure is not None:
-            raise failure
-
-    def _chunk(self, payload: bytes) -> Chunk:
-        try:
-            fields: dict[str, Any] = orjson.loads(payload)
-        except orjson.JSONDecodeError:
-            raise UpstreamMalformed("Gemini sent something that is not JSON.") from None
-        if "error" in fields:
-            raise error_from_payload(fields, self._model)
-        return chunk_from_json(fields)

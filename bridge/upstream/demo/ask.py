@@ -98,8 +98,10 @@ class Ask:
     def functions(self) -> tuple[FunctionDeclaration, ...]:
         """The functions that may be called."""
         declared = (function for tool in self.request.tools for function in tool.functions if function.name)
-        allowed = self._calling.get("allowedFunctionNames") or ()
-        return tuple(function for function in declared if not allowed or function.name in allowed)
+        allowed = self._calling.get("allowedFunctionNames")
+        if not isinstance(allowed, list) or not allowed:
+            return tuple(declared)
+        return tuple(function for function in declared if function.name in allowed)
 
     @property
     def calling_mode(self) -> str:

@@ -1,0 +1,81 @@
+"""Gemini's JSON as bytes, in both directions, for any upstream that speaks it. No IO happens here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from bridge.errors import BridgeError, InvalidRequest, UpstreamMalformed, UpstreamTruncated
+from bridge.gemini.types import Chunk, GenerateRequest
+from bridge.gemini.wire import chunk_from_json, request_to_json
+from bridge.upstream.errors import error_from_payload
+from bridge.upstream.sse_decoder import SseDecoder
+
+
+def request_bytes(request: GenerateRequest) -> bytes:
+    try:
+        return orjson.dumps(request_to_json(request), default=_plain)
+    except orjson.JSONEncodeError as error:
+        reason = "it is nested too deeply" if "ecursion" in str(error) else str(error)
+        raise InvalidRequest(f"The request cannot be sent to Gemini as JSON: {reason}.") from error
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError
+
+
+def objects_in(payload: bytes) -> list[dict[str, Any]]:
+    """The payload's object; several for an array, which Gemini sends where `alt=sse` got lost on the way."""
+    try:
+        document = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        raise UpstreamMalformed("Gemini sent something that is not JSON.") from None
+    objects = document if isinstance(document, list) else [document]
+    if not objects or not all(isinstance(each, dict) for each in objects):
+        raise UpstreamMalformed("Gemini sent JSON that is not an object.")
+    return objects
+
+
+class ChunkReader:
+    """The bytes of one answer to batches of chunks: what one read completed goes on together."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._decoder = SseDecoder()
+
+    def feed(self, data: bytes) -> Iterator[Sequence[Chunk]]:
+        return self._batch(self._decoder.feed(data))
+
+    def finish(self) -> Iterator[Sequence[Chunk]]:
+        return self._batch(self._decoder.finish(), at_end=True)
+
+    def _batch(self, payloads: Iterable[bytes], at_end: bool = False) -> Iterator[Sequence[Chunk]]:
+        """One batch, or none; a failure is raised after what came before it."""
+        chunks: list[Chunk] = []
+        failure: BridgeError | None = None
+        try:
+            for payload in payloads:
+                chunks.extend(map(self._chunk, self._parsed(payload, at_end)))
+        except BridgeError as error:
+            failure = error
+        if chunks:
+            yield chunks
+        if failure is not None:
+            raise failure
+
+    def _parsed(self, payload: bytes, at_end: bool) -> list[dict[str, Any]]:
+        try:
+            return objects_in(payload)
+        except UpstreamMalformed:
+            if at_end and payload.startswith((b"{", b"[")):
+                raise UpstreamTruncated("Gemini's answer ended in the middle of a chunk.") from None
+            raise
+
+    def _chunk(self, payload: dict[str, Any]) -> Chunk:
+        if "error" in payload:
+            raise error_from_payload(payload, self._model)
+        return chunk_from_json(payload)

@@ -1,0 +1,54 @@
+"""Client requests and what Gemini gets of them; bad requests and what the client is told.
+
+A case is two files: `valid/NAME.json` and `NAME.gemini.json`, or `invalid/NAME.json` and `NAME.error.json`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+from transcripts import ACCEPT, fitted
+
+from bridge.errors import BridgeError
+from bridge.gemini.wire import request_to_json
+from bridge.http.routes import checked
+from bridge.protocols import PROTOCOLS
+
+FOLDER = Path(__file__).parent / "requests"
+
+
+def cases(kind: str, beside: str) -> list[tuple]:
+    return [
+        pytest.param(protocol, path, path.with_suffix(beside), id=f"{protocol.name}-{path.stem}")
+        for protocol in PROTOCOLS
+        for path in sorted((FOLDER / protocol.name / kind).glob("*.json"))
+        if path.suffixes == [".json"]
+    ]
+
+
+def compare(result: object, expected: Path) -> None:
+    if ACCEPT:
+        expected.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
+    assert orjson.loads(orjson.dumps(result)) == orjson.loads(expected.read_bytes())
+
+
+@pytest.mark.parametrize(("protocol", "path", "expected"), cases("valid", ".gemini.json"))
+def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected):
+    asked = protocol.to_gemini(checked(protocol, orjson.loads(path.read_bytes())))
+    request, fitting = fitted(asked.request)
+    result = {"body": request_to_json(request)}
+    if notes := sorted((*asked.losses, *fitting.notes)):
+        result["notes"] = notes
+    compare(result, expected)
+
+
+@pytest.mark.parametrize(("protocol", "path", "expected"), cases("invalid", ".error.json"))
+def test_a_bad_request_is_refused_with_the_field_named(protocol, path, expected):
+    with pytest.raises(BridgeError) as refused:
+        fitted(protocol.to_gemini(checked(protocol, orjson.loads(path.read_bytes()))).request)
+    error = refused.value
+    assert 400 <= error.status < 500
+    assert error.param
+    compare(protocol.error_body(error, ""), expected)
