@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, g, request
 from marshmallow import ValidationError
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import InvalidRequest
 from bridge.exchange import Services, open_exchange
@@ -28,7 +29,7 @@ def make_blueprint(protocol: Protocol, services: Services, *, debug: bool) -> Bl
         record: Record = g.record
         record.protocol = protocol.name
         trace = Trace(record.request_id) if debug else None
-        body = checked(protocol, _json_object(request.get_data(cache=False)))
+        body = checked(protocol, _json_object(_body()))
         exchange = open_exchange(protocol, body, services, record, trace)
         try:
             exchange.start()
@@ -51,6 +52,14 @@ def _stream(body: StreamBody) -> Response:
 
 def json_response(body: JsonObject, status: int = 200) -> Response:
     return Response(orjson.dumps(body), status, content_type="application/json")
+
+
+def _body() -> bytes:
+    data = request.get_data(cache=False)
+    if request.content_length is None and len(data) == request.max_content_length:
+        # Of a chunked body without a length Werkzeug reads up to the limit and stops without a word.
+        raise RequestEntityTooLarge
+    return data
 
 
 def _json_object(data: bytes) -> dict[str, Any]:

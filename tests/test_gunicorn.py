@@ -1,0 +1,170 @@
+"""The bridge as it is run: real gunicorn, real sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import requests
+from gunicorn_bridge import ROOT, clean_environment, free_port
+from scripted_gemini import sse, text_chunk
+
+HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def post(bridge, body, **options):
+    return requests.post(f"{bridge.address}/v1/chat/completions", timeout=60, **{"json": body, **options})
+
+
+def alive(bridge) -> bool:
+    return post(bridge, HELLO).status_code == 200
+
+
+def test_chunks_leave_as_they_come_and_not_at_the_end(bridge, gemini):
+    gemini.will_say([*sse(text_chunk("First")), 0.7, *sse(text_chunk(" and last.", "STOP"))])
+    with post(bridge, {**HELLO, "stream": True}, stream=True) as answer:
+        lines = answer.iter_lines()
+        first = next(line for line in lines if b"First" in line)
+        gemini.asked.clear()
+        rest = b"".join(lines)
+    assert b"last" not in first
+    assert b"and last." in rest
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b'{"model":"m","messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"model":"m","messages":[{"role":"user","content":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}]}",
+        b"\xff\xfe",
+        b"{" * 10,
+    ],
+)
+def test_hostile_bodies_are_refused_and_the_worker_lives_on(bridge, gemini, data):
+    answer = post(bridge, None, data=data)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert alive(bridge)
+
+
+def test_arguments_too_deep_to_be_sent_are_refused_by_name(bridge, gemini):
+    nested = '{"a":' * 600 + "1" + "}" * 600
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": nested}}
+    answer = post(
+        bridge, {**HELLO, "messages": [*HELLO["messages"], {"role": "assistant", "tool_calls": [call]}]}
+    )
+    assert answer.status_code == 400
+    assert "nested too deeply" in answer.json()["error"]["message"]
+    assert alive(bridge)
+
+
+def test_a_body_above_64_mb_is_a_413_and_the_worker_lives_on(bridge, gemini):
+    answer = post(bridge, None, data=b" " * (64 * 1024 * 1024 + 1))
+    assert answer.status_code == 413
+    assert answer.json()["error"]["code"] == "request_too_large"
+    assert alive(bridge)
+
+
+def test_a_large_chunked_body_without_a_length_is_a_413_too(bridge, gemini):
+    pieces = (b" " * (1 << 20) for _ in range(66))
+    assert post(bridge, None, data=pieces).status_code == 413
+    assert alive(bridge)
+
+
+def test_a_chunked_body_without_a_length_is_read(bridge, gemini):
+    assert post(bridge, None, data=iter([json.dumps(HELLO).encode()])).status_code == 200
+
+
+def test_a_client_that_leaves_ends_the_upstream_call(bridge, gemini):
+    gemini.will_say([piece for _ in range(50) for piece in (*sse(text_chunk("more ")), 0.1)])
+    with post(bridge, {**HELLO, "stream": True}, stream=True, headers={"X-Request-Id": "leaver"}) as answer:
+        next(answer.iter_content(10))
+    line = wait_for_line(bridge, "leaver")
+    assert line["outcome"] == "client_left"
+    assert line["duration_ms"] < 4000
+
+
+def wait_for_line(bridge, request_id: str) -> dict:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = [line for line in bridge.lines().splitlines() if f'"request_id":"{request_id}"' in line]
+        if found:
+            return json.loads(found[-1])
+        time.sleep(0.05)
+    raise AssertionError(f"no line for {request_id}")
+
+
+def test_several_hundred_plain_requests_on_one_connection(bridge, gemini):
+    with requests.Session() as session:
+        answers = {
+            session.post(f"{bridge.address}/v1/chat/completions", json=HELLO, timeout=60).status_code
+            for _ in range(200)
+        }
+    assert answers == {200}
+
+
+def test_the_demo_answers_out_of_the_box_and_says_what_it_is(demo_bridge):
+    body = post(demo_bridge, {**HELLO, "messages": [{"role": "user", "content": "Who are you?"}]}).json()
+    assert "GEMINI_API_KEY" in body["choices"][0]["message"]["content"]
+    assert "serving the embedded offline demo model" in demo_bridge.lines()
+
+
+def test_the_strictest_model_accepts_what_the_bridge_makes_of_a_tool_loop(demo_bridge):
+    tools = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
+    messages = [{"role": "user", "content": "Use get_weather, please."}]
+    body = {"model": "demo-strict", "messages": messages, "tools": tools}
+    said = post(demo_bridge, body).json()["choices"][0]["message"]
+    assert said["tool_calls"]
+    results = [
+        {"role": "tool", "tool_call_id": call["id"], "content": "sunny"} for call in said["tool_calls"]
+    ]
+    unsigned = {"role": "assistant", "tool_calls": [strip(call) for call in said["tool_calls"]]}
+    foreign = json.loads(json.dumps(unsigned).replace(said["tool_calls"][0]["id"], "elsewhere"))
+    elsewhere = [{**result, "tool_call_id": "elsewhere"} for result in results[:1]]
+    for history in ([said, *results], [unsigned, *results], [foreign, *elsewhere]):
+        answer = post(demo_bridge, {**body, "messages": [*messages, *history]})
+        assert answer.status_code == 200, answer.text
+
+
+def strip(call: dict) -> dict:
+    return {key: value for key, value in call.items() if key != "extra_content"}
+
+
+def test_bad_settings_stop_the_start_with_one_clear_line():
+    environment = clean_environment() | {"BRIDGE_SERVER__PROT": "1"}
+    started = subprocess.run(
+        [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "app:app"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert started.returncode != 0
+    assert "BRIDGE_SERVER__PROT" in started.stderr
+    assert "BRIDGE_SERVER__PORT" in started.stderr
+    assert "Traceback" not in started.stderr
+
+
+def test_a_taken_port_is_said_so():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", free_port()))
+        taken.listen()
+        environment = clean_environment() | {"CODER_AGENT_PORT": str(taken.getsockname()[1])}
+        started = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "app:app"],
+            cwd=ROOT,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            _, told = started.communicate(timeout=60)
+        finally:
+            started.kill()
+    assert "in use" in told
