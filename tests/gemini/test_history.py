@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
@@ -363,11 +363,10 @@ def test_a_result_reaches_the_call_whose_id_it_bears_however_late_it_comes(data:
         now, waiting = waiting[::2], waiting[1::2]
         contents += [model(*made, "So."), user(*now, "Go on.")]
     contents.append(user(*waiting))
-    for before, turn in zip(
-        contents_of := repair(contents, prefill=False).contents, contents_of[1:], strict=False
-    ):
-        for asked, given_ in zip(calls(before), responses(turn), strict=True):
-            assert given_.response == {"of": asked.id}
+    repaired = repair(contents, prefill=False).contents
+    for before, turn in pairwise(repaired):
+        for asked, answer in zip(calls(before), responses(turn), strict=True):
+            assert answer.response == {"of": asked.id}
 
 
 # --- a legal history ---------------------------------------------------------------------------------

@@ -67,14 +67,14 @@ def _bad_answers(contents: Sequence[Content]) -> Iterator[str]:
             yield f"turn {number}: {len(given)} responses to {len(asked)} calls"
         if [call.name for call in asked] != [response.name for response in given]:
             yield f"turn {number}: the responses are not in the order of the calls"
-        if any(
-            call.id != response.id
-            for call, response in zip(asked, given, strict=False)
-            if call.id and response.id
-        ):
+        if any(_differ(call.id, response.id) for call, response in zip(asked, given, strict=False)):
             yield f"turn {number}: a response under the id of another call"
         if any(not isinstance(part.data, FunctionResponse) for part in turn.parts[: len(given)]):
             yield f"turn {number}: something stands before the responses"
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return bool(one and other and one != other)
 
 
 def is_blank(part: Part) -> bool:

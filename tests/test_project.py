@@ -1,0 +1,146 @@
+"""The project's promises about itself: true documents, safe locks, code of the agreed size."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import importlib.util
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import requests
+from gunicorn_bridge import ROOT, clean_environment
+
+from bridge import __version__
+from bridge.protocols import PROTOCOLS
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = sorted((ROOT / "bridge").rglob("*.py"))
+
+
+def setup_cfg() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def test_the_two_commands_stand_at_the_top_of_the_readme():
+    commands = re.findall(r"^make \w+", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert commands[:2] == ["make run", "make test"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_path_a_document_names_is_there(document):
+    text = document.read_text()
+    named = re.findall(r"`((?:bridge|config|tests|docs|deploy|bench)/[\w./-]+)`", text)
+    named += re.findall(r"\]\(([^)#:]+)\)", text)
+    for name in named:
+        if "vendor_api" in name or "NAME" in name or name.endswith(("name.py", "local.toml")):
+            continue  # examples, and a file that is the user's own
+        assert (ROOT / name).exists() or (document.parent / name).exists(), name
+
+
+def test_the_readmes_curl_streams_an_answer(demo_bridge):
+    """Its words are read here rather than run: a machine may have no curl."""
+    block = re.search(r"```sh\n(curl .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    program, _, address, _, header, _, data = shlex.split(block[1].replace("\\\n", " "))
+    url = address.replace("http://127.0.0.1:41242", demo_bridge.address)
+    answer = requests.post(url, data=data, headers=dict([header.split(": ")]), timeout=60)
+    assert program == "curl"
+    assert "chat.completion.chunk" in answer.text
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
+def test_the_readmes_python_runs(demo_bridge):
+    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    code = block[1].replace("http://127.0.0.1:41242", demo_bridge.address)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "demo model" in ran.stdout
+
+
+def test_the_readme_names_every_demo_model_it_promises(demo_bridge):
+    from bridge.upstream.demo.faults import FAULTS
+
+    for name in re.findall(r"`demo-(\w+)`", (ROOT / "README.md").read_text()):
+        assert name in FAULTS
+
+
+def test_bare_make_prints_a_menu():
+    menu = subprocess.run(
+        ["make"], cwd=ROOT, capture_output=True, text=True, check=True, env=clean_environment()
+    )
+    for target in ("run", "test", "lint", "types"):
+        assert f"make {target} " in menu.stdout
+
+
+def test_the_diagrams_are_those_of_the_tables():
+    place = ROOT / "docs" / "states" / "generate.py"
+    spec = importlib.util.spec_from_file_location("generate_states", place)
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    for protocol in PROTOCOLS:
+        assert generate.page(protocol).read_text() == generate.diagram(protocol), "run: make diagrams"
+
+
+def test_the_changelog_knows_this_version():
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_dependency_is_named_with_its_reason_and_no_other():
+    options = setup_cfg()
+    wanted = options["options"]["install_requires"] + "".join(options["options.extras_require"].values())
+    declared = set(re.findall(r"^([\w-]+)", wanted, re.MULTILINE))
+    explained = set(
+        re.findall(r"^\| ([\w-]+) \| \S", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
+    )
+    assert explained - {"package"} == declared
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_a_lock_pins_every_package_by_hash_and_names_no_registry(lock):
+    text = (ROOT / lock).read_text()
+    assert "://" not in text
+    assert not re.search(r"^--?(i|f|index|extra|find|trusted)", text, re.MULTILINE)
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        assert re.match(r"[\w.-]+(\[[\w,]+\])?==\S+", block), block
+        assert "--hash=sha256:" in block, block
+
+
+def test_the_dev_lock_holds_all_of_the_run_lock():
+    pins = [
+        set(re.findall(r"^([\w.-]+==\S+)", (ROOT / lock).read_text(), re.MULTILINE))
+        for lock in ("requirements.lock", "requirements-dev.lock")
+    ]
+    assert pins[0] <= pins[1]
+
+
+def test_functions_and_modules_keep_to_the_yardstick():
+    sizes = []
+    for path in MODULES:
+        text = path.read_text()
+        assert text.count("\n") <= 400, path
+        nodes = ast.walk(ast.parse(text))
+        sizes += [node.end_lineno - node.lineno + 1 for node in nodes if isinstance(node, ast.FunctionDef)]
+    sizes.sort()
+    assert statistics.median(sizes) <= 8
+    assert sizes[int(len(sizes) * 0.9)] <= 30
+
+
+def test_no_module_has_a_name_that_says_nothing():
+    assert not {path.stem for path in MODULES} & {"utils", "helpers", "common", "misc"}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if path.stem != "__init__"], ids=lambda path: path.stem
+)
+def test_every_module_says_what_it_is(path):
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_config_is_data_and_not_a_package():
+    assert not list(Path(ROOT / "config").glob("*.py"))
