@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import NamedTuple
 
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, FunctionResponse, Part
@@ -50,9 +51,18 @@ def _nudge() -> Content:
 
 def _cleaned(contents: Iterable[Content]) -> Iterator[Content]:
     for content in contents:
-        parts = tuple(part for part in content.parts if not _is_blank(part))
-        if parts:
-            yield replace(content, role=MODEL if content.role == MODEL else USER, parts=parts)
+        parts = (part for part in content.parts if not _is_blank(part))
+        for role, group in groupby(parts, key=lambda part: _rightful_role(part, content)):
+            yield replace(content, role=role, parts=tuple(group))
+
+
+def _rightful_role(part: Part, content: Content) -> str:
+    """Calls are the model's and results the user's, wherever a client put them."""
+    if isinstance(part.data, FunctionCall):
+        return MODEL
+    if isinstance(part.data, FunctionResponse):
+        return USER
+    return MODEL if content.role == MODEL else USER
 
 
 def _is_blank(part: Part) -> bool:
@@ -99,7 +109,9 @@ class _Pairing:
             self.notes.append("history.result_without_call")
             return
         # Some clients number their calls anew each turn: the newest turn with this id is meant.
-        call = min(answered, key=lambda found: (-found.turn, found.position))
+        call = min(
+            answered, key=lambda found: (not _same_id(response, found.call), -found.turn, found.position)
+        )
         self._unanswered.remove(call)
         self._answers[call.turn, call.position] = replace(part, data=replace(response, name=call.call.name))
         if turn != call.turn + 1:
@@ -133,6 +145,10 @@ class _Pairing:
                     answer = _missing_response(part.data)
                 responses.append(answer)
         return responses
+
+
+def _same_id(response: FunctionResponse, call: FunctionCall) -> bool:
+    return bool(response.id) and response.id == call.id
 
 
 def _answers(response: FunctionResponse, call: FunctionCall) -> bool:

@@ -85,9 +85,10 @@ def _response_from_json(source: JsonObject) -> FunctionResponse | None:
 
 
 def _take_media(fields: Fields) -> tuple[InlineData | FileData, ...]:
-    parts = [part_from_json(item) for item in fields.get("parts") or () if type(item) is dict]
+    items = fields.get("parts")
+    parts = [part_from_json(item) for item in items if type(item) is dict] if isinstance(items, list) else []
     media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
-    if not media or [_media_to_json(item) for item in media] != fields["parts"]:
+    if not media or [_media_to_json(item) for item in media] != items:
         return ()
     del fields["parts"]
     return media
@@ -166,7 +167,7 @@ def chunk_from_json(source: JsonObject) -> Chunk:
 def _declaration_from_json(source: JsonObject) -> FunctionDeclaration:
     fields = dict(source)
     return FunctionDeclaration(
-        _take(fields, "name", str) or "",
+        _take(fields, "name", str) or "" if fields.get("name") else "",
         _take(fields, "description", str),
         _take(fields, "parametersJsonSchema", dict),
         _rest(fields),

@@ -159,7 +159,7 @@ def test_a_known_field_is_read_and_not_merely_carried() -> None:
             "x": 0,
         }
     )
-    assert part == Part(FunctionCall("f", {"a": 1}, "1", {"y": 2}), signature="s", extra={"x": 3})
+    assert part == Part(FunctionCall("f", {"a": 1}, "1", {"new": 2}), signature="s", extra={"x": 0})
 
 
 # --- values that the bridge builds -------------------------------------------------------------------
