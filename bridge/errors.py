@@ -37,6 +37,8 @@ class BridgeError(Exception):
 
     kind: ClassVar[str]
     status: ClassVar[int]
+    #: Clients repeat every 5xx; some faults only a person can mend.
+    worth_repeating: ClassVar[bool] = True
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -86,6 +88,7 @@ class UpstreamRefused(UpstreamError):
 
 class UpstreamMisconfigured(UpstreamError):
     kind, status = "misconfigured", 502
+    worth_repeating = False
 
 
 class UpstreamRateLimited(UpstreamError):

@@ -132,6 +132,14 @@ def open_exchange(
     return Exchange(protocol, protocol.machine(asked, services.stamp), chunks, fitting, record, trace)
 
 
+def count_tokens(protocol: Protocol, body: JsonObject, services: Services, record: Record) -> int:
+    asked = protocol.to_gemini(body)
+    record.model = asked.request.model
+    request, _ = _fitted(asked, services)
+    record.upstream_model = request.model
+    return services.upstream.count_tokens(request)
+
+
 def _fitted(asked: Asked, services: Services) -> tuple[GenerateRequest, Fitting]:
     model = services.models.resolve(asked.request.model)
     traits = services.models.traits(model)

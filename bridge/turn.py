@@ -85,10 +85,11 @@ Step = Began | Opened | Grew | Signed | Closed | Noted | Ended | Failed
 
 
 class Turn:
-    """One answer. `feed` every chunk, then `finish`."""
+    """One answer. `feed` every chunk, then `finish`. `most` candidates are followed, the rest left aside."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 1) -> None:
         self.usage = Usage()
+        self._most = most
         self._candidates: dict[int, _Runs] = {}
         self._begun = False
         self._blocked: str | None = None
@@ -103,7 +104,8 @@ class Turn:
         if chunk.prompt_feedback:
             self._blocked = chunk.prompt_feedback.get("blockReason") or self._blocked
         for candidate in chunk.candidates:
-            self._runs_of(candidate.number).feed(candidate, steps)
+            if candidate.number < self._most:
+                self._runs_of(candidate.number).feed(candidate, steps)
         return steps
 
     def _runs_of(self, number: int) -> _Runs:
@@ -113,25 +115,19 @@ class Turn:
         return runs
 
     def finish(self) -> list[Step]:
-        """The stream is over. No finish reason is not a finish."""
-        steps = self.close()
-        if self._blocked is not None and not self._candidates:
-            ending = Ending(0, Outcome.FILTERED, called=False)
-            return [*steps, Ended((ending,), self.usage)]
+        """The stream is over. No finish reason is not a finish; what failed stays open, not being whole."""
         runs = [self._candidates[number] for number in sorted(self._candidates)]
+        if not runs and self._blocked is not None:
+            return [Ended((Ending(0, Outcome.FILTERED, called=False),), self.usage)]
         error = next(filter(None, (each.failure() for each in runs)), None)
         if not runs:
             error = UpstreamTruncated("Gemini closed the stream before it answered")
         if error is not None:
-            return [*steps, Failed(error)]
-        return [*steps, Ended(tuple(each.ending() for each in runs), self.usage)]
-
-    def close(self) -> list[Step]:
-        """End the open runs, as before any end, good or bad."""
+            return [Failed(error)]
         steps: list[Step] = []
-        for runs in self._candidates.values():
-            runs.close(steps)
-        return steps
+        for each in runs:
+            each.close(steps)
+        return [*steps, Ended(tuple(each.ending() for each in runs), self.usage)]
 
 
 class _Runs:

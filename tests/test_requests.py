@@ -36,7 +36,7 @@ def compare(result: object, expected: Path) -> None:
 
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("valid", ".gemini.json"))
 def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected):
-    asked = protocol.to_gemini(checked(protocol, orjson.loads(path.read_bytes())))
+    asked = protocol.to_gemini(checked(protocol.schema, orjson.loads(path.read_bytes())))
     request, fitting = fitted(asked.request)
     result = {"body": request_to_json(request)}
     if notes := sorted((*asked.losses, *fitting.notes)):
@@ -47,7 +47,7 @@ def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected)
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("invalid", ".error.json"))
 def test_a_bad_request_is_refused_with_the_field_named(protocol, path, expected):
     with pytest.raises(BridgeError) as refused:
-        fitted(protocol.to_gemini(checked(protocol, orjson.loads(path.read_bytes()))).request)
+        fitted(protocol.to_gemini(checked(protocol.schema, orjson.loads(path.read_bytes()))).request)
     error = refused.value
     assert 400 <= error.status < 500
     assert error.param

@@ -6,7 +6,7 @@ that what this model accepts, and returns the Fitting that undoes the changes in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +44,10 @@ class Fitting:
         self._vault = vault
         self._new_id = new_id
         self._call_ids: set[str] = set()
+
+    def reserve(self, call_ids: Iterable[str | None]) -> None:
+        """Ids of earlier turns: clients lose a turn whose call repeats one."""
+        self._call_ids.update(filter(None, call_ids))
 
     def feed(self, chunk: Chunk) -> Chunk:
         if not any(_needs_refitting(part) for candidate in chunk.candidates for part in candidate.parts):
@@ -92,11 +96,12 @@ def _needs_refitting(part: Part) -> bool:
 def fit(
     request: GenerateRequest, model: str, traits: Traits, vault: Vault, new_id: NewId
 ) -> tuple[GenerateRequest, Fitting]:
-    fitting = Fitting(traits, vault, new_id)
     history = repair(request.contents, prefill=traits.prefill)
-    fitting.notes = history.notes
     contents = restore(history.contents, traits.family, required=traits.needs_signatures, vault=vault)
-    request = _with_past_tools(replace(request, contents=contents))
+    request, refused = _without_clashing_search(_with_past_tools(replace(request, contents=contents)))
+    fitting = Fitting(traits, vault, new_id)
+    fitting.notes = (*history.notes, *refused)
+    fitting.reserve(call.id for content in contents for call in content.calls())
     fitted = replace(
         request,
         model=model,
@@ -118,6 +123,14 @@ def _with_past_tools(request: GenerateRequest) -> GenerateRequest:
         return request
     declared = tuple(FunctionDeclaration(name, "Used earlier in this conversation.") for name in past)
     return replace(request, tools=(Tool(declared),), tool_config={"functionCallingConfig": {"mode": "NONE"}})
+
+
+def _without_clashing_search(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
+    """Gemini refuses its own search beside functions; an agent can do without search, not without them."""
+    if not any(tool.functions for tool in request.tools) or all(tool.functions for tool in request.tools):
+        return request, ()
+    kept = tuple(tool for tool in request.tools if tool.functions)
+    return replace(request, tools=kept), ("tools.search_beside_functions",)
 
 
 def _fit_content(content: Content, traits: Traits, names: ToolNames) -> Content:
@@ -168,5 +181,10 @@ def _fit_tool_config(config: JsonObject, names: ToolNames) -> JsonObject:
 
 
 def _fit_generation(request: GenerateRequest, traits: Traits) -> JsonObject:
+    generation = dict(request.generation)
     config = thinking_config(traits, request.thinking)
-    return request.generation if config is None else {**request.generation, "thinkingConfig": config}
+    if config is not None:
+        generation["thinkingConfig"] = config
+    if 0 < traits.output_limit < generation.get("maxOutputTokens", 0):
+        generation["maxOutputTokens"] = traits.output_limit
+    return generation

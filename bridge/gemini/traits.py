@@ -22,3 +22,4 @@ class Traits:
     needs_signatures: bool = False  #: it refuses a call of its own that comes back unsigned
     tool_media: bool = False  #: a function response may hold images
     prefill: bool = False  #: the conversation may end with a model turn
+    output_limit: int = 0  #: the most output tokens it takes; 0 if that is not known

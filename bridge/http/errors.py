@@ -39,6 +39,8 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
         g.record.failed(error)
         body = protocol.error_body(error, g.record.request_id)
         response = json_response(body, protocol.error_status(error))
+        if not error.worth_repeating:
+            response.headers["X-Should-Retry"] = "false"
         if error.retry_after_seconds is not None:
             response.headers["Retry-After"] = str(error.retry_after_seconds)
         return response

@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 from flask import Blueprint, Response, g, request
-from marshmallow import ValidationError
+from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import InvalidRequest
-from bridge.exchange import Services, open_exchange
+from bridge.exchange import Services, count_tokens, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
 from bridge.observe.record import Record
@@ -24,12 +24,17 @@ STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 def make_blueprint(protocol: Protocol, services: Services, *, debug: bool) -> Blueprint:
     blueprint = Blueprint(protocol.name, __name__)
 
+    @blueprint.after_request
+    def name_request(response: Response) -> Response:
+        response.headers[protocol.request_id_header] = g.record.request_id
+        return response
+
     @blueprint.post(protocol.path)
     def create() -> Response:
         record: Record = g.record
         record.protocol = protocol.name
         trace = Trace(record.request_id) if debug else None
-        body = checked(protocol, _json_object(_body()))
+        body = checked(protocol.schema, _json_object(_body()))
         exchange = open_exchange(protocol, body, services, record, trace)
         try:
             exchange.start()
@@ -41,6 +46,14 @@ def make_blueprint(protocol: Protocol, services: Services, *, debug: bool) -> Bl
             raise
         exchange.close()
         return json_response(answer)
+
+    if (counting := protocol.counting) is not None:
+
+        @blueprint.post(counting.path)
+        def count() -> Response:
+            g.record.protocol = protocol.name
+            body = checked(counting.schema, _json_object(_body()))
+            return json_response(counting.body(count_tokens(protocol, body, services, g.record)))
 
     return blueprint
 
@@ -72,9 +85,9 @@ def _json_object(data: bytes) -> dict[str, Any]:
     return body
 
 
-def checked(protocol: Protocol, body: dict[str, Any]) -> JsonObject:
+def checked(schema: Schema, body: dict[str, Any]) -> JsonObject:
     try:
-        checked: JsonObject = protocol.schema.load(body)
+        checked: JsonObject = schema.load(body)
     except ValidationError as error:
         raise _named(error) from None
     return checked

@@ -3,7 +3,10 @@
 The first is the default: the shape of answers on paths that belong to no protocol.
 """
 
-from bridge.protocols import openai_chat
+from bridge.protocols import anthropic_messages, openai_chat
 from bridge.protocols.base import Protocol
 
-PROTOCOLS: tuple[Protocol, ...] = (openai_chat.PROTOCOL,)
+PROTOCOLS: tuple[Protocol, ...] = (
+    openai_chat.PROTOCOL,
+    anthropic_messages.PROTOCOL,
+)

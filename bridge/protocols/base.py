@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
@@ -52,7 +52,18 @@ class Protocol:
     list_models: Callable[[Sequence[JsonObject]], JsonObject]
     show_model: Callable[[JsonObject], JsonObject]
     #: Request headers by which a client of this protocol is known where the path does not tell.
-    marks: frozenset[str] = field(default_factory=frozenset)
+    marks: frozenset[str] = frozenset()
+    counting: TokenCounting | None = None
+    request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCounting:
+    """A protocol's way to ask how many tokens a request would have."""
+
+    path: str
+    schema: Schema
+    body: Callable[[int], JsonObject]
 
 
 Transitions = Mapping[Enum, Mapping[str, Enum]]
@@ -63,6 +74,7 @@ class EventMachine(ABC):
 
     LEGAL: ClassVar[Transitions]
     START: ClassVar[Enum]
+    MOST_CANDIDATES: ClassVar[int] = 1  #: how many answers to one question the protocol can tell apart
 
     def __init__(self, asked: Asked, stamp: Stamp) -> None:
         self.asked = asked
@@ -70,7 +82,7 @@ class EventMachine(ABC):
         self.state: Enum = self.START
         self.error: BridgeError | None = None
         self.losses: list[str] = []
-        self._turn = Turn()
+        self._turn = Turn(self.MOST_CANDIDATES)
         self._on: dict[type[Step], Callable[[Any], Iterable[Event]]] = {
             Began: self.on_began,
             Opened: self.on_opened,
@@ -106,7 +118,7 @@ class EventMachine(ABC):
         if self.over:
             return []
         events: list[Event] = []
-        self._take([*self._turn.close(), Failed(error)], events)
+        self._take([Failed(error)], events)
         return events
 
     def _take(self, steps: Iterable[Step], events: list[Event]) -> None:

@@ -40,7 +40,7 @@ def number(least: float, most: float) -> fields.Raw:
     )
 
 
-def whole(least: int | None = None, most: int | None = None) -> fields.Raw:
+def whole(least: int | None = None, most: int | None = None, *, required: bool = False) -> fields.Raw:
     low, high = least is None, most is None
     bounds = f" from {least}" * (not low) + f" to {most}" * (not high)
     return _field(
@@ -49,7 +49,8 @@ def whole(least: int | None = None, most: int | None = None) -> fields.Raw:
                 type(value) is int and (low or value >= least) and (high or value <= most)  # type: ignore[operator]
             ),
             f"a whole number{bounds}",
-        )
+        ),
+        required=required,
     )
 
 

@@ -26,6 +26,8 @@ _NAMES: dict[type, str] = {
 #: Where arguments go that are no JSON object, so that the turn survives them.
 UNPARSED = "unparsed_arguments"
 
+MOST_STOP_SEQUENCES = 5
+
 
 def refuse(problem: str, param: str) -> InvalidRequest:
     return InvalidRequest(f"{param}: {problem}", param=param)
@@ -62,6 +64,15 @@ def arguments_object(arguments: str) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {UNPARSED: arguments}
     return value if isinstance(value, dict) else {UNPARSED: value}
+
+
+def stop_sequences(stop: Any, param: str) -> list[str]:
+    sequences = [stop] if isinstance(stop, str) else stop or []
+    if not isinstance(sequences, list) or not all(isinstance(each, str) and each for each in sequences):
+        raise refuse("must be a string or an array of strings, none of them empty", param)
+    if len(sequences) > MOST_STOP_SEQUENCES:
+        raise refuse(f"Gemini takes at most {MOST_STOP_SEQUENCES} stop sequences", param)
+    return sequences
 
 
 def _described(value: Any) -> str:

@@ -7,5 +7,9 @@ from typing import Any
 import orjson
 
 
+def encode_named(name: str, data: Any) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), orjson.dumps(data))
+
+
 def encode_data(data: Any) -> bytes:
     return b"data: " + orjson.dumps(data) + b"\n\n"

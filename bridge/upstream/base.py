@@ -29,5 +29,9 @@ class Upstream(ABC):
         """Send the request; return once the upstream has accepted it."""
 
     @abstractmethod
+    def count_tokens(self, request: GenerateRequest) -> int:
+        """How many tokens the request would have, with its instruction and tools."""
+
+    @abstractmethod
     def models(self) -> Sequence[JsonObject]:
         """The models that can generate, each as Google describes it: `name`, `inputTokenLimit`, …"""

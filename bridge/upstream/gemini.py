@@ -36,13 +36,13 @@ from bridge.settings import Settings, SettingsError
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.keys import KeyRing
-from bridge.upstream.payloads import ChunkReader, objects_in, request_bytes
+from bridge.upstream.payloads import ChunkReader, count_request_bytes, objects_in, request_bytes
 
 READ_SIZE = 65_536
 LARGEST_ERROR_BODY = 1 << 20
-LARGEST_MODEL_PAGE = 16 << 20
+LARGEST_WHOLE_ANSWER = 16 << 20
 MOST_MODEL_PAGES = 20
-LONGEST_MODELS_CALL = 30.0
+LONGEST_SHORT_CALL = 30.0
 SHORTEST_SECRET = 8  #: a shorter "key" is a placeholder, and masking it would eat ordinary words
 
 
@@ -197,8 +197,23 @@ class GeminiUpstream(Upstream):
         )
         return GeminiStream(self._accepted(call), model)
 
+    def count_tokens(self, request: GenerateRequest) -> int:
+        model = request.model.removeprefix("models/")
+        deadline = time.monotonic() + min(self._read_timeout, LONGEST_SHORT_CALL)
+        call = _Call(
+            "POST",
+            f"{self._base_url}/v1beta/models/{_quoted(model)}:countTokens",
+            (self._connect_timeout, deadline - time.monotonic()),
+            count_request_bytes(request),
+            model,
+        )
+        total = self._whole(call, deadline).get("totalTokens")
+        if not isinstance(total, int):
+            raise UpstreamMalformed("Gemini counted no tokens.")
+        return total
+
     def models(self) -> Sequence[JsonObject]:
-        deadline = time.monotonic() + min(self._read_timeout, LONGEST_MODELS_CALL)
+        deadline = time.monotonic() + min(self._read_timeout, LONGEST_SHORT_CALL)
         found: list[JsonObject] = []
         token: str | None = ""
         for _ in range(MOST_MODEL_PAGES):
@@ -218,16 +233,20 @@ class GeminiUpstream(Upstream):
             f"{self._base_url}/v1beta/models?{urlencode(query)}",
             (min(self._connect_timeout, left), left),
         )
+        return self._whole(call, deadline)
+
+    def _whole(self, call: _Call, deadline: float) -> JsonObject:
+        """The object of an answer that is not a stream."""
         response = self._accepted(call)
         try:
             with foreign_errors_translated():
-                body = b"".join(_pieces(response, LARGEST_MODEL_PAGE, deadline))
+                body = b"".join(_pieces(response, LARGEST_WHOLE_ANSWER, deadline))
         finally:
             response.close()
-        page = objects_in(body)[0]
-        if "error" in page:
-            raise error_from_payload(page, "")
-        return page
+        answer = objects_in(body)[0]
+        if "error" in answer:
+            raise error_from_payload(answer, call.model or "")
+        return answer
 
     # --- sending -------------------------------------------------------------------------------------
 

@@ -8,15 +8,25 @@ from typing import Any
 import orjson
 
 from bridge.errors import BridgeError, InvalidRequest, UpstreamMalformed, UpstreamTruncated
-from bridge.gemini.types import Chunk, GenerateRequest
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json, request_to_json
 from bridge.upstream.errors import error_from_payload
 from bridge.upstream.sse_decoder import SseDecoder
 
 
 def request_bytes(request: GenerateRequest) -> bytes:
+    return _bytes(request_to_json(request))
+
+
+def count_request_bytes(request: GenerateRequest) -> bytes:
+    """The body of countTokens. Only in this form are the instruction and the tools counted."""
+    counted = {"model": f"models/{request.model.removeprefix('models/')}", **request_to_json(request)}
+    return _bytes({"generateContentRequest": counted})
+
+
+def _bytes(body: JsonObject) -> bytes:
     try:
-        return orjson.dumps(request_to_json(request), default=_plain)
+        return orjson.dumps(body, default=_plain)
     except orjson.JSONEncodeError as error:
         reason = "it is nested too deeply" if "ecursion" in str(error) else str(error)
         raise InvalidRequest(f"The request cannot be sent to Gemini as JSON: {reason}.") from error

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from bridge.gemini.types import FunctionCall, Part
+
+Parts = tuple[Part, ...]
+
+
+def everything(parts: Parts) -> Parts:
+    return parts
+
 
 class Conversation(NamedTuple):
     opening: dict[str, Any]
     goes_on: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]  #: opening and answer → next request
+    #: What of Gemini's content has a seat in the protocol; anything else must be counted as a loss.
+    seated: Callable[[Parts], Parts] = everything
+    relies_on_vault: bool = False
 
 
 def _chat_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
@@ -21,7 +32,43 @@ def _chat_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str, 
     return {**opening, "messages": [*opening["messages"], *more]}
 
 
+def _messages_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    calls = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": each, "content": "fine"} for each in calls]
+    said = {"role": "assistant", "content": answer["content"]}
+    more = [said, {"role": "user", "content": [*results, {"type": "text", "text": "Go on."}]}]
+    return {**opening, "messages": [*opening["messages"], *more]}
+
+
+def _messages_seated(parts: Parts) -> Parts:
+    """Text, thoughts and calls. A text's signature has no seat; without it, neighbours are one text."""
+    seated: list[Part] = []
+    before: Part | None = None
+    for part in parts:
+        if isinstance(part.data, str) and not part.thought:
+            plain = Part(part.data)
+            if before is not None and isinstance(before.data, str) and not before.thought:
+                plain = Part(f"{seated.pop().data if seated else ''}{part.data}")
+            seated += [plain] if plain.data else []
+        elif isinstance(part.data, FunctionCall | str):
+            seated.append(part)
+        before = part
+    return tuple(seated)
+
+
 CONVERSATIONS = {
+    "anthropic_messages": Conversation(
+        {
+            "model": "claude-opus-4-8",
+            "max_tokens": 1000,
+            "messages": [{"role": "user", "content": "Please do."}],
+            "thinking": {"type": "adaptive"},
+            "stream": True,
+        },
+        _messages_goes_on,
+        _messages_seated,
+        relies_on_vault=True,
+    ),
     "openai_chat": Conversation(
         {
             "model": "gpt-5",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
@@ -13,6 +14,7 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.fitting import Fitting, fit
+from bridge.gemini.signatures import Vault
 from bridge.gemini.traits import Traits
 from bridge.gemini.types import Candidate, Chunk, Content, FunctionCall, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import chunk_from_json
@@ -44,18 +46,30 @@ class ForgetfulVault:
         return {}
 
 
+class MemoryVault(ForgetfulVault):
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    def keep(self, family: str, signatures: JsonObject) -> None:
+        self.kept.update(signatures)
+
+    def find(self, family: str, call_ids: Iterable[str]) -> dict[str, str]:
+        return {each: self.kept[each] for each in call_ids if each in self.kept}
+
+
 def counting_stamp() -> Stamp:
-    numbers = count(1)
-    return Stamp(new_id=lambda prefix: f"{prefix}{next(numbers):04}", now=lambda: 1_800_000_000.0)
+    """Each kind of id has its own numbers."""
+    numbers: defaultdict[str, count[int]] = defaultdict(lambda: count(1))
+    return Stamp(new_id=lambda prefix: f"{prefix}{next(numbers[prefix]):04}", now=lambda: 1_800_000_000.0)
 
 
 class Run:
     """One answer of one protocol, in memory."""
 
-    def __init__(self, protocol: Protocol, body: JsonObject) -> None:
+    def __init__(self, protocol: Protocol, body: JsonObject, vault: Vault | None = None) -> None:
         stamp = counting_stamp()
         self.asked = protocol.to_gemini(protocol.schema.load(dict(body)))
-        self.request, self.fitting = fitted(self.asked.request, stamp)
+        self.request, self.fitting = fitted(self.asked.request, vault)
         self.machine: EventMachine = protocol.machine(self.asked, stamp)
 
     def whole(self, chunks: Iterable[Chunk]) -> list[Event]:
@@ -68,9 +82,8 @@ class Run:
         return [*self.fed(chunks), *self.machine.fail(error)]
 
 
-def fitted(request: GenerateRequest, stamp: Stamp | None = None) -> tuple[GenerateRequest, Fitting]:
-    new_id = (stamp or counting_stamp()).new_id
-    return fit(request, "gemini-test", TRAITS, ForgetfulVault(), new_id)
+def fitted(request: GenerateRequest, vault: Vault | None = None) -> tuple[GenerateRequest, Fitting]:
+    return fit(request, "gemini-test", TRAITS, vault or ForgetfulVault(), counting_stamp().new_id)
 
 
 # --- other cuts of the same stream -------------------------------------------------------------------

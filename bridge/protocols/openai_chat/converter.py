@@ -13,9 +13,8 @@ from bridge.protocols.base import Asked
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import Messages
 from bridge.protocols.openai_chat.tools import custom_tools, declared_tools, tool_config
-from bridge.protocols.reading import needed, objects, refuse
+from bridge.protocols.reading import needed, objects, refuse, stop_sequences
 
-MOST_STOP_SEQUENCES = 5
 _SEED_BITS = 0x7FFF_FFFF
 
 #: Same meaning on both sides.
@@ -76,7 +75,7 @@ def _generation(body: JsonObject) -> dict[str, Any]:
         generation["maxOutputTokens"] = limit
     if body.get("seed") is not None:
         generation["seed"] = body["seed"] & _SEED_BITS  # Gemini's seed has 32 bits
-    if stop := _stop_sequences(body.get("stop")):
+    if stop := stop_sequences(body.get("stop"), "stop"):
         generation["stopSequences"] = stop
     if body.get("logprobs"):
         generation["responseLogprobs"] = True
@@ -93,15 +92,6 @@ def _refuse_what_gemini_lacks(body: JsonObject) -> None:
         raise refuse("only text answers are possible here", "modalities")
     if body.get("top_logprobs") and not body.get("logprobs"):
         raise refuse("needs logprobs: true", "top_logprobs")
-
-
-def _stop_sequences(stop: Any) -> list[str]:
-    sequences = [stop] if isinstance(stop, str) else stop or []
-    if not isinstance(sequences, list) or not all(isinstance(each, str) and each for each in sequences):
-        raise refuse("must be a string or an array of strings, none of them empty", "stop")
-    if len(sequences) > MOST_STOP_SEQUENCES:
-        raise refuse(f"Gemini takes at most {MOST_STOP_SEQUENCES} stop sequences", "stop")
-    return sequences
 
 
 def _response_format(wanted: JsonObject | None) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from bridge.protocols.sse import encode_data
 from bridge.stamp import Stamp
 from bridge.turn import Closed, Ended, Ending, Grew, Kind, Noted, Opened
 
+MOST_CHOICES = 8
+
 
 class State(Enum):
     IDLE = auto()  #: nothing sent
@@ -58,6 +60,7 @@ class ChatOptions:
 
 class ChatMachine(EventMachine):
     START = State.IDLE
+    MOST_CANDIDATES = MOST_CHOICES
     LEGAL: ClassVar[Transitions] = {
         State.IDLE: {"role": State.OPEN, "error": State.FAILED},
         State.OPEN: {**_WRITING, "finish": State.CLOSING, "error": State.FAILED},

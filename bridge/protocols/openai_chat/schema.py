@@ -9,6 +9,7 @@ from __future__ import annotations
 from marshmallow import INCLUDE, Schema
 
 from bridge.protocols import fields
+from bridge.protocols.openai_chat.machine import MOST_CHOICES
 
 
 class ChatSchema(Schema):
@@ -23,7 +24,7 @@ class ChatSchema(Schema):
     temperature = fields.number(0, 2)
     top_p = fields.number(0, 1)
     top_k = fields.whole(1)
-    n = fields.whole(1, 8)
+    n = fields.whole(1, MOST_CHOICES)
     seed = fields.whole()
     presence_penalty = fields.number(-2, 2)
     frequency_penalty = fields.number(-2, 2)

@@ -40,6 +40,9 @@ class DemoUpstream(Upstream):
             raise error_from_response(reply.status, body, model)
         return DemoStream(reply, model, self._pace)
 
+    def count_tokens(self, request: GenerateRequest) -> int:
+        return server.count_tokens(request.model, orjson.loads(request_bytes(request)))
+
     def models(self) -> Sequence[JsonObject]:
         return server.models()
 

@@ -23,6 +23,10 @@ def answer(model: str, body: JsonObject) -> Reply:
     return scene.told() if asked.variant is None else FAULTS[asked.variant].play(scene)
 
 
+def count_tokens(model: str, body: JsonObject) -> int:
+    return ask.read(model, body, FAULTS).prompt_tokens
+
+
 def models() -> Sequence[JsonObject]:
     """The models as Google's list describes its own. Any other name is answered too, as `demo`."""
     variants = [

@@ -1,0 +1,28 @@
+"""Anthropic Messages: Claude Code, the Anthropic SDKs."""
+
+from bridge.protocols.anthropic_messages.converter import to_gemini
+from bridge.protocols.anthropic_messages.errors import error_body, error_status
+from bridge.protocols.anthropic_messages.machine import MessagesMachine, encode
+from bridge.protocols.anthropic_messages.models import list_models, show_model
+from bridge.protocols.anthropic_messages.schema import CountSchema, MessagesSchema
+from bridge.protocols.base import Protocol, TokenCounting
+
+PROTOCOL = Protocol(
+    name="anthropic_messages",
+    path="/v1/messages",
+    schema=MessagesSchema(),
+    to_gemini=to_gemini,
+    machine=MessagesMachine,
+    encode=encode,
+    error_body=error_body,
+    error_status=error_status,
+    list_models=list_models,
+    show_model=show_model,
+    marks=frozenset({"anthropic-version"}),
+    counting=TokenCounting(
+        path="/v1/messages/count_tokens",
+        schema=CountSchema(),
+        body=lambda tokens: {"input_tokens": tokens},
+    ),
+    request_id_header="request-id",
+)

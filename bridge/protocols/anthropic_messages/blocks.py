@@ -1,0 +1,97 @@
+"""Content blocks of a Messages request to Gemini parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bridge.gemini.media import inline_from_base64, media_from_url
+from bridge.gemini.tool_results import tool_response
+from bridge.gemini.types import FileData, FunctionResponse, InlineData, JsonObject, Part
+from bridge.protocols.reading import needed, objects, optional, refuse
+
+Parts = list[Part]
+
+
+def content_parts(content: Any, path: str) -> Parts:
+    """What a user says: a string or blocks, without tool results."""
+    if isinstance(content, str):
+        return [Part(content)]
+    return [part for where, block in blocks(content, path) for part in block_parts(block, where)]
+
+
+def blocks(content: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
+    if not isinstance(content, list):
+        raise refuse("must be a string or an array of content blocks", path)
+    return list(objects(content, path))
+
+
+def block_parts(block: JsonObject, path: str) -> Parts:
+    kind = needed(block, "type", str, path)
+    read = _READERS.get(kind)
+    if read is None:
+        raise refuse(f"must be one of {', '.join(_READERS)}, not {kind!r}", f"{path}.type")
+    return read(block, path)
+
+
+def _text(block: JsonObject, path: str) -> Parts:
+    return [Part(needed(block, "text", str, path))]
+
+
+def _image(block: JsonObject, path: str) -> Parts:
+    return [Part(_media(needed(block, "source", dict, path), f"{path}.source"))]
+
+
+def _document(block: JsonObject, path: str) -> Parts:
+    source, where = needed(block, "source", dict, path), f"{path}.source"
+    title = optional(block, "title", str, path)
+    head = [Part(f"Document: {title}")] if title else []
+    match source.get("type"):
+        case "text":
+            return [*head, Part(needed(source, "data", str, where))]
+        case "content":
+            return [*head, *content_parts(source.get("content"), f"{where}.content")]
+    return [*head, Part(_media(source, where))]
+
+
+def _media(source: JsonObject, path: str) -> InlineData | FileData:
+    kind = needed(source, "type", str, path)
+    if kind == "base64":
+        mime_type = needed(source, "media_type", str, path)
+        return inline_from_base64(mime_type, needed(source, "data", str, path), f"{path}.data")
+    if kind == "url":
+        return media_from_url(needed(source, "url", str, path), f"{path}.url")
+    raise refuse(f"must be base64 or url, not {kind!r}", f"{path}.type")
+
+
+def _search_result(block: JsonObject, path: str) -> Parts:
+    source = optional(block, "source", str, path) or ""
+    title = optional(block, "title", str, path) or source
+    return [
+        Part(f"Source: {title} {source}".strip()),
+        *content_parts(block.get("content"), f"{path}.content"),
+    ]
+
+
+def _tool_reference(block: JsonObject, path: str) -> Parts:
+    return [Part(f"The tool {needed(block, 'tool_name', str, path)} is available now.")]
+
+
+_READERS: dict[str, Callable[[JsonObject, str], Parts]] = {
+    "text": _text,
+    "image": _image,
+    "document": _document,
+    "search_result": _search_result,
+    "tool_reference": _tool_reference,
+}
+
+
+def tool_result(block: JsonObject, name: str, path: str) -> Part:
+    """`name` is that of the call; an empty one is filled in when the history is repaired."""
+    call_id = needed(block, "tool_use_id", str, path)
+    content = block.get("content")
+    parts = [] if content is None else content_parts(content, f"{path}.content")
+    text = "\n".join(part.data for part in parts if isinstance(part.data, str))
+    media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
+    failed = optional(block, "is_error", bool, path)
+    return Part(FunctionResponse(name, tool_response(name, text, failed), call_id, media))

@@ -1,0 +1,81 @@
+"""A Messages request to Gemini's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.gemini.tool_schema import plain_schema
+from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
+from bridge.protocols.anthropic_messages.machine import MessagesOptions
+from bridge.protocols.anthropic_messages.messages import Messages
+from bridge.protocols.anthropic_messages.tools import declared_tools, tool_config
+from bridge.protocols.base import Asked
+from bridge.protocols.reading import needed, objects, optional, refuse, stop_sequences
+
+_SAMPLING = {
+    "max_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+}
+
+
+def to_gemini(body: JsonObject) -> Asked:
+    messages = Messages()
+    messages.instruct(body.get("system"))
+    for path, message in objects(body["messages"], "messages"):
+        messages.add(message, path)
+    tools = declared_tools(body)
+    thinking = _thinking(body)
+    request = GenerateRequest(
+        model=body["model"],
+        contents=tuple(messages.contents),
+        system=messages.system,
+        tools=tools,
+        tool_config=tool_config(body.get("tool_choice"), tools),
+        generation=_generation(body),
+        thinking=thinking,
+    )
+    options = MessagesOptions(thinking=thinking.show)
+    return Asked(request, bool(body.get("stream")), options, (*messages.losses, *_losses(body)))
+
+
+def _losses(body: JsonObject) -> list[str]:
+    choice = body.get("tool_choice") or {}
+    return ["messages.disable_parallel_tool_use"] if choice.get("disable_parallel_tool_use") else []
+
+
+def _thinking(body: JsonObject) -> Thinking:
+    """Thoughts are shown only to those who asked for them: others may not know what to do with the blocks."""
+    wanted = body.get("thinking") or {}
+    effort = optional(body.get("output_config") or {}, "effort", str, "output_config")
+    match wanted.get("type"):
+        case None:
+            return Thinking(effort=effort, show=False)
+        case "disabled":
+            return Thinking(effort="none", show=False)
+        case "adaptive":
+            return Thinking(effort=effort)
+        case "enabled":
+            return Thinking(budget=needed(wanted, "budget_tokens", int, "thinking"))
+        case other:
+            raise refuse(f"must be enabled, adaptive or disabled, not {other!r}", "thinking.type")
+
+
+def _generation(body: JsonObject) -> dict[str, Any]:
+    generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+    if stop := stop_sequences(body.get("stop_sequences"), "stop_sequences"):
+        generation["stopSequences"] = stop
+    config = body.get("output_config") or {}
+    path = "output_config.format" if config.get("format") else "output_format"
+    wanted = config.get("format") or body.get("output_format")
+    if wanted is not None:
+        generation.update(_answer_schema(wanted, path))
+    return generation
+
+
+def _answer_schema(wanted: Any, path: str) -> dict[str, Any]:
+    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+        raise refuse("must be an object of the type json_schema", path)
+    schema = plain_schema(needed(wanted, "schema", dict, path), f"{path}.schema")
+    return {"responseMimeType": "application/json", "responseJsonSchema": schema}

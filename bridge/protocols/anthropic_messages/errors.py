@@ -1,0 +1,44 @@
+"""Our errors in Anthropic's words. Its clients know overload by the status 529, not 503."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from bridge.errors import BridgeError
+
+
+class _Words(NamedTuple):
+    type: str
+    status: int
+
+
+#: One row for each kind in the tree; a test fails when one is missing.
+WORDS: dict[str, _Words] = {
+    "invalid_request": _Words("invalid_request_error", 400),
+    "context_overflow": _Words("invalid_request_error", 400),
+    "too_large": _Words("request_too_large", 413),
+    "unknown_route": _Words("not_found_error", 404),
+    "unknown_model": _Words("not_found_error", 404),
+    "method": _Words("invalid_request_error", 405),
+    "refused": _Words("invalid_request_error", 400),
+    "misconfigured": _Words("api_error", 502),
+    "rate_limited": _Words("rate_limit_error", 429),
+    "overloaded": _Words("overloaded_error", 529),
+    "timeout": _Words("timeout_error", 504),
+    "unreachable": _Words("api_error", 502),
+    "truncated": _Words("api_error", 502),
+    "malformed": _Words("api_error", 502),
+    "internal": _Words("api_error", 500),
+}
+
+
+def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "type": "error",
+        "error": {"type": WORDS[error.kind].type, "message": error.message},
+    }
+    return {**body, "request_id": request_id} if request_id else body
+
+
+def error_status(error: BridgeError) -> int:
+    return WORDS[error.kind].status

@@ -1,0 +1,239 @@
+"""Steps to Messages events, and events to the whole message.
+
+Claude Code decides most of what looks odd here. A tool's input is read from deltas only. Thinking at the end,
+behind the text, hides the text; so a thought that follows text waits until it is known what follows it. A
+signature must come in one delta, since some clients replace and others concatenate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, ClassVar
+
+import orjson
+
+from bridge.errors import BridgeError
+from bridge.gemini.finish import Outcome
+from bridge.gemini.types import FunctionCall, JsonObject, Usage
+from bridge.protocols.anthropic_messages.errors import error_body
+from bridge.protocols.anthropic_messages.fold import fold_message
+from bridge.protocols.anthropic_messages.signatures import for_next_call
+from bridge.protocols.anthropic_messages.web_search import search_blocks
+from bridge.protocols.base import Asked, Event, EventMachine, Transitions
+from bridge.protocols.sse import encode_named
+from bridge.stamp import Stamp
+from bridge.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened, Signed
+
+
+class State(Enum):
+    IDLE = auto()  #: nothing sent
+    OPEN = auto()  #: message started, between blocks
+    BLOCK = auto()  #: inside a content block
+    CLOSING = auto()  #: stop reason sent
+    DONE = auto()
+    FAILED = auto()
+
+
+STOP_REASONS: Mapping[Outcome, str] = {
+    Outcome.COMPLETE: "end_turn",  # Gemini does not say whether a stop sequence ended it
+    Outcome.LENGTH: "max_tokens",
+    Outcome.FILTERED: "refusal",
+    Outcome.BROKEN: "tool_use",  # only a turn whose calls came whole ends so; any other has failed
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesOptions:
+    thinking: bool = False  #: the client asked for thinking, so it may be shown
+
+
+class MessagesMachine(EventMachine):
+    START = State.IDLE
+    LEGAL: ClassVar[Transitions] = {
+        State.IDLE: {"message_start": State.OPEN, "error": State.FAILED},
+        State.OPEN: {
+            "content_block_start": State.BLOCK,
+            "message_delta": State.CLOSING,
+            "error": State.FAILED,
+        },
+        State.BLOCK: {
+            "content_block_delta": State.BLOCK,
+            "content_block_stop": State.OPEN,
+            "error": State.FAILED,
+        },
+        State.CLOSING: {"message_stop": State.DONE, "error": State.FAILED},
+        State.DONE: {},
+        State.FAILED: {},
+    }
+
+    def __init__(self, asked: Asked, stamp: Stamp) -> None:
+        super().__init__(asked, stamp)
+        options = asked.options
+        self._shows_thinking = isinstance(options, MessagesOptions) and options.thinking
+        self._index = -1
+        self._open: str | None = None  # the kind of the block being written
+        self._spoke = False
+        self._held: list[str] | None = None  # a thought behind text: what follows decides whether it is shown
+        self._grounding: JsonObject | None = None
+
+    # --- blocks --------------------------------------------------------------------------------------
+
+    def _start(self, kind: str, **block: Any) -> Event:
+        self._index += 1
+        self._open = kind
+        return _event("content_block_start", index=self._index, content_block={"type": kind, **block})
+
+    def _delta(self, kind: str, **delta: Any) -> Event:
+        return _event("content_block_delta", index=self._index, delta={"type": kind, **delta})
+
+    def _stop(self) -> Iterator[Event]:
+        if self._open is not None:
+            self._open = None
+            yield _event("content_block_stop", index=self._index)
+
+    def _think(self, text: str = "") -> Iterator[Event]:
+        if self._open != "thinking":
+            yield self._start("thinking", thinking="", signature="")
+        if text:
+            yield self._delta("thinking_delta", thinking=text)
+
+    def _sign(self, signature: str) -> Iterator[Event]:
+        """A signed block ends: a second signature would need a block of its own."""
+        yield self._delta("signature_delta", signature=signature)
+        yield from self._stop()
+
+    def _settle(self) -> Iterator[Event]:
+        """Show the thought that waited, now that something follows it."""
+        if self._held:
+            yield from self._think("".join(self._held))
+        self._held = None
+
+    # --- steps ---------------------------------------------------------------------------------------
+
+    def on_began(self, _step: Began) -> Iterator[Event]:
+        message: dict[str, Any] = {
+            "id": self.stamp.new_id("msg_"),
+            "type": "message",
+            "role": "assistant",
+            "model": self.asked.request.model,  # another name makes Claude Code drop all signed thinking
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage_from_gemini(self.usage),
+        }
+        yield _event("message_start", message=message)
+
+    def on_opened(self, step: Opened) -> Iterator[Event]:
+        if step.kind is Kind.THOUGHT:
+            yield from self._opened_thought()
+            return
+        yield from self._settle()
+        if step.part is not None and isinstance(step.part.data, FunctionCall):
+            yield from self._call(step.part.data, step.part.signature)
+            return
+        yield from self._stop()
+        if step.kind is Kind.OTHER:
+            self.losses.append("messages.part_not_shown")
+
+    def _opened_thought(self) -> Iterator[Event]:
+        if not self._shows_thinking:
+            self.losses.append("messages.thought_not_asked_for")
+        elif self._spoke:
+            self._held = []
+        else:
+            yield from self._think()
+
+    def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
+        if signature is not None and self._may_sign():
+            yield from self._think()
+            yield from self._sign(for_next_call(signature))
+        yield from self._stop()
+        yield self._start("tool_use", id=call.id, name=call.name, input={})
+        yield self._delta("input_json_delta", partial_json=orjson.dumps(dict(call.args or {})).decode())
+        yield from self._stop()
+
+    def _may_sign(self) -> bool:
+        """Behind text no thinking block is made up; the signature is then in the vault alone."""
+        return self._open == "thinking" or (self._shows_thinking and not self._spoke)
+
+    def on_grew(self, step: Grew) -> Iterator[Event]:
+        if step.kind is Kind.TEXT:
+            if self._open != "text":
+                self._spoke = True
+                yield self._start("text", text="")
+            yield self._delta("text_delta", text=step.text)
+        elif self._held is not None:
+            self._held.append(step.text)
+        elif self._shows_thinking:
+            yield from self._think(step.text)
+
+    def on_signed(self, step: Signed) -> Iterator[Event]:
+        if step.kind is Kind.CALL:
+            return  # it went before the call
+        if step.kind is Kind.THOUGHT and self._shows_thinking:
+            yield from self._settle()
+            yield from self._think()
+            yield from self._sign(step.signature)
+        else:
+            self.losses.append("messages.signature_without_a_seat")
+
+    def on_closed(self, step: Closed) -> Iterator[Event]:
+        # A thinking block stays open: the call that follows may want to sign it.
+        if step.kind is Kind.TEXT:
+            yield from self._stop()
+
+    def on_noted(self, step: Noted) -> Iterable[Event]:
+        self._grounding = step.fields.get("groundingMetadata") or self._grounding
+        return ()
+
+    def on_ended(self, step: Ended) -> Iterator[Event]:
+        yield from self._stop()
+        if self._held:
+            self.losses.append("messages.thought_at_the_end")
+        searches = yield from self._searches()
+        usage = {**usage_from_gemini(step.usage), **searches}
+        delta = {"stop_reason": _stop_reason(step.endings[0]), "stop_sequence": None}
+        yield _event("message_delta", delta=delta, usage=usage)
+        yield _event("message_stop")
+
+    def _searches(self) -> Generator[Event, None, dict[str, Any]]:
+        """What Google found, as the blocks of Anthropic's own search. Gemini tells it last."""
+        blocks = search_blocks(self._grounding, self.stamp.new_id) if self._grounding else None
+        if blocks is None:
+            return {}
+        yield self._start("server_tool_use", id=blocks.id, name="web_search", input={})
+        yield self._delta("input_json_delta", partial_json=orjson.dumps({"query": blocks.query}).decode())
+        yield from self._stop()
+        yield self._start("web_search_tool_result", tool_use_id=blocks.id, content=blocks.results)
+        yield from self._stop()
+        return {"server_tool_use": {"web_search_requests": blocks.searches}}
+
+    def on_failed(self, error: BridgeError) -> tuple[Event, ...]:
+        return (Event("error", error_body(error)),)
+
+    def fold(self, events: Iterable[Event]) -> dict[str, Any]:
+        return fold_message(event.data for event in events)
+
+
+def _event(kind: str, **data: Any) -> Event:
+    return Event(kind, {"type": kind, **data})
+
+
+def _stop_reason(ending: Ending) -> str:
+    return "tool_use" if ending.called else STOP_REASONS[ending.outcome]
+
+
+def usage_from_gemini(usage: Usage) -> dict[str, Any]:
+    """Anthropic counts cached tokens beside the input, not in it."""
+    return {
+        "input_tokens": max(0, usage.prompt - usage.cached),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached,
+        "output_tokens": usage.output,
+    }
+
+
+def encode(event: Event) -> bytes:
+    return encode_named(event.type, event.data)

@@ -1,0 +1,117 @@
+"""A tool's text as the object that Gemini wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.gemini.tool_results import tool_response
+
+PLAIN = "anything_else"
+
+
+def error(text: str) -> dict[str, Any]:
+    return {"status": "error", "error": text}
+
+
+def shown(text: str) -> dict[str, Any]:
+    return {"status": "success", "stdout": text}
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "failed", "expected"),
+    [
+        (PLAIN, "fine", None, {"result": "fine"}),
+        (PLAIN, "", None, {"result": ""}),
+        (PLAIN, "fine", False, {"result": "fine"}),
+        (PLAIN, "Error: no", None, {"result": "Error: no"}),
+        (PLAIN, "no", True, {"error": "no"}),
+        # read_file
+        ("read_file", "a\nb", None, {"status": "success", "content": "a\nb", "bytes": 3}),
+        ("read_file", "é🎈", None, {"status": "success", "content": "é🎈", "bytes": 6}),
+        ("read_file", "", None, {"status": "success", "content": "", "bytes": 0}),
+        ("read_file", "Error: no such file", None, error("Error: no such file")),
+        ("read_file", "FileNotFoundError: a", None, error("FileNotFoundError: a")),
+        ("read_file", "failed to open", None, error("failed to open")),
+        (
+            "read_file",
+            "ErrorBoundary.tsx",
+            None,
+            {"status": "success", "content": "ErrorBoundary.tsx", "bytes": 17},
+        ),
+        ("read_file", "Error: text", False, {"status": "success", "content": "Error: text", "bytes": 11}),
+        ("read_file", "text", True, error("text")),
+        # shell
+        ("shell", "a b", None, shown("a b")),
+        ("shell", "Exit code: 0\nOutput:\na", None, shown("Exit code: 0\nOutput:\na")),
+        ("shell", "Exit code: 1\nOutput:\na", None, error("Exit code: 1\nOutput:\na")),
+        ("shell", "Process exited with code 127", None, error("Process exited with code 127")),
+        ("shell", "exit_code: -9", None, error("exit_code: -9")),
+        ("shell", "Took 1 s\nexit code 2", None, error("Took 1 s\nexit code 2")),
+        ("shell", "the exit code 2 of yesterday", None, shown("the exit code 2 of yesterday")),
+        ("shell", "fine", True, error("fine")),
+        ("local_shell", "Exit code: 1", None, error("Exit code: 1")),
+        ("local_shell", "a", None, shown("a")),
+        # apply_patch, write_file
+        ("apply_patch", "Done", None, {"status": "success", "summary": "Done"}),
+        ("write_file", "Done", None, {"status": "success", "summary": "Done"}),
+        ("write_file", "Error: full", None, error("Error: full")),
+        ("apply_patch", "oh", True, error("oh")),
+        # list_dir
+        ("list_dir", "a\nb c\n", None, {"status": "success", "files": ["a", "b c"]}),
+        ("list_dir", "", None, {"status": "success", "files": []}),
+        ("list_dir", "no", True, error("no")),
+    ],
+)
+def test_each_tools_output_gets_its_structure(
+    name: str, output: str, failed: bool | None, expected: dict[str, Any]
+) -> None:
+    assert tool_response(name, output, failed) == expected
+
+
+@pytest.mark.parametrize("name", ["apply_patch", "write_file"])
+@pytest.mark.parametrize("failed", [None, False, True])
+def test_a_patch_that_does_not_fit_brings_advice(name: str, failed: bool | None) -> None:
+    text = "apply_patch verification failed: Failed to find expected lines"
+    response = tool_response(name, text, failed)
+    assert response.pop("suggestion")
+    assert response == error(text)
+
+
+@pytest.mark.parametrize("name", [PLAIN, "shell", "read_file", "list_dir"])
+@pytest.mark.parametrize("failed", [None, True])
+def test_an_object_passes_as_it_is(name: str, failed: bool | None) -> None:
+    assert tool_response(name, ' {"a": [1, {"b": null}]} ', failed) == {"a": [1, {"b": None}]}
+
+
+@pytest.mark.parametrize("output", ["{", '{"a":}', "[1]", "1", "null", '"a"', "{} {}", '{"a": "\\ud800"}'])
+def test_what_is_no_object_stays_text(output: str) -> None:
+    assert tool_response(PLAIN, output) == {"result": output}
+
+
+def test_a_file_name_is_cut_only_at_line_ends() -> None:
+    assert tool_response("list_dir", "a\u2028b\x0cc\r\nd")["files"] == ["a\u2028b\x0cc", "d"]
+
+
+NAMES = st.sampled_from(
+    [PLAIN, "read_file", "shell", "local_shell", "apply_patch", "write_file", "list_dir", ""]
+)
+
+
+@given(name=NAMES, output=st.text() | st.text('{}[]":,1 ').map("{".__add__), failed=st.none() | st.booleans())
+def test_any_output_becomes_an_object_that_json_can_hold(name: str, output: str, failed: bool | None) -> None:
+    response = tool_response(name, output, failed)
+    assert orjson.loads(orjson.dumps(response)) == response
+
+
+@given(
+    name=NAMES.filter(lambda name: name != "list_dir"),
+    output=st.text().filter(lambda text: not text.lstrip().startswith("{")),
+    failed=st.none() | st.booleans(),
+)
+def test_no_word_of_the_output_is_lost(name: str, output: str, failed: bool | None) -> None:
+    assert output in tool_response(name, output, failed).values()
