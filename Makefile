@@ -4,10 +4,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+CLIENTS := tests/real_clients
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := menu
-.PHONY: menu run test lint format types settings diagrams accept lock clean
+.PHONY: menu run test test-clients lint format types settings diagrams accept lock clean
 
 menu: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,7 +17,10 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:41242 (with no GEMINI_API_KEY: th
 	@exec $(BIN)/gunicorn -c gunicorn.conf.py app:app
 
 test: $(VENV)/.dev ## all tests, among them the real app under gunicorn and the real SDKs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=$(CLIENTS)
+
+test-clients: $(VENV)/.dev $(CLIENTS)/node_modules/.installed ## the real agents from the npm registry against the bridge (needs Node.js)
+	$(BIN)/python -m pytest $(CLIENTS)
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -45,8 +49,14 @@ lock: $(VENV)/.run ## resolve the dependencies anew into the two lock files
 	    -c requirements.lock -o requirements-dev.lock
 LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header
 
+$(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json
+	@command -v npm >/dev/null || { echo "The real agents need Node.js with npm." >&2; exit 1; }
+	npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd $(CLIENTS) && node node_modules/@anthropic-ai/claude-code/install.cjs
+	@touch $@
+
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS)/node_modules build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

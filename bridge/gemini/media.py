@@ -25,7 +25,7 @@ def media_from_url(url: str, param: str) -> InlineData | FileData:
     if url.startswith(FILE_ADDRESSES):
         return FileData(url)
     raise InvalidRequest(
-        f"{param}: the bridge does not fetch addresses; send the content as a data: URL", param=param
+        f"{param}: the bridge does not fetch addresses; send the content itself, as base64", param=param
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -60,6 +60,7 @@ class ScriptedGemini:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self._replies: deque[Reply] = deque()
+        self._answer: Callable[[Asked], Any] | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -71,9 +72,20 @@ class ScriptedGemini:
     def will_say(self, *replies: Reply | Iterable[Any]) -> None:
         self._replies.extend(each if isinstance(each, Reply) else Reply(each) for each in replies)
 
+    def will_answer(self, answer: Callable[[Asked], Any]) -> None:
+        """With what `answer` makes of each question, once nothing else is left to say."""
+        self._answer = answer
+
     def forget(self) -> None:
         self.asked.clear()
         self._replies.clear()
+        self._answer = None
+
+    def _reply_to(self, asked: Asked) -> Reply:
+        if self._replies:
+            return self._replies.popleft()
+        said = self._answer(asked) if self._answer else sse(text_chunk("Hello.", "STOP"))
+        return said if isinstance(said, Reply) else Reply(said)
 
     def close(self) -> None:
         self._server.shutdown()
@@ -88,17 +100,10 @@ class ScriptedGemini:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
-                scripted.asked.append(
-                    Asked(
-                        "POST", self.path, {k.lower(): v for k, v in self.headers.items()}, orjson.loads(body)
-                    )
-                )
-                reply = (
-                    scripted._replies.popleft()
-                    if scripted._replies
-                    else Reply(sse(text_chunk("Hello.", "STOP")))
-                )
-                self._send(reply)
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                asked = Asked("POST", self.path, headers, orjson.loads(body))
+                scripted.asked.append(asked)
+                self._send(scripted._reply_to(asked))
 
             def do_GET(self) -> None:
                 scripted.asked.append(Asked("GET", self.path, dict(self.headers), None))

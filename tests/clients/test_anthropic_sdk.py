@@ -1,0 +1,173 @@
+"""The real `anthropic` package against real gunicorn and a scripted Gemini."""
+
+from __future__ import annotations
+
+import anthropic
+import pytest
+from anthropic import Anthropic
+from scripted_gemini import CUT, Reply, call_chunk, sse, text_chunk
+from transcripts import NAMES, json_lines
+
+TOOLS = [
+    {
+        "name": "get_weather",
+        "description": "Weather of a city",
+        "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
+    }
+]
+HELLO = [{"role": "user", "content": "Hello"}]
+ASK = {"model": "claude-opus-4-8", "max_tokens": 1000, "messages": HELLO}
+
+
+@pytest.fixture
+def client(bridge):
+    with Anthropic(base_url=bridge.address, api_key="client-key", max_retries=0) as sdk:
+        yield sdk
+
+
+def test_text_streams_in_the_chunks_gemini_sent(client, gemini):
+    gemini.will_say(sse(text_chunk("Hel"), text_chunk("lo "), text_chunk("there.", "STOP")))
+    with client.messages.stream(**ASK) as stream:
+        assert list(stream.text_stream) == ["Hel", "lo ", "there."]
+        final = stream.get_final_message()
+    assert (final.model, final.stop_reason) == ("claude-opus-4-8", "end_turn")
+    assert client.messages.create(**ASK)._request_id.startswith("req_")
+
+
+def test_calls_and_their_results_make_a_round_trip_with_thinking(client, gemini):
+    thought = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hm.", "thought": True}]}}]}
+    gemini.will_say(
+        sse(
+            thought,
+            call_chunk("get_weather", {"city": "Paris"}, "c1", signature="c2ln"),
+            call_chunk("get_weather", {"city": "Rome"}, "c2", finish="STOP"),
+        )
+    )
+    ask = {**ASK, "tools": TOOLS, "thinking": {"type": "enabled", "budget_tokens": 2048}}
+    ask["model"] = "gemini-3-pro-preview"
+    with client.messages.stream(**ask) as stream:
+        message = stream.get_final_message()
+    assert [block.type for block in message.content] == ["thinking", "tool_use", "tool_use"]
+    assert message.stop_reason == "tool_use"
+
+    results = [
+        {"type": "tool_result", "tool_use_id": each, "content": f"{each}: sunny"} for each in ("c2", "c1")
+    ]
+    said = {"role": "assistant", "content": [block.model_dump() for block in message.content]}
+    client.messages.create(**{**ask, "messages": [*HELLO, said, {"role": "user", "content": results}]})
+    _, model, user = gemini.asked[-1].body["contents"]
+    assert model["parts"][0] == {"text": "Hm.", "thought": True}
+    assert model["parts"][1]["thoughtSignature"] == "c2ln"
+    assert "thoughtSignature" not in model["parts"][2]
+    assert [part["functionResponse"]["response"] for part in user["parts"]] == [
+        {"result": "c1: sunny"},
+        {"result": "c2: sunny"},
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_sdk_puts_together_is_the_whole_message(client, gemini, name):
+    gemini.will_say(sse(*json_lines(name)), sse(*json_lines(name)))
+    ask = {**ASK, "thinking": {"type": "enabled", "budget_tokens": 2048}}
+    try:
+        whole = client.messages.create(**ask).to_dict()
+    except anthropic.APIStatusError:
+        with pytest.raises(anthropic.APIStatusError), client.messages.stream(**ask) as stream:
+            stream.get_final_message()
+        return
+    with client.messages.stream(**ask) as stream:
+        streamed = stream.get_final_message().to_dict()
+    assert comparable(streamed) == comparable(whole)
+
+
+def comparable(message):
+    """Without ids of this very answer, and what is empty on one side and absent on the other."""
+    if isinstance(message, list):
+        return [comparable(item) for item in message]
+    if not isinstance(message, dict):
+        return message
+    told = {key: value for key, value in message.items() if value is not None}
+    return {key: comparable(value) for key, value in told.items() if key not in ("id", "tool_use_id")}
+
+
+def test_cached_tokens_are_counted_beside_the_input(client, gemini):
+    usage = {
+        "promptTokenCount": 100,
+        "candidatesTokenCount": 7,
+        "thoughtsTokenCount": 20,
+        "cachedContentTokenCount": 64,
+        "totalTokenCount": 127,
+    }
+    gemini.will_say(sse(text_chunk("Yes.", "STOP", **usage)))
+    counted = client.messages.create(**ASK).usage
+    assert (counted.input_tokens, counted.cache_read_input_tokens, counted.output_tokens) == (36, 64, 27)
+
+
+def test_tokens_are_counted_with_instruction_and_tools(client, gemini):
+    gemini.will_say(Reply([b'{"totalTokens": 321}']))
+    counted = client.messages.count_tokens(model="claude-opus-4-8", messages=HELLO, system="Be.", tools=TOOLS)
+    assert counted.input_tokens == 321
+    asked = gemini.asked[-1]
+    assert asked.path == "/v1beta/models/gemini-2.5-pro:countTokens"
+    request = asked.body["generateContentRequest"]
+    assert request["model"] == "models/gemini-2.5-pro"
+    assert request["systemInstruction"]["parts"] == [{"text": "Be."}]
+    assert request["tools"][0]["functionDeclarations"][0]["name"] == "get_weather"
+
+
+@pytest.mark.parametrize(
+    ("status", "google", "raised", "kind"),
+    [
+        (400, "INVALID_ARGUMENT", anthropic.BadRequestError, "invalid_request_error"),
+        (404, "NOT_FOUND", anthropic.NotFoundError, "not_found_error"),
+        (429, "RESOURCE_EXHAUSTED", anthropic.RateLimitError, "rate_limit_error"),
+        (503, "UNAVAILABLE", anthropic.InternalServerError, "overloaded_error"),
+        (403, "PERMISSION_DENIED", anthropic.InternalServerError, "api_error"),
+    ],
+)
+def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google, raised, kind):
+    envelope = f'{{"error": {{"code": {status}, "message": "Told.", "status": "{google}"}}}}'.encode()
+    for stream in (True, False):
+        gemini.will_say(Reply([envelope], status=status))
+        with pytest.raises(raised) as caught:
+            client.messages.create(**ASK, stream=stream)
+        assert caught.value.body["error"]["type"] == kind
+        assert caught.value.body["request_id"] == caught.value.response.headers["request-id"]
+
+
+def test_overload_is_a_529_and_a_wrong_upstream_key_is_not_worth_repeating(client, gemini):
+    gemini.will_say(
+        Reply([b'{"error": {"status": "UNAVAILABLE"}}'], status=503),
+        Reply([b'{"error": {"status": "PERMISSION_DENIED"}}'], status=403),
+    )
+    with pytest.raises(anthropic.APIStatusError) as overloaded:
+        client.messages.create(**ASK)
+    assert overloaded.value.status_code == 529
+    with pytest.raises(anthropic.APIStatusError) as refused:
+        client.messages.create(**ASK)
+    assert refused.value.response.headers["x-should-retry"] == "false"
+
+
+def test_an_overflow_is_told_in_the_words_that_make_agents_compact(client, gemini):
+    told = "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576)."
+    gemini.will_say(
+        Reply(
+            [b'{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "%b"}}' % told.encode()], 400
+        )
+    )
+    with pytest.raises(anthropic.BadRequestError) as caught:
+        client.messages.create(**ASK)
+    assert caught.value.body["error"]["message"] == "prompt is too long: 1100000 tokens > 1048576 maximum"
+
+
+@pytest.mark.parametrize("ending", [[], [CUT], [b'{\n  "error": {"code": 503, "status": "UNAVAILABLE"}\n}']])
+def test_a_broken_stream_raises_and_never_passes_for_a_whole_answer(client, gemini, ending):
+    gemini.will_say([*sse(text_chunk("Half an ans")), *ending])
+    with pytest.raises(anthropic.APIStatusError):
+        list(client.messages.create(**ASK, stream=True))
+
+
+def test_models_are_listed_in_anthropics_shape(client, gemini):
+    listed = {model.id: model for model in client.models.list(limit=1000)}
+    assert listed["claude-opus-4-8"].type == "model"
+    assert client.models.retrieve("claude-haiku-4-5").id == "claude-haiku-4-5"

@@ -1,0 +1,372 @@
+"""What a model gets of any converter's request, and what the client gets of the model's chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from typing import Any
+
+import pytest
+from gemini_rules import LEGAL_NAME, broken_request_rules, calls, responses
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.gemini.fitting import MINTED_ID, Fitting, fit
+from bridge.gemini.signatures import DUMMY, seal
+from bridge.gemini.traits import Traits
+from bridge.gemini.types import (
+    MODEL,
+    USER,
+    Candidate,
+    Chunk,
+    Content,
+    FileData,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    GenerateRequest,
+    InlineData,
+    Part,
+    Thinking,
+    Tool,
+    Usage,
+)
+
+FAMILY = "new"
+OLD = Traits(family=FAMILY)
+NEW = Traits(family=FAMILY, needs_signatures=True, tool_media=True, thinking_levels=("low", "high"))
+PICTURE = InlineData("image/png", "AAAA")
+ASK = Content(USER, (Part("Please."),))
+
+
+class DictVault:
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def keep(self, family: str, signatures: Mapping[str, str]) -> None:
+        self.kept |= {(family, call_id): signature for call_id, signature in signatures.items()}
+
+    def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]:
+        wanted = [call_id for call_id in call_ids if (family, call_id) in self.kept]
+        return {call_id: self.kept[family, call_id] for call_id in wanted}
+
+
+def fitted(
+    *contents: Content, traits: Traits = NEW, vault: DictVault | None = None, **fields: Any
+) -> tuple[GenerateRequest, Fitting]:
+    numbers = count(1)
+    request = GenerateRequest("client-name", contents or (ASK,), **fields)
+    return fit(
+        request, "gemini-name", traits, vault or DictVault(), lambda prefix: f"{prefix}{next(numbers)}"
+    )
+
+
+def call(name: str = "f", call_id: str | None = None, signature: str | None = None) -> Part:
+    return Part(FunctionCall(name, {}, call_id), signature=signature)
+
+
+def result(name: str = "f", call_id: str | None = None, *media: InlineData | FileData) -> Part:
+    return Part(FunctionResponse(name, {"result": "fine"}, call_id, media))
+
+
+def model(*parts: Part) -> Content:
+    return Content(MODEL, parts)
+
+
+def user(*parts: Part) -> Content:
+    return Content(USER, parts)
+
+
+def chunk(*parts: Part) -> Chunk:
+    return Chunk((Candidate(model(*parts)),))
+
+
+def functions(*names: str) -> dict[str, Any]:
+    return {"tools": (Tool(tuple(map(FunctionDeclaration, names))),)}
+
+
+# --- to Gemini ---------------------------------------------------------------------------------------
+
+
+def test_the_request_goes_to_the_models_own_name() -> None:
+    assert fitted()[0].model == "gemini-name"
+
+
+def test_ids_that_we_minted_never_reach_gemini_while_its_own_do() -> None:
+    request, _ = fitted(
+        ASK,
+        model(call(call_id=f"{MINTED_ID}1"), call(call_id="own"), call(call_id=MINTED_ID), call(call_id="")),
+        user(result(call_id=f"{MINTED_ID}1"), result(call_id="own"), result(call_id=MINTED_ID), result()),
+    )
+    assert [each.id for each in calls(request.contents[1])] == [None, "own", None, None]
+    assert [each.id for each in responses(request.contents[2])] == [None, "own", None, None]
+
+
+def test_results_meet_their_calls_by_minted_ids_before_those_are_dropped() -> None:
+    first, second = f"{MINTED_ID}1", f"{MINTED_ID}2"
+    late = Part(FunctionResponse("f", {"of": "second"}, second))
+    request, _ = fitted(
+        ASK, model(call(call_id=first), call(call_id=second)), user(late, result(call_id=first))
+    )
+    assert [each.response for each in responses(request.contents[2])] == [
+        {"result": "fine"},
+        {"of": "second"},
+    ]
+
+
+def test_a_name_that_gemini_refuses_is_the_same_legal_one_everywhere() -> None:
+    request, _ = fitted(
+        ASK,
+        model(call("a tool", "1")),
+        user(result("a tool", "1")),
+        **functions("a tool", "fine"),
+        tool_config={"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["a tool", "fine"]}},
+    )
+    legal = request.tools[0].functions[0].name
+    assert LEGAL_NAME.fullmatch(legal)
+    assert [each.name for each in (*calls(request.contents[1]), *responses(request.contents[2]))] == [
+        legal,
+        legal,
+    ]
+    assert request.tool_config == {
+        "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [legal, "fine"]}
+    }
+
+
+def test_what_stands_in_the_declarations_beside_the_name_is_kept() -> None:
+    declared = FunctionDeclaration("a tool", "Does it.", {"type": "object"}, {"behavior": "X"})
+    (tool,) = fitted(tools=(Tool((declared,), {"y": 1}),))[0].tools
+    assert tool.extra == {"y": 1}
+    (function,) = tool.functions
+    assert (function.description, function.schema, function.extra) == (
+        "Does it.",
+        {"type": "object"},
+        {"behavior": "X"},
+    )
+
+
+def test_media_stays_inside_the_response_where_the_model_takes_it() -> None:
+    request, _ = fitted(ASK, model(call()), user(result("f", None, PICTURE)), traits=NEW)
+    assert request.contents[-1] == user(result("f", None, PICTURE))
+
+
+def test_media_follows_all_responses_where_the_model_does_not_take_it_inside() -> None:
+    file = FileData("gs://b/o")
+    request, _ = fitted(
+        ASK,
+        model(call("f"), call("g")),
+        user(result("f", None, PICTURE, file), result("g"), Part("And?")),
+        traits=OLD,
+    )
+    assert request.contents[-1] == user(result("f"), result("g"), Part(PICTURE), Part(file), Part("And?"))
+
+
+def test_past_calls_are_declared_and_forbidden_where_no_tool_is() -> None:
+    request, _ = fitted(
+        ASK, model(call("a tool", "1"), call("g", "2"), call("g", "3")), user(result("a tool", "1"))
+    )
+    (tool,) = request.tools
+    assert [function.name for function in tool.functions] == [
+        each.name for each in calls(request.contents[1])
+    ][:2]
+    assert request.tool_config == {"functionCallingConfig": {"mode": "NONE"}}
+
+
+def test_past_calls_change_nothing_where_tools_are_declared() -> None:
+    request, _ = fitted(ASK, model(call("past")), user(result("past")), **functions("now"))
+    assert [function.name for tool in request.tools for function in tool.functions] == ["now"]
+    assert request.tool_config == {}
+
+
+def test_a_conversation_without_calls_gets_no_tools() -> None:
+    request, _ = fitted(ASK, model(Part("Hi.")), ASK)
+    assert request.tools == ()
+    assert request.tool_config == {}
+
+
+def test_search_gives_way_to_functions_and_that_is_noted() -> None:
+    search = Tool(extra={"googleSearch": {}})
+    request, fitting = fitted(tools=(*functions("f")["tools"], search))
+    assert [tool.extra for tool in request.tools] == [{}]
+    assert fitting.notes == ("tools.search_beside_functions",)
+
+
+def test_search_alone_stays() -> None:
+    search = Tool(extra={"googleSearch": {}})
+    request, fitting = fitted(tools=(search,))
+    assert request.tools == (search,)
+    assert fitting.notes == ()
+
+
+def test_the_wish_for_thinking_becomes_the_models_own_words() -> None:
+    request, _ = fitted(thinking=Thinking(effort="high"), generation={"temperature": 1})
+    assert request.thinking is None
+    assert request.generation == {
+        "temperature": 1,
+        "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "HIGH"},
+    }
+
+
+def test_a_model_that_does_not_think_gets_no_thinking_config() -> None:
+    request, _ = fitted(traits=OLD, thinking=Thinking(effort="high"), generation={"temperature": 1})
+    assert request.thinking is None
+    assert request.generation == {"temperature": 1}
+
+
+def test_an_unsigned_call_gets_the_dummy_only_where_the_model_needs_it() -> None:
+    history = (ASK, model(call(call_id="1"), call(call_id="2")), user(result(call_id="1")))
+    new, old = (fitted(*history, traits=traits)[0] for traits in (NEW, OLD))
+    assert [part.signature for part in new.contents[1].parts] == [DUMMY, None]
+    assert [part.signature for part in old.contents[1].parts] == [None, None]
+
+
+def test_a_call_invented_for_a_stray_result_gets_the_dummy_too() -> None:
+    request, _ = fitted(ASK, model(Part("Hm.")), user(result("f", "1")))
+    assert [part.signature for part in request.contents[1].parts] == [None, DUMMY]
+
+
+@pytest.mark.parametrize("blank", [Part(""), Part(" \n"), Part("", thought=True), Part(None)])
+@pytest.mark.parametrize("others", [(), (Part("Hi."),)])
+def test_a_blank_part_whose_signature_is_foreign_goes_with_it(blank: Part, others: tuple[Part, ...]) -> None:
+    """Gemini ends many answers with an empty signed text; a client may go on with another family's model."""
+    signed = Part(blank.data, blank.thought, seal("x", "another family"))
+    request, _ = fitted(ASK, model(*others, signed), ASK)
+    assert broken_request_rules(request, prefill=False) == []
+
+
+def test_what_was_repaired_is_noted() -> None:
+    _, fitting = fitted(ASK, model(call()), ASK)
+    assert fitting.notes == ("history.call_without_result",)
+
+
+# --- from Gemini -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        chunk(Part("a"), Part("b", thought=True)),
+        chunk(Part(PICTURE)),
+        Chunk((Candidate(None, "STOP"),), Usage({"totalTokenCount": 1})),
+        Chunk(),
+    ],
+)
+def test_a_chunk_without_calls_and_signatures_is_handed_on_itself(plain: Chunk) -> None:
+    assert fitted()[1].feed(plain) is plain
+
+
+def test_the_client_gets_its_own_tool_names_back() -> None:
+    request, fitting = fitted(**functions("a tool", "fine"))
+    legal = request.tools[0].functions[0].name
+    fed = fitting.feed(chunk(call(legal, "1"), call("fine", "2"), call("never_declared", "3")))
+    assert [each.name for each in fed.candidates[0].content.calls()] == ["a tool", "fine", "never_declared"]
+
+
+def test_a_call_without_an_id_gets_one_of_ours_and_one_with_an_id_keeps_it() -> None:
+    fed = fitted()[1].feed(chunk(call(), call(call_id="own"), call(call_id="")))
+    ids = [each.id for each in fed.candidates[0].content.calls()]
+    assert ids == [f"{MINTED_ID}1", "own", f"{MINTED_ID}2"]
+
+
+def test_no_two_calls_of_an_answer_have_one_id() -> None:
+    fitting = fitted()[1]
+    both = Chunk((Candidate(model(call(call_id="1"))), Candidate(model(call(call_id="1")), index=1)))
+    fed = [fitting.feed(both), fitting.feed(chunk(call(call_id="1")))]
+    ids = [each.id for one in fed for candidate in one.candidates for each in candidate.content.calls()]
+    assert ids == ["1", f"{MINTED_ID}1", f"{MINTED_ID}2"]
+
+
+def test_no_call_has_the_id_of_one_in_the_history() -> None:
+    _, fitting = fitted(ASK, model(call(call_id="1")), user(result(call_id="1")))
+    fed = fitting.feed(chunk(call(call_id="1"), call(call_id="2")))
+    assert [each.id for each in fed.candidates[0].content.calls()] == [f"{MINTED_ID}1", "2"]
+
+
+def test_signatures_reach_the_client_sealed_and_everything_else_as_it_was() -> None:
+    parts = (Part("a", thought=True, signature="1"), Part("", signature="2"), Part(PICTURE, extra={"x": 1}))
+    given_ = Chunk(
+        (Candidate(model(*parts), "STOP", 0, {"y": 2}), Candidate(None, index=1)),
+        Usage({"totalTokenCount": 1}),
+        None,
+        {"responseId": "r"},
+    )
+    fed = fitted()[1].feed(given_)
+    assert [part.signature for part in fed.candidates[0].parts] == [
+        seal("1", FAMILY),
+        seal("2", FAMILY),
+        None,
+    ]
+    assert [(part.data, part.thought, part.extra) for part in fed.candidates[0].parts] == [
+        (part.data, part.thought, part.extra) for part in parts
+    ]
+    assert (fed.usage, fed.extra, fed.candidates[1]) == (given_.usage, given_.extra, given_.candidates[1])
+    assert fed.candidates[0].finish_reason == "STOP"
+
+
+def test_signatures_of_calls_are_kept_by_the_id_that_the_client_sees() -> None:
+    vault = DictVault()
+    _, fitting = fitted(vault=vault)
+    fitting.feed(chunk(Part("a", signature="0"), call(call_id="1", signature="one"), call(call_id="2")))
+    fitting.feed(chunk(call(signature="two")))
+    assert vault.kept == {(FAMILY, "1"): "one", (FAMILY, f"{MINTED_ID}1"): "two"}
+
+
+# --- there and back ----------------------------------------------------------------------------------
+
+SPOKEN = st.sampled_from(
+    [
+        Part("a"),
+        Part("a", thought=True),
+        Part("a", thought=True, signature="t"),
+        Part("", signature="e"),
+        Part(PICTURE),
+    ]
+)
+CALLED = st.builds(
+    call,
+    st.sampled_from(["f", "legal_name"]),
+    st.sampled_from([None, "", "1", "2"]),
+    st.sampled_from([None, "s"]),
+)
+
+
+@settings(deadline=None)
+@given(answers=st.lists(st.lists(SPOKEN | CALLED, min_size=1, max_size=4), min_size=1, max_size=3))
+def test_gemini_gets_its_own_parts_back_from_a_client_that_keeps_everything(
+    answers: list[list[Part]],
+) -> None:
+    contents = [ASK]
+    for answer in answers:
+        _, fitting = fitted(*contents, traits=OLD)
+        (candidate,) = fitting.feed(chunk(*answer)).candidates
+        results = [result(each.name, each.id) for each in candidate.content.calls()]
+        contents += [candidate.content, user(*results, Part("Go on."))]
+    request, _ = fitted(*contents, traits=OLD)
+    assert broken_request_rules(request, prefill=False) == []
+    back = [content.parts for content in request.contents if content.role == MODEL]
+    assert [without_ids(parts) for parts in back] == [without_ids(answer) for answer in answers]
+    ids = [each.id for content in request.contents for each in calls(content) if each.id]
+    assert len(set(ids)) == len(ids)
+    assert not any(each.startswith(MINTED_ID) for each in ids)
+
+
+def without_ids(parts: Iterable[Part]) -> list[Part]:
+    return [
+        call(part.data.name, None, part.signature) if isinstance(part.data, FunctionCall) else part
+        for part in parts
+    ]
+
+
+@settings(deadline=None)
+@given(answer=st.lists(SPOKEN | CALLED, min_size=1, max_size=4))
+def test_a_client_that_drops_signatures_gets_those_of_first_calls_from_the_vault(answer: list[Part]) -> None:
+    vault = DictVault()
+    _, fitting = fitted(vault=vault)
+    (candidate,) = fitting.feed(chunk(*answer)).candidates
+    stripped = model(*(Part(part.data, part.thought) for part in candidate.parts))
+    request, _ = fitted(ASK, stripped, ASK, vault=vault)
+    sent = [part for content in request.contents for part in content.parts]
+    first = [part for part in sent if isinstance(part.data, FunctionCall)][:1]
+    came = [part for part in answer if isinstance(part.data, FunctionCall)][:1]
+    assert [part.signature for part in first] == [part.signature or DUMMY for part in came]
+    assert all(part.signature is None for part in sent if part not in first)
