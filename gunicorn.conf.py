@@ -16,7 +16,8 @@ except SettingsError as error:
 
 _server = _settings.server
 
-bind = f"{_server.host}:{_server.port}"
+_host = f"[{_server.host}]" if ":" in _server.host else _server.host
+bind = f"{_host}:{_server.port}"
 worker_class = "gthread"  # a sync worker would be killed in the middle of a long stream
 workers = _server.workers  # about one for each core: conversion is CPU work under one lock per process
 threads = _server.threads  # one for each live stream
@@ -27,7 +28,7 @@ max_requests = 0  # a worker that retires takes nothing new until its streams en
 preload_app = False  # connections and locks made before a fork break in the children
 control_socket_disable = True  # nobody asked for another door
 accesslog = None  # the bridge writes its own line, when a stream has ended
-logconfig_dict = configuration(_settings.log.level, _settings.upstream.api_keys)
+logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.upstream.api_keys)
 if Path("/dev/shm").is_dir():
     worker_tmp_dir = "/dev/shm"  # the heartbeat file must not wait for a disk
 
@@ -45,5 +46,5 @@ _UPSTREAM = {
 
 def when_ready(server):
     upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
-    host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _server.host
+    host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
     print(_WELCOME.format(host=host, port=_server.port, upstream=upstream), file=sys.stderr, flush=True)

@@ -77,6 +77,8 @@ class Exchange:
         for events in self._batches:
             if events:
                 yield b"".join(map(encode, events))
+            elif not self._machine.over:
+                yield self._protocol.keep_alive
 
     def body(self) -> JsonObject:
         events = self._held + [event for batch in self._batches for event in batch]
@@ -128,8 +130,8 @@ def open_exchange(
     record.notes.update((*asked.losses, *fitting.notes))
     if trace:
         trace.gemini_request(request)
-    chunks = _sent(request, asked, services)
-    return Exchange(protocol, protocol.machine(asked, services.stamp), chunks, fitting, record, trace)
+    machine = protocol.machine(asked, services.stamp)
+    return Exchange(protocol, machine, _sent(request, asked, services), fitting, record, trace)
 
 
 def count_tokens(protocol: Protocol, body: JsonObject, services: Services, record: Record) -> int:

@@ -154,7 +154,7 @@ class _Runs:
             self._reason = candidate.finish_reason
 
     def _text(self, part: Part, text: str, steps: list[Step]) -> None:
-        if not text and part.signature is None:
+        if not text and part.signature is None and not part.extra:
             return
         kind = Kind.THOUGHT if part.thought else Kind.TEXT
         if self._open is not kind:

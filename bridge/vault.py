@@ -11,9 +11,11 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LIFETIME = 7 * 24 * 3600
 MOST_ROWS = 100_000
@@ -44,20 +46,23 @@ class SqliteVault:
 
     def keep(self, family: str, signatures: Mapping[str, str]) -> None:
         rows = [(family, call_id, signature, self._now()) for call_id, signature in signatures.items()]
-        with self._database() as database:
+
+        def insert(database: sqlite3.Connection) -> None:
             database.executemany("INSERT OR REPLACE INTO signature VALUES (?, ?, ?, ?)", rows)
             self._writes += 1
             if self._writes % WRITES_BETWEEN_TIDYING == 1:
                 self._tidy(database)
 
+        self._attempt(insert, None)
+
     def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]:
         wanted = list(call_ids)[-MOST_LOOKED_UP:]  # the newest turns are the ones Gemini checks
         marks = ",".join("?" * len(wanted))
-        found: dict[str, str] = {}
-        with self._database() as database:
-            query = f"SELECT call_id, signature FROM signature WHERE family = ? AND call_id IN ({marks})"
-            found.update(database.execute(query, (family, *wanted)).fetchall())
-        return found
+        query = f"SELECT call_id, signature FROM signature WHERE family = ? AND call_id IN ({marks})"
+        nothing: dict[str, str] = {}
+        return self._attempt(
+            lambda database: dict(database.execute(query, (family, *wanted)).fetchall()), nothing
+        )
 
     def _tidy(self, database: sqlite3.Connection) -> None:
         database.execute("DELETE FROM signature WHERE kept < ?", (self._now() - LIFETIME,))
@@ -67,14 +72,14 @@ class SqliteVault:
             (MOST_ROWS,),
         )
 
-    @contextmanager
-    def _database(self) -> Iterator[sqlite3.Connection]:
+    def _attempt(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         """One transaction. Nothing that goes wrong in it reaches the caller."""
         try:
             with self._lock, self._connected() as database:
-                yield database
+                return work(database)
         except (sqlite3.Error, OSError) as error:
             log.warning("signature store not usable", extra={"reason": type(error).__name__})
+            return otherwise
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None or self._process != os.getpid():  # a connection does not survive a fork

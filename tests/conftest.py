@@ -33,7 +33,10 @@ def gemini(_gemini: ScriptedGemini) -> ScriptedGemini:
 def bridge(_gemini: ScriptedGemini) -> Iterator[Bridge]:
     """Real gunicorn with two workers, talking to the scripted upstream."""
     with gunicorn_bridge(
-        GEMINI_API_KEY=CANARY_KEY, GOOGLE_GEMINI_BASE_URL=_gemini.address, BRIDGE_UPSTREAM__READ_TIMEOUT="5"
+        GEMINI_API_KEY=CANARY_KEY,
+        GOOGLE_GEMINI_BASE_URL=_gemini.address,
+        BRIDGE_UPSTREAM__READ_TIMEOUT="5",
+        BRIDGE_UPSTREAM__HEARTBEAT="0.3",
     ) as running:
         yield running
 

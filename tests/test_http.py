@@ -53,6 +53,10 @@ class Replay(Upstream):
         self.played.append(Played(self.chunks, self.error))
         return self.played[-1]
 
+    def count_tokens(self, request: GenerateRequest) -> int:
+        self.asked.append(request)
+        return 42
+
     def models(self) -> Sequence[JsonObject]:
         if isinstance(self.listed, Exception):
             raise self.listed

@@ -131,17 +131,47 @@ def test_an_absurdly_long_name_is_not_remembered() -> None:
 
 # --- traits ------------------------------------------------------------------------------------------
 
-GEMINI_3: dict[str, Any] = {"family": "gemini-3", "needs_signatures": True, "tool_media": True}
+GEMINI_2: dict[str, Any] = {"family": "gemini-2.5", "output_limit": 65536}
+GEMINI_3: dict[str, Any] = {
+    "family": "gemini-3",
+    "needs_signatures": True,
+    "tool_media": True,
+    "output_limit": 65536,
+}
 THREE_LEVELS = ("low", "medium", "high")
 
 
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        ("gemini-2.5-pro", Traits("gemini-2.5", (128, 32768), prefill=True)),
-        ("models/gemini-2.5-pro", Traits("gemini-2.5", (128, 32768), prefill=True)),
-        ("gemini-2.5-flash", Traits("gemini-2.5", (1, 24576), True, prefill=True)),
-        ("gemini-2.5-flash-lite-preview", Traits("gemini-2.5", (512, 24576), True, prefill=True)),
+        (
+            "gemini-2.5-pro",
+            Traits(**GEMINI_2, thinking_budget=(128, 32768), prefill=True),
+        ),
+        (
+            "models/gemini-2.5-pro",
+            Traits(**GEMINI_2, thinking_budget=(128, 32768), prefill=True),
+        ),
+        (
+            "gemini-2.5-flash",
+            Traits(
+                "gemini-2.5",
+                output_limit=65536,
+                thinking_budget=(1, 24576),
+                thinking_can_be_off=True,
+                prefill=True,
+            ),
+        ),
+        (
+            "gemini-2.5-flash-lite-preview",
+            Traits(
+                "gemini-2.5",
+                output_limit=65536,
+                thinking_budget=(512, 24576),
+                thinking_can_be_off=True,
+                prefill=True,
+            ),
+        ),
         ("gemini-2.5-flash-image", Traits("gemini-2.5")),
         ("gemini-3-pro-preview", Traits(**GEMINI_3, thinking_levels=("low", "high"))),
         ("gemini-3-pro-image-preview", Traits(**GEMINI_3)),
@@ -154,7 +184,7 @@ THREE_LEVELS = ("low", "medium", "high")
         ("gemini-3.8-flash", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
         ("gemini-3.9-new", Traits(**GEMINI_3, thinking_levels=("low", "high"))),
         ("gemini-4-argon", Traits(**GEMINI_3 | {"family": "gemini-4"}, thinking_levels=THREE_LEVELS)),
-        ("demo", Traits("demo", thinking_levels=LEVELS, tool_media=True, prefill=True)),
+        ("demo", Traits("demo", thinking_levels=LEVELS, tool_media=True, prefill=True, output_limit=65536)),
         ("gemma-3-27b-it", Traits("gemma-3-27b-it")),
         ("gemini-2.0-flash", Traits("gemini-2.0-flash", prefill=True)),
         ("gemini-flash-latest", Traits("gemini-flash-latest", needs_signatures=True, tool_media=True)),

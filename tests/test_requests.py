@@ -9,6 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from gemini_rules import broken_request_rules
 from transcripts import ACCEPT, fitted
 
 from bridge.errors import BridgeError
@@ -38,6 +39,7 @@ def compare(result: object, expected: Path) -> None:
 def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected):
     asked = protocol.to_gemini(checked(protocol.schema, orjson.loads(path.read_bytes())))
     request, fitting = fitted(asked.request)
+    assert broken_request_rules(request, prefill=True) == []
     result = {"body": request_to_json(request)}
     if notes := sorted((*asked.losses, *fitting.notes)):
         result["notes"] = notes

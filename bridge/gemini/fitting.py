@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.gemini.history import repair
-from bridge.gemini.signatures import Vault, restore, seal
+from bridge.gemini.signatures import Vault, seal, signed, unsealed
 from bridge.gemini.thinking import thinking_config
 from bridge.gemini.tool_names import ToolNames
 from bridge.gemini.traits import Traits
@@ -96,8 +96,9 @@ def _needs_refitting(part: Part) -> bool:
 def fit(
     request: GenerateRequest, model: str, traits: Traits, vault: Vault, new_id: NewId
 ) -> tuple[GenerateRequest, Fitting]:
-    history = repair(request.contents, prefill=traits.prefill)
-    contents = restore(history.contents, traits.family, required=traits.needs_signatures, vault=vault)
+    # First unsealed, then repaired: a part that held nothing but a foreign signature is empty then.
+    history = repair(unsealed(request.contents, traits.family), prefill=traits.prefill)
+    contents = signed(history.contents, traits.family, required=traits.needs_signatures, vault=vault)
     request, refused = _without_clashing_search(_with_past_tools(replace(request, contents=contents)))
     fitting = Fitting(traits, vault, new_id)
     fitting.notes = (*history.notes, *refused)
@@ -116,13 +117,14 @@ def fit(
 
 def _with_past_tools(request: GenerateRequest) -> GenerateRequest:
     """Past calls without any declared tool make Gemini call them again, and fail: declare, but forbid."""
-    if request.tools:
+    if any(tool.functions for tool in request.tools):
         return request
     past = dict.fromkeys(call.name for content in request.contents for call in content.calls())
     if not past:
         return request
     declared = tuple(FunctionDeclaration(name, "Used earlier in this conversation.") for name in past)
-    return replace(request, tools=(Tool(declared),), tool_config={"functionCallingConfig": {"mode": "NONE"}})
+    forbidden = {"functionCallingConfig": {"mode": "NONE"}}
+    return replace(request, tools=(*request.tools, Tool(declared)), tool_config=forbidden)
 
 
 def _without_clashing_search(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:

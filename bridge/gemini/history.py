@@ -8,13 +8,13 @@ be added or moved is said in the notes, so that it can be counted.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
-from bridge.gemini.types import MODEL, USER, Content, FunctionCall, FunctionResponse, Part
+from bridge.gemini.types import EMPTY, MODEL, USER, Content, FunctionCall, FunctionResponse, Part
 
 NO_RESULT = "No result was recorded for this call."
 NUDGE = "Continue."
@@ -73,17 +73,40 @@ def _is_blank(part: Part) -> bool:
 
 def _merged(contents: Iterable[Content]) -> list[Content]:
     """Neighbours of one role become one turn. Parts are never joined: a signature belongs to its own part."""
-    turns: list[Content] = []
-    for content in contents:
-        alike = turns and turns[-1].role == content.role
-        turns.append(_joined(turns.pop(), content) if alike else content)
-    return turns
+    return [_joined(list(group)) for _, group in groupby(contents, key=lambda content: content.role)]
 
 
-def _joined(first: Content, second: Content) -> Content:
-    return replace(
-        first, parts=first.parts + second.parts, extra={**first.extra, **second.extra} or first.extra
-    )
+def _joined(contents: list[Content]) -> Content:
+    if len(contents) == 1:
+        return contents[0]
+    parts = tuple(part for content in contents for part in content.parts)
+    extra = {key: value for content in contents for key, value in content.extra.items()}
+    return Content(contents[0].role, parts, extra or EMPTY)
+
+
+class _Unanswered:
+    """Calls that wait for their result under some key. Some clients number their calls anew each turn, so
+    those of the newest turn come first."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[str, list[tuple[int, deque[_Call]]]] = defaultdict(list)
+
+    def add(self, key: str, call: _Call) -> None:
+        turns = self._waiting[key]
+        if not turns or turns[-1][0] != call.turn:
+            turns.append((call.turn, deque()))
+        turns[-1][1].append(call)
+
+    def take(self, key: str, answered: Container[tuple[int, int]]) -> _Call | None:
+        turns = self._waiting[key]
+        while turns:
+            calls = turns[-1][1]
+            while calls:
+                call = calls.popleft()
+                if (call.turn, call.position) not in answered:
+                    return call
+            turns.pop()
+        return None
 
 
 class _Pairing:
@@ -94,26 +117,35 @@ class _Pairing:
         self._turns = turns
         self._answers: dict[tuple[int, int], Part] = {}
         self._orphans: defaultdict[int, list[Part]] = defaultdict(list)
-        self._unanswered: list[_Call] = []
+        self._by_id, self._without_id, self._by_name = _Unanswered(), _Unanswered(), _Unanswered()
         for index, turn in enumerate(turns):
             for position, part in enumerate(turn.parts):
                 if isinstance(part.data, FunctionCall):
-                    self._unanswered.append(_Call(index, position, part.data))
+                    self._expect(_Call(index, position, part.data))
                 elif isinstance(part.data, FunctionResponse):
                     self._match(index, part, part.data)
 
+    def _expect(self, call: _Call) -> None:
+        self._by_name.add(call.call.name, call)
+        if call.call.id:
+            self._by_id.add(call.call.id, call)
+        else:
+            self._without_id.add(call.call.name, call)
+
+    def _call_for(self, response: FunctionResponse) -> _Call | None:
+        if not response.id:
+            return self._by_name.take(response.name, self._answers)
+        found = self._by_id.take(response.id, self._answers)
+        return found or self._without_id.take(response.name, self._answers)
+
     def _match(self, turn: int, part: Part, response: FunctionResponse) -> None:
-        answered = [call for call in self._unanswered if _answers(response, call.call)]
-        if not answered:
+        call = self._call_for(response)
+        if call is None:
             self._orphans[turn].append(part)
             self.notes.append("history.result_without_call")
             return
-        # Some clients number their calls anew each turn: the newest turn with this id is meant.
-        call = min(
-            answered, key=lambda found: (not _same_id(response, found.call), -found.turn, found.position)
-        )
-        self._unanswered.remove(call)
-        self._answers[call.turn, call.position] = replace(part, data=replace(response, name=call.call.name))
+        answer = replace(response, name=call.call.name, id=call.call.id)
+        self._answers[call.turn, call.position] = replace(part, data=answer)
         if turn != call.turn + 1:
             self.notes.append("history.result_moved")
 
@@ -145,16 +177,6 @@ class _Pairing:
                     answer = _missing_response(part.data)
                 responses.append(answer)
         return responses
-
-
-def _same_id(response: FunctionResponse, call: FunctionCall) -> bool:
-    return bool(response.id) and response.id == call.id
-
-
-def _answers(response: FunctionResponse, call: FunctionCall) -> bool:
-    if response.id and call.id:
-        return response.id == call.id
-    return response.name == call.name
 
 
 def _missing_response(call: FunctionCall) -> Part:

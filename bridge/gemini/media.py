@@ -32,9 +32,11 @@ def media_from_url(url: str, param: str) -> InlineData | FileData:
 def inline_from_base64(mime_type: str, data: str, param: str) -> InlineData:
     """Checked here, since Gemini's own message would name a field the client never wrote."""
     try:
-        base64.b64decode(data, validate=True)
+        content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidRequest(f"{param} is not valid base64", param=param) from None
+    if not content:
+        raise InvalidRequest(f"{param} is empty", param=param)
     return InlineData(mime_type, data)
 
 

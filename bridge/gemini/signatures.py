@@ -9,7 +9,7 @@ makes newer models fall silent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -37,19 +37,21 @@ def unseal(sealed: str, family: str) -> str | None:
     return sealed[len(prefix) :] if sealed.startswith(prefix) else None
 
 
-def restore(
-    contents: tuple[Content, ...], family: str, *, required: bool, vault: Vault
-) -> tuple[Content, ...]:
-    """Put Gemini's own signatures back; give the dummy to steps that have none, where the model insists."""
-    unsealed = [_unsealed(content, family) for content in contents]
-    lacking = [call.id for content in unsealed if (call := _unsigned_call(content)) and call.id]
+def unsealed(contents: Iterable[Content], family: str) -> list[Content]:
+    """Gemini's own signatures as it made them, and no others: it checks one wherever it stands."""
+    return [_unsealed(content, family) for content in contents]
+
+
+def signed(contents: Sequence[Content], family: str, *, required: bool, vault: Vault) -> tuple[Content, ...]:
+    """Signatures from the vault for steps that lack one, or the dummy where the model insists."""
+    lacking = [call.id for content in contents if (call := _unsigned_call(content)) and call.id]
     kept = vault.find(family, lacking) if lacking else {}
     fallback = DUMMY if required else None
-    return tuple(_signed(content, kept, fallback) for content in unsealed)
+    return tuple(_signed(content, kept, fallback) for content in contents)
 
 
 def _unsealed(content: Content, family: str) -> Content:
-    if content.role != MODEL or all(part.signature is None for part in content.parts):
+    if all(part.signature is None for part in content.parts):
         return content
     return replace(content, parts=tuple(_unsealed_part(part, family) for part in content.parts))
 

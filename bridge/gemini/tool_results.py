@@ -70,7 +70,13 @@ def _file_change(output: str, failed: bool | None) -> Structured:
 
 
 def _list_dir(output: str, failed: bool | None) -> Structured:
-    return _error(output) if failed else {"status": "success", "files": output.splitlines()}
+    return _error(output) if failed else {"status": "success", "files": _lines(output)}
+
+
+def _lines(output: str) -> list[str]:
+    """Cut at line feeds alone: a file's name may hold anything else."""
+    lines = output.rstrip("\n")
+    return [line.removesuffix("\r") for line in lines.split("\n")] if lines else []
 
 
 _SHAPES: dict[str, Callable[[str, bool | None], Structured]] = {

@@ -8,14 +8,17 @@ plain object; what would grow without bound is cut to plain objects too.
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
+
+import orjson
 
 from bridge.errors import InvalidRequest
 from bridge.gemini.types import JsonObject
 
 #: Deeper than any real tool, shallower than what the JSON writer and Python's stack bear.
 DEEPEST = 64
-#: References inside references multiply; a schema this large has no use for a model.
-MOST_NODES = 20_000
+#: References inside references multiply. Beyond this many bytes written out for them, a plain object must do.
+MOST_REFERRED = 500_000
 
 _SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _SCHEMA_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -52,7 +55,7 @@ def object_schema(schema: JsonObject, param: str) -> dict[str, Any]:
         return {"type": "object", **prepared}
     if isinstance(prepared["type"], list) and "object" in prepared["type"]:
         return {**prepared, "type": "object"}
-    raise InvalidRequest(f"{param} must describe an object, not {prepared['type']!r}", param=param)
+    raise InvalidRequest(f"{param} must describe an object", param=param)
 
 
 def plain_schema(schema: JsonObject, param: str) -> dict[str, Any]:
@@ -64,15 +67,12 @@ class _Walk:
     def __init__(self, root: JsonObject, param: str) -> None:
         self._root = root
         self._param = param
-        self._nodes = 0
+        self._referred = 0
 
     def node(self, schema: Any, depth: int, inside: tuple[str, ...]) -> Any:
         """`inside` holds the references being written out around this node."""
         if not isinstance(schema, dict):
             return schema  # true, false, or nonsense that Gemini will name better than we can
-        self._nodes += 1
-        if self._nodes > MOST_NODES:
-            return dict(PLAIN_OBJECT)
         if depth > DEEPEST:
             raise InvalidRequest(f"{self._param} is nested deeper than {DEEPEST} levels", param=self._param)
         if isinstance(schema.get("$ref"), str):
@@ -96,9 +96,30 @@ class _Walk:
         reference = schema["$ref"]
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         target = None if reference in inside else _pointed_at(self._root, reference)
-        if not isinstance(target, dict):
+        if not isinstance(target, dict) or not self._affords(target):
             target = PLAIN_OBJECT
-        return self.node({**target, **beside}, depth + 1, (*inside, reference))
+        return self.node(_combined(target, beside), depth + 1, (*inside, reference))
+
+    def _affords(self, target: JsonObject) -> bool:
+        if self._referred > MOST_REFERRED:
+            return False
+        try:
+            self._referred += len(orjson.dumps(target))
+        except orjson.JSONEncodeError:  # deeper than the writer goes, so deeper than we do
+            return False
+        return self._referred <= MOST_REFERRED
+
+
+def _combined(target: JsonObject, beside: JsonObject) -> JsonObject:
+    """What stands beside a reference adds to what it names."""
+    combined = {**target, **beside}
+    for key in ("properties", "required"):
+        named, added = target.get(key), beside.get(key)
+        if isinstance(named, dict) and isinstance(added, dict):
+            combined[key] = {**named, **added}
+        elif isinstance(named, list) and isinstance(added, list):
+            combined[key] = list(dict.fromkeys(name for name in (*named, *added) if isinstance(name, str)))
+    return combined
 
 
 def _pointed_at(root: JsonObject, reference: str) -> Any:
@@ -106,7 +127,7 @@ def _pointed_at(root: JsonObject, reference: str) -> Any:
     if not reference.startswith("#"):
         return None
     found: Any = root
-    for step in filter(None, reference[1:].split("/")):
+    for step in filter(None, unquote(reference[1:]).split("/")):
         found = _child(found, step.replace("~1", "/").replace("~0", "~"))
     return found
 
@@ -114,6 +135,6 @@ def _pointed_at(root: JsonObject, reference: str) -> Any:
 def _child(node: Any, step: str) -> Any:
     if isinstance(node, dict):
         return node.get(step)
-    if isinstance(node, list) and step.isdecimal() and int(step) < len(node):
+    if isinstance(node, list) and len(step) < 5 and step.isdecimal() and int(step) < len(node):
         return node[int(step)]
     return None

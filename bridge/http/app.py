@@ -39,7 +39,10 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
     endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
     app.register_blueprint(
-        make_health_blueprint(settings.transport_in_force, [*endpoints, "GET /v1/models", "GET /healthz"])
+        make_health_blueprint(
+            settings.transport_in_force,
+            [*endpoints, "GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"],
+        )
     )
     return app
 

@@ -21,5 +21,7 @@ class StreamBody:
         return self._exchange.encoded()
 
     def close(self) -> None:
-        self._exchange.close()
-        self._record.tell()
+        try:
+            self._exchange.close()
+        finally:
+            self._record.tell()

@@ -18,6 +18,7 @@ from bridge.errors import (
     UnknownRoute,
 )
 from bridge.http.routes import json_response
+from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Protocol
 
 log = logging.getLogger(__name__)
@@ -62,10 +63,17 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
         return answer(InternalError("The bridge failed; its log says where"))
 
 
+def _hint(path: str) -> str:
+    """Most often the client's base address lacks the /v1, or has it twice."""
+    tail = path.rstrip("/").removeprefix("/v1")
+    meant = next((each.path for each in PROTOCOLS if tail and each.path.endswith(tail)), None)
+    return f"; did you mean {meant}?" if meant else ""
+
+
 def _translated(error: HTTPException, max_body_mb: int) -> BridgeError:
     match error.code:
         case 404:
-            return UnknownRoute(f"There is no {request.method} {request.path} here")
+            return UnknownRoute(f"There is no {request.method} {request.path} here{_hint(request.path)}")
         case 405:
             return MethodNotAllowed(f"{request.path} does not take {request.method}")
         case 413:

@@ -15,6 +15,8 @@ from bridge.http.errors import spoken_protocol
 from bridge.http.routes import json_response
 from bridge.protocols.base import Protocol
 
+PAUSE_AFTER_FAILURE = 10.0
+
 
 class ModelList:
     """The upstream's list, asked for again when it is old; an old one is better than none."""
@@ -27,13 +29,17 @@ class ModelList:
         self._clock = clock
         self._lock = threading.Lock()
         self._models: dict[str, JsonObject] = {}
-        self._fetched: float | None = None
+        self._due = clock()
 
     def all(self) -> dict[str, JsonObject]:
-        with self._lock:
-            if self._fetched is None or self._clock() - self._fetched > self._lifetime:
-                self._fetch()
-            return self._models
+        # While one thread asks, the others are served the old list, if there is one.
+        if self._clock() >= self._due and self._lock.acquire(blocking=not self._models):
+            try:
+                if self._clock() >= self._due:
+                    self._fetch()
+            finally:
+                self._lock.release()
+        return self._models
 
     def _fetch(self) -> None:
         try:
@@ -41,9 +47,10 @@ class ModelList:
         except UpstreamError:
             if not self._models:
                 raise
+            self._due = self._clock() + PAUSE_AFTER_FAILURE
             return
         self._models = self._described(listed)
-        self._fetched = self._clock()
+        self._due = self._clock() + self._lifetime
 
     def _described(self, listed: Sequence[JsonObject]) -> dict[str, JsonObject]:
         created = int(self._services.stamp.now())

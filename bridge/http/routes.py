@@ -68,6 +68,9 @@ def json_response(body: JsonObject, status: int = 200) -> Response:
 
 
 def _body() -> bytes:
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise InvalidRequest(f"The bridge does not read bodies with Content-Encoding: {encoding[:20]}")
     data = request.get_data(cache=False)
     if request.content_length is None and len(data) == request.max_content_length:
         # Of a chunked body without a length Werkzeug reads up to the limit and stops without a word.

@@ -47,7 +47,11 @@ class JsonFormatter(logging.Formatter):
 
 
 def _json(line: dict[str, Any]) -> str:
-    return orjson.dumps(line, default=repr, option=orjson.OPT_NON_STR_KEYS).decode("utf-8", "replace")
+    try:
+        return orjson.dumps(line, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+    except orjson.JSONEncodeError:  # nested too deeply to be written
+        shown = {key: value for key, value in line.items() if isinstance(value, str | int | float)}
+        return orjson.dumps({**shown, "left_out": sorted(line.keys() - shown.keys())}).decode()
 
 
 def _told_without_values(error: BaseException) -> dict[str, Any]:
@@ -59,7 +63,7 @@ def _told_without_values(error: BaseException) -> dict[str, Any]:
     }
 
 
-def configuration(level: str, secrets: Iterable[str] = ()) -> dict[str, Any]:
+def configuration(level: str, debug: bool, secrets: Iterable[str] = ()) -> dict[str, Any]:
     """For `logging.config.dictConfig`: gunicorn's own lines and ours in one stream."""
     return {
         "version": 1,
@@ -69,6 +73,7 @@ def configuration(level: str, secrets: Iterable[str] = ()) -> dict[str, Any]:
         "root": {"level": "WARNING", "handlers": ["stderr"]},
         "loggers": {
             "bridge": {"level": level.upper()},
+            "bridge.trace": {"level": "INFO" if debug else "WARNING"},
             "gunicorn.error": {"level": "INFO", "handlers": [], "propagate": True},
         },
     }

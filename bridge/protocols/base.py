@@ -47,6 +47,7 @@ class Protocol:
     to_gemini: Callable[[JsonObject], Asked]
     machine: type[EventMachine]
     encode: Callable[[Event], bytes]
+    keep_alive: bytes  #: sent while the upstream is silent
     error_body: Callable[[BridgeError, str], JsonObject]  #: with the request id
     error_status: Callable[[BridgeError], int]
     list_models: Callable[[Sequence[JsonObject]], JsonObject]

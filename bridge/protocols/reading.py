@@ -27,6 +27,7 @@ _NAMES: dict[type, str] = {
 UNPARSED = "unparsed_arguments"
 
 MOST_STOP_SEQUENCES = 5
+LONGEST_QUOTED = 64
 
 
 def refuse(problem: str, param: str) -> InvalidRequest:
@@ -73,6 +74,13 @@ def stop_sequences(stop: Any, param: str) -> list[str]:
     if len(sequences) > MOST_STOP_SEQUENCES:
         raise refuse(f"Gemini takes at most {MOST_STOP_SEQUENCES} stop sequences", param)
     return sequences
+
+
+def shown(value: Any) -> str:
+    """A value as a message may quote it: short, whatever the client sent."""
+    if not isinstance(value, str):
+        return _described(value)
+    return repr(value if len(value) <= LONGEST_QUOTED else value[:LONGEST_QUOTED] + "…")
 
 
 def _described(value: Any) -> str:

@@ -78,6 +78,7 @@ class UpstreamSettings:
     api_keys: Annotated[tuple[str, ...], Secret()] = field(default=(), repr=False)
     connect_timeout: Timeout = 10.0
     read_timeout: Timeout = 300.0
+    heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
     key_cooldown: Duration = 60.0
     models_ttl: Duration = 300.0
 

@@ -14,7 +14,11 @@ from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 
 
 class ChunkStream(ABC):
-    """One running answer. `close` may be called at any time, and more than once."""
+    """One running answer. `close` may be called at any time, and more than once.
+
+    An empty batch means that nothing came for a while: a chance to show the client that we are still here,
+    and to notice that it is not.
+    """
 
     @abstractmethod
     def __iter__(self) -> Iterator[Sequence[Chunk]]: ...

@@ -37,6 +37,7 @@ from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.keys import KeyRing
 from bridge.upstream.payloads import ChunkReader, count_request_bytes, objects_in, request_bytes
+from bridge.upstream.silence import Listener
 
 READ_SIZE = 65_536
 LARGEST_ERROR_BODY = 1 << 20
@@ -164,12 +165,14 @@ class GeminiUpstream(Upstream):
         read_timeout: float,
         key_cooldown: float,
         pool_size: int,
+        heartbeat: float = 5.0,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._keys = KeyRing(map(str.strip, keys), key_cooldown)
         self._connect_timeout = connect_timeout
         self._read_timeout = read_timeout
         self._pool_size = pool_size
+        self._heartbeat = heartbeat
         self._lines: dict[int, _Line] = {}  #: by process id: two processes on one TLS connection garble it
 
     @classmethod
@@ -184,6 +187,7 @@ class GeminiUpstream(Upstream):
             read_timeout=upstream.read_timeout,
             key_cooldown=upstream.key_cooldown,
             pool_size=settings.server.threads,
+            heartbeat=upstream.heartbeat,
         )
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
@@ -195,7 +199,7 @@ class GeminiUpstream(Upstream):
             request_bytes(request),
             model,
         )
-        return GeminiStream(self._accepted(call), model)
+        return GeminiStream(self._accepted(call), model, self._heartbeat, self._read_timeout)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         model = request.model.removeprefix("models/")
@@ -253,14 +257,15 @@ class GeminiUpstream(Upstream):
     def _accepted(self, call: _Call) -> requests.Response:
         """The answer's head, once some key was accepted."""
         refusal: BridgeError = UpstreamMisconfigured("The bridge has no Gemini key.")
-        for key in self._keys.available():
+        for key in self._keys.available(call.model):
             response = self._sent(call, key)
             if response.status_code == 200:
                 return response
             refusal = self._refusal(response, call, key)
             if not isinstance(refusal, UpstreamRateLimited | UpstreamMisconfigured):
                 break
-            self._keys.rest(key, refusal.retry_after)
+            limited = isinstance(refusal, UpstreamRateLimited)
+            self._keys.rest(key, refusal.retry_after, call.model if limited else None)
         raise refusal
 
     def _sent(self, call: _Call, key: str) -> requests.Response:
@@ -332,19 +337,36 @@ def _error_body(response: requests.Response) -> bytes:
 
 
 class GeminiStream(ChunkStream):
-    def __init__(self, response: requests.Response, model: str) -> None:
+    def __init__(self, response: requests.Response, model: str, heartbeat: float, patience: float) -> None:
         self._response = response
+        self._listener = Listener(response)
         self._reader = ChunkReader(model)
+        self._heartbeat = heartbeat
+        self._patience = patience
         self._closed = False
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
         try:
+            yield from self._silence()
             while data := self._next_bytes():
                 yield from self._reader.feed(data)
+                yield from self._silence()
             if not self._closed:
                 yield from self._reader.finish()
         finally:
             self.close()
+
+    def _silence(self) -> Iterator[Sequence[Chunk]]:
+        """An empty batch for every heartbeat in which nothing comes."""
+        deadline = time.monotonic() + self._patience
+        while not self._closed and not self._hears():
+            if time.monotonic() > deadline:
+                raise UpstreamTimeout("Gemini fell silent in the middle of the answer.")
+            yield ()
+
+    def _hears(self) -> bool:
+        with foreign_errors_translated():
+            return self._listener.hears(self._heartbeat)
 
     def close(self) -> None:
         if self._closed:

@@ -1,6 +1,7 @@
 """The upstream's API keys: whose turn it is, and which of them rest.
 
-A key that was refused or ran out of quota rests for a while. The ring is shared between the threads of one
+A key that was refused rests for a while; one that ran out of quota rests for that model, since quotas are
+counted by model. The ring is shared between the threads of one
 process and no further: another worker finds out for itself, at the price of one refused request.
 """
 
@@ -20,27 +21,34 @@ class KeyRing:
         self._clock = clock
         self._lock = threading.Lock()
         self._turn = 0
-        self._wakes: dict[str, float] = {}  #: resting keys only
+        self._wakes: dict[
+            tuple[str, str | None], float
+        ] = {}  #: resting keys only, each for a model or for all
 
-    def available(self) -> list[str]:
+    def available(self, model: str | None = None) -> list[str]:
         """The keys to try, in order; each call starts with the next one, so that load spreads.
 
         When all rest, the one that wakes first alone: its quota may be back, and the others' surely is not.
         """
         with self._lock:
             self._wake(self._clock())
-            awake = [key for key in self._keys if key not in self._wakes]
+            wakes = {key: self._wakes_at(key, model) for key in self._keys}
+            awake = [key for key in self._keys if not wakes[key]]
             if not awake:
-                return sorted(self._keys, key=self._wakes.__getitem__)[:1]
+                return sorted(self._keys, key=wakes.__getitem__)[:1]
             start = self._turn % len(awake)
             self._turn += 1
             return awake[start:] + awake[:start]
 
-    def rest(self, key: str, seconds: float | None = None) -> None:
-        """Leave the key out for so long (by default the cooldown); a longer rest under way is kept."""
+    def rest(self, key: str, seconds: float | None = None, model: str | None = None) -> None:
+        """Leave the key out for so long (by default the cooldown), for one model or for all of them;
+        a longer rest under way is kept."""
         with self._lock:
             wakes = self._clock() + (self._cooldown if seconds is None else seconds)
-            self._wakes[key] = max(wakes, self._wakes.get(key, wakes))
+            self._wakes[key, model] = max(wakes, self._wakes.get((key, model), wakes))
+
+    def _wakes_at(self, key: str, model: str | None) -> float:
+        return max(self._wakes.get((key, None), 0.0), self._wakes.get((key, model), 0.0))
 
     def _wake(self, now: float) -> None:
-        self._wakes = {key: wakes for key, wakes in self._wakes.items() if wakes > now}
+        self._wakes = {resting: wakes for resting, wakes in self._wakes.items() if wakes > now}

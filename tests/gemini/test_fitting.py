@@ -191,6 +191,14 @@ def test_search_gives_way_to_functions_and_that_is_noted() -> None:
     assert fitting.notes == ("tools.search_beside_functions",)
 
 
+def test_search_gives_way_to_past_calls_too_and_that_is_noted() -> None:
+    search = Tool(extra={"googleSearch": {}})
+    request, fitting = fitted(ASK, model(call("f")), user(result("f")), tools=(search,))
+    assert [function.name for tool in request.tools for function in tool.functions] == ["f"]
+    assert broken_request_rules(request, prefill=False) == []
+    assert fitting.notes == ("tools.search_beside_functions",)
+
+
 def test_search_alone_stays() -> None:
     search = Tool(extra={"googleSearch": {}})
     request, fitting = fitted(tools=(search,))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.gemini.signatures import DUMMY, restore, seal, unseal
+from bridge.gemini.signatures import DUMMY, seal, signed, unseal, unsealed
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, Part
 
 FAMILY = "gemini-3"
@@ -44,7 +44,7 @@ def model(*parts: Part) -> Content:
 
 
 def restored(*contents: Content, required: bool = True, vault: OpenVault | None = None) -> list[Content]:
-    return list(restore(contents, FAMILY, required=required, vault=vault or OpenVault()))
+    return list(signed(unsealed(contents, FAMILY), FAMILY, required=required, vault=vault or OpenVault()))
 
 
 def signatures(content: Content) -> list[str | None]:

@@ -64,6 +64,7 @@ def shown(text: str) -> dict[str, Any]:
         # list_dir
         ("list_dir", "a\nb c\n", None, {"status": "success", "files": ["a", "b c"]}),
         ("list_dir", "", None, {"status": "success", "files": []}),
+        ("list_dir", "\n", None, {"status": "success", "files": []}),
         ("list_dir", "no", True, error("no")),
     ],
 )

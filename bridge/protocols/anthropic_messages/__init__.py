@@ -6,6 +6,7 @@ from bridge.protocols.anthropic_messages.machine import MessagesMachine, encode
 from bridge.protocols.anthropic_messages.models import list_models, show_model
 from bridge.protocols.anthropic_messages.schema import CountSchema, MessagesSchema
 from bridge.protocols.base import Protocol, TokenCounting
+from bridge.protocols.sse import encode_named
 
 PROTOCOL = Protocol(
     name="anthropic_messages",
@@ -14,6 +15,7 @@ PROTOCOL = Protocol(
     to_gemini=to_gemini,
     machine=MessagesMachine,
     encode=encode,
+    keep_alive=encode_named("ping", {"type": "ping"}),
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,

@@ -8,7 +8,7 @@ from typing import Any
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import FileData, FunctionResponse, InlineData, JsonObject, Part
-from bridge.protocols.reading import needed, objects, optional, refuse
+from bridge.protocols.reading import needed, objects, optional, refuse, shown
 
 Parts = list[Part]
 
@@ -30,7 +30,7 @@ def block_parts(block: JsonObject, path: str) -> Parts:
     kind = needed(block, "type", str, path)
     read = _READERS.get(kind)
     if read is None:
-        raise refuse(f"must be one of {', '.join(_READERS)}, not {kind!r}", f"{path}.type")
+        raise refuse(f"must be one of {', '.join(_READERS)}, not {shown(kind)}", f"{path}.type")
     return read(block, path)
 
 
@@ -61,7 +61,7 @@ def _media(source: JsonObject, path: str) -> InlineData | FileData:
         return inline_from_base64(mime_type, needed(source, "data", str, path), f"{path}.data")
     if kind == "url":
         return media_from_url(needed(source, "url", str, path), f"{path}.url")
-    raise refuse(f"must be base64 or url, not {kind!r}", f"{path}.type")
+    raise refuse(f"must be base64 or url, not {shown(kind)}", f"{path}.type")
 
 
 def _search_result(block: JsonObject, path: str) -> Parts:

@@ -8,9 +8,9 @@ from bridge.gemini.tool_schema import plain_schema
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.anthropic_messages.machine import MessagesOptions
 from bridge.protocols.anthropic_messages.messages import Messages
-from bridge.protocols.anthropic_messages.tools import declared_tools, tool_config
+from bridge.protocols.anthropic_messages.tools import chosen_tools, declared_tools
 from bridge.protocols.base import Asked
-from bridge.protocols.reading import needed, objects, optional, refuse, stop_sequences
+from bridge.protocols.reading import needed, objects, optional, refuse, shown, stop_sequences
 
 _SAMPLING = {
     "max_tokens": "maxOutputTokens",
@@ -32,7 +32,7 @@ def to_gemini(body: JsonObject) -> Asked:
         contents=tuple(messages.contents),
         system=messages.system,
         tools=tools,
-        tool_config=tool_config(body.get("tool_choice"), tools),
+        tool_config=chosen_tools(body.get("tool_choice"), tools),
         generation=_generation(body),
         thinking=thinking,
     )
@@ -49,7 +49,7 @@ def _thinking(body: JsonObject) -> Thinking:
     """Thoughts are shown only to those who asked for them: others may not know what to do with the blocks."""
     wanted = body.get("thinking") or {}
     effort = optional(body.get("output_config") or {}, "effort", str, "output_config")
-    match wanted.get("type"):
+    match optional(wanted, "type", str, "thinking"):
         case None:
             return Thinking(effort=effort, show=False)
         case "disabled":
@@ -59,7 +59,7 @@ def _thinking(body: JsonObject) -> Thinking:
         case "enabled":
             return Thinking(budget=needed(wanted, "budget_tokens", int, "thinking"))
         case other:
-            raise refuse(f"must be enabled, adaptive or disabled, not {other!r}", "thinking.type")
+            raise refuse(f"must be enabled, adaptive or disabled, not {shown(other)}", "thinking.type")
 
 
 def _generation(body: JsonObject) -> dict[str, Any]:

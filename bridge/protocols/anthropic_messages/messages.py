@@ -8,7 +8,7 @@ from typing import Any
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result
 from bridge.protocols.anthropic_messages.signatures import read_signature
-from bridge.protocols.reading import needed, optional, refuse
+from bridge.protocols.reading import needed, optional, refuse, shown
 
 #: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini
 #: from ever finding the rest in its cache.
@@ -46,7 +46,7 @@ class Messages:
         role = needed(message, "role", str, path)
         read = self._roles.get(role)
         if read is None:
-            raise refuse(f"must be one of {', '.join(self._roles)}, not {role!r}", f"{path}.role")
+            raise refuse(f"must be one of {', '.join(self._roles)}, not {shown(role)}", f"{path}.role")
         read(message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
@@ -113,7 +113,7 @@ class _Said:
         kind = needed(block, "type", str, path)
         read = self._readers.get(kind)
         if read is None:
-            raise refuse(f"must be one of {', '.join(self._readers)}, not {kind!r}", f"{path}.type")
+            raise refuse(f"must be one of {', '.join(self._readers)}, not {shown(kind)}", f"{path}.type")
         read(block, path)
 
     def _text(self, block: JsonObject, path: str) -> None:

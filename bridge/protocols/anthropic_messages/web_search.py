@@ -17,14 +17,18 @@ class SearchBlocks(NamedTuple):
 
 def search_blocks(grounding: JsonObject, new_id: Callable[[str], str]) -> SearchBlocks | None:
     """None if no search was made."""
-    queries = [query for query in grounding.get("webSearchQueries") or () if isinstance(query, str)]
-    pages = [
-        chunk.get("web") or {} for chunk in grounding.get("groundingChunks") or () if isinstance(chunk, dict)
-    ]
+    queries = [query for query in _list(grounding, "webSearchQueries") if isinstance(query, str)]
+    found = [chunk.get("web") for chunk in _list(grounding, "groundingChunks") if isinstance(chunk, dict)]
+    pages = [page for page in found if isinstance(page, dict)]
     if not queries and not pages:
         return None
     results = [_result(page) for page in pages if page.get("uri")]
     return SearchBlocks(new_id("srvtoolu_"), ", ".join(queries), max(1, len(queries)), results)
+
+
+def _list(grounding: Any, key: str) -> list[Any]:
+    items = grounding.get(key) if isinstance(grounding, dict) else None
+    return items if isinstance(items, list) else []
 
 
 def _result(page: JsonObject) -> dict[str, Any]:

@@ -14,6 +14,7 @@ PROTOCOL = Protocol(
     to_gemini=to_gemini,
     machine=ChatMachine,
     encode=encode,
+    keep_alive=b": keep-alive\n\n",
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,

@@ -12,8 +12,8 @@ from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.base import Asked
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import Messages
-from bridge.protocols.openai_chat.tools import custom_tools, declared_tools, tool_config
-from bridge.protocols.reading import needed, objects, refuse, stop_sequences
+from bridge.protocols.openai_chat.tools import chosen_tools, custom_tools, declared_tools
+from bridge.protocols.reading import needed, objects, refuse, shown, stop_sequences
 
 _SEED_BITS = 0x7FFF_FFFF
 
@@ -38,7 +38,7 @@ def to_gemini(body: JsonObject) -> Asked:
         contents=tuple(messages.contents),
         system=messages.system,
         tools=tools,
-        tool_config=tool_config(body, tools),
+        tool_config=chosen_tools(body, tools),
         generation=_generation(body),
         thinking=_thinking(body),
     )
@@ -102,7 +102,7 @@ def _response_format(wanted: JsonObject | None) -> dict[str, Any]:
         return {"responseMimeType": "application/json"}
     if kind == "json_schema":
         return {"responseMimeType": "application/json", **_answer_schema(wanted)}
-    raise refuse(f"must be text, json_object or json_schema, not {kind!r}", "response_format.type")
+    raise refuse(f"must be text, json_object or json_schema, not {shown(kind)}", "response_format.type")
 
 
 def _answer_schema(wanted: JsonObject) -> dict[str, Any]:

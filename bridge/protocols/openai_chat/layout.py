@@ -62,6 +62,8 @@ def arrange(
 ) -> list[Part] | None:
     """The parts in Gemini's order, or None if the layout does not fit the message."""
     seats = _Seats(reasoning, answer, list(calls), list(images))
+    if not all(isinstance(entry, dict) for entry in layout):
+        return None
     try:
         parts = [seats.part(dict(entry)) for entry in layout]
     except (IndexError, TypeError, ValueError):
@@ -85,14 +87,13 @@ class _Seats:
             return replace(part_from_json(entry), data=call.data, signature=call.signature)
         if entry.pop("image", False):
             return replace(part_from_json(entry), data=self._images.pop(0).data)
-        length = entry.get("text")
-        if type(length) is int:
-            entry["text"] = self._taken(entry.get("thought") is True, length)
+        if "text" in entry:
+            entry["text"] = self._taken(entry.get("thought") is True, entry["text"])
         return part_from_json(entry)
 
-    def _taken(self, thought: bool, length: int) -> str:
+    def _taken(self, thought: bool, length: Any) -> str:
         text = self._text[thought]
-        if not 0 <= length <= len(text):
-            raise ValueError("the layout counts more text than the message has")
+        if type(length) is not int or not 0 <= length <= len(text):
+            raise ValueError("the layout counts text that the message does not have")
         self._text[thought] = text[length:]
         return text[:length]

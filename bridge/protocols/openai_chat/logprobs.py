@@ -9,8 +9,8 @@ from bridge.gemini.types import JsonObject
 
 
 def logprobs_from_gemini(result: JsonObject) -> dict[str, Any]:
-    chosen = result.get("chosenCandidates") or []
-    others = [step.get("candidates") or [] for step in result.get("topCandidates") or []]
+    chosen = _objects(result, "chosenCandidates")
+    others = [_objects(step, "candidates") for step in _objects(result, "topCandidates")]
     content = [
         {**_token(token), "top_logprobs": [_token(other) for other in top or ()]}
         for token, top in zip_longest(chosen, others[: len(chosen)])
@@ -18,6 +18,11 @@ def logprobs_from_gemini(result: JsonObject) -> dict[str, Any]:
     return {"content": content, "refusal": None}
 
 
+def _objects(holder: Any, key: str) -> list[JsonObject]:
+    items = holder.get(key) if isinstance(holder, dict) else None
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
 def _token(candidate: JsonObject) -> dict[str, Any]:
-    token = candidate.get("token", "")
+    token = str(candidate.get("token") or "")
     return {"token": token, "logprob": candidate.get("logProbability", 0.0), "bytes": list(token.encode())}

@@ -70,8 +70,9 @@ class ChatMachine(EventMachine):
             "finish": State.CLOSING,
             "usage": State.COUNTED,
             "done": State.DONE,
+            "error": State.FAILED,
         },
-        State.COUNTED: {"done": State.DONE},
+        State.COUNTED: {"done": State.DONE, "error": State.FAILED},
         State.FAILED: {"done": State.DONE},
         State.DONE: {},
     }

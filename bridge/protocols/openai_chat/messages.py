@@ -19,7 +19,7 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.protocols.openai_chat.layout import arrange, plain_parts
-from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse
+from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse, shown
 
 AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mp3"}
 FILE_TYPE_OF_BARE_BASE64 = "application/pdf"
@@ -33,6 +33,7 @@ class Messages:
         self.losses: list[str] = []
         self._system: list[str] = []
         self._call_names: dict[str, str] = {}
+        self._called_functions: set[str] = set()
         self._roles: dict[str, Callable[[JsonObject, str], None]] = {
             "system": self._instruction,
             "developer": self._instruction,
@@ -50,11 +51,11 @@ class Messages:
         role = needed(message, "role", str, path)
         read = self._roles.get(role)
         if read is None:
-            raise refuse(f"must be one of {', '.join(self._roles)}, not {role!r}", f"{path}.role")
+            raise refuse(f"must be one of {', '.join(self._roles)}, not {shown(role)}", f"{path}.role")
         read(message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
-        text = _only_text(_content_parts(message, path), f"{path}.content")
+        text = "\n\n".join(_texts(_content_parts(message, path), f"{path}.content"))
         if text.strip():
             self._system.append(text)
 
@@ -63,7 +64,7 @@ class Messages:
 
     def _assistant(self, message: JsonObject, path: str) -> None:
         reasoning = optional(message, "reasoning_content", str, path) or ""
-        answer = _only_text(_content_parts(message, path, needed_=False), f"{path}.content")
+        answer = "".join(_texts(_content_parts(message, path, needed_=False), f"{path}.content"))
         answer += optional(message, "refusal", str, path) or ""
         calls = self._calls(message, path)
         images = _images(message, path)
@@ -93,6 +94,7 @@ class Messages:
         if function := optional(message, "function_call", dict, path):
             signature = _google(message).get("thought_signature")
             calls.append(_call_part(function, None, signature, f"{path}.function_call"))
+            self._called_functions.add(function["name"])
         return calls
 
     def _call(self, call: JsonObject, path: str) -> Part:
@@ -121,7 +123,7 @@ class Messages:
 
     def _function(self, message: JsonObject, path: str) -> None:
         name = needed(message, "name", str, path)
-        if not any(call.name == name for content in self.contents for call in content.calls()):
+        if name not in self._called_functions:
             raise refuse("names no function_call of an assistant message before it", f"{path}.name")
         self.contents.append(Content(USER, (_response_part(message, name, None, path),)))
 
@@ -174,7 +176,7 @@ def _content_part(part: JsonObject, path: str) -> Part:
     kind = needed(part, "type", str, path)
     read = _PART_READERS.get(kind)
     if read is None:
-        raise refuse(f"must be one of {', '.join(_PART_READERS)}, not {kind!r}", f"{path}.type")
+        raise refuse(f"must be one of {', '.join(_PART_READERS)}, not {shown(kind)}", f"{path}.type")
     return read(part, path)
 
 
@@ -204,7 +206,7 @@ def _input_audio(part: JsonObject, path: str) -> Part:
     sound_format = needed(audio, "format", str, where)
     mime_type = AUDIO_TYPES.get(sound_format)
     if mime_type is None:
-        raise refuse(f"must be one of {', '.join(AUDIO_TYPES)}, not {sound_format!r}", f"{where}.format")
+        raise refuse(f"must be one of {', '.join(AUDIO_TYPES)}, not {shown(sound_format)}", f"{where}.format")
     return Part(inline_from_base64(mime_type, needed(audio, "data", str, where), f"{where}.data"))
 
 
@@ -228,7 +230,8 @@ _PART_READERS: dict[str, Callable[[JsonObject, str], Part]] = {
 }
 
 
-def _only_text(parts: list[Part], param: str) -> str:
-    if any(not isinstance(part.data, str) for part in parts):
+def _texts(parts: list[Part], param: str) -> list[str]:
+    texts = [part.data for part in parts if isinstance(part.data, str)]
+    if len(texts) < len(parts):
         raise refuse("only text is possible here", param)
-    return "\n\n".join(part.data for part in parts if isinstance(part.data, str))
+    return texts

@@ -6,9 +6,10 @@ from typing import Any
 
 from bridge.gemini.tool_schema import object_schema
 from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.reading import needed, objects, optional, refuse
+from bridge.protocols.reading import needed, objects, optional, refuse, shown
+from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
-_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+_MODES = {"auto": "AUTO", "required": MUST_CALL, "none": "NONE"}
 _FREEFORM: JsonObject = {
     "type": "object",
     "properties": {"input": {"type": "string", "description": "The text for the tool, as it is."}},
@@ -36,16 +37,16 @@ def _refuse_twins(functions: list[FunctionDeclaration]) -> None:
     seen: set[str] = set()
     for function in functions:
         if function.name in seen:
-            raise refuse(f"{function.name!r} is declared twice", "tools")
+            raise refuse(f"{shown(function.name)} is declared twice", "tools")
         seen.add(function.name)
 
 
 def _tool(tool: JsonObject, path: str) -> FunctionDeclaration:
-    kind = tool.get("type", "function")
+    kind = optional(tool, "type", str, path) or "function"
     if kind == "custom":
         return _custom(needed(tool, "custom", dict, path), f"{path}.custom")
     if kind != "function":
-        raise refuse(f"must be function or custom, not {kind!r}", f"{path}.type")
+        raise refuse(f"must be function or custom, not {shown(kind)}", f"{path}.type")
     if "function" in tool:
         return _function(needed(tool, "function", dict, path), f"{path}.function")
     return _function(tool, path)  # the flat form of the Responses API
@@ -64,7 +65,7 @@ def _custom(custom: JsonObject, path: str) -> FunctionDeclaration:
     description = optional(custom, "description", str, path) or ""
     grammar = (optional(custom, "format", dict, path) or {}).get("grammar")
     if isinstance(grammar, dict) and isinstance(grammar.get("definition"), str):
-        syntax = grammar.get("syntax", "grammar")
+        syntax = optional(grammar, "syntax", str, f"{path}.format.grammar") or "grammar"
         description += f"\n\nThe input must follow this {syntax}:\n{grammar['definition']}"
     return FunctionDeclaration(_name(custom, path), description.strip() or None, _FREEFORM)
 
@@ -76,23 +77,14 @@ def _name(function: JsonObject, path: str) -> str:
     return name
 
 
-def tool_config(body: JsonObject, declared: tuple[Tool, ...]) -> JsonObject:
+def chosen_tools(body: JsonObject, declared: tuple[Tool, ...]) -> JsonObject:
     choice, path = body.get("tool_choice"), "tool_choice"
     if choice is None:
         choice, path = body.get("function_call"), "function_call"
     if choice is None:
         return EMPTY
     mode, allowed = _choice(choice, path)
-    names = {function.name for tool in declared for function in tool.functions}
-    for name in allowed:
-        if name not in names:
-            raise refuse(f"{name!r} is not among the declared tools", path)
-    if mode == "ANY" and not names:
-        raise refuse("asks for a tool call, but no tools are declared", path)
-    calling: dict[str, Any] = {"mode": mode}
-    if allowed:
-        calling["allowedFunctionNames"] = allowed
-    return {"functionCallingConfig": calling}
+    return tool_config(mode, allowed, declared, path)
 
 
 def _choice(choice: Any, path: str) -> tuple[str, list[str]]:
@@ -101,7 +93,7 @@ def _choice(choice: Any, path: str) -> tuple[str, list[str]]:
     if isinstance(choice, dict):
         if choice.get("type") == "allowed_tools":
             return _allowed(choice, path)
-        return "ANY", [_chosen_name(choice, path)]
+        return MUST_CALL, [_chosen_name(choice, path)]
     raise refuse(f"must be one of {', '.join(_MODES)} or name a tool", path)
 
 
@@ -110,7 +102,7 @@ def _allowed(choice: JsonObject, path: str) -> tuple[str, list[str]]:
     tools = needed(allowed, "tools", list, f"{path}.allowed_tools")
     names = [_chosen_name(tool, where) for where, tool in objects(tools, f"{path}.allowed_tools.tools")]
     # AUTO takes no list of names; VALIDATED is its kin that does.
-    return "ANY" if allowed.get("mode") == "required" else "VALIDATED", names
+    return MUST_CALL if allowed.get("mode") == "required" else "VALIDATED", names
 
 
 def _chosen_name(choice: JsonObject, path: str) -> str:

@@ -24,13 +24,14 @@ __all__ = ["DemoStream", "DemoUpstream"]
 
 
 class DemoUpstream(Upstream):
-    def __init__(self, pace: float = 1.0) -> None:
+    def __init__(self, pace: float = 1.0, heartbeat: float = 5.0) -> None:
         """`pace` stretches the pauses between chunks; 0 means no waiting at all."""
         self._pace = pace
+        self._heartbeat = heartbeat
 
     @classmethod
-    def from_settings(cls, _settings: Settings) -> DemoUpstream:
-        return cls()
+    def from_settings(cls, settings: Settings) -> DemoUpstream:
+        return cls(heartbeat=settings.upstream.heartbeat)
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
         model = request.model.removeprefix("models/")
@@ -38,7 +39,7 @@ class DemoUpstream(Upstream):
         if reply.status != 200:
             body = b"".join(item for item in reply.body if isinstance(item, bytes))
             raise error_from_response(reply.status, body, model)
-        return DemoStream(reply, model, self._pace)
+        return DemoStream(reply, model, self._pace, self._heartbeat)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         return server.count_tokens(request.model, orjson.loads(request_bytes(request)))
@@ -48,27 +49,38 @@ class DemoUpstream(Upstream):
 
 
 class DemoStream(ChunkStream):
-    def __init__(self, reply: Reply, model: str, pace: float) -> None:
+    def __init__(self, reply: Reply, model: str, pace: float, heartbeat: float) -> None:
         self._body = reply.body
         self._model = model
         self._pace = pace
+        self._heartbeat = heartbeat
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
         reader = ChunkReader(self._model)
         for data in self._arriving():
-            yield from reader.feed(data)
+            if data:
+                yield from reader.feed(data)
+            else:
+                yield ()
         if not self._closed.is_set():
             yield from reader.finish()
 
     def close(self) -> None:
         self._closed.set()
 
+    def _pause(self, seconds: float) -> Iterator[bytes]:
+        """Nothing, for every heartbeat of a pause that is longer than one."""
+        while seconds > self._heartbeat and not self._closed.wait(self._heartbeat):
+            seconds -= self._heartbeat
+            yield b""
+        self._closed.wait(seconds)
+
     def _arriving(self) -> Iterator[bytes]:
         try:
             for item in self._body:
                 if isinstance(item, float):
-                    self._closed.wait(item * self._pace)
+                    yield from self._pause(item * self._pace)
                 if self._closed.is_set():
                     return
                 if isinstance(item, bytes):

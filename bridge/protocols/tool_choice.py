@@ -1,0 +1,26 @@
+"""A client's wish about tool calls as Gemini's `toolConfig`, checked against what is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.gemini.types import EMPTY, JsonObject, Tool
+from bridge.protocols.reading import refuse, shown
+
+MUST_CALL = "ANY"
+
+
+def tool_config(mode: str, allowed: Sequence[str], declared: Sequence[Tool], param: str) -> JsonObject:
+    names = {function.name for tool in declared for function in tool.functions}
+    for name in allowed:
+        if name not in names:
+            raise refuse(f"{shown(name)} is not among the declared tools", param)
+    if not names:
+        if mode == MUST_CALL:
+            raise refuse("asks for a tool call, but no tools are declared", param)
+        return EMPTY  # Gemini refuses the wish without a function to call
+    calling: dict[str, Any] = {"mode": mode}
+    if allowed:
+        calling["allowedFunctionNames"] = list(allowed)
+    return {"functionCallingConfig": calling}

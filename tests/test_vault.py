@@ -1,0 +1,309 @@
+"""The signature store: shared, bounded, and never the reason why a request fails."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge import vault as vault_module
+from bridge.vault import LIFETIME, MOST_LOOKED_UP, SqliteVault
+
+FAMILY = "gemini-3"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "not yet there" / "signatures.sqlite3"
+
+
+def rows(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as database:
+        return {call_id for (call_id,) in database.execute("SELECT call_id FROM signature")}
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.name for record in caplog.records if record.levelno == logging.WARNING]
+
+
+# --- it keeps ----------------------------------------------------------------------------------------
+
+
+def test_what_was_kept_is_found_and_nothing_else(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    vault = SqliteVault(path)
+    vault.keep(FAMILY, {"1": "one", "2": "two", "3": "three"})
+    assert vault.find(FAMILY, ["1", "3", "4"]) == {"1": "one", "3": "three"}
+    assert vault.find(FAMILY, iter(["2"])) == {"2": "two"}
+    assert vault.find(FAMILY, []) == {}
+    assert warnings_in(caplog) == []
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    kept=st.dictionaries(st.text(), st.text(), max_size=5),
+    family=st.text(),
+)
+def test_any_text_is_kept_as_it_is(
+    tmp_path_factory: pytest.TempPathFactory, kept: dict[str, str], family: str
+) -> None:
+    vault = SqliteVault(tmp_path_factory.mktemp("vault") / "v")
+    vault.keep(family, kept)
+    assert vault.find(family, [*kept, "one that was not"]) == kept
+
+
+def test_families_are_kept_apart(path: Path) -> None:
+    vault = SqliteVault(path)
+    vault.keep("a", {"1": "of a"})
+    vault.keep("b", {"1": "of b"})
+    assert vault.find("a", ["1"]) == {"1": "of a"}
+    assert vault.find("b", ["1"]) == {"1": "of b"}
+    assert vault.find("c", ["1"]) == {}
+
+
+def test_the_newest_signature_of_a_call_counts(path: Path) -> None:
+    vault = SqliteVault(path)
+    vault.keep(FAMILY, {"1": "old"})
+    vault.keep(FAMILY, {"1": "new"})
+    assert vault.find(FAMILY, ["1"]) == {"1": "new"}
+
+
+def test_of_too_many_ids_the_last_are_looked_up(path: Path) -> None:
+    vault = SqliteVault(path)
+    vault.keep(FAMILY, {"first": "1", "last": "2"})
+    ids = ["first", *map(str, range(MOST_LOOKED_UP)), "last"]
+    assert vault.find(FAMILY, ids) == {"last": "2"}
+
+
+# --- it is shared ------------------------------------------------------------------------------------
+
+
+def test_two_vaults_on_one_file_see_what_the_other_kept(path: Path) -> None:
+    one, other = SqliteVault(path), SqliteVault(path)
+    one.keep(FAMILY, {"1": "one"})
+    other.keep(FAMILY, {"2": "two"})
+    assert one.find(FAMILY, ["1", "2"]) == other.find(FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
+
+
+def test_it_survives_being_opened_again(path: Path) -> None:
+    SqliteVault(path).keep(FAMILY, {"1": "one"})
+    assert SqliteVault(path).find(FAMILY, ["1"]) == {"1": "one"}
+
+
+def run_python(script: str, path: Path) -> None:
+    """In a process of its own, which has no threads and may fork."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_another_process_finds_and_adds(path: Path) -> None:
+    vault = SqliteVault(path)
+    vault.keep(FAMILY, {"1": "one"})
+    run_python(
+        """
+import sys
+from pathlib import Path
+from bridge.vault import SqliteVault
+vault = SqliteVault(Path(sys.argv[1]))
+assert vault.find("gemini-3", ["1"]) == {"1": "one"}
+vault.keep("gemini-3", {"2": "two"})
+""",
+        path,
+    )
+    assert vault.find(FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
+
+
+def test_it_works_on_both_sides_of_a_fork(path: Path) -> None:
+    run_python(
+        """
+import os, sys
+from pathlib import Path
+from bridge.vault import SqliteVault
+vault = SqliteVault(Path(sys.argv[1]))
+vault.keep("gemini-3", {"1": "before"})
+inherited = vault._connection
+child = os.fork()
+if child == 0:
+    vault.keep("gemini-3", {"2": "child"})
+    good = vault.find("gemini-3", ["1", "2"]) == {"1": "before", "2": "child"}
+    os._exit(0 if good and vault._connection is not inherited else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert vault._connection is inherited
+vault.keep("gemini-3", {"3": "parent"})
+found = vault.find("gemini-3", ["1", "2", "3"])
+assert found == {"1": "before", "2": "child", "3": "parent"}, found
+""",
+        path,
+    )
+    assert rows(path) == {"1", "2", "3"}
+
+
+def test_threads_share_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    vault = SqliteVault(path)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: vault.keep(FAMILY, {str(number): "s"}), range(64)))
+        found = list(pool.map(lambda number: vault.find(FAMILY, [str(number)]), range(64)))
+    assert found == [{str(number): "s"} for number in range(64)]
+    assert warnings_in(caplog) == []
+
+
+# --- it is bounded -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tidies_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vault_module, "WRITES_BETWEEN_TIDYING", 2)
+
+
+@pytest.mark.usefixtures("tidies_always")
+def test_what_is_too_old_is_forgotten(path: Path) -> None:
+    clock = Clock()
+    vault = SqliteVault(path, clock)
+    vault.keep(FAMILY, {"old": "s"})
+    clock.now += LIFETIME / 2
+    vault.keep(FAMILY, {"middling": "s"})
+    clock.now += LIFETIME / 2
+    vault.keep(FAMILY, {"new": "s"})
+    assert rows(path) == {"middling", "new"}
+
+
+@pytest.mark.usefixtures("tidies_always")
+def test_what_is_kept_again_lives_on(path: Path) -> None:
+    clock = Clock()
+    vault = SqliteVault(path, clock)
+    vault.keep(FAMILY, {"1": "s"})
+    clock.now += LIFETIME - 10
+    vault.keep(FAMILY, {"1": "s"})
+    clock.now += 20
+    vault.keep(FAMILY, {"2": "s"})
+    assert rows(path) == {"1", "2"}
+
+
+@pytest.mark.usefixtures("tidies_always")
+def test_of_too_many_the_oldest_are_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vault_module, "MOST_ROWS", 3)
+    vault = SqliteVault(path, Clock())
+    for number in range(7):
+        vault.keep(FAMILY, {str(number): "s"})
+    assert rows(path) == {"4", "5", "6"}
+
+
+def test_a_restart_tidies(path: Path) -> None:
+    clock = Clock()
+    vault = SqliteVault(path, clock)
+    for number in range(4):
+        vault.keep(FAMILY, {str(number): "s"})
+    clock.now += LIFETIME + 10
+    SqliteVault(path, clock).keep(FAMILY, {"new": "s"})
+    assert rows(path) == {"new"}
+
+
+# --- it never fails ----------------------------------------------------------------------------------
+
+
+def shrugs(vault: SqliteVault, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither use raises, each is logged, and no signature is in the log."""
+    caplog.clear()
+    vault.keep(FAMILY, {"1": "a-secret-signature"})
+    assert warnings_in(caplog) == ["bridge.vault"]
+    assert vault.find(FAMILY, ["1"]) == {}
+    assert warnings_in(caplog) == ["bridge.vault"] * 2
+    assert "a-secret-signature" not in caplog.text
+
+
+@pytest.fixture
+def unusable(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    file = tmp_path / "file"
+    file.write_text("a file")
+    return {
+        "below a file": file / "signatures.sqlite3",
+        "a directory": tmp_path,
+        "not a database": _corrupt(tmp_path / "corrupt"),
+        "another table": _other_table(tmp_path / "other"),
+    }[request.param]
+
+
+def _corrupt(path: Path) -> Path:
+    path.write_bytes(b"This is no database. " * 500)
+    return path
+
+
+def _other_table(path: Path) -> Path:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE signature (something_else TEXT)")
+    return path
+
+
+@pytest.mark.parametrize(
+    "unusable", ["below a file", "a directory", "not a database", "another table"], indirect=True
+)
+def test_a_file_that_cannot_be_used_is_logged_and_costs_nothing_else(
+    unusable: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vault = SqliteVault(unusable)
+    shrugs(vault, caplog)
+    shrugs(vault, caplog)
+
+
+def test_a_file_that_goes_bad_in_use_is_logged_and_costs_nothing_else(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vault = SqliteVault(path)
+    vault.keep(FAMILY, {"0": "s"})
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TABLE signature")
+    shrugs(vault, caplog)
+
+
+@pytest.fixture
+def held(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
+    """Another process that has the database to itself."""
+    monkeypatch.setattr(vault_module, "BUSY_TIMEOUT", 0)
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        yield holder
+
+
+def test_a_locked_new_file_is_logged_and_used_once_it_is_free(
+    path: Path, held: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    vault = SqliteVault(path)
+    held.execute("BEGIN EXCLUSIVE")
+    shrugs(vault, caplog)
+    held.execute("COMMIT")
+    vault.keep(FAMILY, {"2": "two"})
+    assert vault.find(FAMILY, ["1", "2"]) == {"2": "two"}
+
+
+def test_a_locked_file_in_use_is_logged_when_written_and_still_read(
+    path: Path, held: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    vault = SqliteVault(path)
+    vault.keep(FAMILY, {"1": "one"})
+    held.execute("BEGIN EXCLUSIVE")
+    vault.keep(FAMILY, {"2": "two"})
+    assert warnings_in(caplog) == ["bridge.vault"]
+    assert vault.find(FAMILY, ["1", "2"]) == {"1": "one"}  # the write-ahead log lets readers through
+    held.execute("COMMIT")
+    vault.keep(FAMILY, {"3": "three"})
+    assert vault.find(FAMILY, ["1", "2", "3"]) == {"1": "one", "3": "three"}
+    assert warnings_in(caplog) == ["bridge.vault"]
