@@ -358,15 +358,16 @@ class GeminiStream(ChunkStream):
 
     def _silence(self) -> Iterator[Sequence[Chunk]]:
         """An empty batch for every heartbeat in which nothing comes."""
-        deadline = time.monotonic() + self._patience
-        while not self._closed and not self._hears():
-            if time.monotonic() > deadline:
+        patience = self._patience
+        while not self._closed and not self._hears(min(self._heartbeat, patience)):
+            patience -= self._heartbeat
+            if patience <= 0:
                 raise UpstreamTimeout("Gemini fell silent in the middle of the answer.")
             yield ()
 
-    def _hears(self) -> bool:
+    def _hears(self, seconds: float) -> bool:
         with foreign_errors_translated():
-            return self._listener.hears(self._heartbeat)
+            return self._listener.hears(seconds)
 
     def close(self) -> None:
         if self._closed:

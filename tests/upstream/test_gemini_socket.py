@@ -137,7 +137,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
     loopback.close()
 
 
-def upstream(base_url: str, key: str = KEY, read_timeout: float = 5, pool_size: int = 4) -> GeminiUpstream:
+def upstream(
+    base_url: str, key: str = KEY, read_timeout: float = 5, pool_size: int = 4, heartbeat: float = 5
+) -> GeminiUpstream:
     return GeminiUpstream(
         base_url=base_url,
         keys=(key,),
@@ -145,6 +147,7 @@ def upstream(base_url: str, key: str = KEY, read_timeout: float = 5, pool_size: 
         read_timeout=read_timeout,
         key_cooldown=60,
         pool_size=pool_size,
+        heartbeat=heartbeat,
     )
 
 
@@ -252,6 +255,25 @@ def test_silence_in_mid_stream_is_a_timeout(server: Loopback) -> None:
     seen, error = read_until_error(upstream(server.url, read_timeout=0.1).stream(REQUEST))
     assert seen == ["a"]
     assert type(error) is errors.UpstreamTimeout
+
+
+def test_silence_is_told_by_empty_batches(server: Loopback) -> None:
+    server.answer(CHUNKED, framed(event("a")), pause(0.5), framed(event("b")), END)
+    batches = list(upstream(server.url, heartbeat=0.1).stream(REQUEST))
+    assert [len(batch) for batch in batches if batch] == [1, 1]
+    assert batches.index(()) == 1
+    assert batches.count(()) >= 2
+
+
+def test_the_blank_line_that_ends_an_event_is_not_taken_for_the_end_of_a_frame(server: Loopback) -> None:
+    body = event("a") + event("b")
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(body) + len(event("c")))
+    server.answer(head, body[:-4], pause(0.1), body[-4:], pause(0.6), event("c"))
+    batches = iter(upstream(server.url, heartbeat=0.2).stream(REQUEST))
+    seen = [next(batches)]
+    time.sleep(0.3)  # a busy consumer: the blank line is buffered by now
+    seen.append(next(batches))
+    assert [len(batch) for batch in seen] == [1, 1]
 
 
 def test_an_error_whose_body_breaks_off_is_known_by_its_status(server: Loopback) -> None:
