@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gunicorn_bridge import clean_environment
+from gunicorn_bridge import ROOT, clean_environment
 from scripted_gemini import Asked, Reply, call_chunk, sse, text_chunk
 
 CLAUDE = Path(__file__).parent / "node_modules" / ".bin" / "claude"
@@ -19,6 +20,14 @@ SIGNATURE = "c2lnbmVkLWJ5LWdlbWluaQ=="
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+
+
+def readme_settings(address: str) -> dict[str, str]:
+    """What the README tells a user of Claude Code to set."""
+    section = (ROOT / "README.md").read_text().partition("### Claude Code")[2]
+    settings = dict(re.findall(r"^export (\w+)=(.*)$", section, re.MULTILINE))
+    assert settings.keys() == {"ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN"}
+    return {name: value.replace("http://127.0.0.1:41242", address) for name, value in settings.items()}
 
 
 class Claude:
@@ -30,8 +39,7 @@ class Claude:
         self.project.mkdir()
         self._environment = clean_environment() | {
             "HOME": str(self.home),
-            "ANTHROPIC_BASE_URL": address,
-            "ANTHROPIC_AUTH_TOKEN": "any",
+            **readme_settings(address),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "IS_SANDBOX": "1",  # allows it to run without asking, also for root
