@@ -39,12 +39,13 @@ class BridgeError(Exception):
     status: ClassVar[int]
     #: Clients repeat every 5xx; some faults only a person can mend.
     worth_repeating: ClassVar[bool] = True
+    usual_wait: ClassVar[float | None] = None  #: for when nobody said how long to wait
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
-        self.retry_after = retry_after
+        self.retry_after = self.usual_wait if retry_after is None else retry_after
 
     @property
     def retry_after_seconds(self) -> int | None:
@@ -93,6 +94,7 @@ class UpstreamMisconfigured(UpstreamError):
 
 class UpstreamRateLimited(UpstreamError):
     kind, status = "rate_limited", 429
+    usual_wait = 10.0  # without a wait some clients give up at once
 
 
 class UpstreamOverloaded(UpstreamError):

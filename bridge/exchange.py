@@ -8,8 +8,9 @@ protocol's own error event ends the stream.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from bridge.errors import BridgeError, InternalError, UnknownModel
 from bridge.gemini.fitting import Fitting, fit
@@ -17,7 +18,7 @@ from bridge.gemini.signatures import Vault
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
-from bridge.protocols.base import Asked, Event, EventMachine, Protocol
+from bridge.protocols.base import Asked, Caller, Event, EventMachine, Protocol
 from bridge.settings.models import ModelTable
 from bridge.stamp import Stamp
 from bridge.upstream.base import ChunkStream, Upstream
@@ -42,14 +43,15 @@ class Exchange:
         self,
         protocol: Protocol,
         machine: EventMachine,
-        chunks: ChunkStream,
+        send: Callable[[], ChunkStream],
         fitting: Fitting,
         record: Record,
         trace: Trace | None,
     ) -> None:
         self._protocol = protocol
         self._machine = machine
-        self._chunks = chunks
+        self._send = send
+        self._chunks: ChunkStream | None = None
         self._fitting = fitting
         self._record = record
         self._trace = trace
@@ -61,28 +63,28 @@ class Exchange:
         return self._machine.asked.stream
 
     def start(self) -> None:
-        """Wait for the first events. An answer that fails before them is raised, with its HTTP status."""
+        """Send the request and wait for the first events. What fails before them is raised, and gets an HTTP
+        status, unless this client understands it better in the stream."""
         self._held = next((events for events in self._batches if events), [])
-        self._raise_if_failed()
-
-    def _raise_if_failed(self) -> None:
-        if self._machine.error is not None:
-            raise self._machine.error
+        error = self._machine.error
+        if error is not None and not (self.streaming and self._machine.takes_in_stream(error)):
+            raise error
 
     def encoded(self) -> Iterator[bytes]:
         """The stream: events that came together leave together."""
-        encode = self._protocol.encode
+        encode, keep_alive = self._protocol.encode, self._machine.keep_alive or self._protocol.keep_alive
         self._record.first_byte()
         yield b"".join(map(encode, self._held))
         for events in self._batches:
             if events:
                 yield b"".join(map(encode, events))
             elif not self._machine.over:
-                yield self._protocol.keep_alive
+                yield keep_alive
 
     def body(self) -> JsonObject:
         events = self._held + [event for batch in self._batches for event in batch]
-        self._raise_if_failed()
+        if self._machine.error is not None:
+            raise self._machine.error
         body = self._machine.fold(events)
         if self._trace:
             self._trace.client_answer(body)
@@ -90,6 +92,7 @@ class Exchange:
 
     def _run(self) -> Iterator[list[Event]]:
         try:
+            self._chunks = self._send()
             for chunks in self._chunks:
                 if self._trace:
                     self._trace.chunks(chunks)
@@ -107,7 +110,8 @@ class Exchange:
         return events
 
     def close(self) -> None:
-        self._chunks.close()
+        if self._chunks is not None:
+            self._chunks.close()
         record, machine = self._record, self._machine
         record.usage = machine.usage
         record.notes.update(machine.losses)
@@ -118,12 +122,17 @@ class Exchange:
 
 
 def open_exchange(
-    protocol: Protocol, body: JsonObject, services: Services, record: Record, trace: Trace | None
+    protocol: Protocol,
+    body: JsonObject,
+    caller: Caller,
+    services: Services,
+    record: Record,
+    trace: Trace | None,
 ) -> Exchange:
-    """Convert the request and send it; returns once the upstream has accepted it."""
+    """Convert the request; `start` sends it."""
     if trace:
         trace.client_request(body)
-    asked = protocol.to_gemini(body)
+    asked = protocol.to_gemini(body, caller)
     record.model, record.stream = asked.request.model, asked.stream
     request, fitting = _fitted(asked, services)
     record.upstream_model = request.model
@@ -131,11 +140,14 @@ def open_exchange(
     if trace:
         trace.gemini_request(request)
     machine = protocol.machine(asked, services.stamp)
-    return Exchange(protocol, machine, _sent(request, asked, services), fitting, record, trace)
+    send = partial(_sent, request, asked, services)
+    return Exchange(protocol, machine, send, fitting, record, trace)
 
 
-def count_tokens(protocol: Protocol, body: JsonObject, services: Services, record: Record) -> int:
-    asked = protocol.to_gemini(body)
+def count_tokens(
+    protocol: Protocol, body: JsonObject, caller: Caller, services: Services, record: Record
+) -> int:
+    asked = protocol.to_gemini(body, caller)
     record.model = asked.request.model
     request, _ = _fitted(asked, services)
     record.upstream_model = request.model

@@ -16,6 +16,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.wire import request_to_json
 from bridge.http.routes import checked
 from bridge.protocols import PROTOCOLS
+from bridge.protocols.base import Caller
 
 FOLDER = Path(__file__).parent / "requests"
 
@@ -37,7 +38,7 @@ def compare(result: object, expected: Path) -> None:
 
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("valid", ".gemini.json"))
 def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected):
-    asked = protocol.to_gemini(checked(protocol.schema, orjson.loads(path.read_bytes())))
+    asked = protocol.to_gemini(checked(protocol.schema, orjson.loads(path.read_bytes())), Caller())
     request, fitting = fitted(asked.request)
     assert broken_request_rules(request, prefill=True) == []
     result = {"body": request_to_json(request)}
@@ -49,7 +50,9 @@ def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected)
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("invalid", ".error.json"))
 def test_a_bad_request_is_refused_with_the_field_named(protocol, path, expected):
     with pytest.raises(BridgeError) as refused:
-        fitted(protocol.to_gemini(checked(protocol.schema, orjson.loads(path.read_bytes()))).request)
+        fitted(
+            protocol.to_gemini(checked(protocol.schema, orjson.loads(path.read_bytes())), Caller()).request
+        )
     error = refused.value
     assert 400 <= error.status < 500
     assert error.param

@@ -49,11 +49,17 @@ def test_without_anything_the_defaults_hold(config: Path) -> None:
     assert settings.models.default == "gemini-2.5-flash"
 
 
+def as_toml(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else value
+
+
 def test_default_toml_and_the_code_agree_on_every_setting() -> None:
     written = tomllib.loads((CONFIG / "default.toml").read_text("utf-8"))
     in_code = {
         section: {
-            field.name: str(field.default) if isinstance(field.default, Path) else field.default
+            field.name: as_toml(field.default)
             for field in dataclasses.fields(owner)
             if not KNOWN[f"{section}.{field.name}"].secret
         }
@@ -241,7 +247,7 @@ def test_other_credentials_are_no_concern_of_the_bridge(config: Path, tmp_path: 
         ("[server]\nprot = 1", ["local.toml", "server.prot", "did you mean port?"]),
         ("[server]\nzzz = 1", ["local.toml", "server.zzz", "known are host, port, workers"]),
         ("[servr]\nport = 1", ["local.toml", "[servr]", "did you mean server?"]),
-        ("[zzz]", ["local.toml", "[zzz]", "known are server, upstream, log, state"]),
+        ("[zzz]", ["local.toml", "[zzz]", "known are server, upstream, log, responses, state"]),
         ("port = 1", ["local.toml", "port stands outside a section", "[server]"]),
         ("zzz = 1", ["local.toml", "zzz stands outside a section", "[server], [upstream]"]),
         ("server = 1", ["local.toml", "server must be a section, written [server]"]),

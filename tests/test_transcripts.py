@@ -25,20 +25,27 @@ from bridge.errors import UpstreamUnreachable
 from bridge.gemini.types import MODEL
 from bridge.gemini.wire import chunk_from_json, chunk_to_json
 from bridge.protocols import PROTOCOLS
+from bridge.protocols.base import Caller
 
+TOLD = [(protocol, caller) for protocol in PROTOCOLS for caller in CONVERSATIONS[protocol.name].callers]
 EVERY = pytest.mark.parametrize(
-    ("name", "protocol"), list(product(NAMES, PROTOCOLS)), ids=lambda value: getattr(value, "name", value)
+    ("name", "protocol", "caller"),
+    [
+        pytest.param(name, protocol, caller, id=f"{name}-{protocol.name}{caller}")
+        for name, (protocol, caller) in product(NAMES, TOLD)
+    ],
 )
 
 
-def run(protocol):
-    return Run(protocol, CONVERSATIONS[protocol.name].opening)
+def run(protocol, caller, vault=None):
+    conversation = CONVERSATIONS[protocol.name]
+    return Run(protocol, conversation.opening, vault, conversation.callers[caller])
 
 
 @EVERY
-def test_the_events_are_the_recorded_ones(name, protocol):
-    sent = b"".join(map(protocol.encode, run(protocol).whole(chunks_of(name))))
-    expected = FOLDER / name / f"{protocol.name}.sse"
+def test_the_events_are_the_recorded_ones(name, protocol, caller):
+    sent = b"".join(map(protocol.encode, run(protocol, caller).whole(chunks_of(name))))
+    expected = FOLDER / name / f"{protocol.name}{caller}.sse"
     if ACCEPT:
         expected.write_bytes(sent)
     assert sent.decode() == expected.read_bytes().decode()
@@ -46,8 +53,8 @@ def test_the_events_are_the_recorded_ones(name, protocol):
 
 @EVERY
 @pytest.mark.parametrize("cut", [in_single_characters, in_one_lump])
-def test_any_chunking_gives_the_same_body(name, protocol, cut):
-    original, other = run(protocol), run(protocol)
+def test_any_chunking_gives_the_same_body(name, protocol, caller, cut):
+    original, other = run(protocol, caller), run(protocol, caller)
     events, recut = original.whole(chunks_of(name)), other.whole(cut(chunks_of(name)))
     assert type(original.machine.error) is type(other.machine.error)
     if original.machine.error is None:
@@ -55,27 +62,27 @@ def test_any_chunking_gives_the_same_body(name, protocol, cut):
 
 
 @EVERY
-def test_any_prefix_ends_legally_with_the_protocols_error(name, protocol):
+def test_any_prefix_ends_legally_with_the_protocols_error(name, protocol, caller):
     chunks = chunks_of(name)
     for length in range(len(chunks) + 1):
         for cut_short in (Run.whole, lambda run, fed: run.broken(fed, UpstreamUnreachable("gone"))):
-            attempt = run(protocol)
+            attempt = run(protocol, caller)
             events = cut_short(attempt, chunks[:length])
             assert attempt.machine.over, f"after {length} chunks: {events}"
             assert attempt.machine.fail(UpstreamUnreachable("late")) == []
 
 
 @EVERY
-def test_the_answer_put_back_as_history_gives_gemini_its_own_content(name, protocol):
+def test_the_answer_put_back_as_history_gives_gemini_its_own_content(name, protocol, caller):
     conversation = CONVERSATIONS[protocol.name]
     vault = MemoryVault() if conversation.relies_on_vault else ForgetfulVault()
-    first = Run(protocol, conversation.opening, vault)
+    first = run(protocol, caller, vault)
     events = first.whole(chunks_of(name))
     said = model_content(chunks_of(name))
     if first.machine.error is not None or not said:
         return  # nothing was said that could come back
     body = conversation.goes_on(conversation.opening, first.machine.fold(events))
-    request, _ = fitted(protocol.to_gemini(protocol.schema.load(body)).request, vault)
+    request, _ = fitted(protocol.to_gemini(protocol.schema.load(body), Caller()).request, vault)
     back = [content.parts for content in request.contents if content.role == MODEL]
     assert back == [conversation.seated(said)]
     assert (back == [said]) or first.machine.losses, "what was left out must be counted"

@@ -35,7 +35,8 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     _keep_records(app)
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
-        app.register_blueprint(make_blueprint(protocol, services, debug=settings.log.debug))
+        preferences = settings.preferences(protocol.name)
+        app.register_blueprint(make_blueprint(protocol, services, preferences, debug=settings.log.debug))
     app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
     endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
     app.register_blueprint(

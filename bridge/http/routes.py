@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -15,14 +16,19 @@ from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
-from bridge.protocols.base import Protocol
+from bridge.protocols.base import Caller, Protocol
 
 #: Proxies must pass each event on at once, and keep none.
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-def make_blueprint(protocol: Protocol, services: Services, *, debug: bool) -> Blueprint:
+def make_blueprint(
+    protocol: Protocol, services: Services, preferences: Mapping[str, Any], *, debug: bool
+) -> Blueprint:
     blueprint = Blueprint(protocol.name, __name__)
+
+    def caller() -> Caller:
+        return Caller(dict(request.headers), preferences)
 
     @blueprint.after_request
     def name_request(response: Response) -> Response:
@@ -35,7 +41,7 @@ def make_blueprint(protocol: Protocol, services: Services, *, debug: bool) -> Bl
         record.protocol = protocol.name
         trace = Trace(record.request_id) if debug else None
         body = checked(protocol.schema, _json_object(_body()))
-        exchange = open_exchange(protocol, body, services, record, trace)
+        exchange = open_exchange(protocol, body, caller(), services, record, trace)
         try:
             exchange.start()
             if exchange.streaming:
@@ -53,7 +59,7 @@ def make_blueprint(protocol: Protocol, services: Services, *, debug: bool) -> Bl
         def count() -> Response:
             g.record.protocol = protocol.name
             body = checked(counting.schema, _json_object(_body()))
-            return json_response(counting.body(count_tokens(protocol, body, services, g.record)))
+            return json_response(counting.body(count_tokens(protocol, body, caller(), services, g.record)))
 
     return blueprint
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
@@ -30,6 +30,14 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, as far as a protocol may care."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    preferences: Mapping[str, Any] = field(default_factory=dict)  #: the operator's, for this protocol
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A client's request, understood."""
 
@@ -44,10 +52,9 @@ class Protocol:
     name: str
     path: str
     schema: Schema
-    to_gemini: Callable[[JsonObject], Asked]
+    to_gemini: Callable[[JsonObject, Caller], Asked]
     machine: type[EventMachine]
     encode: Callable[[Event], bytes]
-    keep_alive: bytes  #: sent while the upstream is silent
     error_body: Callable[[BridgeError, str], JsonObject]  #: with the request id
     error_status: Callable[[BridgeError], int]
     list_models: Callable[[Sequence[JsonObject]], JsonObject]
@@ -55,6 +62,9 @@ class Protocol:
     #: Request headers by which a client of this protocol is known where the path does not tell.
     marks: frozenset[str] = frozenset()
     counting: TokenCounting | None = None
+    keep_alive: bytes = (
+        b": keep-alive\n\n"  #: sent while the upstream is silent, unless the machine knows better
+    )
     request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
 
 
@@ -94,6 +104,15 @@ class EventMachine(ABC):
             Ended: self.on_ended,
             Failed: self._on_failed,
         }
+
+    @property
+    def keep_alive(self) -> bytes | None:
+        """The sign of life for this very client, where the protocol's usual one would not do."""
+        return None
+
+    def takes_in_stream(self, error: BridgeError) -> bool:
+        """Whether a failure before the first event is better told in the stream than by an HTTP status."""
+        return False
 
     @property
     def usage(self) -> Usage:

@@ -79,3 +79,12 @@ def array(*, required: bool = False) -> fields.Raw:
             required=True,
         )
     return _field(_check(lambda value: isinstance(value, list), "an array"))
+
+
+def text_or_array(*, required: bool = False) -> fields.Raw:
+    return _field(
+        _check(
+            lambda value: isinstance(value, str | list) and bool(value), "a string or an array, not empty"
+        ),
+        required=required,
+    )

@@ -42,6 +42,7 @@ from bridge.settings.value import (
 
 __all__ = [
     "LogSettings",
+    "ResponsesSettings",
     "ServerSettings",
     "Settings",
     "SettingsError",
@@ -90,6 +91,13 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ResponsesSettings:
+    dialect: Annotated[str, OneOf(("auto", "bridge", "openai", "codex"))] = AUTO
+    codex_marks: tuple[str, ...] = ("originator: codex*", "user-agent: codex*")
+    openai_marks: tuple[str, ...] = ("x-stainless-*", "user-agent: *ai-sdk/*")
+
+
+@dataclass(frozen=True, slots=True)
 class StateSettings:
     dir: Path = Path("state")
 
@@ -98,6 +106,7 @@ SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
     "log": LogSettings,
+    "responses": ResponsesSettings,
     "state": StateSettings,
 }
 
@@ -121,6 +130,7 @@ class Settings:
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
     log: LogSettings = LogSettings()
+    responses: ResponsesSettings = ResponsesSettings()
     state: StateSettings = StateSettings()
     #: Dotted key → the file or variable that the value came from.
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -130,6 +140,13 @@ class Settings:
         if self.upstream.transport != AUTO:
             return self.upstream.transport
         return GEMINI if self.upstream.api_keys else DEMO
+
+    def preferences(self, protocol: str) -> Mapping[str, Any]:
+        """What the operator prefers of one protocol, in the protocol's own terms."""
+        if protocol != "openai_responses":
+            return {}
+        marks = {"codex": self.responses.codex_marks, "openai": self.responses.openai_marks}
+        return {"dialect": self.responses.dialect, "marks": marks}
 
     def shown(self) -> Iterator[ShownSetting]:
         for key, shape in KNOWN.items():

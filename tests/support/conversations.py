@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from bridge.gemini.types import FunctionCall, Part
+from bridge.protocols.base import Caller
 
 Parts = tuple[Part, ...]
 
@@ -20,6 +21,8 @@ class Conversation(NamedTuple):
     #: What of Gemini's content has a seat in the protocol; anything else must be counted as a loss.
     seated: Callable[[Parts], Parts] = everything
     relies_on_vault: bool = False
+    #: Callers to whom the same answer is told differently, by the name their transcripts carry.
+    callers: Mapping[str, Caller] = {"": Caller()}
 
 
 def _chat_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +43,7 @@ def _messages_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[s
     return {**opening, "messages": [*opening["messages"], *more]}
 
 
-def _messages_seated(parts: Parts) -> Parts:
+def _text_unsigned(parts: Parts) -> Parts:
     """Text, thoughts and calls. A text's signature has no seat; without it, neighbours are one text."""
     seated: list[Part] = []
     before: Part | None = None
@@ -56,7 +59,30 @@ def _messages_seated(parts: Parts) -> Parts:
     return tuple(seated)
 
 
+def _responses_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    calls = [item["call_id"] for item in answer["output"] if item["type"] == "function_call"]
+    results = [{"type": "function_call_output", "call_id": each, "output": "fine"} for each in calls]
+    more = [*answer["output"], *results, {"role": "user", "content": "Go on."}]
+    return {**opening, "input": [*opening["input"], *more]}
+
+
 CONVERSATIONS = {
+    "openai_responses": Conversation(
+        {
+            "model": "gpt-5-codex",
+            "input": [{"role": "user", "content": "Please do."}],
+            "reasoning": {"summary": "auto"},
+            "include": ["reasoning.encrypted_content"],
+            "stream": True,
+        },
+        _responses_goes_on,
+        _text_unsigned,
+        callers={
+            "": Caller(),
+            ".openai": Caller(preferences={"dialect": "openai"}),
+            ".codex": Caller(preferences={"dialect": "codex"}),
+        },
+    ),
     "anthropic_messages": Conversation(
         {
             "model": "claude-opus-4-8",
@@ -66,7 +92,7 @@ CONVERSATIONS = {
             "stream": True,
         },
         _messages_goes_on,
-        _messages_seated,
+        _text_unsigned,
         relies_on_vault=True,
     ),
     "openai_chat": Conversation(

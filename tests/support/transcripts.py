@@ -18,7 +18,7 @@ from bridge.gemini.signatures import Vault
 from bridge.gemini.traits import Traits
 from bridge.gemini.types import Candidate, Chunk, Content, FunctionCall, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import chunk_from_json
-from bridge.protocols.base import Event, EventMachine, Protocol
+from bridge.protocols.base import Caller, Event, EventMachine, Protocol
 from bridge.stamp import Stamp
 
 FOLDER = Path(__file__).parent.parent / "transcripts"
@@ -66,9 +66,11 @@ def counting_stamp() -> Stamp:
 class Run:
     """One answer of one protocol, in memory."""
 
-    def __init__(self, protocol: Protocol, body: JsonObject, vault: Vault | None = None) -> None:
+    def __init__(
+        self, protocol: Protocol, body: JsonObject, vault: Vault | None = None, caller: Caller | None = None
+    ) -> None:
         stamp = counting_stamp()
-        self.asked = protocol.to_gemini(protocol.schema.load(dict(body)))
+        self.asked = protocol.to_gemini(protocol.schema.load(dict(body)), caller or Caller())
         self.request, self.fitting = fitted(self.asked.request, vault)
         self.machine: EventMachine = protocol.machine(self.asked, stamp)
 

@@ -9,7 +9,7 @@ from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.anthropic_messages.machine import MessagesOptions
 from bridge.protocols.anthropic_messages.messages import Messages
 from bridge.protocols.anthropic_messages.tools import chosen_tools, declared_tools
-from bridge.protocols.base import Asked
+from bridge.protocols.base import Asked, Caller
 from bridge.protocols.reading import needed, objects, optional, refuse, shown, stop_sequences
 
 _SAMPLING = {
@@ -20,7 +20,7 @@ _SAMPLING = {
 }
 
 
-def to_gemini(body: JsonObject) -> Asked:
+def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
     messages = Messages()
     messages.instruct(body.get("system"))
     for path, message in objects(body["messages"], "messages"):

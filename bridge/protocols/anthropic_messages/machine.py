@@ -19,9 +19,9 @@ from bridge.gemini.finish import Outcome
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
-from bridge.protocols.anthropic_messages.signatures import for_next_call
 from bridge.protocols.anthropic_messages.web_search import search_blocks
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
+from bridge.protocols.carried_signatures import for_next_call
 from bridge.protocols.sse import encode_named
 from bridge.stamp import Stamp
 from bridge.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened, Signed

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result
-from bridge.protocols.anthropic_messages.signatures import read_signature
+from bridge.protocols.carried_signatures import read_signature
 from bridge.protocols.reading import needed, optional, refuse, shown
 
 #: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini

@@ -4,8 +4,8 @@ from bridge.protocols.base import Protocol
 from bridge.protocols.openai_chat.converter import to_gemini
 from bridge.protocols.openai_chat.errors import error_body, error_status
 from bridge.protocols.openai_chat.machine import ChatMachine, encode
-from bridge.protocols.openai_chat.models import list_models, show_model
 from bridge.protocols.openai_chat.schema import ChatSchema
+from bridge.protocols.openai_models import list_models, show_model
 
 PROTOCOL = Protocol(
     name="openai_chat",
@@ -14,7 +14,6 @@ PROTOCOL = Protocol(
     to_gemini=to_gemini,
     machine=ChatMachine,
     encode=encode,
-    keep_alive=b": keep-alive\n\n",
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,

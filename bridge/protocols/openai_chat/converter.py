@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.gemini.tool_schema import plain_schema
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
-from bridge.protocols.base import Asked
+from bridge.protocols.base import Asked, Caller
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import Messages
 from bridge.protocols.openai_chat.tools import chosen_tools, custom_tools, declared_tools
@@ -28,7 +28,7 @@ _SAMPLING = {
 }
 
 
-def to_gemini(body: JsonObject) -> Asked:
+def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
     messages = Messages()
     for path, message in objects(body["messages"], "messages"):
         messages.add(message, path)

@@ -15,6 +15,7 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
+from bridge.gemini.freeform import freeform_text
 from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, Usage
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
 from bridge.protocols.openai_chat.errors import error_body
@@ -138,7 +139,7 @@ class ChatMachine(EventMachine):
 
     def _tool(self, call: FunctionCall) -> dict[str, Any]:
         if call.name in self._options.custom_tools:
-            return {"type": "custom", "custom": {"name": call.name, "input": _freeform(call)}}
+            return {"type": "custom", "custom": {"name": call.name, "input": freeform_text(call)}}
         return {"type": "function", "function": _function(call)}
 
     def _image(self, candidate: int, image: InlineData) -> Event:
@@ -215,13 +216,6 @@ class _Choice:
 
 def _function(call: FunctionCall) -> dict[str, Any]:
     return {"name": call.name, "arguments": orjson.dumps(dict(call.args or {})).decode()}
-
-
-def _freeform(call: FunctionCall) -> str:
-    """The text a freeform tool takes; whatever else the model sent is passed on whole, as JSON."""
-    args = call.args or {}
-    text = args.get("input")
-    return text if isinstance(text, str) and len(args) == 1 else orjson.dumps(dict(args)).decode()
 
 
 def _signed(signature: str | None) -> dict[str, Any]:

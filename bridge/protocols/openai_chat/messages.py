@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bridge.gemini.freeform import freeform_call
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import (
@@ -104,7 +105,7 @@ class Messages:
             custom = needed(call, "custom", dict, path)
             name = needed(custom, "name", str, f"{path}.custom")
             text = needed(custom, "input", str, f"{path}.custom")
-            part = Part(FunctionCall(name, {"input": text}, call_id), signature=_text_or_none(signature))
+            part = Part(freeform_call(name, text, call_id), signature=_text_or_none(signature))
         else:
             part = _call_part(needed(call, "function", dict, path), call_id, signature, f"{path}.function")
         assert isinstance(part.data, FunctionCall)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.tool_schema import object_schema
 from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.reading import needed, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
 _MODES = {"auto": "AUTO", "required": MUST_CALL, "none": "NONE"}
-_FREEFORM: JsonObject = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": "The text for the tool, as it is."}},
-    "required": ["input"],
-}
 
 
 def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
@@ -62,12 +58,14 @@ def _function(function: JsonObject, path: str) -> FunctionDeclaration:
 
 
 def _custom(custom: JsonObject, path: str) -> FunctionDeclaration:
-    description = optional(custom, "description", str, path) or ""
-    grammar = (optional(custom, "format", dict, path) or {}).get("grammar")
-    if isinstance(grammar, dict) and isinstance(grammar.get("definition"), str):
-        syntax = optional(grammar, "syntax", str, f"{path}.format.grammar") or "grammar"
-        description += f"\n\nThe input must follow this {syntax}:\n{grammar['definition']}"
-    return FunctionDeclaration(_name(custom, path), description.strip() or None, _FREEFORM)
+    grammar = optional(optional(custom, "format", dict, path) or {}, "grammar", dict, f"{path}.format") or {}
+    where = f"{path}.format.grammar"
+    return freeform_declaration(
+        _name(custom, path),
+        optional(custom, "description", str, path),
+        optional(grammar, "syntax", str, where),
+        optional(grammar, "definition", str, where),
+    )
 
 
 def _name(function: JsonObject, path: str) -> str:

@@ -1,7 +1,7 @@
 """Where a call's signature rides in a protocol that signs only thinking.
 
-A `tool_use` block has no place for it, so the thinking block directly before it carries it, marked as
-belonging to the call that follows. A thinking block's own signature goes unmarked.
+A call has no place for it there, so the thinking directly before it carries it, marked as belonging to the
+call that follows. The thinking's own signature goes unmarked.
 """
 
 from __future__ import annotations

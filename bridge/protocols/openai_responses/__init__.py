@@ -1,0 +1,21 @@
+"""OpenAI Responses: Codex, the OpenAI SDKs, the AI SDK."""
+
+from bridge.protocols.base import Protocol
+from bridge.protocols.openai_models import list_models, show_model
+from bridge.protocols.openai_responses.converter import to_gemini
+from bridge.protocols.openai_responses.errors import error_body, error_status
+from bridge.protocols.openai_responses.machine import ResponsesMachine, encode
+from bridge.protocols.openai_responses.schema import ResponsesSchema
+
+PROTOCOL = Protocol(
+    name="openai_responses",
+    path="/v1/responses",
+    schema=ResponsesSchema(),
+    to_gemini=to_gemini,
+    machine=ResponsesMachine,
+    encode=encode,
+    error_body=error_body,
+    error_status=error_status,
+    list_models=list_models,
+    show_model=show_model,
+)

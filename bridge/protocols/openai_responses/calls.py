@@ -1,0 +1,79 @@
+"""A call as the output item that its declaration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from bridge.gemini.freeform import freeform_text
+from bridge.gemini.types import FunctionCall
+from bridge.protocols.openai_responses.tools import Called, Kind
+
+NewId = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class CallItem:
+    item: dict[str, Any]  #: what stands in it from the start
+    empty: dict[str, Any]  #: its content before it is there
+    whole: dict[str, Any]  #: and when it is
+    event: str | None = None  #: the events that carry the content as text, if any do
+    field: str = ""
+    text: str = ""
+
+
+def call_item(call: FunctionCall, called: Called | None, new_id: NewId) -> CallItem:
+    """A function that nobody declared is still a function call: the client knows best what is wrong."""
+    called = called or Called(Kind.FUNCTION, call.name)
+    return _SHAPES[called.kind](call, called, new_id)
+
+
+def _function(call: FunctionCall, called: Called, new_id: NewId) -> CallItem:
+    text = orjson.dumps(dict(call.args or {})).decode()
+    return CallItem(
+        {"type": "function_call", "id": new_id("fc_"), "call_id": call.id, **_named(called)},
+        {"arguments": ""},
+        {"arguments": text},
+        "response.function_call_arguments",
+        "arguments",
+        text,
+    )
+
+
+def _custom(call: FunctionCall, called: Called, new_id: NewId) -> CallItem:
+    text = freeform_text(call)
+    return CallItem(
+        {"type": "custom_tool_call", "id": new_id("ctc_"), "call_id": call.id, **_named(called)},
+        {"input": ""},
+        {"input": text},
+        "response.custom_tool_call_input",
+        "input",
+        text,
+    )
+
+
+def _local_shell(call: FunctionCall, _called: Called, new_id: NewId) -> CallItem:
+    action = {"type": "exec", "env": {}, **(call.args or {})}
+    item = {"type": "local_shell_call", "id": new_id("lsh_"), "call_id": call.id, "action": action}
+    return CallItem(item, {}, {})
+
+
+def _tool_search(call: FunctionCall, _called: Called, new_id: NewId) -> CallItem:
+    item = {"type": "tool_search_call", "id": new_id("tsc_"), "call_id": call.id, "execution": "client"}
+    return CallItem({**item, "arguments": dict(call.args or {})}, {}, {})
+
+
+def _named(called: Called) -> dict[str, Any]:
+    named = {"name": called.name}
+    return named if called.namespace is None else {**named, "namespace": called.namespace}
+
+
+_SHAPES: dict[Kind, Callable[[FunctionCall, Called, NewId], CallItem]] = {
+    Kind.FUNCTION: _function,
+    Kind.CUSTOM: _custom,
+    Kind.LOCAL_SHELL: _local_shell,
+    Kind.TOOL_SEARCH: _tool_search,
+}

@@ -1,0 +1,113 @@
+"""A Responses request to Gemini's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.gemini.tool_schema import plain_schema
+from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
+from bridge.protocols.base import Asked, Caller
+from bridge.protocols.openai_responses.dialects import AUTO, choose
+from bridge.protocols.openai_responses.items import Items
+from bridge.protocols.openai_responses.machine import ResponsesOptions
+from bridge.protocols.openai_responses.tools import Declared, chosen_tools
+from bridge.protocols.reading import needed, objects, optional, refuse, shown
+
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+LOGPROBS = "message.output_text.logprobs"
+
+_SAMPLING = {"temperature": "temperature", "top_p": "topP", "max_output_tokens": "maxOutputTokens"}
+
+#: Fields of the request that the response repeats.
+_ECHOED: dict[str, Any] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {},
+    "service_tier": "default",
+    "store": True,
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+    "truncation": "disabled",
+}
+
+
+def to_gemini(body: JsonObject, caller: Caller) -> Asked:
+    declared = Declared()
+    declared.add(body.get("tools") or [], "tools")
+    items = Items(declared)
+    items.instruct(body.get("instructions") or "")
+    if isinstance(body["input"], str):
+        items.contents.append(Content("user", (Part(body["input"]),)))
+    else:
+        for path, item in objects(body["input"], "input"):
+            items.add(item, path)
+    request = GenerateRequest(
+        model=body["model"],
+        contents=tuple(items.contents),
+        system=items.system,
+        tools=declared.tools(),
+        tool_config=chosen_tools(body.get("tool_choice"), declared),
+        generation=_generation(body),
+        thinking=_thinking(body),
+    )
+    losses = (*declared.losses, *items.losses, *_losses(body))
+    return Asked(request, bool(body.get("stream")), _options(body, declared, caller), losses)
+
+
+def _options(body: JsonObject, declared: Declared, caller: Caller) -> ResponsesOptions:
+    wanted = caller.preferences
+    dialect = choose(wanted.get("dialect", AUTO), wanted.get("marks", {}), caller.headers)
+    echo = {key: default if body.get(key) is None else body[key] for key, default in _ECHOED.items()}
+    if not dialect.echoes_tools:
+        echo["tools"] = []
+    return ResponsesOptions(
+        dialect=dialect,
+        calls=declared.calls,
+        thinking=_thinking(body).show,
+        encrypted_reasoning=ENCRYPTED_REASONING in (body.get("include") or ()),
+        echo=echo,
+    )
+
+
+def _losses(body: JsonObject) -> list[str]:
+    losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
+    verbosity = (body.get("text") or {}).get("verbosity")
+    return [*losses, "responses.verbosity"] if verbosity in ("low", "high") else losses
+
+
+def _thinking(body: JsonObject) -> Thinking:
+    """Thoughts are shown to those who asked for a summary, as their vendor does it."""
+    reasoning = body.get("reasoning") or {}
+    effort = optional(reasoning, "effort", str, "reasoning")
+    summary = optional(reasoning, "summary", str, "reasoning")
+    return Thinking(effort=effort, show=summary not in (None, "none") and effort != "none")
+
+
+def _generation(body: JsonObject) -> dict[str, Any]:
+    generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+    if LOGPROBS in (body.get("include") or ()):
+        generation["responseLogprobs"] = True
+        if body.get("top_logprobs"):
+            generation["logprobs"] = body["top_logprobs"]
+    form = optional(body.get("text") or {}, "format", dict, "text")
+    if form is not None:
+        generation.update(_answer_format(form))
+    return generation
+
+
+def _answer_format(form: JsonObject) -> dict[str, Any]:
+    kind = needed(form, "type", str, "text.format")
+    if kind == "text":
+        return {}
+    if kind == "json_object":
+        return {"responseMimeType": "application/json"}
+    if kind == "json_schema":
+        schema = plain_schema(needed(form, "schema", dict, "text.format"), "text.format.schema")
+        return {"responseMimeType": "application/json", "responseJsonSchema": schema}
+    raise refuse(f"must be text, json_object or json_schema, not {shown(kind)}", "text.format.type")

@@ -1,0 +1,80 @@
+"""Three ways to tell the same answer.
+
+The official one, the bridge's own contract for callers written to it, and what Codex copes with best. Each is
+a record of choices; the machine has no other way to tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    name: str
+    call_status: str  #: of a finished call, and of an answer that ends with one
+    ends_with: tuple[str, ...]  #: the events after the last item
+    failure_ends_with: tuple[str, ...]
+    limit_ends_with: tuple[str, ...]  #: when the token limit cut the answer
+    filter_fails: bool  #: a filtered answer is told as a failure, not as an incomplete one
+    errors_in_stream: bool  #: some errors are told in the stream even before it began
+    data_heartbeat: bool  #: the sign of life is an event, not a comment
+    echoes_tools: bool
+    repeats_text: bool = False  #: response.output_text.done carries the text under a second name too
+
+
+_BRIDGE_END = ("response.done", "response.completed")
+
+DIALECTS: Mapping[str, Dialect] = {
+    "bridge": Dialect(
+        name="bridge",
+        call_status="requires_action",
+        ends_with=_BRIDGE_END,
+        failure_ends_with=("response.failed", *_BRIDGE_END),
+        limit_ends_with=_BRIDGE_END,
+        filter_fails=False,
+        errors_in_stream=False,
+        data_heartbeat=True,
+        echoes_tools=True,
+        repeats_text=True,
+    ),
+    "openai": Dialect(
+        name="openai",
+        call_status="completed",
+        ends_with=("response.completed",),
+        failure_ends_with=("response.failed",),
+        limit_ends_with=("response.incomplete",),
+        filter_fails=False,
+        errors_in_stream=False,
+        data_heartbeat=False,
+        echoes_tools=True,
+    ),
+    # Codex takes a response.completed behind response.failed for success, repeats an answer that a filter cut
+    # five times over, and its idle timer does not see comments.
+    "codex": Dialect(
+        name="codex",
+        call_status="completed",
+        ends_with=("response.completed",),
+        failure_ends_with=("response.failed",),
+        limit_ends_with=("response.incomplete",),
+        filter_fails=True,
+        errors_in_stream=True,
+        data_heartbeat=True,
+        echoes_tools=False,
+    ),
+}
+
+
+def choose(wanted: str, marks: Mapping[str, Iterable[str]], headers: Mapping[str, str]) -> Dialect:
+    """`marks` are patterns of header lines by dialect; who bears none is told in the bridge's own."""
+    if wanted != AUTO:
+        return DIALECTS[wanted]
+    lines = [f"{name}: {value}".lower() for name, value in headers.items()]
+    for name, patterns in marks.items():
+        if any(fnmatchcase(line, pattern) for pattern in patterns for line in lines):
+            return DIALECTS[name]
+    return DIALECTS["bridge"]

@@ -1,0 +1,221 @@
+"""Input items of a Responses request to Gemini contents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bridge.gemini.freeform import freeform_call
+from bridge.gemini.media import inline_from_base64, media_from_url
+from bridge.gemini.tool_results import tool_response
+from bridge.gemini.types import (
+    MODEL,
+    USER,
+    Content,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    JsonObject,
+    Part,
+)
+from bridge.protocols.carried_signatures import read_signature
+from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, Declared
+from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse, shown
+
+ROLES = ("user", "assistant", "system", "developer")
+
+#: What Google's search did is told by the text behind it; Gemini itself never said these.
+UNSAID = frozenset({"web_search_call"})
+
+
+class Items:
+    """The conversation so far, item by item. Items of a kind not known here are left out and counted."""
+
+    def __init__(self, declared: Declared) -> None:
+        self.contents: list[Content] = []
+        self.losses: list[str] = []
+        self._declared = declared
+        self._system: list[str] = []
+        self._call_names: dict[str, str] = {}
+        self._for_next_call: str | None = None
+        self._readers: dict[str, Callable[[JsonObject, str], None]] = {
+            "message": self._message,
+            "reasoning": self._reasoning,
+            "function_call": self._function_call,
+            "function_call_output": self._output,
+            "custom_tool_call": self._custom_call,
+            "custom_tool_call_output": self._output,
+            "local_shell_call": self._local_shell_call,
+            "local_shell_call_output": self._output,
+            "tool_search_call": self._tool_search_call,
+            "tool_search_output": self._tool_search_output,
+            "additional_tools": self._additional_tools,
+            "compaction": self._compaction,
+            "compaction_summary": self._compaction,
+            "context_compaction": self._compaction,
+        }
+
+    @property
+    def system(self) -> Content | None:
+        return Content(None, (Part("\n\n".join(self._system)),)) if self._system else None
+
+    def instruct(self, text: str) -> None:
+        if text.strip():
+            self._system.append(text)
+
+    def add(self, item: JsonObject, path: str) -> None:
+        kind = optional(item, "type", str, path) or "message"  # the easy form leaves it out
+        if kind in UNSAID:
+            return
+        read = self._readers.get(kind)
+        if read is None:
+            self.losses.append(f"responses.item_{kind[:32]}")
+            return
+        read(item, path)
+
+    def _say(self, role: str, *parts: Part) -> None:
+        self.contents.append(Content(role, parts))
+
+    # --- what was said -------------------------------------------------------------------------------
+
+    def _message(self, item: JsonObject, path: str) -> None:
+        role = needed(item, "role", str, path)
+        if role not in ROLES:
+            raise refuse(f"must be one of {', '.join(ROLES)}, not {shown(role)}", f"{path}.role")
+        parts = content_parts(item.get("content"), f"{path}.content")
+        if role in ("system", "developer"):
+            texts = [part.data for part in parts if isinstance(part.data, str)]
+            if len(texts) < len(parts):
+                raise refuse("only text is possible here", f"{path}.content")
+            self.instruct("\n\n".join(texts))
+        else:
+            self._say(MODEL if role == "assistant" else USER, *parts)
+
+    def _reasoning(self, item: JsonObject, path: str) -> None:
+        summary = objects(optional(item, "summary", list, path) or [], f"{path}.summary")
+        thought = "\n\n".join(needed(part, "text", str, where) for where, part in summary)
+        own, self._for_next_call = read_signature(optional(item, "encrypted_content", str, path) or "")
+        if thought or own:
+            self._say(MODEL, Part(thought, thought=True, signature=own))
+
+    def _compaction(self, item: JsonObject, path: str) -> None:
+        """A summary in place of older turns, where it can be read; ours never are encrypted."""
+        text = optional(item, "summary", str, path) or optional(item, "text", str, path)
+        if text:
+            self._say(USER, Part(text))
+        else:
+            self.losses.append("responses.encrypted_compaction")
+
+    # --- calls and their results ---------------------------------------------------------------------
+
+    def _call(self, call: FunctionCall) -> None:
+        self._call_names[call.id or ""] = call.name
+        self._say(MODEL, Part(call, signature=self._for_next_call))
+        self._for_next_call = None
+
+    def _name(self, item: JsonObject, path: str) -> str:
+        name, namespace = needed(item, "name", str, path), optional(item, "namespace", str, path)
+        return self._declared.name_for(name, namespace)
+
+    def _function_call(self, item: JsonObject, path: str) -> None:
+        arguments = arguments_object(optional(item, "arguments", str, path) or "")
+        self._call(FunctionCall(self._name(item, path), arguments, needed(item, "call_id", str, path)))
+
+    def _custom_call(self, item: JsonObject, path: str) -> None:
+        text, call_id = needed(item, "input", str, path), needed(item, "call_id", str, path)
+        self._call(freeform_call(self._name(item, path), text, call_id))
+
+    def _local_shell_call(self, item: JsonObject, path: str) -> None:
+        action = needed(item, "action", dict, path)
+        told = {key: value for key, value in action.items() if key != "type" and value is not None}
+        self._call(FunctionCall(LOCAL_SHELL, told, _call_id(item, path)))
+
+    def _tool_search_call(self, item: JsonObject, path: str) -> None:
+        arguments = item.get("arguments")
+        told = arguments if isinstance(arguments, dict) else arguments_object(str(arguments or ""))
+        self._call(FunctionCall(TOOL_SEARCH, told, _call_id(item, path)))
+
+    def _output(self, item: JsonObject, path: str) -> None:
+        call_id = _call_id(item, path)
+        name = self._call_names.get(call_id, "")
+        output = item.get("output")
+        parts = [] if output is None else content_parts(output, f"{path}.output")
+        text = "\n".join(part.data for part in parts if isinstance(part.data, str))
+        media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
+        self._say(USER, Part(FunctionResponse(name, tool_response(name, text), call_id, media)))
+
+    def _tool_search_output(self, item: JsonObject, path: str) -> None:
+        tools = optional(item, "tools", list, path) or []
+        self._declared.add(tools, f"{path}.tools")
+        found = [
+            tool["name"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)
+        ]
+        self._say(USER, Part(FunctionResponse(TOOL_SEARCH, {"found": found}, _call_id(item, path))))
+
+    def _additional_tools(self, item: JsonObject, path: str) -> None:
+        self._declared.add(needed(item, "tools", list, path), f"{path}.tools")
+
+
+def _call_id(item: JsonObject, path: str) -> str:
+    return optional(item, "call_id", str, path) or needed(item, "id", str, path)
+
+
+# --- content parts -----------------------------------------------------------------------------------
+
+
+def content_parts(content: Any, path: str) -> list[Part]:
+    if isinstance(content, str):
+        return [Part(content)]
+    if not isinstance(content, list):
+        raise refuse("must be a string or an array of content parts", path)
+    return [_content_part(part, where) for where, part in objects(content, path)]
+
+
+def _content_part(part: JsonObject, path: str) -> Part:
+    kind = needed(part, "type", str, path)
+    read = _PART_READERS.get(kind)
+    if read is None:
+        raise refuse(f"must be one of {', '.join(_PART_READERS)}, not {shown(kind)}", f"{path}.type")
+    return read(part, path)
+
+
+def _text(part: JsonObject, path: str) -> Part:
+    return Part(needed(part, "text", str, path))
+
+
+def _refusal(part: JsonObject, path: str) -> Part:
+    return Part(needed(part, "refusal", str, path))
+
+
+def _image(part: JsonObject, path: str) -> Part:
+    field = "image_url" if part.get("image_url") is not None else "file_id"
+    return Part(media_from_url(needed(part, field, str, path), f"{path}.{field}"))
+
+
+def _file(part: JsonObject, path: str) -> Part:
+    for field in ("file_url", "file_id"):
+        if (address := optional(part, field, str, path)) is not None:
+            return Part(media_from_url(address, f"{path}.{field}"))
+    data, where = needed(part, "file_data", str, path), f"{path}.file_data"
+    if data[:5].lower() == "data:":
+        return Part(media_from_url(data, where))
+    return Part(inline_from_base64("application/pdf", data, where))
+
+
+def _audio(part: JsonObject, path: str) -> Part:
+    audio, where = needed(part, "input_audio", dict, path), f"{path}.input_audio"
+    kind = needed(audio, "format", str, where)
+    return Part(inline_from_base64(f"audio/{kind}", needed(audio, "data", str, where), f"{where}.data"))
+
+
+_PART_READERS: dict[str, Callable[[JsonObject, str], Part]] = {
+    "input_text": _text,
+    "output_text": _text,
+    "text": _text,
+    "summary_text": _text,
+    "refusal": _refusal,
+    "input_image": _image,
+    "input_file": _file,
+    "input_audio": _audio,
+}

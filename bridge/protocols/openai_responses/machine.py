@@ -1,0 +1,311 @@
+"""Steps to Responses events. The terminal event holds the whole response, so the fold is nearly nothing.
+
+Codex reads its content from `response.output_item.done` and nothing else; SDKs need every event in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, ClassVar
+
+from bridge.errors import BridgeError
+from bridge.gemini.finish import Outcome
+from bridge.gemini.types import FunctionCall, JsonObject, Usage
+from bridge.protocols.base import Asked, Event, EventMachine, Transitions
+from bridge.protocols.carried_signatures import for_next_call
+from bridge.protocols.openai_responses.calls import CallItem, call_item
+from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
+from bridge.protocols.openai_responses.errors import TOLD_IN_THE_STREAM, stream_error
+from bridge.protocols.openai_responses.tools import Called
+from bridge.protocols.sse import encode_named
+from bridge.stamp import Stamp
+from bridge.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
+
+
+class State(Enum):
+    IDLE = auto()  #: nothing sent
+    CREATED = auto()
+    OPEN = auto()  #: between items
+    ITEM = auto()  #: inside an output item
+    TEXT = auto()  #: inside a text part of a message
+    SUMMARY = auto()  #: inside a summary part of a reasoning item
+    FAILED = auto()  #: the end for most; the bridge's own dialect adds its two
+    ENDING = auto()  #: response.done is out, response.completed not yet
+    DONE = auto()
+
+
+_FAIL: dict[str, Enum] = {"response.failed": State.FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesOptions:
+    dialect: Dialect = DIALECTS["bridge"]
+    calls: Mapping[str, Called] = field(default_factory=dict)  #: what each declared function is to the client
+    thinking: bool = False
+    encrypted_reasoning: bool = False  #: signatures may travel in reasoning items
+    echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats
+
+
+class ResponsesMachine(EventMachine):
+    START = State.IDLE
+    LEGAL: ClassVar[Transitions] = {
+        State.IDLE: {"response.created": State.CREATED},
+        State.CREATED: {"response.in_progress": State.OPEN, **_FAIL},
+        State.OPEN: {
+            "response.output_item.added": State.ITEM,
+            "response.done": State.ENDING,
+            "response.completed": State.DONE,
+            "response.incomplete": State.DONE,
+            **_FAIL,
+        },
+        State.ITEM: {
+            "response.content_part.added": State.TEXT,
+            "response.reasoning_summary_part.added": State.SUMMARY,
+            "response.function_call_arguments.delta": State.ITEM,
+            "response.function_call_arguments.done": State.ITEM,
+            "response.custom_tool_call_input.delta": State.ITEM,
+            "response.custom_tool_call_input.done": State.ITEM,
+            "response.output_item.done": State.OPEN,
+            **_FAIL,
+        },
+        State.TEXT: {
+            "response.output_text.delta": State.TEXT,
+            "response.output_text.done": State.TEXT,
+            "response.content_part.done": State.ITEM,
+            **_FAIL,
+        },
+        State.SUMMARY: {
+            "response.reasoning_summary_text.delta": State.SUMMARY,
+            "response.reasoning_summary_text.done": State.SUMMARY,
+            "response.reasoning_summary_part.done": State.ITEM,
+            **_FAIL,
+        },
+        State.FAILED: {"response.done": State.ENDING},
+        State.ENDING: {"response.completed": State.DONE},
+        State.DONE: {},
+    }
+
+    def __init__(self, asked: Asked, stamp: Stamp) -> None:
+        super().__init__(asked, stamp)
+        options = asked.options
+        self._options = options if isinstance(options, ResponsesOptions) else ResponsesOptions()
+        self._dialect = self._options.dialect
+        self._sequence = 0
+        self._output: list[dict[str, Any]] = []  # finished items
+        self._item: dict[str, Any] | None = None  # the one being written
+        self._pieces: list[str] = []
+        self._response: dict[str, Any] = {
+            "id": stamp.new_id("resp_"),
+            "object": "response",
+            "created_at": int(stamp.now()),
+            "status": "in_progress",
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "model": asked.request.model,
+            "output": [],
+            "usage": None,
+            **self._options.echo,
+        }
+        self._grounding: JsonObject | None = None
+
+    @property
+    def over(self) -> bool:
+        failed_for_good = len(self._dialect.failure_ends_with) == 1
+        return super().over or (self.state is State.FAILED and failed_for_good)
+
+    def takes_in_stream(self, error: BridgeError) -> bool:
+        return self._dialect.errors_in_stream and error.kind in TOLD_IN_THE_STREAM
+
+    # --- events --------------------------------------------------------------------------------------
+
+    def _event(self, kind: str, **data: Any) -> Event:
+        event = Event(kind, {"type": kind, "sequence_number": self._sequence, **data})
+        self._sequence += 1
+        return event
+
+    def _of_item(self, kind: str, **data: Any) -> Event:
+        assert self._item is not None
+        return self._event(kind, item_id=self._item["id"], output_index=len(self._output), **data)
+
+    def _added(self, item: dict[str, Any]) -> Event:
+        self._item = item
+        return self._event("response.output_item.added", output_index=len(self._output), item=item)
+
+    def _done(self, **finished: Any) -> Event:
+        assert self._item is not None
+        item = {**self._item, **finished}
+        event = self._event("response.output_item.done", output_index=len(self._output), item=item)
+        self._output.append(item)
+        self._item = None
+        return event
+
+    # --- reasoning -----------------------------------------------------------------------------------
+
+    def _reasoning(self, text: str = "") -> Iterator[Event]:
+        if self._item is None:
+            yield self._added({"type": "reasoning", "id": self.stamp.new_id("rs_"), "summary": []})
+        if not text:
+            return
+        if not self._pieces:
+            part = {"type": "summary_text", "text": ""}
+            yield self._of_item("response.reasoning_summary_part.added", summary_index=0, part=part)
+        self._pieces.append(text)
+        yield self._of_item("response.reasoning_summary_text.delta", summary_index=0, delta=text)
+
+    def _end_reasoning(self, signature: str | None = None) -> Iterator[Event]:
+        if self._item is None or self._item["type"] != "reasoning":
+            return
+        summary, self._pieces = "".join(self._pieces), []
+        part = {"type": "summary_text", "text": summary}
+        if summary:
+            yield self._of_item("response.reasoning_summary_text.done", summary_index=0, text=summary)
+            yield self._of_item("response.reasoning_summary_part.done", summary_index=0, part=part)
+        yield self._done(summary=[part] if summary else [], encrypted_content=signature)
+
+    # --- steps ---------------------------------------------------------------------------------------
+
+    def on_began(self, _step: Began) -> Iterator[Event]:
+        yield self._event("response.created", response=self._response)
+        yield self._event("response.in_progress", response=self._response)
+
+    def on_opened(self, step: Opened) -> Iterator[Event]:
+        if step.kind is Kind.THOUGHT:
+            if self._options.thinking:
+                yield from self._reasoning()
+            else:
+                self.losses.append("responses.thought_not_asked_for")
+            return
+        if step.part is not None and isinstance(step.part.data, FunctionCall):
+            yield from self._call(step.part.data, step.part.signature)
+            return
+        yield from self._end_reasoning()
+        if step.kind is Kind.OTHER:
+            self.losses.append("responses.part_not_shown")
+
+    def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
+        carried = signature if self._options.encrypted_reasoning else None
+        if carried is not None:
+            yield from self._reasoning()
+        yield from self._end_reasoning(None if carried is None else for_next_call(carried))
+        shown: CallItem = call_item(call, self._options.calls.get(call.name), self.stamp.new_id)
+        yield self._added({**shown.item, **shown.empty, "status": "in_progress"})
+        if shown.event is not None:
+            yield self._of_item(f"{shown.event}.delta", delta=shown.text)
+            yield self._of_item(f"{shown.event}.done", **{shown.field: shown.text})
+        yield self._done(**shown.whole, status=self._dialect.call_status)
+
+    def on_grew(self, step: Grew) -> Iterator[Event]:
+        if step.kind is Kind.THOUGHT:
+            if self._options.thinking:
+                yield from self._reasoning(step.text)
+            return
+        if self._item is None:
+            yield from self._begin_message()
+        self._pieces.append(step.text)
+        yield self._of_item("response.output_text.delta", content_index=0, delta=step.text, logprobs=[])
+
+    def _begin_message(self) -> Iterator[Event]:
+        message = {"type": "message", "id": self.stamp.new_id("msg_"), "role": "assistant"}
+        yield self._added({**message, "status": "in_progress", "content": []})
+        yield self._of_item("response.content_part.added", content_index=0, part=_text_part(""))
+
+    def on_signed(self, step: Signed) -> Iterator[Event]:
+        if step.kind is Kind.CALL:
+            return  # it went before the call
+        if step.kind is Kind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
+            yield from self._reasoning()
+            yield from self._end_reasoning(step.signature)
+        else:
+            self.losses.append("responses.signature_without_a_seat")
+
+    def on_closed(self, step: Closed) -> Iterator[Event]:
+        # Reasoning stays open: the call that follows may want to sign it.
+        if step.kind is not Kind.TEXT or self._item is None:
+            return
+        text, self._pieces = "".join(self._pieces), []
+        whole = {"output_text": text} if self._dialect.repeats_text else {}
+        yield self._of_item("response.output_text.done", content_index=0, text=text, logprobs=[], **whole)
+        yield self._of_item("response.content_part.done", content_index=0, part=_text_part(text))
+        yield self._done(status="completed", content=[_text_part(text)])
+
+    def on_noted(self, step: Noted) -> Iterable[Event]:
+        self._grounding = step.fields.get("groundingMetadata") or self._grounding
+        return ()
+
+    def on_ended(self, step: Ended) -> Iterator[Event]:
+        yield from self._end_reasoning()
+        yield from self._search()
+        ending = step.endings[0]
+        if ending.called:
+            yield from self._end(self._dialect.ends_with, self._dialect.call_status)
+        elif ending.outcome is Outcome.COMPLETE:
+            yield from self._end(self._dialect.ends_with, "completed")
+        elif ending.outcome is Outcome.LENGTH:
+            yield from self._end(self._dialect.limit_ends_with, "incomplete", reason="max_output_tokens")
+        elif self._dialect.filter_fails:
+            error = {"code": "invalid_prompt", "message": "Gemini's safety filter stopped this answer."}
+            yield from self._end(self._dialect.failure_ends_with, "failed", error=error)
+        else:
+            yield from self._end(self._dialect.limit_ends_with, "incomplete", reason="content_filter")
+
+    def _search(self) -> Iterator[Event]:
+        """Google's search as an item of OpenAI's own. Gemini tells it last."""
+        queries = self._grounding.get("webSearchQueries") if isinstance(self._grounding, dict) else None
+        if not isinstance(queries, list) or not queries:
+            return
+        action = {"type": "search", "query": ", ".join(map(str, queries))}
+        item = {"type": "web_search_call", "id": self.stamp.new_id("ws_"), "action": action}
+        yield self._added({**item, "status": "in_progress"})
+        yield self._done(status="completed")
+
+    def _end(
+        self, events: tuple[str, ...], status: str, *, reason: str | None = None, error: Any = None
+    ) -> Iterator[Event]:
+        response = {
+            **self._response,
+            "status": status,
+            "output": self._output,
+            "usage": usage_from_gemini(self.usage),
+            "incomplete_details": None if reason is None else {"reason": reason},
+            "error": error,
+        }
+        for kind in events:
+            yield self._event(kind, response=response)
+
+    def on_failed(self, error: BridgeError) -> Iterator[Event]:
+        if self.state is State.IDLE:
+            yield self._event("response.created", response=self._response)
+        yield from self._end(self._dialect.failure_ends_with, "failed", error=stream_error(error))
+
+    def fold(self, events: Iterable[Event]) -> JsonObject:
+        *_, last = events
+        response: JsonObject = last.data["response"]
+        return response
+
+    @property
+    def keep_alive(self) -> bytes | None:
+        return HEARTBEAT if self._dialect.data_heartbeat else None
+
+
+HEARTBEAT = b'data: {"type":"keepalive"}\n\n'
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def usage_from_gemini(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": {"cached_tokens": usage.cached},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.thoughts},
+        "total_tokens": usage.total,
+    }
+
+
+def encode(event: Event) -> bytes:
+    return encode_named(event.type, event.data)

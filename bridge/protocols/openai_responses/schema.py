@@ -1,0 +1,34 @@
+"""The envelope of a Responses request: types and ranges of its own fields.
+
+Items and tools are checked by the converter. Unknown fields pass: agents add some every month.
+"""
+
+from __future__ import annotations
+
+from marshmallow import INCLUDE, Schema
+
+from bridge.protocols import fields
+
+
+class ResponsesSchema(Schema):
+    class Meta:
+        unknown = INCLUDE
+
+    model = fields.text(required=True, longest=256)
+    input = fields.text_or_array(required=True)
+    instructions = fields.text(longest=10_000_000)
+    stream = fields.flag()
+    store = fields.flag()
+    background = fields.flag()
+    previous_response_id = fields.text(longest=128)
+
+    temperature = fields.number(0, 2)
+    top_p = fields.number(0, 1)
+    top_logprobs = fields.whole(0, 20)
+    max_output_tokens = fields.whole(1)
+    parallel_tool_calls = fields.flag()
+    tools = fields.array()
+    include = fields.array()
+    reasoning = fields.mapping()
+    text = fields.mapping()
+    metadata = fields.mapping()

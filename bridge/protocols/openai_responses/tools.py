@@ -1,0 +1,167 @@
+"""Tools of a Responses request to Gemini's declarations, and the kinds their calls must be answered in.
+
+The kind of the answer matters as much as its content: Codex aborts a turn in which a freeform tool is called
+as a function, and knows a namespaced tool only by its two names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from bridge.gemini.freeform import freeform_declaration
+from bridge.gemini.tool_schema import object_schema
+from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
+from bridge.protocols.reading import needed, objects, optional, refuse, shown
+from bridge.protocols.tool_choice import MUST_CALL, tool_config
+
+LOCAL_SHELL = "local_shell"
+TOOL_SEARCH = "tool_search"
+_MODES = {"auto": "AUTO", "required": MUST_CALL, "none": "NONE"}
+
+_LOCAL_SHELL_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "command": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The program and its arguments.",
+        },
+        "working_directory": {"type": "string"},
+        "timeout_ms": {"type": "integer"},
+    },
+    "required": ["command"],
+}
+
+
+class Kind(Enum):
+    FUNCTION = auto()
+    CUSTOM = auto()
+    LOCAL_SHELL = auto()
+    TOOL_SEARCH = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What a call of a declared function is for the client."""
+
+    kind: Kind
+    name: str
+    namespace: str | None = None
+
+
+class Declared:
+    """Every tool of a request, wherever it was declared."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, Called] = {}  #: by the name that Gemini is told
+        self.losses: list[str] = []
+        self._functions: dict[str, FunctionDeclaration] = {}
+        self._search = False
+        self._readers: dict[str, Callable[[JsonObject, str, str | None], None]] = {
+            "function": self._function,
+            "custom": self._custom,
+            "namespace": self._namespace,
+            "local_shell": self._local_shell,
+            "tool_search": self._tool_search,
+        }
+
+    def add(self, tools: list[Any], path: str, namespace: str | None = None) -> None:
+        for where, tool in objects(tools, path):
+            kind = needed(tool, "type", str, where)
+            if kind.startswith("web_search"):
+                self._search = True
+            elif kind in self._readers:
+                self._readers[kind](tool, where, namespace)
+            else:
+                self.losses.append(f"responses.tool_{kind[:32]}")
+
+    def tools(self) -> tuple[Tool, ...]:
+        functions = (Tool(tuple(self._functions.values())),) if self._functions else ()
+        return (*functions, Tool(extra={"googleSearch": {}})) if self._search else functions
+
+    def name_for(self, name: str, namespace: str | None) -> str:
+        """The one name under which Gemini knows a tool. Codex names plain tools' namespace in four ways."""
+        return name if namespace in (None, "", "functions") else f"{namespace}__{name}"
+
+    def _declare(self, function: FunctionDeclaration, called: Called, path: str) -> None:
+        known = self.calls.get(function.name)
+        if known is not None and known != called:
+            raise refuse(f"{shown(function.name)} is declared twice, as different tools", path)
+        # Found again by a tool search or sent along once more: the newest word counts.
+        self.calls[function.name] = called
+        self._functions[function.name] = function
+
+    def _function(self, tool: JsonObject, path: str, namespace: str | None) -> None:
+        if isinstance(tool.get("function"), dict):  # the nested form of Chat Completions
+            tool, path = tool["function"], f"{path}.function"
+        name = _name(tool, path)
+        schema = optional(tool, "parameters", dict, path)
+        function = FunctionDeclaration(
+            self.name_for(name, namespace),
+            optional(tool, "description", str, path),
+            object_schema(schema, f"{path}.parameters") if schema else None,
+        )
+        self._declare(function, Called(Kind.FUNCTION, name, namespace), path)
+
+    def _custom(self, tool: JsonObject, path: str, namespace: str | None) -> None:
+        name = _name(tool, path)
+        form, where = optional(tool, "format", dict, path) or {}, f"{path}.format"
+        function = freeform_declaration(
+            self.name_for(name, namespace),
+            optional(tool, "description", str, path),
+            optional(form, "syntax", str, where),
+            optional(form, "definition", str, where),
+        )
+        self._declare(function, Called(Kind.CUSTOM, name, namespace), path)
+
+    def _namespace(self, tool: JsonObject, path: str, _namespace: str | None) -> None:
+        self.add(needed(tool, "tools", list, path), f"{path}.tools", _name(tool, path))
+
+    def _local_shell(self, _tool: JsonObject, path: str, _namespace: str | None) -> None:
+        function = FunctionDeclaration(
+            LOCAL_SHELL, "Runs a program on the user's machine.", _LOCAL_SHELL_SCHEMA
+        )
+        self._declare(function, Called(Kind.LOCAL_SHELL, LOCAL_SHELL), path)
+
+    def _tool_search(self, tool: JsonObject, path: str, _namespace: str | None) -> None:
+        schema = optional(tool, "parameters", dict, path)
+        description = optional(tool, "description", str, path) or "Finds tools that are not declared yet."
+        prepared = object_schema(schema, f"{path}.parameters") if schema else None
+        called = Called(Kind.TOOL_SEARCH, TOOL_SEARCH)
+        self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
+
+
+def _name(tool: JsonObject, path: str) -> str:
+    name = needed(tool, "name", str, path)
+    if not name:
+        raise refuse("must not be empty", f"{path}.name")
+    return name
+
+
+def chosen_tools(choice: Any, declared: Declared) -> JsonObject:
+    if choice is None:
+        return EMPTY
+    mode, names = _choice(choice, declared)
+    return tool_config(mode, names, declared.tools(), "tool_choice")
+
+
+def _choice(choice: Any, declared: Declared) -> tuple[str, list[str]]:
+    if isinstance(choice, str) and choice in _MODES:
+        return _MODES[choice], []
+    if not isinstance(choice, dict):
+        raise refuse(f"must be one of {', '.join(_MODES)} or name a tool", "tool_choice")
+    if choice.get("type") == "allowed_tools":
+        tools = objects(needed(choice, "tools", list, "tool_choice"), "tool_choice.tools")
+        names = [_chosen(tool, path, declared) for path, tool in tools]
+        return MUST_CALL if choice.get("mode") == "required" else "VALIDATED", names
+    return MUST_CALL, [_chosen(choice, "tool_choice", declared)]
+
+
+def _chosen(choice: JsonObject, path: str, declared: Declared) -> str:
+    kind = choice.get("type")
+    if kind == LOCAL_SHELL:
+        return LOCAL_SHELL
+    return declared.name_for(needed(choice, "name", str, path), optional(choice, "namespace", str, path))
