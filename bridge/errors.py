@@ -45,14 +45,13 @@ class BridgeError(Exception):
         super().__init__(message)
         self.message = message
         self.param = param
-        self.retry_after = self.usual_wait if retry_after is None else retry_after
+        self.retry_after = retry_after
 
     @property
     def retry_after_seconds(self) -> int | None:
         """What the `retry-after` header says: a whole number, rounded up and capped."""
-        if self.retry_after is None:
-            return None
-        return min(max(1, math.ceil(self.retry_after)), LONGEST_RETRY_AFTER)
+        wait = self.usual_wait if self.retry_after is None else self.retry_after
+        return None if wait is None else min(max(1, math.ceil(wait)), LONGEST_RETRY_AFTER)
 
 
 class InvalidRequest(BridgeError):

@@ -9,6 +9,7 @@ import tomllib
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
