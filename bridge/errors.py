@@ -7,6 +7,7 @@
     ├ UnknownRoute                   unknown_route      404
     │ └ UnknownModel                 unknown_model      404
     ├ MethodNotAllowed               method             405
+    │ └ UpgradeRefused               upgrade            426   no web sockets here
     ├ UpstreamError                                           raised only where an upstream is spoken to
     │ ├ UpstreamRefused              refused            400   Gemini found the request wrong
     │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or address is wrong
@@ -76,6 +77,10 @@ class UnknownModel(UnknownRoute):
 
 class MethodNotAllowed(BridgeError):
     kind, status = "method", 405
+
+
+class UpgradeRefused(MethodNotAllowed):
+    kind, status = "upgrade", 426
 
 
 class UpstreamError(BridgeError):

@@ -16,6 +16,7 @@ from bridge.errors import (
     MethodNotAllowed,
     RequestTooLarge,
     UnknownRoute,
+    UpgradeRefused,
 )
 from bridge.http.routes import json_response
 from bridge.protocols import PROTOCOLS
@@ -74,6 +75,8 @@ def _translated(error: HTTPException, max_body_mb: int) -> BridgeError:
     match error.code:
         case 404:
             return UnknownRoute(f"There is no {request.method} {request.path} here{_hint(request.path)}")
+        case 405 if "upgrade" in request.headers:
+            return UpgradeRefused("There are no web sockets here; use plain HTTP")
         case 405:
             return MethodNotAllowed(f"{request.path} does not take {request.method}")
         case 413:

@@ -20,6 +20,7 @@ WORDS: dict[str, _Words] = {
     "unknown_route": _Words("not_found_error", 404),
     "unknown_model": _Words("not_found_error", 404),
     "method": _Words("invalid_request_error", 405),
+    "upgrade": _Words("invalid_request_error", 426),
     "refused": _Words("invalid_request_error", 400),
     "misconfigured": _Words("api_error", 502),
     "rate_limited": _Words("rate_limit_error", 429),

@@ -20,6 +20,7 @@ WORDS: dict[str, _Words] = {
     "unknown_route": _Words("invalid_request_error", "unknown_url"),
     "unknown_model": _Words("invalid_request_error", "model_not_found"),
     "method": _Words("invalid_request_error", "method_not_supported"),
+    "upgrade": _Words("invalid_request_error", "upgrade_not_supported"),
     "refused": _Words("invalid_request_error", "upstream_refused"),
     "misconfigured": _Words("server_error", "upstream_misconfigured"),
     "rate_limited": _Words("rate_limit_error", "rate_limit_exceeded"),

@@ -20,6 +20,7 @@ WORDS: dict[str, _Words] = {
     "unknown_route": _Words("invalid_request_error", "unknown_url"),
     "unknown_model": _Words("invalid_request_error", "model_not_found"),
     "method": _Words("invalid_request_error", "method_not_supported"),
+    "upgrade": _Words("invalid_request_error", "upgrade_not_supported"),
     "refused": _Words("invalid_request_error", "upstream_refused"),
     # The one code for which Codex shows the message as it is and does not try five times more.
     "misconfigured": _Words("server_error", "invalid_prompt"),
