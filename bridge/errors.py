@@ -5,9 +5,11 @@
     │ ├ ContextOverflow              context_overflow   400   the conversation is too long for the model
     │ └ RequestTooLarge              too_large          413
     ├ UnknownRoute                   unknown_route      404
-    │ └ UnknownModel                 unknown_model      404
+    │ ├ UnknownModel                 unknown_model      404
+    │ └ UnknownAnswer                unknown_answer     404   no such stored answer, or somebody else's
     ├ MethodNotAllowed               method             405
     │ └ UpgradeRefused               upgrade            426   no web sockets here
+    ├ TooBusy                        busy               503   the bridge has no place left for this now
     ├ UpstreamError                                           raised only where an upstream is spoken to
     │ ├ UpstreamRefused              refused            400   Gemini found the request wrong
     │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or address is wrong
@@ -75,12 +77,21 @@ class UnknownModel(UnknownRoute):
     kind = "unknown_model"
 
 
+class UnknownAnswer(UnknownRoute):
+    kind = "unknown_answer"
+
+
 class MethodNotAllowed(BridgeError):
     kind, status = "method", 405
 
 
 class UpgradeRefused(MethodNotAllowed):
     kind, status = "upgrade", 426
+
+
+class TooBusy(BridgeError):
+    kind, status = "busy", 503
+    usual_wait = 10.0
 
 
 class UpstreamError(BridgeError):

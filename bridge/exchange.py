@@ -90,6 +90,26 @@ class Exchange:
             self._trace.client_answer(body)
         return body
 
+    @property
+    def pending(self) -> JsonObject:
+        return self._machine.pending
+
+    @property
+    def answer(self) -> JsonObject | None:
+        """The whole answer, once it is over, in protocols whose answers can be stored."""
+        return self._machine.answer
+
+    def worked_off(self, still_wanted: Callable[[], bool]) -> JsonObject | None:
+        """The body, worked off without a client; None as soon as nobody wants it any more."""
+        events: list[Event] = []
+        for batch in self._batches:
+            events += batch
+            if not still_wanted():
+                return None
+        if self._machine.error is not None:
+            raise self._machine.error
+        return self._machine.fold(events)
+
     def _run(self) -> Iterator[list[Event]]:
         try:
             self._chunks = self._send()

@@ -509,6 +509,13 @@ def test_a_layout_that_does_not_fit_is_ignored_and_noted(entry: Any) -> None:
     assert request.losses == ("chat.layout_does_not_fit",)
 
 
+def test_a_layout_that_counts_backwards_is_ignored_even_if_the_sum_is_right() -> None:
+    answer = assistant(extra_content={"google": {"parts": [{"text": -1}, {"text": 1}]}})
+    request = asked(chat(answer))
+    assert request.request.contents == (Content(MODEL, (Part("Well."),)),)
+    assert request.losses == ("chat.layout_does_not_fit",)
+
+
 def test_a_layout_that_fits_but_for_its_last_entry_is_ignored_too() -> None:
     """An entry that is no object must not smuggle keys into a part that no JSON can hold."""
     answer = assistant(extra_content={"google": {"parts": [{"text": 5}, [[1, 2]]]}})

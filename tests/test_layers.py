@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.turn": {"bridge.errors", "bridge.gemini"},
-    "bridge.vault": set(),
+    "bridge.state": set(),
     "bridge.protocols": {"bridge.errors", "bridge.gemini", "bridge.turn", "bridge.stamp"},
     "bridge.upstream": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
     "bridge.observe": {"bridge.errors", "bridge.gemini"},
@@ -31,6 +31,14 @@ MAY_IMPORT = {
         "bridge.stamp",
         "bridge.upstream",
     },
+    "bridge.stored": {
+        "bridge.errors",
+        "bridge.exchange",
+        "bridge.gemini",
+        "bridge.observe",
+        "bridge.protocols",
+        "bridge.state",
+    },
     "bridge.http": {
         "bridge",
         "bridge.errors",
@@ -41,7 +49,8 @@ MAY_IMPORT = {
         "bridge.settings",
         "bridge.stamp",
         "bridge.upstream",
-        "bridge.vault",
+        "bridge.state",
+        "bridge.stored",
     },
     "bridge.cli": {"bridge", "bridge.settings"},
 }

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge import vault as vault_module
-from bridge.vault import LIFETIME, MOST_LOOKED_UP, SqliteVault
+from bridge.state import database as database_module
+from bridge.state import vault as vault_module
+from bridge.state.vault import LIFETIME, MOST_LOOKED_UP, SqliteVault
 
 FAMILY = "gemini-3"
 
@@ -122,7 +123,7 @@ def test_another_process_finds_and_adds(path: Path) -> None:
         """
 import sys
 from pathlib import Path
-from bridge.vault import SqliteVault
+from bridge.state.vault import SqliteVault
 vault = SqliteVault(Path(sys.argv[1]))
 assert vault.find("gemini-3", ["1"]) == {"1": "one"}
 vault.keep("gemini-3", {"2": "two"})
@@ -137,17 +138,17 @@ def test_it_works_on_both_sides_of_a_fork(path: Path) -> None:
         """
 import os, sys
 from pathlib import Path
-from bridge.vault import SqliteVault
+from bridge.state.vault import SqliteVault
 vault = SqliteVault(Path(sys.argv[1]))
 vault.keep("gemini-3", {"1": "before"})
-inherited = vault._connection
+inherited = vault._database._connection
 child = os.fork()
 if child == 0:
     vault.keep("gemini-3", {"2": "child"})
     good = vault.find("gemini-3", ["1", "2"]) == {"1": "before", "2": "child"}
-    os._exit(0 if good and vault._connection is not inherited else 1)
+    os._exit(0 if good and vault._database._connection is not inherited else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-assert vault._connection is inherited
+assert vault._database._connection is inherited
 vault.keep("gemini-3", {"3": "parent"})
 found = vault.find("gemini-3", ["1", "2", "3"])
 assert found == {"1": "before", "2": "child", "3": "parent"}, found
@@ -224,9 +225,9 @@ def shrugs(vault: SqliteVault, caplog: pytest.LogCaptureFixture) -> None:
     """Neither use raises, each is logged, and no signature is in the log."""
     caplog.clear()
     vault.keep(FAMILY, {"1": "a-secret-signature"})
-    assert warnings_in(caplog) == ["bridge.vault"]
+    assert warnings_in(caplog) == ["bridge.state.vault"]
     assert vault.find(FAMILY, ["1"]) == {}
-    assert warnings_in(caplog) == ["bridge.vault"] * 2
+    assert warnings_in(caplog) == ["bridge.state.vault"] * 2
     assert "a-secret-signature" not in caplog.text
 
 
@@ -277,7 +278,7 @@ def test_a_file_that_goes_bad_in_use_is_logged_and_costs_nothing_else(
 @pytest.fixture
 def held(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
     """Another process that has the database to itself."""
-    monkeypatch.setattr(vault_module, "BUSY_TIMEOUT", 0)
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT", 0)
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         yield holder
@@ -301,9 +302,9 @@ def test_a_locked_file_in_use_is_logged_when_written_and_still_read(
     vault.keep(FAMILY, {"1": "one"})
     held.execute("BEGIN EXCLUSIVE")
     vault.keep(FAMILY, {"2": "two"})
-    assert warnings_in(caplog) == ["bridge.vault"]
+    assert warnings_in(caplog) == ["bridge.state.vault"]
     assert vault.find(FAMILY, ["1", "2"]) == {"1": "one"}  # the write-ahead log lets readers through
     held.execute("COMMIT")
     vault.keep(FAMILY, {"3": "three"})
     assert vault.find(FAMILY, ["1", "2", "3"]) == {"1": "one", "3": "three"}
-    assert warnings_in(caplog) == ["bridge.vault"]
+    assert warnings_in(caplog) == ["bridge.state.vault"]

@@ -10,13 +10,15 @@ from bridge.http.health import make_health_blueprint
 from bridge.http.models import make_models_blueprint
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import make_blueprint
+from bridge.http.stored import make_stored_blueprint
 from bridge.observe.record import Record
 from bridge.protocols import PROTOCOLS
 from bridge.settings import Settings, load
 from bridge.stamp import Stamp
+from bridge.state.answers import AnswerStore
+from bridge.state.vault import SqliteVault
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
-from bridge.vault import SqliteVault
 
 #: Asked every few seconds by probes; a line each would drown the others.
 UNLOGGED = frozenset({"/healthz", "/readyz"})
@@ -34,9 +36,16 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     )
     _keep_records(app)
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
+    answers = AnswerStore(
+        settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb
+    )
     for protocol in PROTOCOLS:
         preferences = settings.preferences(protocol.name)
-        app.register_blueprint(make_blueprint(protocol, services, preferences, debug=settings.log.debug))
+        app.register_blueprint(
+            make_blueprint(protocol, services, answers, preferences, debug=settings.log.debug)
+        )
+        if protocol.storing is not None:
+            app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
     app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
     endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
     app.register_blueprint(

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 
 from bridge.exchange import Exchange
 from bridge.observe.record import Record
+from bridge.stored import Keep
 
 
 class StreamBody:
-    def __init__(self, exchange: Exchange, record: Record) -> None:
+    def __init__(self, exchange: Exchange, record: Record, keep: Keep | None = None) -> None:
         self._exchange = exchange
         self._record = record
+        self._keep = keep
 
     def __iter__(self) -> Iterator[bytes]:
         return self._exchange.encoded()
@@ -23,5 +25,7 @@ class StreamBody:
     def close(self) -> None:
         try:
             self._exchange.close()
+            if self._keep and self._exchange.answer is not None:
+                self._keep(self._exchange.answer)
         finally:
             self._record.tell()

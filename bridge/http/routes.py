@@ -11,24 +11,33 @@ from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import InvalidRequest
-from bridge.exchange import Services, count_tokens, open_exchange
+from bridge.exchange import Exchange, Services, count_tokens, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
+from bridge.http.owner import owner_of
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
+from bridge.state.answers import AnswerStore
+from bridge.stored import Background, Keep, Keeper
 
 #: Proxies must pass each event on at once, and keep none.
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 def make_blueprint(
-    protocol: Protocol, services: Services, preferences: Mapping[str, Any], *, debug: bool
+    protocol: Protocol,
+    services: Services,
+    answers: AnswerStore,
+    preferences: Mapping[str, Any],
+    *,
+    debug: bool,
 ) -> Blueprint:
     blueprint = Blueprint(protocol.name, __name__)
+    background = Background()
 
     def caller() -> Caller:
-        return Caller(dict(request.headers), preferences)
+        return Caller(dict(request.headers), preferences, owner_of(request.headers))
 
     @blueprint.after_request
     def name_request(response: Response) -> Response:
@@ -41,17 +50,14 @@ def make_blueprint(
         record.protocol = protocol.name
         trace = Trace(record.request_id) if debug else None
         body = checked(protocol.schema, _json_object(_body()))
-        exchange = open_exchange(protocol, body, caller(), services, record, trace)
-        try:
-            exchange.start()
-            if exchange.streaming:
-                return _stream(StreamBody(exchange, record))
-            answer = exchange.body()
-        except BaseException:
-            exchange.close()
-            raise
-        exchange.close()
-        return json_response(answer)
+        who = caller()
+        keeper = None if protocol.storing is None else Keeper(protocol.storing, answers, who.owner)
+        keep = keeper.keeping(body) if keeper else None
+        asked = keeper.resumed(body) if keeper else body
+        exchange = open_exchange(protocol, asked, who, services, record, trace)
+        if keeper and keep and keeper.storing.background(body):
+            return json_response(background.begin(exchange, keeper, record, keep))
+        return _answered(exchange, record, keep)
 
     if (counting := protocol.counting) is not None:
 
@@ -62,6 +68,21 @@ def make_blueprint(
             return json_response(counting.body(count_tokens(protocol, body, caller(), services, g.record)))
 
     return blueprint
+
+
+def _answered(exchange: Exchange, record: Record, keep: Keep | None) -> Response:
+    try:
+        exchange.start()
+        if exchange.streaming:
+            return _stream(StreamBody(exchange, record, keep))
+        answer = exchange.body()
+    except BaseException:
+        exchange.close()
+        raise
+    exchange.close()
+    if keep:
+        keep(answer)
+    return json_response(answer)
 
 
 def _stream(body: StreamBody) -> Response:

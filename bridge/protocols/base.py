@@ -35,6 +35,7 @@ class Caller:
 
     headers: Mapping[str, str] = field(default_factory=dict)
     preferences: Mapping[str, Any] = field(default_factory=dict)  #: the operator's, for this protocol
+    owner: str = ""  #: stored answers are the owner's alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Protocol:
     #: Request headers by which a client of this protocol is known where the path does not tell.
     marks: frozenset[str] = frozenset()
     counting: TokenCounting | None = None
+    storing: Storing | None = None
     keep_alive: bytes = (
         b": keep-alive\n\n"  #: sent while the upstream is silent, unless the machine knows better
     )
@@ -75,6 +77,25 @@ class TokenCounting:
     path: str
     schema: Schema
     body: Callable[[int], JsonObject]
+
+
+class PastTurn(NamedTuple):
+    """A stored turn: the items that were asked with, and the answer."""
+
+    question: Sequence[JsonObject]
+    answer: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Storing:
+    """A protocol's way to keep answers and to go on from them."""
+
+    wanted: Callable[[JsonObject], bool]
+    previous: Callable[[JsonObject], str | None]  #: the id of the answer that a request goes on from
+    previous_field: str
+    background: Callable[[JsonObject], bool]
+    question: Callable[[JsonObject], list[dict[str, Any]]]
+    resumed: Callable[[JsonObject, Sequence[PastTurn]], JsonObject]
 
 
 Transitions = Mapping[Enum, Mapping[str, Enum]]
@@ -93,6 +114,8 @@ class EventMachine(ABC):
         self.state: Enum = self.START
         self.error: BridgeError | None = None
         self.losses: list[str] = []
+        self.pending: JsonObject = {}  #: the answer before anything is said, where it can be stored
+        self.answer: JsonObject | None = None  #: the whole of it, once it is over, where it can be stored
         self._turn = Turn(self.MOST_CANDIDATES)
         self._on: dict[type[Step], Callable[[Any], Iterable[Event]]] = {
             Began: self.on_began,

@@ -95,6 +95,8 @@ class ResponsesSettings:
     dialect: Annotated[str, OneOf(("auto", "bridge", "openai", "codex"))] = AUTO
     codex_marks: tuple[str, ...] = ("originator: codex*", "user-agent: codex*")
     openai_marks: tuple[str, ...] = ("x-stainless-*", "user-agent: *ai-sdk/*")
+    store_days: Count = 30
+    store_mb: Count = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,6 +177,16 @@ REPAIRS: dict[str, tuple[list[Content], list[Content], list[str]]] = {
         [ASK, model(call("f", "1"), call("g", "1")), user(result("f", "1", n=1), result("g", "1", n=2))],
         [],
     ),
+    "a result with an id for a call that has none": (
+        [ASK, model(call("f")), user(result("f", "1"))],
+        [ASK, model(call("f")), user(result("f"))],
+        [],
+    ),
+    "a result for another call of the same tool": (
+        [ASK, model(call("f", "1")), user(result("f", "2"))],
+        [ASK, model(call("f", "1"), invented("f", "2")), user(lost("f", "1"), result("f", "2"))],
+        ["history.result_without_call", "history.call_without_result"],
+    ),
     "no ids, and the results in another order": (
         [ASK, model(call("f"), call("g")), user(result("g"), result("f"))],
         [ASK, model(call("f"), call("g")), user(result("f"), result("g"))],

@@ -6,6 +6,7 @@ from bridge.protocols.openai_responses.converter import to_gemini
 from bridge.protocols.openai_responses.errors import error_body, error_status
 from bridge.protocols.openai_responses.machine import ResponsesMachine, encode
 from bridge.protocols.openai_responses.schema import ResponsesSchema
+from bridge.protocols.openai_responses.storing import STORING
 
 PROTOCOL = Protocol(
     name="openai_responses",
@@ -18,4 +19,5 @@ PROTOCOL = Protocol(
     error_status=error_status,
     list_models=list_models,
     show_model=show_model,
+    storing=STORING,
 )

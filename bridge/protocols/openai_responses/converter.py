@@ -20,6 +20,7 @@ _SAMPLING = {"temperature": "temperature", "top_p": "topP", "max_output_tokens":
 
 #: Fields of the request that the response repeats.
 _ECHOED: dict[str, Any] = {
+    "background": False,
     "instructions": None,
     "max_output_tokens": None,
     "metadata": {},

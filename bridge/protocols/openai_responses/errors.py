@@ -19,8 +19,10 @@ WORDS: dict[str, _Words] = {
     "too_large": _Words("invalid_request_error", "request_too_large"),
     "unknown_route": _Words("invalid_request_error", "unknown_url"),
     "unknown_model": _Words("invalid_request_error", "model_not_found"),
+    "unknown_answer": _Words("invalid_request_error", "not_found"),
     "method": _Words("invalid_request_error", "method_not_supported"),
     "upgrade": _Words("invalid_request_error", "upgrade_not_supported"),
+    "busy": _Words("server_error", "server_is_overloaded"),
     "refused": _Words("invalid_request_error", "upstream_refused"),
     # The one code for which Codex shows the message as it is and does not try five times more.
     "misconfigured": _Words("server_error", "invalid_prompt"),

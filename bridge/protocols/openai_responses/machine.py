@@ -96,12 +96,11 @@ class ResponsesMachine(EventMachine):
         self._output: list[dict[str, Any]] = []  # finished items
         self._item: dict[str, Any] | None = None  # the one being written
         self._pieces: list[str] = []
-        self._response: dict[str, Any] = {
+        self.pending = self._response = {
             "id": stamp.new_id("resp_"),
             "object": "response",
             "created_at": int(stamp.now()),
             "status": "in_progress",
-            "background": False,
             "error": None,
             "incomplete_details": None,
             "model": asked.request.model,
@@ -272,6 +271,7 @@ class ResponsesMachine(EventMachine):
             "incomplete_details": None if reason is None else {"reason": reason},
             "error": error,
         }
+        self.answer = response
         for kind in events:
             yield self._event(kind, response=response)
 

@@ -7,13 +7,13 @@ a lost signature costs a little quality and a failed request costs the turn. Bou
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
+
+from bridge.state.database import Database
 
 T = TypeVar("T")
 
@@ -21,8 +21,6 @@ LIFETIME = 7 * 24 * 3600
 MOST_ROWS = 100_000
 #: Tidying reads the whole table; once in so many writes is often enough.
 WRITES_BETWEEN_TIDYING = 500
-#: Longer than any write takes, shorter than a client would notice.
-BUSY_TIMEOUT = 0.25
 MOST_LOOKED_UP = 500
 
 _SCHEMA = """
@@ -37,11 +35,8 @@ log = logging.getLogger(__name__)
 
 class SqliteVault:
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
-        self._path = path
+        self._database = Database(path, _SCHEMA)
         self._now = now
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        self._process = os.getpid()
         self._writes = 0
 
     def keep(self, family: str, signatures: Mapping[str, str]) -> None:
@@ -73,20 +68,9 @@ class SqliteVault:
         )
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """One transaction. Nothing that goes wrong in it reaches the caller."""
+        """Nothing that goes wrong reaches the caller."""
         try:
-            with self._lock, self._connected() as database:
-                return work(database)
+            return self._database.transaction(work)
         except (sqlite3.Error, OSError) as error:
             log.warning("signature store not usable", extra={"reason": type(error).__name__})
             return otherwise
-
-    def _connected(self) -> sqlite3.Connection:
-        if self._connection is None or self._process != os.getpid():  # a connection does not survive a fork
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(_SCHEMA)
-            self._connection, self._process = connection, os.getpid()
-        return self._connection

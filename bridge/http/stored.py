@@ -1,0 +1,65 @@
+"""Stored answers over HTTP: look one up, list what was asked, cancel, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, g, request
+
+from bridge.errors import InvalidRequest
+from bridge.http.owner import owner_of
+from bridge.http.routes import json_response
+from bridge.protocols.base import Protocol, Storing
+from bridge.state.answers import AnswerStore
+from bridge.stored import Keeper
+
+MOST_LISTED = 100
+
+
+def make_stored_blueprint(protocol: Protocol, storing: Storing, store: AnswerStore) -> Blueprint:
+    blueprint = Blueprint(f"{protocol.name}_stored", __name__)
+    path = f"{protocol.path}/<answer_id>"
+
+    def keeper() -> Keeper:
+        g.record.protocol = protocol.name
+        return Keeper(storing, store, owner_of(request.headers))
+
+    @blueprint.get(path)
+    def show(answer_id: str) -> Response:
+        return json_response(keeper().current(answer_id))
+
+    @blueprint.delete(path)
+    def forget(answer_id: str) -> Response:
+        keeper().forget(answer_id)
+        return json_response({"id": answer_id, "object": "response", "deleted": True})
+
+    @blueprint.post(f"{path}/cancel")
+    def cancel(answer_id: str) -> Response:
+        return json_response(keeper().cancel(answer_id))
+
+    @blueprint.get(f"{path}/input_items")
+    def list_question(answer_id: str) -> Response:
+        return json_response(_page(keeper().found(answer_id).question))
+
+    return blueprint
+
+
+def _page(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """The newest first, unless asked otherwise; `after` is the id of the last one seen."""
+    listed = items if request.args.get("order") == "asc" else items[::-1]
+    if after := request.args.get("after"):
+        seen = [item["id"] for item in listed]
+        if after not in seen:
+            raise InvalidRequest("after: there is no such item", param="after")
+        listed = listed[seen.index(after) + 1 :]
+    limit = _limit(request.args.get("limit", "20"))
+    page = listed[:limit]
+    ids = [item["id"] for item in page] or [None]
+    more = len(listed) > limit
+    return {"object": "list", "data": page, "first_id": ids[0], "last_id": ids[-1], "has_more": more}
+
+
+def _limit(given: str) -> int:
+    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:4]) <= MOST_LISTED:
+        raise InvalidRequest(f"limit: must be a whole number from 1 to {MOST_LISTED}", param="limit")
+    return int(given)

@@ -1,0 +1,46 @@
+"""How Responses are kept and gone on from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.gemini.types import JsonObject
+from bridge.protocols.base import PastTurn, Storing
+from bridge.stamp import random_id
+
+
+def _wanted(body: JsonObject) -> bool:
+    return body.get("store") is not False  # as the vendor does it: kept unless told otherwise
+
+
+def _previous(body: JsonObject) -> str | None:
+    previous: str | None = body.get("previous_response_id")
+    return previous
+
+
+def _background(body: JsonObject) -> bool:
+    return bool(body.get("background")) and not body.get("stream")
+
+
+def _question(body: JsonObject) -> list[dict[str, Any]]:
+    """The request's own items, each with an id to be listed by."""
+    given = body["input"]
+    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+    return [{"id": random_id("item_"), **item} for item in items if isinstance(item, dict)]
+
+
+def _resumed(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
+    """Instructions are not taken over from earlier turns; everything said is."""
+    past = [item for turn in turns for item in (*turn.question, *turn.answer["output"])]
+    return {**body, "input": [*past, *_question(body)]}
+
+
+STORING = Storing(
+    wanted=_wanted,
+    previous=_previous,
+    previous_field="previous_response_id",
+    background=_background,
+    question=_question,
+    resumed=_resumed,
+)

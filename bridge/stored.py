@@ -1,0 +1,160 @@
+"""Answers that are kept, gone on from, and worked on in the background, for the protocols that have these.
+
+The state they live in is shared by all workers, so any of them can answer for what another has begun.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.errors import BridgeError, InternalError, InvalidRequest, TooBusy, UnknownAnswer
+from bridge.exchange import Exchange
+from bridge.gemini.types import JsonObject
+from bridge.observe.record import Record
+from bridge.protocols.base import PastTurn, Storing
+from bridge.state.answers import AnswerStore, KeptAnswer
+
+log = logging.getLogger(__name__)
+
+#: A background answer whose worker has not been heard of for so long is given up.
+LOST_AFTER = 60.0
+BETWEEN_LOOKS = 1.0
+MOST_IN_BACKGROUND = 16
+WORKING = ("queued", "in_progress")
+
+Keep = Callable[[JsonObject], None]
+
+
+@contextmanager
+def _store_errors_translated() -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        log.warning("answer store not usable", extra={"reason": type(error).__name__})
+        raise InternalError("The bridge's store of answers cannot be used; its log says why") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """The stored answers of one owner, in one protocol."""
+
+    storing: Storing
+    store: AnswerStore
+    owner: str
+
+    def resumed(self, body: JsonObject) -> JsonObject:
+        """The request with what was said before it."""
+        previous = self.storing.previous(body)
+        if previous is None:
+            return body
+        with _store_errors_translated():
+            turns = self.store.chain(self.owner, previous)
+        if turns is None:
+            field = self.storing.previous_field
+            raise InvalidRequest(f"{field}: there is no stored answer {previous!r}", param=field)
+        return self.storing.resumed(body, [PastTurn(turn.question, turn.answer) for turn in turns])
+
+    def keeping(self, body: JsonObject) -> Keep | None:
+        """What keeps the answer to this request, or None if it shall not be kept."""
+        if not self.storing.wanted(body):
+            return None
+        question, previous = self.storing.question(body), self.storing.previous(body)
+
+        def keep(answer: JsonObject) -> None:
+            try:
+                self.store.keep(self.owner, dict(answer), question, previous)
+            except (sqlite3.Error, OSError) as error:  # the client has its answer; that must do
+                log.warning("answer not stored", extra={"reason": type(error).__name__})
+
+        return keep
+
+    def found(self, answer_id: str) -> KeptAnswer:
+        with _store_errors_translated():
+            kept = self.store.find(self.owner, answer_id)
+        if kept is None:
+            raise UnknownAnswer(f"There is no stored answer {answer_id!r}")
+        return kept
+
+    def current(self, answer_id: str) -> Mapping[str, Any]:
+        """The answer as it stands now. One that its worker left behind has failed."""
+        kept = self.found(answer_id)
+        working = kept.answer.get("status") in WORKING
+        if working and kept.cancelled:
+            return {**kept.answer, "status": "cancelled"}
+        if working and self.store.now() - kept.touched > LOST_AFTER:
+            error = {"code": "server_error", "message": "The bridge stopped while it worked on this answer."}
+            return {**kept.answer, "status": "failed", "error": error}
+        return kept.answer
+
+    def forget(self, answer_id: str) -> None:
+        self.found(answer_id)
+        with _store_errors_translated():
+            self.store.cancel(self.owner, answer_id)  # whoever still works on it learns that it is not wanted
+            self.store.forget(self.owner, answer_id)
+
+    def cancel(self, answer_id: str) -> Mapping[str, Any]:
+        kept = self.found(answer_id)
+        if not kept.answer.get("background"):
+            raise InvalidRequest("Only an answer in the background can be cancelled", param="response_id")
+        with _store_errors_translated():
+            self.store.cancel(self.owner, answer_id)
+        return self.current(answer_id)
+
+
+class _Watch:
+    """Whether a background answer is still wanted, asked of the store now and then."""
+
+    def __init__(self, keeper: Keeper, answer_id: str) -> None:
+        self._keeper = keeper
+        self._answer_id = answer_id
+        self._asked = 0.0
+
+    def __call__(self) -> bool:
+        now = self._keeper.store.now()
+        if now - self._asked < BETWEEN_LOOKS:
+            return True
+        self._asked = now
+        try:
+            return self._keeper.store.touch(self._keeper.owner, self._answer_id)
+        except (sqlite3.Error, OSError):  # who cannot be asked has not said no
+            return True
+
+
+class Background:
+    """Answers that are worked on after their request has been answered, a bounded number in each process."""
+
+    def __init__(self) -> None:
+        self._places = threading.BoundedSemaphore(MOST_IN_BACKGROUND)
+
+    def begin(self, exchange: Exchange, keeper: Keeper, record: Record, keep: Keep) -> JsonObject:
+        if not self._places.acquire(blocking=False):
+            raise TooBusy("Too many answers are being worked on in the background")
+        pending = {**exchange.pending, "status": "queued"}
+        keep(pending)
+        keeper.found(pending["id"])  # one that could not be kept could never be asked for
+        arguments = (exchange, keeper, record, keep, pending)
+        threading.Thread(target=self._work, args=arguments, daemon=True).start()
+        return pending
+
+    def _work(
+        self, exchange: Exchange, keeper: Keeper, record: Record, keep: Keep, pending: Mapping[str, Any]
+    ) -> None:
+        keep({**pending, "status": "in_progress"})
+        try:
+            answer = exchange.worked_off(_Watch(keeper, pending["id"]))
+            if answer is not None:
+                keep(answer)
+        except BridgeError as error:
+            keep({**pending, "status": "failed", "error": {"code": error.kind, "message": error.message}})
+        except Exception:
+            log.exception("background answer failed", extra={"request_id": record.request_id})
+        finally:
+            exchange.close()
+            record.tell()
+            self._places.release()

@@ -1,0 +1,217 @@
+"""Answers that are kept, gone on from and worked on in the background, on real gunicorn with two workers."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+
+import pytest
+import requests
+from openai import NotFoundError, OpenAI
+from scripted_gemini import call_chunk, sse, text_chunk
+
+from bridge.errors import InternalError
+from bridge.protocols.openai_responses.storing import STORING
+from bridge.state.answers import AnswerStore
+from bridge.stored import Keeper
+
+
+class Api:
+    def __init__(self, address: str, key: str) -> None:
+        self._address = f"{address}/v1/responses"
+        self._headers = {"Authorization": f"Bearer {key}"}
+
+    def __call__(self, method: str, path: str = "", **options):
+        return requests.request(
+            method, f"{self._address}{path}", headers=self._headers, timeout=30, **options
+        )
+
+    def create(self, **body):
+        answer = self("POST", json={"model": "gpt-5", "input": "Hello", **body})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def api(bridge, gemini):
+    return Api(bridge.address, "alice")
+
+
+@pytest.fixture
+def stranger(bridge):
+    return Api(bridge.address, "mallory")
+
+
+def said(asked) -> list[str]:
+    return [part["text"] for content in asked.body["contents"] for part in content["parts"] if "text" in part]
+
+
+def test_an_answer_can_be_asked_for_again_by_any_worker(api):
+    made = api.create()
+    for _ in range(8):
+        assert api("GET", f"/{made['id']}").json() == made
+
+
+def test_a_streamed_answer_is_kept_too(bridge, gemini):
+    with OpenAI(base_url=f"{bridge.address}/v1", api_key="alice", max_retries=0) as client:
+        with client.responses.stream(model="gpt-5", input="Hello") as stream:
+            made = stream.get_final_response()
+        kept = client.responses.retrieve(made.id)
+        assert kept.output_text == made.output_text == "Hello."
+        client.responses.delete(made.id)
+        with pytest.raises(NotFoundError):
+            client.responses.retrieve(made.id)
+
+
+def test_a_conversation_goes_on_from_an_answer(api, gemini):
+    gemini.will_say(sse(text_chunk("I am Gemini.", "STOP")), sse(text_chunk("You said hello.", "STOP")))
+    first = api.create(input="Hello", instructions="Be brief.")
+    second = api.create(input="What did I say?", previous_response_id=first["id"])
+    third = api.create(input="And before?", previous_response_id=second["id"])
+    assert third["previous_response_id"] == second["id"]
+    assert said(gemini.asked[-1]) == [
+        "Hello",
+        "I am Gemini.",
+        "What did I say?",
+        "You said hello.",
+        "And before?",
+    ]
+    assert "systemInstruction" not in gemini.asked[-1].body, "instructions are not taken over"
+
+
+def test_a_tool_loop_can_send_the_result_alone(api, gemini):
+    tools = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
+    gemini.will_say(sse(call_chunk("f", {"a": 1}, "stored-1", signature="c2ln", finish="STOP")))
+    first = api.create(tools=tools, model="gemini-3-pro-preview")
+    result = [{"type": "function_call_output", "call_id": "stored-1", "output": "done"}]
+    api.create(tools=tools, model="gemini-3-pro-preview", input=result, previous_response_id=first["id"])
+    _, model, user = gemini.asked[-1].body["contents"]
+    assert model["parts"][0]["functionCall"]["args"] == {"a": 1}
+    assert model["parts"][0]["thoughtSignature"] == "c2ln"
+    assert user["parts"][0]["functionResponse"]["response"] == {"result": "done"}
+
+
+def test_what_was_asked_is_listed_in_pages(api):
+    items = [{"role": "user", "content": f"Number {number}"} for number in range(5)]
+    made = api.create(input=items)
+    page = api("GET", f"/{made['id']}/input_items", params={"limit": 2, "order": "asc"}).json()
+    assert [item["content"] for item in page["data"]] == ["Number 0", "Number 1"]
+    assert page["has_more"]
+    rest = api("GET", f"/{made['id']}/input_items", params={"order": "asc", "after": page["last_id"]}).json()
+    assert [item["content"] for item in rest["data"]] == ["Number 2", "Number 3", "Number 4"]
+    newest = api("GET", f"/{made['id']}/input_items").json()
+    assert newest["data"][0]["content"] == "Number 4"
+    assert api("GET", f"/{made['id']}/input_items", params={"limit": "many"}).status_code == 400
+    assert api("GET", f"/{made['id']}/input_items", params={"after": "nothing"}).status_code == 400
+
+
+def test_nothing_is_kept_that_shall_not_be(api):
+    made = api.create(store=False)
+    assert api("GET", f"/{made['id']}").status_code == 404
+
+
+def test_a_stranger_sees_nothing_of_it(api, stranger):
+    made = api.create()
+    for method, path in (("GET", ""), ("GET", "/input_items"), ("DELETE", ""), ("POST", "/cancel")):
+        answer = stranger(method, f"/{made['id']}{path}")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+    body = {"model": "gpt-5", "input": "Hi", "previous_response_id": made["id"]}
+    refused = stranger("POST", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "previous_response_id")
+    assert api("GET", f"/{made['id']}").status_code == 200
+
+
+def wait_for(api, answer_id: str, *statuses: str) -> dict:
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        answer = api("GET", f"/{answer_id}").json()
+        if answer["status"] in statuses:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"{answer_id} stayed {answer['status']}")
+
+
+def test_a_background_answer_is_worked_on_and_fetched_later(api, gemini):
+    gemini.will_say([*sse(text_chunk("Slow ")), 0.5, *sse(text_chunk("work.", "STOP"))])
+    made = api.create(background=True)
+    assert made["status"] == "queued"
+    done = wait_for(api, made["id"], "completed")
+    assert done["output"][0]["content"][0]["text"] == "Slow work."
+    assert done["background"] is True
+
+
+def test_a_background_answer_can_be_cancelled(api, gemini):
+    gemini.will_say([piece for _ in range(100) for piece in (*sse(text_chunk("more ")), 0.1)])
+    made = api.create(background=True)
+    assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
+    assert wait_for(api, made["id"], "cancelled")
+    assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
+
+
+def test_only_a_background_answer_can_be_cancelled(api):
+    made = api.create()
+    assert api("POST", f"/{made['id']}/cancel").status_code == 400
+
+
+def test_a_background_answer_that_fails_says_so(api, gemini):
+    gemini.will_say(sse(text_chunk("Half an ans")))
+    made = api.create(background=True)
+    assert wait_for(api, made["id"], "failed")["error"]["code"] == "truncated"
+
+
+# --- the store alone ---------------------------------------------------------------------------------
+
+
+def answer(number: int, size: int = 0) -> dict:
+    return {"id": f"resp_{number}", "output": [], "status": "completed", "padding": "x" * size}
+
+
+def test_answers_expire(tmp_path):
+    clock = [0.0]
+    store = AnswerStore(tmp_path / "a.sqlite3", days=1, megabytes=1, now=lambda: clock[0])
+    store.keep("o", answer(1), [], None)
+    clock[0] = 24 * 3600 - 1
+    assert store.find("o", "resp_1") is not None
+    clock[0] += 2
+    assert store.find("o", "resp_1") is None
+
+
+def test_the_oldest_are_dropped_when_the_store_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr("bridge.state.answers.WRITES_BETWEEN_TIDYING", 1)
+    clock = [0.0]
+    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
+    for number in range(5):
+        clock[0] += 1
+        store.keep("o", answer(number, 300_000), [], None)
+    kept = [number for number in range(5) if store.find("o", f"resp_{number}")]
+    assert kept == [2, 3, 4]
+
+
+def test_a_chain_with_a_missing_link_is_no_chain(tmp_path):
+    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
+    store.keep("o", answer(1), [], None)
+    store.keep("o", answer(2), [], "resp_1")
+    assert [turn.id for turn in store.chain("o", "resp_2")] == ["resp_1", "resp_2"]
+    store.forget("o", "resp_1")
+    assert store.chain("o", "resp_2") is None
+
+
+def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
+    clock = [0.0]
+    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
+    store.keep("o", {**answer(1), "status": "in_progress"}, [], None)
+    keeper = Keeper(STORING, store, "o")
+    assert keeper.current("resp_1")["status"] == "in_progress"
+    clock[0] += 61
+    assert keeper.current("resp_1")["status"] == "failed"
+
+
+def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tmp_path):
+    place = tmp_path / "a.sqlite3"
+    place.write_bytes(b"this is not a database, and never was one" * 100)
+    keeper = Keeper(STORING, AnswerStore(place, days=30, megabytes=1), "o")
+    keeper.keeping({"input": "Hi"})(answer(1))
+    with pytest.raises(InternalError):
+        keeper.found("resp_1")
+    with pytest.raises(sqlite3.Error):
+        keeper.store.find("o", "resp_1")
