@@ -16,12 +16,15 @@ from bridge.errors import BridgeError, InternalError, UnknownModel
 from bridge.gemini.fitting import Fitting, fit
 from bridge.gemini.signatures import Vault
 from bridge.gemini.types import GenerateRequest, JsonObject
+from bridge.guards.base import Instead
+from bridge.guards.watch import ActiveGuards, GuardWatch
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Asked, Caller, Event, EventMachine, Protocol
 from bridge.settings.models import ModelTable
 from bridge.stamp import Stamp
 from bridge.upstream.base import ChunkStream, Upstream
+from bridge.upstream.spoken import SpokenStream
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,7 @@ class Services:
     models: ModelTable
     vault: Vault
     stamp: Stamp
+    guards: ActiveGuards
 
 
 class Exchange:
@@ -44,6 +48,7 @@ class Exchange:
         protocol: Protocol,
         machine: EventMachine,
         send: Callable[[], ChunkStream],
+        watch: GuardWatch,
         fitting: Fitting,
         record: Record,
         trace: Trace | None,
@@ -52,6 +57,7 @@ class Exchange:
         self._machine = machine
         self._send = send
         self._chunks: ChunkStream | None = None
+        self._watch = watch
         self._fitting = fitting
         self._record = record
         self._trace = trace
@@ -116,7 +122,8 @@ class Exchange:
             for chunks in self._chunks:
                 if self._trace:
                     self._trace.chunks(chunks)
-                yield self._traced(self._machine.feed(map(self._fitting.feed, chunks)))
+                fitted = map(self._fitting.feed, chunks)
+                yield self._traced(self._machine.feed(map(self._watch.feed, fitted)))
             yield self._traced(self._machine.finish())
         except BridgeError as error:
             yield self._traced(self._machine.fail(error))
@@ -135,6 +142,7 @@ class Exchange:
         record, machine = self._record, self._machine
         record.usage = machine.usage
         record.notes.update(machine.losses)
+        record.notes.update(self._watch.notes)
         if machine.error is not None:
             record.failed(machine.error)
         elif not machine.over:
@@ -154,14 +162,19 @@ def open_exchange(
         trace.client_request(body)
     asked = protocol.to_gemini(body, caller)
     record.model, record.stream = asked.request.model, asked.stream
-    request, fitting = _fitted(asked, services)
+    watch = GuardWatch(services.guards, record.request_id)
+    judged = watch.request(asked.request)
+    guarded = asked.request if isinstance(judged, Instead) else judged
+    request, fitting = _fitted(guarded, services)
     record.upstream_model = request.model
     record.notes.update((*asked.losses, *fitting.notes))
     if trace:
         trace.gemini_request(request)
     machine = protocol.machine(asked, services.stamp)
-    send = partial(_sent, request, asked, services)
-    return Exchange(protocol, machine, send, fitting, record, trace)
+    send: Callable[[], ChunkStream] = partial(_sent, request, asked, services)
+    if isinstance(judged, Instead):
+        send = partial(SpokenStream, judged.text)
+    return Exchange(protocol, machine, send, watch, fitting, record, trace)
 
 
 def count_tokens(
@@ -169,15 +182,15 @@ def count_tokens(
 ) -> int:
     asked = protocol.to_gemini(body, caller)
     record.model = asked.request.model
-    request, _ = _fitted(asked, services)
+    request, _ = _fitted(asked.request, services)
     record.upstream_model = request.model
     return services.upstream.count_tokens(request)
 
 
-def _fitted(asked: Asked, services: Services) -> tuple[GenerateRequest, Fitting]:
-    model = services.models.resolve(asked.request.model)
+def _fitted(request: GenerateRequest, services: Services) -> tuple[GenerateRequest, Fitting]:
+    model = services.models.resolve(request.model)
     traits = services.models.traits(model)
-    return fit(asked.request, model, traits, services.vault, services.stamp.new_id)
+    return fit(request, model, traits, services.vault, services.stamp.new_id)
 
 
 def _sent(request: GenerateRequest, asked: Asked, services: Services) -> ChunkStream:

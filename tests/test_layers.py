@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "bridge.stamp": set(),
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},
+    "bridge.guards": {"bridge.gemini", "bridge.settings"},
     "bridge.turn": {"bridge.errors", "bridge.gemini"},
     "bridge.state": set(),
     "bridge.protocols": {"bridge.errors", "bridge.gemini", "bridge.turn", "bridge.stamp"},
@@ -25,6 +26,7 @@ MAY_IMPORT = {
     "bridge.exchange": {
         "bridge.errors",
         "bridge.gemini",
+        "bridge.guards",
         "bridge.observe",
         "bridge.protocols",
         "bridge.settings",
@@ -44,6 +46,7 @@ MAY_IMPORT = {
         "bridge.errors",
         "bridge.exchange",
         "bridge.gemini",
+        "bridge.guards",
         "bridge.observe",
         "bridge.protocols",
         "bridge.settings",

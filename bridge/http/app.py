@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Flask, Response, g, request
 
 from bridge.exchange import Services
+from bridge.guards.watch import ActiveGuards
 from bridge.http.errors import install_error_handlers
 from bridge.http.health import make_health_blueprint
 from bridge.http.models import make_models_blueprint
@@ -33,6 +34,7 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         models=settings.models,
         vault=SqliteVault(settings.state.dir / "signatures.sqlite3"),
         stamp=Stamp(),
+        guards=ActiveGuards(settings.guards),
     )
     _keep_records(app)
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)

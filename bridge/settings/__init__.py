@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.models import ModelTable, load_models
 from bridge.settings.source import (
     CONFIG_DIR,
@@ -129,6 +130,7 @@ class ShownSetting:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     models: ModelTable
+    guards: GuardSettings = field(default_factory=GuardSettings)
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
     log: LogSettings = LogSettings()
@@ -181,7 +183,21 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
         origins[entry.key] = entry.origin
     models, origins["models.default"] = _models(folder, environ)
     built: dict[str, Any] = {section: owner(**sections[section]) for section, owner in SECTIONS.items()}
-    return _resolved(Settings(models=models, origins=MappingProxyType(origins), **built), folder)
+    return _resolved(
+        Settings(
+            models=models,
+            guards=load_guards(folder / "guards.toml"),
+            origins=MappingProxyType(origins),
+            **built,
+        ),
+        folder,
+    )
+
+
+def _guards(folder: Path) -> GuardSettings:
+    """A folder of one's own may leave the guards as they were delivered."""
+    own = folder / "guards.toml"
+    return load_guards(own if own.exists() else PROJECT / "config" / "guards.toml")
 
 
 def _config_folder(config_dir: Path | None, environ: Mapping[str, str]) -> Path:

@@ -23,7 +23,10 @@ const call = {
   messages: task.messages,
   maxRetries: 0,
   stopWhen: stepCountIs(4),
-  ...(task.tools ? { tools: { get_weather: weather } } : {}),
+  tools: {
+    ...(task.tools ? { get_weather: weather } : {}),
+    ...(task.search ? { web_search: openai.tools.webSearch({}) } : {}),
+  },
   providerOptions: { openai: { store: false, ...task.options } },
 };
 

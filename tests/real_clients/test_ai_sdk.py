@@ -135,7 +135,23 @@ def test_a_broken_stream_is_an_error_and_no_answer(ai_sdk, gemini, ending):
     gemini.will_say([*sse(text_chunk("Half an ans")), *ending])
     told = ai_sdk(stream=True)
     assert told["deltas"] == ["Half an ans"]
-    assert told["errors"] or told["finishReason"] == "error"
+    (error,) = told["errors"]
+    assert error["data"]["type"] == "response.failed"
+    assert error["data"]["response"]["error"]["code"] == "upstream_truncated"
+
+
+@BOTH
+def test_a_search_is_googles_and_is_told_as_a_tool_that_ran(ai_sdk, gemini, stream):
+    found = text_chunk("Blue.", "STOP")
+    found["candidates"][0]["groundingMetadata"] = {"webSearchQueries": ["who won"]}
+    gemini.will_say(sse(found))
+    told = ai_sdk(stream=stream, search=True)
+    assert gemini.asked[-1].body["tools"] == [{"googleSearch": {}}]
+    assert told["text"] == "Blue."
+    (step,) = told["steps"]
+    assert [result["output"]["action"] for result in step["results"]] == [
+        {"type": "search", "query": "who won"}
+    ]
 
 
 def test_the_client_is_the_pinned_one():

@@ -1,0 +1,38 @@
+"""What a guard is: a pure function on a request or a call, written once for every protocol and upstream.
+
+A guard returns the very value it was given if there is nothing to do. When in doubt it does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from bridge.gemini.types import FunctionCall, GenerateRequest
+from bridge.settings.guards import GuardSettings
+
+
+class HeldBack(NamedTuple):
+    """A call that is not forwarded, and what the model is told instead."""
+
+    reason: str
+
+
+class Instead(NamedTuple):
+    """A request that is answered at once, without the upstream."""
+
+    text: str
+
+
+class Guard:
+    """Holds settings only, so one serves all requests."""
+
+    name: ClassVar[str]
+
+    def __init__(self, settings: GuardSettings) -> None:
+        self.settings = settings
+
+    def on_request(self, request: GenerateRequest) -> GenerateRequest | Instead:
+        return request
+
+    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack:
+        return call

@@ -1,0 +1,68 @@
+"""Keys in what goes upstream, replaced by a mark: of clouds, code hosts, chats, our clients; private keys.
+
+Only texts with an unmistakable shape are touched; a guess would eat ordinary words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bridge.gemini.types import Content, FunctionCall, FunctionResponse, GenerateRequest, Part
+from bridge.guards.base import Guard
+
+MARK = "[secret removed]"
+DEEPEST = 32
+
+_SECRETS = re.compile(
+    r"AIza[0-9A-Za-z_\-]{35}"  # Google
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"  # AWS
+    r"|\bgh[pousr]_[0-9A-Za-z]{36,255}\b|\bgithub_pat_[0-9A-Za-z_]{22,255}\b|\bglpat-[0-9A-Za-z_\-]{20,}"
+    r"|\bxox[abposr]-[0-9A-Za-z\-]{10,}"  # Slack
+    r"|\bsk-(?:ant-|proj-)?[0-9A-Za-z_\-]{20,}"  # OpenAI, Anthropic
+    r"|\bgb_[0-9A-Za-z]{32,}\b"  # this bridge's clients
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]{0,20000}?-----END [A-Z ]{0,40}PRIVATE KEY-----"
+)
+
+
+class SecretRedaction(Guard):
+    name = "secrets"
+
+    def on_request(self, request: GenerateRequest) -> GenerateRequest:
+        contents = tuple(map(_content, request.contents))
+        system = None if request.system is None else _content(request.system)
+        if contents == request.contents and system == request.system:
+            return request
+        return replace(request, contents=contents, system=system)
+
+
+def _content(content: Content) -> Content:
+    return replace(content, parts=tuple(map(_part, content.parts)))
+
+
+def _part(part: Part) -> Part:
+    match part.data:
+        case str() as text:
+            return replace(part, data=redacted(text))
+        case FunctionCall() as call:
+            return replace(part, data=replace(call, args=_inside(call.args, 0)))
+        case FunctionResponse() as response:
+            return replace(part, data=replace(response, response=_inside(response.response, 0)))
+        case _:
+            return part
+
+
+def redacted(text: str) -> str:
+    return _SECRETS.sub(MARK, text)
+
+
+def _inside(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return redacted(value)
+    if depth < DEEPEST and isinstance(value, Mapping):
+        return {key: _inside(item, depth + 1) for key, item in value.items()}
+    if depth < DEEPEST and isinstance(value, list):
+        return [_inside(item, depth + 1) for item in value]
+    return value

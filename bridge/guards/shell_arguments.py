@@ -1,0 +1,45 @@
+"""A command for a tool that wants a list of words, given as one text: split as a shell would split it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+from bridge.gemini.types import FunctionCall
+from bridge.guards.base import Guard
+
+#: Nobody types a longer command; splitting it would cost more than it is worth.
+LONGEST_SPLIT = 100_000
+
+
+class ShellArguments(Guard):
+    name = "shell_arguments"
+
+    def on_call(self, call: FunctionCall) -> FunctionCall:
+        shell = self.settings.shell(call.name)
+        if shell is None or shell.form != "argv" or not call.args:
+            return call
+        given = call.args.get(shell.argument)
+        words = _words(given)
+        if words is None or words == given:
+            return call
+        return replace(call, args={**call.args, shell.argument: words})
+
+
+def _words(command: Any) -> list[str] | None:
+    """None where there is nothing to split, or no certain way to."""
+    if isinstance(command, list):
+        if len(command) != 1 or not isinstance(command[0], str) or not _has_blanks(command[0]):
+            return None
+        command = command[0]
+    if not isinstance(command, str) or not command.strip() or len(command) > LONGEST_SPLIT:
+        return None
+    try:
+        return shlex.split(command) or None
+    except ValueError:  # a quote that is never closed
+        return None
+
+
+def _has_blanks(text: str) -> bool:
+    return any(character.isspace() for character in text)

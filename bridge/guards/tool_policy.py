@@ -1,0 +1,73 @@
+"""Which calls may be made: rules by tool and arguments, the one with the highest priority decides.
+
+`ask` has nobody to ask in a gateway: the call is forwarded and noted, and the client's own approval decides.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import translate
+
+import orjson
+
+from bridge.gemini.types import FunctionCall
+from bridge.guards.base import Guard, HeldBack
+from bridge.settings.guards import GuardSettings, Rule
+
+#: A pattern is searched in this much of the arguments: enough for any rule, and bounded.
+MOST_SEARCHED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    rule: Rule
+    tool: re.Pattern[str]
+    args: re.Pattern[str] | None
+
+    def fits(self, call: FunctionCall, arguments: str) -> bool:
+        if not self.tool.match(call.name):
+            return False
+        return self.args is None or self.args.search(arguments) is not None
+
+
+class ToolPolicy(Guard):
+    name = "tool_policy"
+
+    def __init__(self, settings: GuardSettings) -> None:
+        super().__init__(settings)
+        ordered = sorted(settings.rules, key=lambda rule: -rule.priority)
+        self._rules = [_compiled(rule) for rule in ordered]
+
+    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack:
+        policy = self.settings.tool_policy
+        if not self._rules and policy.default == "allow":
+            return call
+        arguments = _arguments(call)
+        fitting = next((each.rule for each in self._rules if each.fits(call, arguments)), None)
+        decision = policy.default if fitting is None else fitting.decision
+        if decision == "ask" and policy.non_interactive:
+            decision = "deny"
+        return _held_back(call, fitting) if decision == "deny" else call
+
+
+def _compiled(rule: Rule) -> _Compiled:
+    args = re.compile(rule.args_pattern) if rule.args_pattern else None
+    return _Compiled(rule, re.compile(translate(rule.tool)), args)
+
+
+def _arguments(call: FunctionCall) -> str:
+    try:
+        encoded = orjson.dumps(dict(call.args or {}), option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return ""
+    return encoded.decode()[:MOST_SEARCHED]
+
+
+def _held_back(call: FunctionCall, rule: Rule | None) -> HeldBack:
+    why = (
+        rule.reason
+        if rule is not None and rule.reason
+        else "The tool policy of this gateway does not allow it."
+    )
+    return HeldBack(f"[System] The call to {call.name} was not run. {why}")

@@ -1,0 +1,104 @@
+"""The guards at work on one exchange: modes, counting, and never an exception.
+
+A guard in shadow mode is asked like any other, and its answer thrown away after it was counted. A guard that
+fails is counted too, and what it looked at passes unchanged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from bridge.gemini.types import Candidate, Chunk, FunctionCall, GenerateRequest, Part
+from bridge.guards import GUARDS
+from bridge.guards.base import Guard, HeldBack, Instead
+from bridge.settings.guards import GuardSettings
+
+log = logging.getLogger(__name__)
+
+
+class ActiveGuards:
+    """The guards that are switched on, made once at the start."""
+
+    def __init__(self, settings: GuardSettings) -> None:
+        modes = {guard: getattr(settings.modes, guard.name) for guard in GUARDS}
+        active = [(guard(settings), modes[guard] == "enforce") for guard in GUARDS if modes[guard] != "off"]
+        self.on_request = [each for each in active if type(each[0]).on_request is not Guard.on_request]
+        self.on_call = [each for each in active if type(each[0]).on_call is not Guard.on_call]
+
+
+class GuardWatch:
+    """One exchange under guard. `notes` counts what was done."""
+
+    def __init__(self, guards: ActiveGuards, request_id: str) -> None:
+        self._guards = guards
+        self._request_id = request_id
+        self.notes: Counter[str] = Counter()
+
+    def request(self, request: GenerateRequest) -> GenerateRequest | Instead:
+        for guard, enforced in self._guards.on_request:
+            try:
+                judged = guard.on_request(request)
+            except Exception:
+                self._failed(guard)
+                continue
+            if judged is request:
+                continue
+            self._acted(guard, enforced, "answered" if isinstance(judged, Instead) else "changed")
+            if enforced and isinstance(judged, Instead):
+                return judged
+            if enforced and isinstance(judged, GenerateRequest):
+                request = judged
+        return request
+
+    def feed(self, chunk: Chunk) -> Chunk:
+        if not any(_has_call(candidate.parts) for candidate in chunk.candidates):
+            return chunk  # nearly always: plain text
+        return replace(chunk, candidates=tuple(map(self._candidate, chunk.candidates)))
+
+    def _candidate(self, candidate: Candidate) -> Candidate:
+        content = candidate.content
+        if content is None or not _has_call(content.parts):
+            return candidate
+        return replace(candidate, content=replace(content, parts=tuple(map(self._part, content.parts))))
+
+    def _part(self, part: Part) -> Part:
+        if not isinstance(part.data, FunctionCall):
+            return part
+        judged = self._call(part.data)
+        if isinstance(judged, HeldBack):
+            return Part(judged.reason)  # the signature was the call's, and goes with it
+        return part if judged is part.data else replace(part, data=judged)
+
+    def _call(self, call: FunctionCall) -> FunctionCall | HeldBack:
+        for guard, enforced in self._guards.on_call:
+            try:
+                judged = guard.on_call(call)
+            except Exception:
+                self._failed(guard)
+                continue
+            if judged is call:
+                continue
+            action = "held_back" if isinstance(judged, HeldBack) else "changed"
+            self._acted(guard, enforced, action, call.name)
+            if enforced and isinstance(judged, HeldBack):
+                return judged
+            if enforced and isinstance(judged, FunctionCall):
+                call = judged
+        return call
+
+    def _acted(self, guard: Guard, enforced: bool, action: str, tool: str | None = None) -> None:
+        mode = "enforce" if enforced else "shadow"
+        self.notes[f"guard.{guard.name}.{action}" + ("" if enforced else ".shadow")] += 1
+        seen = {"request_id": self._request_id, "guard": guard.name, "action": action, "mode": mode}
+        log.info("guard acted", extra=seen if tool is None else {**seen, "tool": tool})
+
+    def _failed(self, guard: Guard) -> None:
+        self.notes[f"guard.{guard.name}.failed"] += 1
+        log.exception("guard failed", extra={"request_id": self._request_id, "guard": guard.name})
+
+
+def _has_call(parts: Iterable[Part]) -> bool:
+    return any(isinstance(part.data, FunctionCall) for part in parts)

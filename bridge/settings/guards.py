@@ -1,0 +1,137 @@
+"""The guards' settings, from `config/guards.toml`: which of them act, and on which tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from bridge.settings.patterns import checked_pattern
+from bridge.settings.source import label, read_toml
+from bridge.settings.value import OneOf, Range, SettingsError, read_table, shape_of, shapes, suggestion
+
+Mode = Annotated[str, OneOf(("off", "shadow", "enforce"))]
+Decision = Annotated[str, OneOf(("allow", "deny", "ask"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """`shadow` only counts and logs what would have been done."""
+
+    tool_policy: Mode = "enforce"
+    shell_arguments: Mode = "enforce"
+    apply_patch: Mode = "enforce"
+    shell_gate: Mode = "enforce"
+    loop: Mode = "enforce"
+    large_output: Mode = "enforce"
+    secrets: Mode = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class ShellTool:
+    tools: tuple[str, ...]
+    argument: str
+    form: Annotated[str, OneOf(("argv", "script"))]  #: a list of words, or a text that a shell runs
+
+
+@dataclass(frozen=True, slots=True)
+class PatchTool:
+    tools: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellGate:
+    strict: bool = True  #: signs count inside a word too, though no shell would ever see them
+    wrappers: tuple[str, ...] = ("bash -lc",)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    failures: Annotated[int, Range(2)] = 2
+    successes: Annotated[int, Range(2)] = 3
+    window: Annotated[int, Range(2)] = 10
+    alike: Annotated[float, Range(0.1, 1)] = 0.8
+    polling: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LargeOutput:
+    most_characters: Annotated[int, Range(1000)] = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    default: Decision = "allow"
+    non_interactive: bool = False  #: nobody can be asked, so `ask` means `deny`
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    tool: str
+    decision: Decision
+    args_pattern: str = ""
+    priority: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSettings:
+    modes: Modes = Modes()
+    shell_gate: ShellGate = ShellGate()
+    loop: Loop = Loop()
+    large_output: LargeOutput = LargeOutput()
+    tool_policy: Policy = Policy()
+    shells: tuple[ShellTool, ...] = ()
+    patches: tuple[PatchTool, ...] = ()
+    rules: tuple[Rule, ...] = field(default=())
+
+    def shell(self, tool: str) -> ShellTool | None:
+        return next((shell for shell in self.shells if tool in shell.tools), None)
+
+    def patch(self, tool: str) -> PatchTool | None:
+        return next((patch for patch in self.patches if tool in patch.tools), None)
+
+
+_SECTIONS: Mapping[str, type] = {
+    "modes": Modes,
+    "shell_gate": ShellGate,
+    "loop": Loop,
+    "large_output": LargeOutput,
+    "tool_policy": Policy,
+}
+_LISTS: Mapping[str, tuple[str, type]] = {
+    "shell": ("shells", ShellTool),
+    "patch": ("patches", PatchTool),
+    "rule": ("rules", Rule),
+}
+
+
+def load_guards(path: Path) -> GuardSettings:
+    where, written = label(path), read_toml(path)
+    for name in written:
+        if name not in _SECTIONS and name not in _LISTS:
+            raise SettingsError(f"{where}: {name} is not known; {suggestion(name, [*_SECTIONS, *_LISTS])}")
+    values: dict[str, Any] = {
+        name: _built(f"{where}: [{name}]", owner, written.get(name, {})) for name, owner in _SECTIONS.items()
+    }
+    for name, (field_name, owner) in _LISTS.items():
+        rows = shape_of(list[dict[str, Any]]).read(f"{where}: {name}", written.get(name, []))
+        values[field_name] = tuple(
+            _built(f"{where}: [[{name}]] {number}", owner, row) for number, row in enumerate(rows, start=1)
+        )
+    return GuardSettings(**values)
+
+
+def _built(where: str, owner: type, table: Any) -> Any:
+    if not isinstance(table, dict):
+        raise SettingsError(f"{where} must be a table")
+    values = read_table(where, shapes(owner), table)
+    if values.get("args_pattern"):
+        checked_pattern(values["args_pattern"], f"{where}: args_pattern")
+    try:
+        return owner(**values)
+    except TypeError:
+        missing = sorted(set(shapes(owner)) - values.keys())
+        raise SettingsError(f"{where}: something is missing of {', '.join(missing)}") from None

@@ -1,0 +1,21 @@
+"""An answer that no model gave: a text of the bridge's own, in the shape of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bridge.gemini.finish import FinishReason
+from bridge.gemini.types import MODEL, Candidate, Chunk, Content, Part, Usage
+from bridge.upstream.base import ChunkStream
+
+
+class SpokenStream(ChunkStream):
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __iter__(self) -> Iterator[Sequence[Chunk]]:
+        said = Candidate(Content(MODEL, (Part(self._text),)), FinishReason.STOP, 0)
+        yield [Chunk((said,), Usage())]
+
+    def close(self) -> None:
+        pass
