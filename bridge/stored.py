@@ -48,6 +48,11 @@ class Keeper:
     store: AnswerStore
     owner: str
 
+    def dereferenced(self, body: JsonObject) -> JsonObject:
+        """The request with the items that it only refers to."""
+        with _store_errors_translated():
+            return self.storing.dereferenced(body, lambda item_id: self.store.item(self.owner, item_id))
+
     def resumed(self, body: JsonObject) -> JsonObject:
         """The request with what was said before it."""
         previous = self.storing.previous(body)

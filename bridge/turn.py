@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from bridge.errors import BridgeError, UpstreamMalformed, UpstreamTruncated
-from bridge.gemini.finish import Outcome, outcome_of
+from bridge.gemini.finish import FinishReason, Outcome, outcome_of
 from bridge.gemini.types import Candidate, Chunk, FunctionCall, Part, Usage
 
 
@@ -117,8 +117,10 @@ class Turn:
     def finish(self) -> list[Step]:
         """The stream is over. No finish reason is not a finish; what failed stays open, not being whole."""
         runs = [self._candidates[number] for number in sorted(self._candidates)]
-        if not runs and self._blocked is not None:
-            return [Ended((Ending(0, Outcome.FILTERED, called=False),), self.usage)]
+        if self._blocked is not None:
+            runs = runs or [self._runs_of(0)]
+            for each in runs:
+                each.blocked()
         error = next(filter(None, (each.failure() for each in runs)), None)
         if not runs:
             error = UpstreamTruncated("Gemini closed the stream before it answered")
@@ -195,6 +197,10 @@ class _Runs:
         self._settle()
         steps.append(Closed(self._candidate, self._run, self._open, tuple(self._parts)))
         self._open, self._parts = None, []
+
+    def blocked(self) -> None:
+        """The prompt was refused: where no other reason was given, that is why it stopped."""
+        self._reason = self._reason or FinishReason.SAFETY
 
     def failure(self) -> BridgeError | None:
         if self._reason is None:

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from gunicorn_bridge import Bridge, gunicorn_bridge
+from hypothesis import settings
 from scripted_gemini import ScriptedGemini
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 #: It looks like a key, and must never turn up in a log or an answer.
 CANARY_KEY = "AIzaCanary0123456789abcdefghijklmnopqrs"

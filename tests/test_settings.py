@@ -79,7 +79,7 @@ def test_default_toml_comments_every_setting_and_tells_where_secrets_go() -> Non
 
 def test_the_sections_are_the_fields_of_settings() -> None:
     fields = {field.name for field in dataclasses.fields(Settings)}
-    assert fields == {*SECTIONS, "models", "origins"}
+    assert fields == {*SECTIONS, "models", "guards", "origins"}
 
 
 def test_each_layer_lies_over_the_one_before(config: Path, write_local: Write) -> None:

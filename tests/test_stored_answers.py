@@ -91,6 +91,19 @@ def test_a_tool_loop_can_send_the_result_alone(api, gemini):
     assert user["parts"][0]["functionResponse"]["response"] == {"result": "done"}
 
 
+def test_an_item_can_be_referred_to_by_its_id(api, stranger, gemini):
+    gemini.will_say(sse(text_chunk("I am Gemini.", "STOP")))
+    first = api.create(input="Hello")
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+    question = [{"role": "user", "content": "Hello"}, reference, {"role": "user", "content": "On"}]
+    api.create(input=question)
+    assert said(gemini.asked[-1]) == ["Hello", "I am Gemini.", "On"]
+    refused = stranger("POST", json={"model": "gpt-5", "input": question})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[1].id")
+    api("DELETE", f"/{first['id']}")
+    assert api("POST", json={"model": "gpt-5", "input": question}).status_code == 400
+
+
 def test_what_was_asked_is_listed_in_pages(api):
     items = [{"role": "user", "content": f"Number {number}"} for number in range(5)]
     made = api.create(input=items)

@@ -29,11 +29,15 @@ class Vault(Protocol):
 
 
 def seal(signature: str, family: str) -> str:
-    return f"{_SEAL}:{family}:{signature}"
+    return _prefix(family) + signature
+
+
+def _prefix(family: str) -> str:
+    return f"{_SEAL}:{family.replace(':', '%3A')}:"
 
 
 def unseal(sealed: str, family: str) -> str | None:
-    prefix = f"{_SEAL}:{family}:"
+    prefix = _prefix(family)
     return sealed[len(prefix) :] if sealed.startswith(prefix) else None
 
 

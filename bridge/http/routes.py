@@ -51,11 +51,13 @@ def make_blueprint(
         trace = Trace(record.request_id) if debug else None
         body = checked(protocol.schema, _json_object(_body()))
         who = caller()
-        keeper = None if protocol.storing is None else Keeper(protocol.storing, answers, who.owner)
-        keep = keeper.keeping(body) if keeper else None
-        asked = keeper.resumed(body) if keeper else body
-        exchange = open_exchange(protocol, asked, who, services, record, trace)
-        if keeper and keep and keeper.storing.background(body):
+        if protocol.storing is None:
+            return _answered(open_exchange(protocol, body, who, services, record, trace), record, None)
+        keeper = Keeper(protocol.storing, answers, who.owner)
+        body = keeper.dereferenced(body)
+        keep = keeper.keeping(body)
+        exchange = open_exchange(protocol, keeper.resumed(body), who, services, record, trace)
+        if keep and keeper.storing.background(body):
             return json_response(background.begin(exchange, keeper, record, keep))
         return _answered(exchange, record, keep)
 

@@ -95,6 +95,8 @@ class Storing:
     previous_field: str
     background: Callable[[JsonObject], bool]
     question: Callable[[JsonObject], list[dict[str, Any]]]
+    #: The request with its references to stored items replaced by what the given function finds for them.
+    dereferenced: Callable[[JsonObject, Callable[[str], JsonObject | None]], JsonObject]
     resumed: Callable[[JsonObject, Sequence[PastTurn]], JsonObject]
 
 

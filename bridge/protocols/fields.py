@@ -64,6 +64,10 @@ def text(*, required: bool = False, longest: int = 1024) -> fields.Raw:
     )
 
 
+def any_text() -> fields.Raw:
+    return _field(_check(lambda value: isinstance(value, str), "a string"))
+
+
 def one_of(*choices: str) -> fields.Raw:
     return _field(_check(lambda value: value in choices, f"one of {', '.join(choices)}"))
 

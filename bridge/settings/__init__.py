@@ -186,7 +186,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     return _resolved(
         Settings(
             models=models,
-            guards=load_guards(folder / "guards.toml"),
+            guards=_guards(folder),
             origins=MappingProxyType(origins),
             **built,
         ),

@@ -28,6 +28,11 @@ CREATE TABLE IF NOT EXISTS answer (
     cancelled INTEGER NOT NULL DEFAULT 0, question BLOB NOT NULL, answer BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS answer_kept ON answer (kept);
+CREATE TABLE IF NOT EXISTS item (id TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS item_answer ON item (answer);
+CREATE TRIGGER IF NOT EXISTS answer_gone AFTER DELETE ON answer BEGIN
+    DELETE FROM item WHERE answer = OLD.id;
+END;
 """
 _COLUMNS = "id, previous, touched, cancelled, question, answer"
 
@@ -62,9 +67,11 @@ class AnswerStore:
             orjson.dumps(question),
             orjson.dumps(answer),
         )
+        items = [(item["id"], answer["id"]) for item in answer.get("output", ()) if "id" in item]
 
         def insert(database: sqlite3.Connection) -> None:
             database.execute("INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?, ?, 0, ?, ?)", row)
+            database.executemany("INSERT OR REPLACE INTO item VALUES (?, ?)", items)
             self._writes += 1
             if self._writes % WRITES_BETWEEN_TIDYING == 0:
                 self._tidy(database)
@@ -78,6 +85,14 @@ class AnswerStore:
             lambda database: database.execute(query, (answer_id, owner, oldest)).fetchone()
         )
         return None if row is None else _kept(row)
+
+    def item(self, owner: str, item_id: str) -> dict[str, Any] | None:
+        """An item of some stored answer of this owner's."""
+        query = "SELECT answer FROM item WHERE id = ?"
+        row = self._database.transaction(lambda database: database.execute(query, (item_id,)).fetchone())
+        kept = None if row is None else self.find(owner, row[0])
+        items = [] if kept is None else kept.answer["output"]
+        return next((item for item in items if item.get("id") == item_id), None)
 
     def chain(self, owner: str, answer_id: str) -> list[KeptAnswer] | None:
         """This turn and those it goes on from, the oldest first; None if one of them is gone."""

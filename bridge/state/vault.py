@@ -61,11 +61,8 @@ class SqliteVault:
 
     def _tidy(self, database: sqlite3.Connection) -> None:
         database.execute("DELETE FROM signature WHERE kept < ?", (self._now() - LIFETIME,))
-        database.execute(
-            "DELETE FROM signature WHERE kept <="
-            " (SELECT kept FROM signature ORDER BY kept DESC LIMIT 1 OFFSET ?)",
-            (MOST_ROWS,),
-        )
+        oldest = "SELECT family, call_id FROM signature ORDER BY kept DESC LIMIT -1 OFFSET ?"
+        database.execute(f"DELETE FROM signature WHERE (family, call_id) IN ({oldest})", (MOST_ROWS,))
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         """Nothing that goes wrong reaches the caller."""

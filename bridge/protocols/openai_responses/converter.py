@@ -14,7 +14,6 @@ from bridge.protocols.openai_responses.tools import Declared, chosen_tools
 from bridge.protocols.reading import needed, objects, optional, refuse, shown
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
-LOGPROBS = "message.output_text.logprobs"
 
 _SAMPLING = {"temperature": "temperature", "top_p": "topP", "max_output_tokens": "maxOutputTokens"}
 
@@ -78,8 +77,11 @@ def _options(body: JsonObject, declared: Declared, caller: Caller) -> ResponsesO
 
 def _losses(body: JsonObject) -> list[str]:
     losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
-    verbosity = (body.get("text") or {}).get("verbosity")
-    return [*losses, "responses.verbosity"] if verbosity in ("low", "high") else losses
+    if (body.get("text") or {}).get("verbosity") in ("low", "high"):
+        losses.append("responses.verbosity")
+    if body.get("top_logprobs"):
+        losses.append("responses.logprobs")
+    return losses
 
 
 def _thinking(body: JsonObject) -> Thinking:
@@ -92,10 +94,6 @@ def _thinking(body: JsonObject) -> Thinking:
 
 def _generation(body: JsonObject) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
-    if LOGPROBS in (body.get("include") or ()):
-        generation["responseLogprobs"] = True
-        if body.get("top_logprobs"):
-            generation["logprobs"] = body["top_logprobs"]
     form = optional(body.get("text") or {}, "format", dict, "text")
     if form is not None:
         generation.update(_answer_format(form))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from mimetypes import guess_type
 from typing import Any
 
 from bridge.gemini.freeform import freeform_call
@@ -80,6 +81,7 @@ class Items:
     # --- what was said -------------------------------------------------------------------------------
 
     def _message(self, item: JsonObject, path: str) -> None:
+        self._for_next_call = None  # nothing but its call may follow such a signature
         role = needed(item, "role", str, path)
         if role not in ROLES:
             raise refuse(f"must be one of {', '.join(ROLES)}, not {shown(role)}", f"{path}.role")
@@ -128,7 +130,7 @@ class Items:
 
     def _local_shell_call(self, item: JsonObject, path: str) -> None:
         action = needed(item, "action", dict, path)
-        told = {key: value for key, value in action.items() if key != "type" and value is not None}
+        told = {key: value for key, value in action.items() if key != "type" and value not in (None, {})}
         self._call(FunctionCall(LOCAL_SHELL, told, _call_id(item, path)))
 
     def _tool_search_call(self, item: JsonObject, path: str) -> None:
@@ -147,10 +149,7 @@ class Items:
 
     def _tool_search_output(self, item: JsonObject, path: str) -> None:
         tools = optional(item, "tools", list, path) or []
-        self._declared.add(tools, f"{path}.tools")
-        found = [
-            tool["name"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)
-        ]
+        found = self._declared.add(tools, f"{path}.tools")
         self._say(USER, Part(FunctionResponse(TOOL_SEARCH, {"found": found}, _call_id(item, path))))
 
     def _additional_tools(self, item: JsonObject, path: str) -> None:
@@ -158,7 +157,8 @@ class Items:
 
 
 def _call_id(item: JsonObject, path: str) -> str:
-    return optional(item, "call_id", str, path) or needed(item, "id", str, path)
+    given = optional(item, "call_id", str, path) or optional(item, "id", str, path)
+    return given or needed(item, "call_id", str, path)
 
 
 # --- content parts -----------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _refusal(part: JsonObject, path: str) -> Part:
 
 
 def _image(part: JsonObject, path: str) -> Part:
-    field = "image_url" if part.get("image_url") is not None else "file_id"
+    field = "image_url" if part.get("file_id") is None else "file_id"
     return Part(media_from_url(needed(part, field, str, path), f"{path}.{field}"))
 
 
@@ -200,7 +200,8 @@ def _file(part: JsonObject, path: str) -> Part:
     data, where = needed(part, "file_data", str, path), f"{path}.file_data"
     if data[:5].lower() == "data:":
         return Part(media_from_url(data, where))
-    return Part(inline_from_base64("application/pdf", data, where))
+    kind, _ = guess_type(optional(part, "filename", str, path) or "")
+    return Part(inline_from_base64(kind or "application/pdf", data, where))
 
 
 def _audio(part: JsonObject, path: str) -> Part:

@@ -16,7 +16,7 @@ class ResponsesSchema(Schema):
 
     model = fields.text(required=True, longest=256)
     input = fields.text_or_array(required=True)
-    instructions = fields.text(longest=10_000_000)
+    instructions = fields.any_text()
     stream = fields.flag()
     store = fields.flag()
     background = fields.flag()

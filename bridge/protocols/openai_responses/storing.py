@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.gemini.types import JsonObject
 from bridge.protocols.base import PastTurn, Storing
+from bridge.protocols.reading import refuse
 from bridge.stamp import random_id
 
 
@@ -30,6 +31,28 @@ def _question(body: JsonObject) -> list[dict[str, Any]]:
     return [{"id": random_id("item_"), **item} for item in items if isinstance(item, dict)]
 
 
+def _dereferenced(body: JsonObject, find: Callable[[str], JsonObject | None]) -> JsonObject:
+    given = body["input"]
+    if isinstance(given, str) or not any(map(_is_reference, given)):
+        return body
+    items = [
+        _found(item, find, f"input[{index}].id") if _is_reference(item) else item
+        for index, item in enumerate(given)
+    ]
+    return {**body, "input": items}
+
+
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "item_reference"
+
+
+def _found(item: JsonObject, find: Callable[[str], JsonObject | None], param: str) -> JsonObject:
+    found = find(str(item.get("id")))
+    if found is None:
+        raise refuse("names no stored item; send the item itself", param)
+    return found
+
+
 def _resumed(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
     """Instructions are not taken over from earlier turns; everything said is."""
     past = [item for turn in turns for item in (*turn.question, *turn.answer["output"])]
@@ -42,5 +65,6 @@ STORING = Storing(
     previous_field="previous_response_id",
     background=_background,
     question=_question,
+    dereferenced=_dereferenced,
     resumed=_resumed,
 )

@@ -60,7 +60,7 @@ class Declared:
         self.losses: list[str] = []
         self._functions: dict[str, FunctionDeclaration] = {}
         self._search = False
-        self._readers: dict[str, Callable[[JsonObject, str, str | None], None]] = {
+        self._readers: dict[str, Callable[[JsonObject, str, str | None], list[str]]] = {
             "function": self._function,
             "custom": self._custom,
             "namespace": self._namespace,
@@ -68,15 +68,18 @@ class Declared:
             "tool_search": self._tool_search,
         }
 
-    def add(self, tools: list[Any], path: str, namespace: str | None = None) -> None:
+    def add(self, tools: list[Any], path: str, namespace: str | None = None) -> list[str]:
+        """The names under which these tools can be called from now on."""
+        names: list[str] = []
         for where, tool in objects(tools, path):
             kind = needed(tool, "type", str, where)
             if kind.startswith("web_search"):
                 self._search = True
             elif kind in self._readers:
-                self._readers[kind](tool, where, namespace)
+                names += self._readers[kind](tool, where, namespace)
             else:
                 self.losses.append(f"responses.tool_{kind[:32]}")
+        return names
 
     def tools(self) -> tuple[Tool, ...]:
         functions = (Tool(tuple(self._functions.values())),) if self._functions else ()
@@ -86,15 +89,16 @@ class Declared:
         """The one name under which Gemini knows a tool. Codex names plain tools' namespace in four ways."""
         return name if namespace in (None, "", "functions") else f"{namespace}__{name}"
 
-    def _declare(self, function: FunctionDeclaration, called: Called, path: str) -> None:
+    def _declare(self, function: FunctionDeclaration, called: Called, path: str) -> list[str]:
         known = self.calls.get(function.name)
-        if known is not None and known != called:
+        if known is not None and known.kind is not called.kind:
             raise refuse(f"{shown(function.name)} is declared twice, as different tools", path)
         # Found again by a tool search or sent along once more: the newest word counts.
         self.calls[function.name] = called
         self._functions[function.name] = function
+        return [function.name]
 
-    def _function(self, tool: JsonObject, path: str, namespace: str | None) -> None:
+    def _function(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         if isinstance(tool.get("function"), dict):  # the nested form of Chat Completions
             tool, path = tool["function"], f"{path}.function"
         name = _name(tool, path)
@@ -104,9 +108,9 @@ class Declared:
             optional(tool, "description", str, path),
             object_schema(schema, f"{path}.parameters") if schema else None,
         )
-        self._declare(function, Called(Kind.FUNCTION, name, namespace), path)
+        return self._declare(function, Called(Kind.FUNCTION, name, namespace), path)
 
-    def _custom(self, tool: JsonObject, path: str, namespace: str | None) -> None:
+    def _custom(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         name = _name(tool, path)
         form, where = optional(tool, "format", dict, path) or {}, f"{path}.format"
         function = freeform_declaration(
@@ -115,23 +119,23 @@ class Declared:
             optional(form, "syntax", str, where),
             optional(form, "definition", str, where),
         )
-        self._declare(function, Called(Kind.CUSTOM, name, namespace), path)
+        return self._declare(function, Called(Kind.CUSTOM, name, namespace), path)
 
-    def _namespace(self, tool: JsonObject, path: str, _namespace: str | None) -> None:
-        self.add(needed(tool, "tools", list, path), f"{path}.tools", _name(tool, path))
+    def _namespace(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
+        return self.add(needed(tool, "tools", list, path), f"{path}.tools", _name(tool, path))
 
-    def _local_shell(self, _tool: JsonObject, path: str, _namespace: str | None) -> None:
+    def _local_shell(self, _tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         function = FunctionDeclaration(
             LOCAL_SHELL, "Runs a program on the user's machine.", _LOCAL_SHELL_SCHEMA
         )
-        self._declare(function, Called(Kind.LOCAL_SHELL, LOCAL_SHELL), path)
+        return self._declare(function, Called(Kind.LOCAL_SHELL, LOCAL_SHELL), path)
 
-    def _tool_search(self, tool: JsonObject, path: str, _namespace: str | None) -> None:
+    def _tool_search(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         schema = optional(tool, "parameters", dict, path)
         description = optional(tool, "description", str, path) or "Finds tools that are not declared yet."
         prepared = object_schema(schema, f"{path}.parameters") if schema else None
         called = Called(Kind.TOOL_SEARCH, TOOL_SEARCH)
-        self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
+        return self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
 
 
 def _name(tool: JsonObject, path: str) -> str:
@@ -155,13 +159,21 @@ def _choice(choice: Any, declared: Declared) -> tuple[str, list[str]]:
         raise refuse(f"must be one of {', '.join(_MODES)} or name a tool", "tool_choice")
     if choice.get("type") == "allowed_tools":
         tools = objects(needed(choice, "tools", list, "tool_choice"), "tool_choice.tools")
-        names = [_chosen(tool, path, declared) for path, tool in tools]
+        names = [_chosen(tool, path, declared) for path, tool in tools if not _is_search(tool)]
         return MUST_CALL if choice.get("mode") == "required" else "VALIDATED", names
+    if _is_search(choice):  # Gemini decides by itself when to search
+        return "AUTO", []
     return MUST_CALL, [_chosen(choice, "tool_choice", declared)]
+
+
+def _is_search(choice: JsonObject) -> bool:
+    return str(choice.get("type")).startswith("web_search")
 
 
 def _chosen(choice: JsonObject, path: str, declared: Declared) -> str:
     kind = choice.get("type")
-    if kind == LOCAL_SHELL:
-        return LOCAL_SHELL
+    if kind in (LOCAL_SHELL, TOOL_SEARCH):
+        return str(kind)
+    if isinstance(choice.get("function"), dict):  # the nested form of Chat Completions
+        choice, path = choice["function"], f"{path}.function"
     return declared.name_for(needed(choice, "name", str, path), optional(choice, "namespace", str, path))
