@@ -40,6 +40,7 @@ from bridge.upstream.payloads import ChunkReader, count_request_bytes, objects_i
 from bridge.upstream.silence import Listener
 
 READ_SIZE = 65_536
+MOST_AT_ONCE = 64
 LARGEST_ERROR_BODY = 1 << 20
 LARGEST_WHOLE_ANSWER = 16 << 20
 MOST_MODEL_PAGES = 20
@@ -343,13 +344,16 @@ class GeminiStream(ChunkStream):
         self._reader = ChunkReader(model)
         self._heartbeat = heartbeat
         self._patience = patience
+        self._failure: BridgeError | None = None
         self._closed = False
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
         try:
             yield from self._silence()
-            while data := self._next_bytes():
+            while data := self._arrived():
                 yield from self._reader.feed(data)
+                if self._failure is not None:
+                    raise self._failure
                 yield from self._silence()
             if not self._closed:
                 yield from self._reader.finish()
@@ -377,6 +381,16 @@ class GeminiStream(ChunkStream):
         with suppress(OSError, RuntimeError, ValueError):
             self._response.raw.shutdown()
         self._response.close()
+
+    def _arrived(self) -> bytes:
+        """All that is here: a read gives one frame of a chunked body at most, and often several have come."""
+        pieces = [self._next_bytes()]
+        try:
+            while pieces[-1] and len(pieces) < MOST_AT_ONCE and self._listener.has_more():
+                pieces.append(self._next_bytes())
+        except BridgeError as failure:
+            self._failure = failure  # what came before it is handed on first
+        return b"".join(pieces)
 
     def _next_bytes(self) -> bytes:
         try:

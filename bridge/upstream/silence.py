@@ -27,15 +27,16 @@ class Listener:
 
     def hears(self, seconds: float) -> bool:
         """Whether a read would find something (or the end) within this time."""
-        if self._socket is None or self._reader is None or self._reader.closed or self._has_buffered():
+        if self._socket is None or self._reader is None or self._reader.closed or self.has_more():
             return True  # nothing to poll: a mocked or an ended answer
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
         return bool(poller.poll(seconds * 1000))
 
-    def _has_buffered(self) -> bool:
-        """Anything but the line end that http.client leaves behind a frame of a chunked body."""
-        assert self._reader is not None
+    def has_more(self) -> bool:
+        """Whether something is here already, but for the line end that http.client leaves behind a frame."""
+        if self._reader is None or self._reader.closed or self._socket is None:
+            return False
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
         line_end = 2 if getattr(self._body, "chunk_left", None) == 0 else 0

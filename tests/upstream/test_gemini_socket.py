@@ -257,6 +257,18 @@ def test_silence_in_mid_stream_is_a_timeout(server: Loopback) -> None:
     assert type(error) is errors.UpstreamTimeout
 
 
+def test_frames_that_came_together_are_handed_on_together(server: Loopback) -> None:
+    server.answer(CHUNKED + framed(event("a"), event("b"), event("c")) + END)
+    assert [texts(batch) for batch in upstream(server.url).stream(REQUEST)] == [["a", "b", "c"]]
+
+
+def test_what_came_before_a_failure_is_handed_on_first(server: Loopback) -> None:
+    server.answer(CHUNKED + framed(event("a"), event("b")) + b"5", hang_up)
+    seen, error = read_until_error(upstream(server.url).stream(REQUEST))
+    assert seen == ["a", "b"]
+    assert type(error) is errors.UpstreamTruncated
+
+
 def test_silence_is_told_by_empty_batches(server: Loopback) -> None:
     server.answer(CHUNKED, framed(event("a")), pause(0.5), framed(event("b")), END)
     batches = list(upstream(server.url, heartbeat=0.1).stream(REQUEST))
@@ -341,7 +353,7 @@ def test_closing_after_the_end_leaves_the_connection_in_the_pool(server: Loopbac
 
 
 def test_closing_in_mid_stream_ends_the_connection(server: Loopback) -> None:
-    server.answer(CHUNKED, framed(event("a")), framed(event("b")), END)
+    server.answer(CHUNKED, framed(event("a")), pause(0.3), framed(event("b")), END)
     server.answer(CHUNKED, framed(event("c")), END)
     gemini = upstream(server.url)
     stream = gemini.stream(REQUEST)

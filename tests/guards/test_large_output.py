@@ -1,0 +1,277 @@
+"""What a tool said too much of reaches Gemini as its beginning and its end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.gemini.types import (
+    MODEL,
+    USER,
+    Content,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    GenerateRequest,
+    InlineData,
+    OtherData,
+    Part,
+)
+from bridge.guards.large_output import LargeOutput, cut
+from bridge.settings import PROJECT
+from bridge.settings import guards as guard_settings
+
+ANY_SPEED = settings(deadline=None)
+MOST = 1000
+SMALL = guard_settings.GuardSettings(large_output=guard_settings.LargeOutput(MOST))
+MARK = re.compile(r"\[… (\d+) characters in (\d+) lines left out …\]")
+LINES = "".join(f"line {number}\n" for number in range(2000))
+GIANT = "x" * 50_000
+
+
+def asked(*parts: Part) -> GenerateRequest:
+    return GenerateRequest("gemini-test", (Content(USER, (Part("Look."),)), Content(USER, parts)))
+
+
+def answered(response: Any, **fields: Any) -> Part:
+    return Part(FunctionResponse("f", response, "c1", **fields))
+
+
+def guarded(response: Any) -> Any:
+    """The response after the guard."""
+    request = LargeOutput(SMALL).on_request(asked(answered(response)))
+    return request.contents[1].parts[0].data.response
+
+
+def pieces(text: str) -> tuple[str, str, int, int]:
+    """What is left of the beginning and the end, and how much the mark says is gone."""
+    mark = MARK.search(text)
+    return text[: mark.start()], text[mark.end() :], int(mark[1]), int(mark[2])
+
+
+# --- one text ----------------------------------------------------------------------------------------
+
+
+def test_fifty_thousand_characters_are_kept_as_delivered():
+    delivered = guard_settings.load_guards(PROJECT / "config" / "guards.toml")
+    assert delivered.large_output.most_characters == 50_000
+    assert delivered.modes.large_output == "enforce"
+
+
+@pytest.mark.parametrize("size", [0, 1, MOST - 1, MOST])
+def test_up_to_the_limit_a_text_stays_the_very_same(size):
+    text = "x" * size
+    assert cut(text, MOST) is text
+
+
+@pytest.mark.parametrize("size", [MOST + 1, MOST + 50, 2 * MOST, 100 * MOST])
+@pytest.mark.parametrize("unit", ["x", "line\n", "ünï\n", "\n", "\r\n"])
+def test_above_the_limit_it_is_cut(size, unit):
+    text = unit * (size // len(unit) + 1)
+    left = cut(text, MOST)
+    assert MARK.search(left)
+    assert len(left) <= MOST
+
+
+def test_the_first_fifth_and_the_end_are_kept_in_whole_lines():
+    head, tail, characters, lines = pieces(cut(LINES, MOST))
+    assert LINES.startswith(head)
+    assert head.endswith("\n")
+    assert 0.15 * MOST < len(head) <= 0.2 * MOST
+    tail = tail.removeprefix("\n")
+    assert LINES.endswith("\n" + tail)
+    assert 0.6 * MOST < len(tail) <= 0.8 * MOST
+    assert characters == len(LINES) - len(head) - len(tail)
+    assert lines == 2000 - head.count("\n") - tail.count("\n")
+
+
+def test_one_giant_line_is_cut_in_its_midst():
+    head, tail, characters, lines = pieces(cut(GIANT, MOST))
+    assert head.count("x") == MOST / 5
+    assert tail.count("x") > 0.6 * MOST
+    assert characters == len(GIANT) - head.count("x") - tail.count("x")
+    assert lines == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GIANT + "\nend",
+        GIANT + "\n\n",
+        GIANT + "\n",
+        "begin\n" + GIANT,
+        "begin\n" + GIANT + "\nend\n",
+        GIANT + "\n" + "y" * 300,
+    ],
+    ids=[
+        "a short last line",
+        "blank lines",
+        "a line end",
+        "a short first line",
+        "both",
+        "a longer last line",
+    ],
+)
+def test_a_giant_line_beside_short_ones_does_not_take_what_could_be_kept(text):
+    assert len(cut(text, MOST)) > MOST / 2
+
+
+def test_the_mark_stands_on_a_line_of_its_own():
+    for text in (LINES, GIANT):
+        assert [line for line in cut(text, MOST).split("\n") if MARK.fullmatch(line)]
+
+
+@pytest.mark.parametrize("text", [LINES, GIANT, GIANT + "\nend", "\n" * 5000], ids=len)
+def test_cut_once_more_it_stays_the_same(text):
+    once = cut(text, MOST)
+    assert cut(once, MOST) is once
+
+
+TEXTS = st.lists(
+    st.builds(lambda letter, times: letter * times, st.sampled_from("ab\n\ré漢😀"), st.integers(1, 400)),
+    max_size=20,
+).map("".join)
+
+
+@ANY_SPEED
+@given(TEXTS, st.integers(MOST, 3000))
+def test_what_is_left_is_a_beginning_and_an_end_of_the_text_and_bounded(text, most):
+    left = cut(text, most)
+    if len(text) <= most:
+        assert left is text
+        return
+    assert len(left) <= most
+    before, behind, characters, lines = pieces(left)
+    heads = {before, before.removesuffix("\n")}
+    tail = behind.removeprefix("\n")
+    assert text.endswith(tail)
+    missing = [text[len(head) : len(text) - len(tail)] for head in heads if text.startswith(head)]
+    assert (characters, lines) in [(len(each), each.count("\n")) for each in missing]
+
+
+@ANY_SPEED
+@given(TEXTS, st.integers(MOST, 3000))
+def test_any_text_is_cut_at_most_once(text, most):
+    once = cut(text, most)
+    assert cut(once, most) is once
+
+
+# --- inside a request --------------------------------------------------------------------------------
+
+NESTED: dict[str, Any] = {
+    "a plain field": {"result": LINES},
+    "the output of a shell": {"status": "success", "stdout": LINES},
+    "an object in an object": {"a": {"b": {"c": LINES}}},
+    "a list": {"files": ["a", LINES, "b"]},
+    "objects in lists": {"a": [[{"b": LINES}], 1, None]},
+}
+
+
+@pytest.mark.parametrize("response", NESTED.values(), ids=NESTED)
+def test_a_long_text_is_cut_wherever_it_stands(response):
+    def expected(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: expected(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [expected(item) for item in value]
+        return cut(value, MOST) if isinstance(value, str) else value
+
+    left = guarded(response)
+    assert left == expected(response)
+    assert left != response
+
+
+def test_many_texts_that_are_long_only_together_are_a_long_result_too():
+    left = guarded({"rows": [f"row {number} " + "x" * 90 for number in range(1000)]})
+    assert len(str(left)) < 20 * MOST
+
+
+SHORT: dict[str, Any] = {
+    "nothing": {},
+    "texts within the limit": {"a": "x" * MOST, "b": ["y" * MOST]},
+    "numbers and nothing": {"a": 10**300, "b": None, "c": True, "d": 1.5},
+    "a key beyond the limit": {GIANT: 1},
+}
+
+
+@pytest.mark.parametrize("response", SHORT.values(), ids=SHORT)
+def test_a_request_without_long_results_is_the_very_same(response):
+    request = asked(answered(response))
+    assert LargeOutput(SMALL).on_request(request) is request
+
+
+def test_a_history_without_any_result_is_the_very_same():
+    request = GenerateRequest("m", ())
+    assert LargeOutput(SMALL).on_request(request) is request
+
+
+def test_only_results_are_cut():
+    others = (
+        Part(GIANT),
+        Part(GIANT, thought=True, signature="s"),
+        Part(FunctionCall("f", {"a": GIANT}, "c1")),
+        Part(InlineData("image/png", GIANT)),
+        Part(FileData(GIANT)),
+        Part(OtherData("future", GIANT)),
+        Part(),
+    )
+    system = Content(USER, (Part(GIANT),))
+    request = replace(asked(*others), system=system)
+    assert LargeOutput(SMALL).on_request(request) is request
+
+
+def test_everything_else_of_a_cut_result_is_kept():
+    media = (InlineData("image/png", GIANT), FileData("gs://x"))
+    full = Part(
+        FunctionResponse("f", {"a": LINES, "n": 1}, "c1", media, {"willContinue": False}),
+        signature="signed",
+        extra={"future": [1]},
+    )
+    neighbours = (Part("before"), full, Part("behind"))
+    request = asked(*neighbours)
+    left = LargeOutput(SMALL).on_request(request)
+    assert left.contents[0] is request.contents[0]
+    before, part, behind = left.contents[1].parts
+    assert (before, behind) == (neighbours[0], neighbours[2])
+    expected = replace(full.data, response={"a": cut(LINES, MOST), "n": 1})
+    assert part == replace(full, data=expected)
+
+
+def test_what_the_client_sent_is_not_changed_in_its_place():
+    response = {"a": [LINES]}
+    guarded(response)
+    assert response == {"a": [LINES]}
+
+
+def test_a_guarded_request_is_left_alone_the_second_time():
+    guard = LargeOutput(SMALL)
+    once = guard.on_request(asked(answered({"a": LINES, "b": [GIANT]}), Part(FunctionCall("f"))))
+    assert guard.on_request(once) is once
+
+
+def test_nesting_beyond_reason_is_borne():
+    response: Any = LINES
+    for _ in range(5000):
+        response = [response]
+    request = GenerateRequest("m", (Content(MODEL, (answered({"a": response}),)),))
+    assert LargeOutput(SMALL).on_request(request) is request
+
+
+RESPONSES = st.dictionaries(
+    st.text(max_size=3),
+    st.recursive(TEXTS | st.integers() | st.none(), lambda inner: st.lists(inner, max_size=3), max_leaves=4),
+    max_size=3,
+)
+
+
+@ANY_SPEED
+@given(RESPONSES)
+def test_any_response_is_cut_at_most_once(response):
+    guard = LargeOutput(SMALL)
+    once = guard.on_request(asked(answered(response)))
+    assert guard.on_request(once) is once

@@ -1,0 +1,307 @@
+"""The guards as a client meets them: through every protocol, streamed and whole, under the real gunicorn."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import requests
+from scripted_gemini import call_chunk, sse, text_chunk
+
+LOOP = "[System] Detected an infinite loop"
+HELD_BACK = "[System] This command was not run"
+SCHEMA = {"type": "object", "properties": {"command": {}}}
+
+
+@dataclass
+class Told:
+    """An answer, whatever its protocol."""
+
+    text: str
+    calls: list[tuple[str, Any]]
+    ending: str | None
+    raw: str
+    events: list[dict[str, Any]]
+
+
+class Chat:
+    path = "/v1/chat/completions"
+    text_ending, call_ending = "stop", "tool_calls"
+
+    def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
+        messages: list[Any] = [{"role": "user", "content": "Go."}]
+        for number, (name, args, result) in enumerate(made):
+            function = {"name": name, "arguments": json.dumps(args)}
+            call = {"id": f"c{number}", "type": "function", "function": function}
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": result})
+        tools = [{"type": "function", "function": {"name": "shell", "parameters": SCHEMA}}]
+        return {"model": "gpt-5", "messages": messages, "tools": tools}
+
+    def whole(self, body: dict[str, Any]) -> tuple[str, list[Any], str | None]:
+        choice = body["choices"][0]
+        made = choice["message"].get("tool_calls") or []
+        calls = [(each["function"]["name"], json.loads(each["function"]["arguments"])) for each in made]
+        return choice["message"]["content"] or "", calls, choice["finish_reason"]
+
+    def streamed(self, events: list[dict[str, Any]]) -> tuple[str, list[Any], str | None]:
+        choices = [choice for event in events for choice in event["choices"]]
+        text = "".join(choice["delta"].get("content") or "" for choice in choices)
+        made = [each["function"] for choice in choices for each in choice["delta"].get("tool_calls", ())]
+        calls = [(each["name"], json.loads(each["arguments"])) for each in made]
+        return text, calls, choices[-1]["finish_reason"]
+
+
+class Messages:
+    path = "/v1/messages"
+    text_ending, call_ending = "end_turn", "tool_use"
+
+    def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
+        messages: list[Any] = [{"role": "user", "content": "Go."}]
+        for number, (name, args, result) in enumerate(made):
+            call = {"type": "tool_use", "id": f"c{number}", "name": name, "input": args}
+            answer = {"type": "tool_result", "tool_use_id": f"c{number}", "content": result}
+            messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
+        tools = [{"name": "shell", "input_schema": SCHEMA}]
+        return {"model": "claude-sonnet-4", "max_tokens": 100, "messages": messages, "tools": tools}
+
+    def whole(self, body: dict[str, Any]) -> tuple[str, list[Any], str | None]:
+        text = "".join(block["text"] for block in body["content"] if block["type"] == "text")
+        calls = [(each["name"], each["input"]) for each in body["content"] if each["type"] == "tool_use"]
+        return text, calls, body["stop_reason"]
+
+    def streamed(self, events: list[dict[str, Any]]) -> tuple[str, list[Any], str | None]:
+        deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+        text = "".join(delta.get("text", "") for delta in deltas)
+        starts = [event["content_block"] for event in events if event["type"] == "content_block_start"]
+        names = [block["name"] for block in starts if block["type"] == "tool_use"]
+        inputs = [json.loads(delta["partial_json"]) for delta in deltas if delta.get("partial_json")]
+        (ending,) = [event["delta"] for event in events if event["type"] == "message_delta"]
+        assert events[-1]["type"] == "message_stop"
+        return text, list(zip(names, inputs, strict=True)), ending["stop_reason"]
+
+
+class Responses:
+    path = "/v1/responses"
+    text_ending, call_ending = "completed", "requires_action"
+
+    def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
+        items: list[Any] = [{"role": "user", "content": "Go."}]
+        for number, (name, args, result) in enumerate(made):
+            call = {"type": "function_call", "call_id": f"c{number}", "name": name}
+            items.append({**call, "arguments": json.dumps(args)})
+            items.append({"type": "function_call_output", "call_id": f"c{number}", "output": result})
+        tools = [{"type": "function", "name": "shell", "parameters": SCHEMA}]
+        return {"model": "gpt-5", "input": items, "tools": tools}
+
+    def whole(self, body: dict[str, Any]) -> tuple[str, list[Any], str | None]:
+        output = body["output"]
+        text = "".join(
+            content["text"] for item in output if item["type"] == "message" for content in item["content"]
+        )
+        made = [item for item in output if item["type"] == "function_call"]
+        return text, [(item["name"], json.loads(item["arguments"])) for item in made], body["status"]
+
+    def streamed(self, events: list[dict[str, Any]]) -> tuple[str, list[Any], str | None]:
+        last = events[-1]
+        assert last["type"] == "response.completed"
+        text, calls, ending = self.whole(last["response"])
+        deltas = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
+        assert "".join(deltas) == text
+        return text, calls, ending
+
+
+PROTOCOLS = pytest.mark.parametrize("protocol", [Chat(), Messages(), Responses()], ids=lambda each: each.path)
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@pytest.fixture
+def request_id() -> str:
+    return f"guards-{uuid4().hex}"
+
+
+@pytest.fixture
+def ask(bridge, request_id):
+    def asked(protocol: Any, stream: bool, *made: tuple[str, Any, str]) -> Told:
+        answer = requests.post(
+            f"{bridge.address}{protocol.path}",
+            json={**protocol.body(*made), "stream": stream},
+            headers={"X-Request-Id": request_id},
+            timeout=60,
+        )
+        assert answer.status_code == 200, answer.text
+        raw = answer.content.decode()
+        events = list(sent_events(raw)) if stream else []
+        read = protocol.streamed(events) if stream else protocol.whole(json.loads(raw))
+        return Told(*read, raw, events)
+
+    return asked
+
+
+def sent_events(raw: str) -> Iterator[dict[str, Any]]:
+    for line in raw.splitlines():
+        if line.startswith("data: {"):
+            event = json.loads(line.removeprefix("data: "))
+            if event.get("type") not in ("ping", "keepalive"):
+                yield event
+
+
+def lines_of(bridge: Any, request_id: str) -> list[dict[str, Any]]:
+    """All the log says of a request, once it has said the last of it."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = [json.loads(line) for line in bridge.lines().splitlines() if request_id in line]
+        if any(line["message"] == "request" for line in found):
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"no line for {request_id}")
+
+
+def actions(bridge: Any, request_id: str) -> list[tuple[str, str, str]]:
+    acted = [line for line in lines_of(bridge, request_id) if line["message"] == "guard acted"]
+    return [(line["guard"], line["action"], line["mode"]) for line in acted]
+
+
+def notes(bridge: Any, request_id: str) -> dict[str, int]:
+    (line,) = [line for line in lines_of(bridge, request_id) if line["message"] == "request"]
+    return {name: number for name, number in line.get("notes", {}).items() if name.startswith("guard.")}
+
+
+def calls(*each: tuple[str, Any], text: str = "") -> list[bytes]:
+    said = [text_chunk(text)] if text else []
+    made = [call_chunk(name, args, f"g{uuid4().hex}") for name, args in each]
+    return sse(*said, *made, {"candidates": [{"finishReason": "STOP", "index": 0}]})
+
+
+@PROTOCOLS
+@BOTH
+def test_a_command_given_as_a_text_arrives_as_words(ask, bridge, gemini, request_id, protocol, stream):
+    gemini.will_say(calls(("shell", {"command": 'ls -F "My Documents"', "workdir": "/tmp"})))
+    told = ask(protocol, stream)
+    assert told.calls == [("shell", {"command": ["ls", "-F", "My Documents"], "workdir": "/tmp"})]
+    assert told.ending == protocol.call_ending
+    assert actions(bridge, request_id) == [("shell_arguments", "changed", "enforce")]
+    assert notes(bridge, request_id) == {"guard.shell_arguments.changed": 1}
+
+
+@PROTOCOLS
+@BOTH
+def test_a_held_back_call_is_a_text_and_the_turn_ends_in_order(
+    ask, bridge, gemini, request_id, protocol, stream
+):
+    gemini.will_say(calls(("shell", {"command": ["cat", "canary-word", "|", "wc"]})))
+    told = ask(protocol, stream)
+    assert told.calls == []
+    assert told.ending == protocol.text_ending
+    assert told.text.startswith(HELD_BACK)
+    assert '"tool_use"' not in told.raw
+    assert "function_call" not in told.raw
+    assert actions(bridge, request_id) == [("shell_gate", "held_back", "enforce")]
+    assert notes(bridge, request_id) == {"guard.shell_gate.held_back": 1}
+    assert "canary-word" not in bridge.lines()
+
+
+@PROTOCOLS
+@BOTH
+def test_beside_a_held_back_call_the_others_are_made(ask, gemini, protocol, stream):
+    piped, plain = {"command": ["a", "|", "b"]}, {"command": ["ls", "-a"]}
+    gemini.will_say(calls(("shell", piped), ("shell", plain)))
+    told = ask(protocol, stream)
+    assert told.calls == [("shell", plain)]
+    assert told.ending == protocol.call_ending
+    assert HELD_BACK in told.text
+
+
+@PROTOCOLS
+@BOTH
+def test_the_reason_does_not_run_into_what_the_model_said(ask, gemini, protocol, stream):
+    piped = ("shell", {"command": ["a", "|", "b"]})
+    gemini.will_say(calls(piped, piped, text="Let me look."))
+    told = ask(protocol, stream)
+    assert told.text.startswith("Let me look.")
+    assert told.text.count(HELD_BACK) == 2
+    assert all(before[-1].isspace() for before in told.text.split("[System]")[:-1])
+
+
+@PROTOCOLS
+@BOTH
+def test_a_loop_is_answered_without_asking_gemini(ask, bridge, gemini, request_id, protocol, stream):
+    made = ("shell", {"command": ["ls", "canary-place"]}, "ls: error: no such file")
+    told = ask(protocol, stream, made, made)
+    assert gemini.asked == []
+    assert told.text.startswith(LOOP)
+    assert (told.calls, told.ending) == ([], protocol.text_ending)
+    assert actions(bridge, request_id) == [("loop", "answered", "enforce")]
+    assert notes(bridge, request_id) == {"guard.loop.answered": 1}
+    assert "canary-place" not in bridge.lines()
+
+
+def test_the_loops_text_stands_in_delta_done_and_completed(ask, gemini):
+    made = ("shell", {"command": ["ls"]}, "ls: error")
+    told = ask(Responses(), True, made, made)
+    by_type = {event["type"]: event for event in told.events}
+    assert by_type["response.output_text.delta"]["delta"].startswith(LOOP)
+    assert by_type["response.output_text.done"]["text"].startswith(LOOP)
+    for name in ("response.done", "response.completed"):
+        response = by_type[name]["response"]
+        assert response["status"] == "completed"
+        assert response["output"][0]["content"][0]["text"].startswith(LOOP)
+    assert gemini.asked == []
+
+
+@PROTOCOLS
+@BOTH
+def test_a_user_who_speaks_after_a_loop_is_heard(ask, gemini, protocol, stream):
+    made = ("shell", {"command": ["ls"]}, "ls: error")
+    body = protocol.body(made, made)
+    history = body["input" if "input" in body else "messages"]
+    history.append({"role": "user", "content": "Do go on."})
+
+    class Continued(type(protocol)):
+        def body(self, *_: Any) -> dict[str, Any]:
+            return body
+
+    assert ask(Continued(), stream).text == "Hello."
+    assert len(gemini.asked) == 1
+
+
+@PROTOCOLS
+@BOTH
+def test_a_long_result_reaches_gemini_cut(ask, bridge, gemini, request_id, protocol, stream):
+    output = "".join(f"canary line {number}\n" for number in range(10_000))
+    assert ask(protocol, stream, ("shell", {"command": ["cat", "x"]}, output)).text == "Hello."
+    parts = [part for content in gemini.asked[-1].body["contents"] for part in content["parts"]]
+    (response,) = [part["functionResponse"]["response"] for part in parts if "functionResponse" in part]
+    assert response["status"] == "success"
+    assert len(response["stdout"]) < 51_000
+    assert response["stdout"].startswith("canary line 0\n")
+    assert response["stdout"].endswith("canary line 9999\n")
+    assert "left out" in response["stdout"]
+    assert actions(bridge, request_id) == [("large_output", "changed", "enforce")]
+    assert "canary line" not in bridge.lines()
+
+
+@PROTOCOLS
+@BOTH
+def test_a_patch_with_stray_signs_arrives_mended(ask, bridge, gemini, request_id, protocol, stream):
+    patch = "+*** Begin Patch\n+*** Add File: a.txt\n+hello\n+*** End Patch\n"
+    mended = "*** Begin Patch\n*** Add File: a.txt\n+hello\n*** End Patch\n"
+    gemini.will_say(calls(("apply_patch", {"input": patch})))
+    assert ask(protocol, stream).calls == [("apply_patch", {"input": mended})]
+    assert actions(bridge, request_id) == [("apply_patch", "changed", "enforce")]
+
+
+@PROTOCOLS
+@BOTH
+def test_a_plain_call_passes_and_nothing_is_logged_of_it(ask, bridge, gemini, request_id, protocol, stream):
+    script = {"command": ["bash", "-lc", "a | b > c"]}
+    gemini.will_say(calls(("shell", script), ("Bash", {"command": "a && b"})))
+    told = ask(protocol, stream)
+    assert told.calls == [("shell", script), ("Bash", {"command": "a && b"})]
+    assert actions(bridge, request_id) == []
+    assert notes(bridge, request_id) == {}
