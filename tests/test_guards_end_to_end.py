@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 import requests
-from scripted_gemini import call_chunk, sse, text_chunk
+from scripted_gemini import Reply, call_chunk, sse, text_chunk
 
 LOOP = "[System] Detected an infinite loop"
 HELD_BACK = "[System] This command was not run"
@@ -305,3 +305,17 @@ def test_a_plain_call_passes_and_nothing_is_logged_of_it(ask, bridge, gemini, re
     assert told.calls == [("shell", script), ("Bash", {"command": "a && b"})]
     assert actions(bridge, request_id) == []
     assert notes(bridge, request_id) == {}
+
+
+@pytest.mark.parametrize("result", ["error\n", "line\n"], ids=["a loop", "no loop"])
+def test_tokens_are_counted_of_what_would_be_sent(bridge, gemini, result):
+    gemini.will_say(Reply([b'{"totalTokens": 5}']))
+    made = ("shell", {"command": ["cat", "x"]}, result * 20_000)
+    body = Messages().body(made, made)
+    answer = requests.post(f"{bridge.address}/v1/messages/count_tokens", json=body, timeout=60)
+    assert answer.json() == {"input_tokens": 5}
+    contents = gemini.asked[-1].body["generateContentRequest"]["contents"]
+    parts = [part for content in contents for part in content["parts"]]
+    told = [part["functionResponse"]["response"]["stdout"] for part in parts if "functionResponse" in part]
+    assert len(told) == 2
+    assert all(len(each) < 51_000 and "left out" in each for each in told)

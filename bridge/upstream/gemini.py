@@ -1,4 +1,4 @@
-"""The Gemini API over REST: the only module that speaks HTTP to it, and where foreign exceptions end.
+"""The Gemini API over REST: the only module that speaks HTTP to it. Foreign exceptions end here.
 
 Requests are prepared here and handed straight to the transport adapter: `Session.request` would read the
 environment and merge cookies for each call, at twice the CPU. Proxies and the CA bundle are read from the
@@ -8,33 +8,28 @@ environment once, by the same rules.
 from __future__ import annotations
 
 import os
-import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import requests.adapters
-import urllib3.exceptions as urllib3_errors
-from requests import exceptions as requests_errors
 
 from bridge import __version__
 from bridge.errors import (
     BridgeError,
-    UpstreamError,
     UpstreamMalformed,
     UpstreamMisconfigured,
     UpstreamRateLimited,
     UpstreamTimeout,
-    UpstreamTruncated,
-    UpstreamUnreachable,
 )
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings, SettingsError
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
+from bridge.upstream.foreign import FOREIGN, foreign_errors_translated
 from bridge.upstream.keys import KeyRing
 from bridge.upstream.payloads import ChunkReader, count_request_bytes, objects_in, request_bytes
 from bridge.upstream.silence import Listener
@@ -46,74 +41,6 @@ LARGEST_WHOLE_ANSWER = 16 << 20
 MOST_MODEL_PAGES = 20
 LONGEST_SHORT_CALL = 30.0
 SHORTEST_SECRET = 8  #: a shorter "key" is a placeholder, and masking it would eat ordinary words
-
-
-# --- foreign exceptions ------------------------------------------------------------------------------
-
-_UNREACHABLE = (UpstreamUnreachable, "Gemini could not be reached")
-_TIMEOUT = (UpstreamTimeout, "Gemini did not answer in time")
-_CUT = (UpstreamTruncated, "The connection to Gemini broke in the middle of the answer")
-_GARBLED = (UpstreamMalformed, "Gemini's answer could not be decoded")
-_ADDRESS = (UpstreamMisconfigured, "The address of the upstream, or of the proxy to it, cannot be used")
-_KEY = (UpstreamMisconfigured, "The bridge's Gemini key cannot be sent as an HTTP header")
-_CERTIFICATES = (
-    UpstreamMisconfigured,
-    "No trusted TLS connection to Gemini; behind an inspecting proxy REQUESTS_CA_BUNDLE must name its CA",
-)
-
-#: The nearest ancestor of an exception decides. Those of urllib3 come through only while a body is read:
-#: before that, requests has wrapped them.
-FOREIGN: Mapping[type[BaseException], tuple[type[UpstreamError], str]] = {
-    requests_errors.RequestException: _UNREACHABLE,
-    requests_errors.ConnectTimeout: _TIMEOUT,
-    requests_errors.Timeout: _TIMEOUT,
-    requests_errors.SSLError: _CERTIFICATES,
-    requests_errors.ChunkedEncodingError: _CUT,
-    requests_errors.ContentDecodingError: _GARBLED,
-    requests_errors.InvalidHeader: _KEY,
-    requests_errors.InvalidSchema: _ADDRESS,
-    requests_errors.InvalidURL: _ADDRESS,
-    requests_errors.MissingSchema: _ADDRESS,
-    requests_errors.URLRequired: _ADDRESS,
-    urllib3_errors.HTTPError: _UNREACHABLE,
-    urllib3_errors.TimeoutError: _TIMEOUT,
-    urllib3_errors.NewConnectionError: _UNREACHABLE,
-    urllib3_errors.SSLError: _CUT,
-    urllib3_errors.ProtocolError: _CUT,
-    urllib3_errors.IncompleteRead: _CUT,
-    urllib3_errors.InvalidChunkLength: _CUT,
-    urllib3_errors.DecodeError: _GARBLED,
-    urllib3_errors.LocationValueError: _ADDRESS,
-    urllib3_errors.ProxySchemeUnknown: _ADDRESS,
-    urllib3_errors.ProxySchemeUnsupported: _ADDRESS,
-    UnicodeError: _KEY,  # all else in the head of a request is quoted
-    OSError: _CERTIFICATES,  # requests raises it plain for one thing: a CA bundle that is not there
-}
-
-
-@contextmanager
-def foreign_errors_translated() -> Iterator[None]:
-    try:
-        yield
-    except tuple(FOREIGN) as error:
-        # Both quote the value of the bad header, and that value is the key: no trace of it may be kept.
-        shown = None if isinstance(error, requests_errors.InvalidHeader | UnicodeError) else error
-        raise translate(error) from shown
-
-
-def translate(error: BaseException) -> UpstreamError:
-    kind, text = next(FOREIGN[cls] for cls in type(error).__mro__ if cls in FOREIGN)
-    root = _root(error)
-    if kind is UpstreamMisconfigured and isinstance(root, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        kind, text = _UNREACHABLE  # hung up on us during the handshake: no fault of the certificates
-    return kind(f"{text} ({type(root).__name__}).")
-
-
-def _root(error: BaseException) -> BaseException:
-    """The innermost cause. Not by `__context__`, which may lead to whatever the caller was handling."""
-    while inner := [each for each in (error.__cause__, *error.args) if isinstance(each, BaseException)]:
-        error = inner[0]
-    return error
 
 
 # --- the line to the API -----------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from bridge.errors import BridgeError
 from bridge.gemini.types import Chunk, Content, FunctionCall, GenerateRequest, Part
 from bridge.upstream import gemini
 from bridge.upstream.base import ChunkStream
-from bridge.upstream.gemini import GeminiUpstream, foreign_errors_translated, translate
+from bridge.upstream.foreign import foreign_errors_translated, translate
+from bridge.upstream.gemini import GeminiUpstream
 
 BASE = "https://gemini.test"
 KEY = "AIzaSyD-0123456789abcdefghijklmnopqrst_uv"
