@@ -182,7 +182,8 @@ def count_tokens(
 ) -> int:
     asked = protocol.to_gemini(body, caller)
     record.model = asked.request.model
-    request, _ = _fitted(asked.request, services)
+    watch = GuardWatch(services.guards, record.request_id)
+    request, _ = _fitted(watch.counted(asked.request), services)
     record.upstream_model = request.model
     return services.upstream.count_tokens(request)
 

@@ -2,7 +2,8 @@
 
 A call is judged as the model made it, then repaired, then gated as it would be run: the policy must not see a
 spelling that a repair makes up, and the gate must not hold back what a repair has mended. On the way to
-Gemini loops are found in the untouched history, then results are cut, and secrets go last, in what is left.
+Gemini loops are found in the untouched history; then secrets go, while they are still whole, and at last long
+results are cut.
 """
 
 from bridge.guards.apply_patch import ApplyPatch
@@ -20,6 +21,6 @@ GUARDS: tuple[type[Guard], ...] = (
     ApplyPatch,
     ShellGate,
     LoopDetector,
-    LargeOutput,
     SecretRedaction,
+    LargeOutput,
 )

@@ -12,6 +12,7 @@ Body lines are never changed, and an added line may itself look like a delimiter
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,8 @@ from bridge.guards.base import Guard
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _HEADER = re.compile(r"\+?\*\*\* (Add|Update|Delete) File: ")
-_PATCH = re.compile(
-    r"^\+?\*\*\* Begin Patch[ \t]*\r?\n.*^\+?\*\*\* End Patch[ \t]*\r?$", re.MULTILINE | re.DOTALL
-)
+#: What a line within a patch begins with; an empty one may stand there too.
+_WITHIN = ("+", "-", " ", "@@", "*** ")
 
 
 class ApplyPatch(Guard):
@@ -50,7 +50,29 @@ def _repaired(value: Any) -> Any:
 
 def repair_patches(text: str) -> str:
     """The text with the patch in it repaired; what stands around the patch is left alone."""
-    return _PATCH.sub(lambda found: "\n".join(_repaired_lines(found[0].split("\n"))), text)
+    lines = text.split("\n")
+    for first, last in list(_patches(lines)):
+        lines[first : last + 1] = _repaired_lines(lines[first : last + 1])
+    return "\n".join(lines)
+
+
+def _patches(lines: list[str]) -> Iterator[tuple[int, int]]:
+    """First and last lines. An end with a + may be a body line; it is one if the patch goes on behind it."""
+    first = last = None
+    for number, line in enumerate(lines):
+        bare = line.rstrip()
+        if first is not None and last is not None and bare and not line.startswith(_WITHIN):
+            yield first, last
+            first = last = None
+        if first is None:
+            first = number if bare in (BEGIN, "+" + BEGIN) else None
+        elif bare == END:
+            yield first, number
+            first = last = None
+        elif bare == "+" + END:
+            last = number
+    if first is not None and last is not None:
+        yield first, last
 
 
 def _repaired_lines(lines: list[str]) -> list[str]:
@@ -64,19 +86,22 @@ class _Patch:
         headers = [line for line in lines if _HEADER.match(line)]
         self._marks_headers = bool(headers) and headers[0].startswith("+")
         self._section: str | None = None  # Add, Update or Delete
+        self._header = -1  # the number of its line
 
     def line(self, number: int) -> str:
         line = self._lines[number]
         header = _HEADER.match(line)
-        if header and (not line.startswith("+") or self._header_is_due()):
-            self._section = header[1]
+        if header and (not line.startswith("+") or self._header_is_due(number, header[1])):
+            self._section, self._header = header[1], number
             return line.removeprefix("+")
         if line.startswith("+*** ") and self._is_delimiter(line.rstrip(), number):
             return line[1:]
         return line
 
-    def _header_is_due(self) -> bool:
-        return self._marks_headers or self._section in (None, "Delete")
+    def _header_is_due(self, number: int, section: str) -> bool:
+        if self._marks_headers or self._section in (None, "Delete"):
+            return True
+        return self._section == "Add" and section == "Update" and self._lines[number + 1].startswith("@@")
 
     def _is_delimiter(self, line: str, number: int) -> bool:
         if line == "+" + BEGIN:
@@ -84,10 +109,11 @@ class _Patch:
         if line == "+" + END:
             return number == len(self._lines) - 1
         if line.startswith("+*** Move to: "):
-            before = _HEADER.match(self._lines[number - 1])
-            return self._section == "Update" and before is not None and before[1] == "Update"
+            return self._section == "Update" and self._header == number - 1
         return line == "+*** End of File" and self._section == "Update" and self._ends_hunk(number)
 
     def _ends_hunk(self, number: int) -> bool:
-        following = self._lines[number + 1].removeprefix("+")
-        return following.startswith(("@@", "*** "))
+        following = self._lines[number + 1]
+        if number + 1 == len(self._lines) - 1 or following.startswith("@@"):
+            return True
+        return bool(_HEADER.match(following)) and (self._marks_headers or not following.startswith("+"))

@@ -11,6 +11,7 @@ from bridge.guards.base import Guard
 
 BEGINNING = 0.2
 DEEPEST = 32
+MARK_ROOM = 100  #: so that a cut text is within the limit, and is not cut again
 
 
 class LargeOutput(Guard):
@@ -45,6 +46,11 @@ class LargeOutput(Guard):
             return mapped if any(mapped[key] is not value[key] for key in value) else value
         if isinstance(value, list):
             listed = [self._cut(item, depth + 1) for item in value]
+            if all(isinstance(item, str) for item in listed):
+                together = "\n".join(listed)
+                most = self.settings.large_output.most_characters
+                if len(together) > most:
+                    return cut(together, most).split("\n")
             return listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
         return value
 
@@ -54,9 +60,10 @@ def cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     head = text[: int(most * BEGINNING)]
-    tail = text[-(most - len(head)) :]
-    head = head[: head.rfind("\n") + 1] or head
-    tail = tail[tail.find("\n") + 1 :] or tail
+    tail = text[-(most - len(head) - MARK_ROOM) :]
+    end, start = head.rfind("\n") + 1, tail.find("\n") + 1
+    head = head[:end] if end > len(head) // 2 else head  # else one line would take too much with it
+    tail = tail[start:] if start < len(tail) // 2 else tail
     missing = text[len(head) : len(text) - len(tail)]
     mark = f"[… {len(missing)} characters in {missing.count(chr(10))} lines left out …]"
     gap = "" if head.endswith("\n") else "\n"

@@ -8,7 +8,10 @@ once.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 import orjson
@@ -26,7 +29,10 @@ from bridge.guards.base import Guard, Instead
 
 FAILURE_WORDS = (b"error", b"Error", b"failed")
 #: Agents put these into the user's turn by themselves; they are not the user speaking.
-REMINDER = "<system-reminder>"
+_REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
+#: Codex puts these above every output; they differ each time and mean nothing.
+_CLOCK = re.compile(r"^(?:Chunk ID|Wall time): .*\n", re.MULTILINE)
+_NUMBERS = count()
 
 
 class _Made(NamedTuple):
@@ -35,11 +41,7 @@ class _Made(NamedTuple):
     name: str
     args: bytes
     failed: bool
-    result: bytes
-
-    def same(self, other: _Made) -> bool:
-        alike = self.name == other.name and self.args == other.args and self.failed == other.failed
-        return alike and (self.failed or self.result == other.result)
+    result: bytes  #: empty for a failure, which repeats itself whatever its words
 
 
 class LoopDetector(Guard):
@@ -59,7 +61,7 @@ class LoopDetector(Guard):
             return None
         last, limits = made[-1], self.settings.loop
         needed = limits.failures if last.failed else limits.successes
-        if len(made) < needed or not all(call.same(last) for call in made[-needed:]):
+        if len(made) < needed or any(call != last for call in made[-needed:]):
             return None
         how = "failed each time" if last.failed else "gave the same result each time"
         return _told(f"{last.name} was called {needed} times with the same arguments and {how}")
@@ -68,8 +70,8 @@ class LoopDetector(Guard):
         size = self.settings.loop.window
         if len(made) < 2 * size:
             return None
-        newer, older = made[-size:], made[-2 * size : -size]
-        equal = sum(call.same(before) for call, before in zip(newer, older, strict=True))
+        # Counted, not compared in place: a round of three is never in step with a window of ten.
+        equal = (Counter(made[-size:]) & Counter(made[-2 * size : -size])).total()
         if equal < self.settings.loop.alike * size:
             return None
         return _told(f"{equal} of the last {size} calls repeat the {size} before them")
@@ -81,13 +83,15 @@ def _told(what: str) -> str:
 
 def _calls_since_user(contents: tuple[Content, ...]) -> list[_Made]:
     recent = contents[_start(contents) :]
-    results = {
-        part.data.id: part.data.response
-        for content in recent
-        for part in content.parts
-        if isinstance(part.data, FunctionResponse) and part.data.id
-    }
-    return [made for content in recent if content.role == MODEL for made in _made(content, results)]
+    results: dict[str, JsonObject] = {}
+    made: list[list[_Made]] = []
+    for content in reversed(recent):  # an id may be used again: the nearest result behind a call is its own
+        if content.role == MODEL:
+            made.append(list(_made(content, results)))
+        for part in content.parts:
+            if isinstance(part.data, FunctionResponse) and part.data.id:
+                results[part.data.id] = part.data.response
+    return [call for turn in reversed(made) for call in turn]
 
 
 def _start(contents: tuple[Content, ...]) -> int:
@@ -100,7 +104,7 @@ def _start(contents: tuple[Content, ...]) -> int:
 
 def _is_said(part: Part) -> bool:
     if isinstance(part.data, str):
-        return not part.data.lstrip().startswith(REMINDER) and bool(part.data.strip())
+        return bool(_REMINDER.sub("", part.data).strip())
     return part.data is not None and not isinstance(part.data, FunctionResponse)
 
 
@@ -118,9 +122,8 @@ def _one(call: FunctionCall, result: JsonObject | None) -> _Made | None:
     if result is None:
         return None
     told = _canonical(dict(result))
-    return _Made(
-        call.name, _canonical(dict(call.args or {})), any(word in told for word in FAILURE_WORDS), told
-    )
+    failed = any(word in told for word in FAILURE_WORDS)
+    return _Made(call.name, _canonical(dict(call.args or {})), failed, b"" if failed else told)
 
 
 def _canonical(value: Any) -> bytes:
@@ -128,12 +131,12 @@ def _canonical(value: Any) -> bytes:
     try:
         return orjson.dumps(_trimmed(value, 0), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     except (orjson.JSONEncodeError, RecursionError):
-        return repr(id(value)).encode()  # nothing is equal to what cannot be told
+        return b"?%d" % next(_NUMBERS)  # nothing is equal to what cannot be told
 
 
 def _trimmed(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return value.strip()
+        return _CLOCK.sub("", value).strip()
     if depth < 64 and isinstance(value, dict):
         return {key: _trimmed(item, depth + 1) for key, item in value.items()}
     if depth < 64 and isinstance(value, list):

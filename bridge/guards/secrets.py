@@ -21,9 +21,10 @@ _SECRETS = re.compile(
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"  # AWS
     r"|\bgh[pousr]_[0-9A-Za-z]{36,255}\b|\bgithub_pat_[0-9A-Za-z_]{22,255}\b|\bglpat-[0-9A-Za-z_\-]{20,}"
     r"|\bxox[abposr]-[0-9A-Za-z\-]{10,}"  # Slack
-    r"|\bsk-(?:ant-|proj-)?[0-9A-Za-z_\-]{20,}"  # OpenAI, Anthropic
+    r"|\bsk-(?:ant|proj|svcacct|admin|or)-[0-9A-Za-z_\-]{20,}|\bsk-[0-9A-Za-z]{32,}"  # OpenAI, Anthropic
     r"|\bgb_[0-9A-Za-z]{32,}\b"  # this bridge's clients
-    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]{0,20000}?-----END [A-Z ]{0,40}PRIVATE KEY-----"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----)){0,20000}"
+    r"-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 )
 
 

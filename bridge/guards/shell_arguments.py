@@ -36,9 +36,22 @@ def _words(command: Any) -> list[str] | None:
     if not isinstance(command, str) or not command.strip() or len(command) > LONGEST_SPLIT:
         return None
     try:
-        return shlex.split(command) or None
+        words = shlex.split(command)
+        lines = _lines(command.strip())
     except ValueError:  # a quote that is never closed
         return None
+    if words != lines or "\\\n" in command:  # several lines are several commands
+        return None
+    if len(words) == 1 and _has_blanks(words[0]):  # looked at again it would be split
+        return None
+    return words
+
+
+def _lines(command: str) -> list[str]:
+    """Split at blanks, but not where a line ends."""
+    lexer = shlex.shlex(command, posix=True)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
+    return list(lexer)
 
 
 def _has_blanks(text: str) -> bool:

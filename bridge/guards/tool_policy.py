@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from fnmatch import translate
@@ -15,8 +16,8 @@ from bridge.gemini.types import FunctionCall
 from bridge.guards.base import Guard, HeldBack
 from bridge.settings.guards import GuardSettings, Rule
 
-#: A pattern is searched in this much of the arguments: enough for any rule, and bounded.
-MOST_SEARCHED = 100_000
+#: A pattern is searched in pieces of this length, which overlap by half: many patterns take the square of it.
+PIECE = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,10 @@ class _Compiled:
     def fits(self, call: FunctionCall, arguments: str) -> bool:
         if not self.tool.match(call.name):
             return False
-        return self.args is None or self.args.search(arguments) is not None
+        return self.args is None or any(
+            self.args.search(arguments, start, start + PIECE)
+            for start in range(0, max(len(arguments) - PIECE // 2, 1), PIECE // 2)
+        )
 
 
 class ToolPolicy(Guard):
@@ -60,8 +64,16 @@ def _arguments(call: FunctionCall) -> str:
     try:
         encoded = orjson.dumps(dict(call.args or {}), option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
+        return _otherwise_encoded(call)
+    return encoded.decode()
+
+
+def _otherwise_encoded(call: FunctionCall) -> str:
+    """Deep nesting and large numbers are no way around a rule."""
+    try:
+        return json.dumps(call.args, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
         return ""
-    return encoded.decode()[:MOST_SEARCHED]
 
 
 def _held_back(call: FunctionCall, rule: Rule | None) -> HeldBack:

@@ -35,15 +35,12 @@ class GuardWatch:
     def __init__(self, guards: ActiveGuards, request_id: str) -> None:
         self._guards = guards
         self._request_id = request_id
+        self._spoken = False  #: the model said something before
         self.notes: Counter[str] = Counter()
 
     def request(self, request: GenerateRequest) -> GenerateRequest | Instead:
         for guard, enforced in self._guards.on_request:
-            try:
-                judged = guard.on_request(request)
-            except Exception:
-                self._failed(guard)
-                continue
+            judged = self._judged(guard, request)
             if judged is request:
                 continue
             self._acted(guard, enforced, "answered" if isinstance(judged, Instead) else "changed")
@@ -53,8 +50,26 @@ class GuardWatch:
                 request = judged
         return request
 
+    def counted(self, request: GenerateRequest) -> GenerateRequest:
+        """The request as it would be sent, if it were; nothing is done, so nothing is told."""
+        for guard, enforced in self._guards.on_request:
+            judged = self._judged(guard, request)
+            if enforced and isinstance(judged, GenerateRequest):
+                request = judged
+        return request
+
+    def _judged(self, guard: Guard, request: GenerateRequest) -> GenerateRequest | Instead:
+        try:
+            return guard.on_request(request)
+        except Exception:
+            self._failed(guard)
+            return request
+
     def feed(self, chunk: Chunk) -> Chunk:
         if not any(_has_call(candidate.parts) for candidate in chunk.candidates):
+            self._spoken = self._spoken or any(
+                _is_said(part) for candidate in chunk.candidates for part in candidate.parts
+            )
             return chunk  # nearly always: plain text
         return replace(chunk, candidates=tuple(map(self._candidate, chunk.candidates)))
 
@@ -66,10 +81,12 @@ class GuardWatch:
 
     def _part(self, part: Part) -> Part:
         if not isinstance(part.data, FunctionCall):
+            self._spoken = self._spoken or _is_said(part)
             return part
         judged = self._call(part.data)
         if isinstance(judged, HeldBack):
-            return Part(judged.reason)  # the signature was the call's, and goes with it
+            gap, self._spoken = "\n\n" if self._spoken else "", True
+            return Part(gap + judged.reason)  # the signature was the call's, and goes with it
         return part if judged is part.data else replace(part, data=judged)
 
     def _call(self, call: FunctionCall) -> FunctionCall | HeldBack:
@@ -98,6 +115,10 @@ class GuardWatch:
     def _failed(self, guard: Guard) -> None:
         self.notes[f"guard.{guard.name}.failed"] += 1
         log.exception("guard failed", extra={"request_id": self._request_id, "guard": guard.name})
+
+
+def _is_said(part: Part) -> bool:
+    return isinstance(part.data, str) and not part.thought and part.data != ""
 
 
 def _has_call(parts: Iterable[Part]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,9 +129,9 @@ def _built(where: str, owner: type, table: Any) -> Any:
         raise SettingsError(f"{where} must be a table")
     values = read_table(where, shapes(owner), table)
     if values.get("args_pattern"):
+        values["args_pattern"] = table["args_pattern"]  # its blanks count
         checked_pattern(values["args_pattern"], f"{where}: args_pattern")
-    try:
-        return owner(**values)
-    except TypeError:
-        missing = sorted(set(shapes(owner)) - values.keys())
-        raise SettingsError(f"{where}: something is missing of {', '.join(missing)}") from None
+    missing = [each.name for each in fields(owner) if each.default is MISSING and each.name not in values]
+    if missing:
+        raise SettingsError(f"{where}: {', '.join(missing)} is missing")
+    return owner(**values)
