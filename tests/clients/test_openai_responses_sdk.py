@@ -261,7 +261,7 @@ def test_a_search_is_told_as_one(client, gemini):
         (404, "NOT_FOUND", openai.NotFoundError, "model_not_found"),
         (429, "RESOURCE_EXHAUSTED", openai.RateLimitError, "rate_limit_exceeded"),
         (503, "UNAVAILABLE", openai.InternalServerError, "server_is_overloaded"),
-        (403, "PERMISSION_DENIED", openai.InternalServerError, "invalid_prompt"),
+        (403, "PERMISSION_DENIED", openai.InternalServerError, "upstream_misconfigured"),
     ],
 )
 def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google, raised, code):

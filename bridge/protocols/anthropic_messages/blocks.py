@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.gemini.media import inline_from_base64, media_from_url
-from bridge.gemini.tool_results import tool_response
-from bridge.gemini.types import FileData, FunctionResponse, InlineData, JsonObject, Part
+from bridge.gemini.types import FileData, InlineData, JsonObject, Part
+from bridge.protocols.content import tool_result
 from bridge.protocols.reading import needed, objects, optional, refuse, shown
 
 Parts = list[Part]
@@ -86,12 +86,8 @@ _READERS: dict[str, Callable[[JsonObject, str], Parts]] = {
 }
 
 
-def tool_result(block: JsonObject, name: str, path: str) -> Part:
-    """`name` is that of the call; an empty one is filled in when the history is repaired."""
+def tool_result_part(block: JsonObject, name: str, path: str) -> Part:
     call_id = needed(block, "tool_use_id", str, path)
     content = block.get("content")
     parts = [] if content is None else content_parts(content, f"{path}.content")
-    text = "\n".join(part.data for part in parts if isinstance(part.data, str))
-    media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
-    failed = optional(block, "is_error", bool, path)
-    return Part(FunctionResponse(name, tool_response(name, text, failed), call_id, media))
+    return tool_result(parts, name, call_id, optional(block, "is_error", bool, path))

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
-from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result
+from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
 from bridge.protocols.carried_signatures import read_signature
+from bridge.protocols.content import only_texts, system_content
 from bridge.protocols.reading import needed, optional, refuse, shown
 
 #: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini
@@ -34,12 +35,12 @@ class Messages:
 
     @property
     def system(self) -> Content | None:
-        return Content(None, (Part("\n\n".join(self._system)),)) if self._system else None
+        return system_content(self._system)
 
     def instruct(self, system: Any) -> None:
         if system is None:
             return
-        texts = _texts(content_parts(system, "system"), "system")
+        texts = only_texts(content_parts(system, "system"), "system")
         self._system += [text for text in texts if text.strip() and not text.startswith(BILLING_LINE)]
 
     def add(self, message: JsonObject, path: str) -> None:
@@ -52,7 +53,7 @@ class Messages:
     def _instruction(self, message: JsonObject, path: str) -> None:
         """In the middle of a conversation it stays where it is, marked as agents mark their reminders:
         moved into the system instruction it would change the prefix that Gemini has cached."""
-        texts = _texts(content_parts(message.get("content"), f"{path}.content"), f"{path}.content")
+        texts = only_texts(content_parts(message.get("content"), f"{path}.content"), f"{path}.content")
         if not self.contents:
             self._system += texts
             return
@@ -70,7 +71,7 @@ class Messages:
     def _user_block(self, block: JsonObject, path: str) -> list[Part]:
         if block.get("type") != "tool_result":
             return block_parts(block, path)
-        return [tool_result(block, self._call_names.get(str(block.get("tool_use_id")), ""), path)]
+        return [tool_result_part(block, self._call_names.get(str(block.get("tool_use_id")), ""), path)]
 
     def _assistant(self, message: JsonObject, path: str) -> None:
         content, where = message.get("content"), f"{path}.content"
@@ -82,13 +83,6 @@ class Messages:
             said.add(block, at)
         self._call_names.update((call.id or "", call.name) for call in said.content().calls())
         self.contents.append(said.content())
-
-
-def _texts(parts: list[Part], path: str) -> list[str]:
-    texts = [part.data for part in parts if isinstance(part.data, str)]
-    if len(texts) < len(parts):
-        raise refuse("only text is possible here", path)
-    return texts
 
 
 class _Said:

@@ -18,9 +18,9 @@ from bridge.gemini.finish import Outcome
 from bridge.gemini.freeform import freeform_text
 from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, Usage
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
-from bridge.protocols.openai_chat.errors import error_body
 from bridge.protocols.openai_chat.layout import layout_of
 from bridge.protocols.openai_chat.logprobs import logprobs_from_gemini
+from bridge.protocols.openai_errors import error_body
 from bridge.protocols.sse import encode_data
 from bridge.stamp import Stamp
 from bridge.turn import Closed, Ended, Ending, Grew, Kind, Noted, Opened

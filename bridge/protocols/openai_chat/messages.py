@@ -7,17 +7,22 @@ from typing import Any
 
 from bridge.gemini.freeform import freeform_call
 from bridge.gemini.media import inline_from_base64, media_from_url
-from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import (
     MODEL,
     USER,
     Content,
-    FileData,
     FunctionCall,
-    FunctionResponse,
-    InlineData,
     JsonObject,
     Part,
+)
+from bridge.protocols.content import (
+    Reader,
+    only_texts,
+    read_content,
+    refusal_part,
+    system_content,
+    text_part,
+    tool_result,
 )
 from bridge.protocols.openai_chat.layout import arrange, plain_parts
 from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse, shown
@@ -46,7 +51,7 @@ class Messages:
 
     @property
     def system(self) -> Content | None:
-        return Content(None, (Part("\n\n".join(self._system)),)) if self._system else None
+        return system_content(self._system)
 
     def add(self, message: JsonObject, path: str) -> None:
         role = needed(message, "role", str, path)
@@ -56,7 +61,7 @@ class Messages:
         read(message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
-        text = "\n\n".join(_texts(_content_parts(message, path), f"{path}.content"))
+        text = "\n\n".join(only_texts(_content_parts(message, path), f"{path}.content"))
         if text.strip():
             self._system.append(text)
 
@@ -65,7 +70,7 @@ class Messages:
 
     def _assistant(self, message: JsonObject, path: str) -> None:
         reasoning = optional(message, "reasoning_content", str, path) or ""
-        answer = "".join(_texts(_content_parts(message, path, needed_=False), f"{path}.content"))
+        answer = "".join(only_texts(_content_parts(message, path, needed_=False), f"{path}.content"))
         answer += optional(message, "refusal", str, path) or ""
         calls = self._calls(message, path)
         images = _images(message, path)
@@ -147,10 +152,7 @@ def _google(holder: JsonObject) -> JsonObject:
 
 
 def _response_part(message: JsonObject, name: str, call_id: str | None, path: str) -> Part:
-    parts = _content_parts(message, path, needed_=False)
-    text = "\n".join(part.data for part in parts if isinstance(part.data, str))
-    media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
-    return Part(FunctionResponse(name, tool_response(name, text), call_id, media))
+    return tool_result(_content_parts(message, path, needed_=False), name, call_id)
 
 
 def _images(message: JsonObject, path: str) -> list[Part]:
@@ -163,30 +165,9 @@ def _images(message: JsonObject, path: str) -> list[Part]:
 
 def _content_parts(message: JsonObject, path: str, *, needed_: bool = True) -> list[Part]:
     content = message.get("content")
-    where = f"{path}.content"
-    if isinstance(content, str):
-        return [Part(content)]
     if content is None and not needed_:
         return []
-    if not isinstance(content, list):
-        raise refuse("must be a string or an array of content parts", where)
-    return [_content_part(part, at) for at, part in objects(content, where)]
-
-
-def _content_part(part: JsonObject, path: str) -> Part:
-    kind = needed(part, "type", str, path)
-    read = _PART_READERS.get(kind)
-    if read is None:
-        raise refuse(f"must be one of {', '.join(_PART_READERS)}, not {shown(kind)}", f"{path}.type")
-    return read(part, path)
-
-
-def _text(part: JsonObject, path: str) -> Part:
-    return Part(needed(part, "text", str, path))
-
-
-def _refusal(part: JsonObject, path: str) -> Part:
-    return Part(needed(part, "refusal", str, path))
+    return read_content(content, f"{path}.content", _PART_READERS)
 
 
 def _image_url(part: JsonObject, path: str) -> Part:
@@ -221,18 +202,11 @@ def _file(part: JsonObject, path: str) -> Part:
     return Part(inline_from_base64(FILE_TYPE_OF_BARE_BASE64, data, f"{where}.file_data"))
 
 
-_PART_READERS: dict[str, Callable[[JsonObject, str], Part]] = {
-    "text": _text,
-    "refusal": _refusal,
+_PART_READERS: dict[str, Reader] = {
+    "text": text_part,
+    "refusal": refusal_part,
     "image_url": _image_url,
     "video_url": _video_url,
     "input_audio": _input_audio,
     "file": _file,
 }
-
-
-def _texts(parts: list[Part], param: str) -> list[str]:
-    texts = [part.data for part in parts if isinstance(part.data, str)]
-    if len(texts) < len(parts):
-        raise refuse("only text is possible here", param)
-    return texts

@@ -1,9 +1,9 @@
 """OpenAI Responses: Codex, the OpenAI SDKs, the AI SDK."""
 
 from bridge.protocols.base import Protocol
+from bridge.protocols.openai_errors import error_body, error_status
 from bridge.protocols.openai_models import list_models, show_model
 from bridge.protocols.openai_responses.converter import to_gemini
-from bridge.protocols.openai_responses.errors import error_body, error_status
 from bridge.protocols.openai_responses.machine import ResponsesMachine, encode
 from bridge.protocols.openai_responses.schema import ResponsesSchema
 from bridge.protocols.openai_responses.storing import STORING

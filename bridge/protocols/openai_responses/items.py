@@ -8,19 +8,25 @@ from typing import Any
 
 from bridge.gemini.freeform import freeform_call
 from bridge.gemini.media import inline_from_base64, media_from_url
-from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import (
     MODEL,
     USER,
     Content,
-    FileData,
     FunctionCall,
     FunctionResponse,
-    InlineData,
     JsonObject,
     Part,
 )
 from bridge.protocols.carried_signatures import read_signature
+from bridge.protocols.content import (
+    Reader,
+    only_texts,
+    read_content,
+    refusal_part,
+    system_content,
+    text_part,
+    tool_result,
+)
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, Declared
 from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse, shown
 
@@ -59,7 +65,7 @@ class Items:
 
     @property
     def system(self) -> Content | None:
-        return Content(None, (Part("\n\n".join(self._system)),)) if self._system else None
+        return system_content(self._system)
 
     def instruct(self, text: str) -> None:
         if text.strip():
@@ -87,10 +93,7 @@ class Items:
             raise refuse(f"must be one of {', '.join(ROLES)}, not {shown(role)}", f"{path}.role")
         parts = content_parts(item.get("content"), f"{path}.content")
         if role in ("system", "developer"):
-            texts = [part.data for part in parts if isinstance(part.data, str)]
-            if len(texts) < len(parts):
-                raise refuse("only text is possible here", f"{path}.content")
-            self.instruct("\n\n".join(texts))
+            self.instruct("\n\n".join(only_texts(parts, f"{path}.content")))
         else:
             self._say(MODEL if role == "assistant" else USER, *parts)
 
@@ -143,9 +146,7 @@ class Items:
         name = self._call_names.get(call_id, "")
         output = item.get("output")
         parts = [] if output is None else content_parts(output, f"{path}.output")
-        text = "\n".join(part.data for part in parts if isinstance(part.data, str))
-        media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
-        self._say(USER, Part(FunctionResponse(name, tool_response(name, text), call_id, media)))
+        self._say(USER, tool_result(parts, name, call_id))
 
     def _tool_search_output(self, item: JsonObject, path: str) -> None:
         tools = optional(item, "tools", list, path) or []
@@ -165,27 +166,7 @@ def _call_id(item: JsonObject, path: str) -> str:
 
 
 def content_parts(content: Any, path: str) -> list[Part]:
-    if isinstance(content, str):
-        return [Part(content)]
-    if not isinstance(content, list):
-        raise refuse("must be a string or an array of content parts", path)
-    return [_content_part(part, where) for where, part in objects(content, path)]
-
-
-def _content_part(part: JsonObject, path: str) -> Part:
-    kind = needed(part, "type", str, path)
-    read = _PART_READERS.get(kind)
-    if read is None:
-        raise refuse(f"must be one of {', '.join(_PART_READERS)}, not {shown(kind)}", f"{path}.type")
-    return read(part, path)
-
-
-def _text(part: JsonObject, path: str) -> Part:
-    return Part(needed(part, "text", str, path))
-
-
-def _refusal(part: JsonObject, path: str) -> Part:
-    return Part(needed(part, "refusal", str, path))
+    return read_content(content, path, _PART_READERS)
 
 
 def _image(part: JsonObject, path: str) -> Part:
@@ -210,12 +191,12 @@ def _audio(part: JsonObject, path: str) -> Part:
     return Part(inline_from_base64(f"audio/{kind}", needed(audio, "data", str, where), f"{where}.data"))
 
 
-_PART_READERS: dict[str, Callable[[JsonObject, str], Part]] = {
-    "input_text": _text,
-    "output_text": _text,
-    "text": _text,
-    "summary_text": _text,
-    "refusal": _refusal,
+_PART_READERS: dict[str, Reader] = {
+    "input_text": text_part,
+    "output_text": text_part,
+    "text": text_part,
+    "summary_text": text_part,
+    "refusal": refusal_part,
     "input_image": _image,
     "input_file": _file,
     "input_audio": _audio,

@@ -17,7 +17,7 @@ from bridge.protocols.base import Asked, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
-from bridge.protocols.openai_responses.errors import TOLD_IN_THE_STREAM, stream_error
+from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, TOLD_IN_THE_STREAM, stream_error
 from bridge.protocols.openai_responses.tools import Called
 from bridge.protocols.sse import encode_named
 from bridge.stamp import Stamp
@@ -245,7 +245,7 @@ class ResponsesMachine(EventMachine):
         elif ending.outcome is Outcome.LENGTH:
             yield from self._end(self._dialect.limit_ends_with, "incomplete", reason="max_output_tokens")
         elif self._dialect.filter_fails:
-            error = {"code": "invalid_prompt", "message": "Gemini's safety filter stopped this answer."}
+            error = {"code": FATAL_WITH_MESSAGE, "message": "Gemini's safety filter stopped this answer."}
             yield from self._end(self._dialect.failure_ends_with, "failed", error=error)
         else:
             yield from self._end(self._dialect.limit_ends_with, "incomplete", reason="content_filter")

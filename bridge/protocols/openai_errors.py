@@ -1,0 +1,46 @@
+"""Our errors in OpenAI's words, for both of its protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bridge.errors import BridgeError
+
+
+class Words(NamedTuple):
+    type: str
+    code: str | None
+
+
+#: One row for each kind in the tree; a test fails when one is missing.
+WORDS: Mapping[str, Words] = {
+    "invalid_request": Words("invalid_request_error", None),
+    "context_overflow": Words("invalid_request_error", "context_length_exceeded"),
+    "too_large": Words("invalid_request_error", "request_too_large"),
+    "unknown_route": Words("invalid_request_error", "unknown_url"),
+    "unknown_model": Words("invalid_request_error", "model_not_found"),
+    "unknown_answer": Words("invalid_request_error", "not_found"),
+    "method": Words("invalid_request_error", "method_not_supported"),
+    "upgrade": Words("invalid_request_error", "upgrade_not_supported"),
+    "busy": Words("server_error", "server_is_overloaded"),
+    "refused": Words("invalid_request_error", "upstream_refused"),
+    "misconfigured": Words("server_error", "upstream_misconfigured"),
+    "rate_limited": Words("rate_limit_error", "rate_limit_exceeded"),
+    "overloaded": Words("server_error", "server_is_overloaded"),
+    "timeout": Words("server_error", "upstream_timeout"),
+    "unreachable": Words("server_error", "upstream_unreachable"),
+    "truncated": Words("server_error", "upstream_truncated"),
+    "malformed": Words("server_error", "upstream_malformed"),
+    "internal": Words("server_error", "internal_error"),
+}
+
+
+def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
+    words = WORDS[error.kind]
+    body = {"message": error.message, "type": words.type, "param": error.param, "code": words.code}
+    return {"error": {**body, "request_id": request_id} if request_id else body}
+
+
+def error_status(error: BridgeError) -> int:
+    return error.status
