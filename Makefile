@@ -8,7 +8,7 @@ CLIENTS := tests/real_clients
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := menu
-.PHONY: menu run test test-clients lint format types settings diagrams accept lock clean
+.PHONY: menu run test test-clients lint format types bench settings diagrams accept lock clean
 
 menu: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ format: $(VENV)/.dev ## rewrite the code in the project's format
 
 types: $(VENV)/.dev ## mypy, strict
 	$(BIN)/mypy
+
+bench: $(VENV)/.run ## CPU per request beside a bare relay of the same stream, as ratios (Linux)
+	@$(BIN)/python bench/measure.py
 
 settings: $(VENV)/.run ## the settings in force and where each came from
 	@$(BIN)/gemini-bridge settings

@@ -74,7 +74,7 @@ def test_bare_make_prints_a_menu():
     menu = subprocess.run(
         ["make"], cwd=ROOT, capture_output=True, text=True, check=True, env=clean_environment()
     )
-    for target in ("run", "test", "lint", "types"):
+    for target in ("run", "test", "lint", "types", "bench"):
         assert f"make {target} " in menu.stdout
 
 

@@ -58,19 +58,22 @@ def repair_patches(text: str) -> str:
 
 def _patches(lines: list[str]) -> Iterator[tuple[int, int]]:
     """First and last lines. An end with a + may be a body line; it is one if the patch goes on behind it."""
-    first = last = None
+    first = last = next_first = None
     for number, line in enumerate(lines):
         bare = line.rstrip()
-        if first is not None and last is not None and bare and not line.startswith(_WITHIN):
+        outside = bare == BEGIN or (bare != "" and not line.startswith(_WITHIN))
+        if first is not None and last is not None and outside:
             yield first, last
-            first = last = None
-        if first is None:
-            first = number if bare in (BEGIN, "+" + BEGIN) else None
-        elif bare == END:
+            first, last, next_first = next_first, None, None
+        if bare == BEGIN or (bare == "+" + BEGIN and first is None):
+            first = number
+        elif bare == "+" + BEGIN and next_first is None and last is not None:
+            next_first = number
+        elif bare == END and first is not None:
             yield first, number
-            first = last = None
-        elif bare == "+" + END:
-            last = number
+            first = last = next_first = None
+        elif bare == "+" + END and first is not None:
+            last, next_first = number, None
     if first is not None and last is not None:
         yield first, last
 

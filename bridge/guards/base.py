@@ -17,6 +17,12 @@ class HeldBack(NamedTuple):
     reason: str
 
 
+class Asked(NamedTuple):
+    """A call that somebody should approve. It is forwarded and counted: the client's own approval decides."""
+
+    call: FunctionCall
+
+
 class Instead(NamedTuple):
     """A request that is answered at once, without the upstream."""
 
@@ -34,5 +40,5 @@ class Guard:
     def on_request(self, request: GenerateRequest) -> GenerateRequest | Instead:
         return request
 
-    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack:
+    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack | Asked:
         return call

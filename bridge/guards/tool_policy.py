@@ -13,11 +13,11 @@ from fnmatch import translate
 import orjson
 
 from bridge.gemini.types import FunctionCall
-from bridge.guards.base import Guard, HeldBack
+from bridge.guards.base import Asked, Guard, HeldBack
 from bridge.settings.guards import GuardSettings, Rule
 
 #: A pattern is searched in pieces of this length, which overlap by half: many patterns take the square of it.
-PIECE = 8_192
+PIECE = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class ToolPolicy(Guard):
         ordered = sorted(settings.rules, key=lambda rule: -rule.priority)
         self._rules = [_compiled(rule) for rule in ordered]
 
-    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack:
+    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack | Asked:
         policy = self.settings.tool_policy
         if not self._rules and policy.default == "allow":
             return call
         arguments = _arguments(call)
         fitting = next((each.rule for each in self._rules if each.fits(call, arguments)), None)
         decision = policy.default if fitting is None else fitting.decision
-        if decision == "ask" and policy.non_interactive:
-            decision = "deny"
-        return _held_back(call, fitting) if decision == "deny" else call
+        if decision == "deny" or (decision == "ask" and policy.non_interactive):
+            return _held_back(call, fitting)
+        return Asked(call) if decision == "ask" else call
 
 
 def _compiled(rule: Rule) -> _Compiled:

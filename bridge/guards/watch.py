@@ -13,10 +13,13 @@ from dataclasses import replace
 
 from bridge.gemini.types import Candidate, Chunk, FunctionCall, GenerateRequest, Part
 from bridge.guards import GUARDS
-from bridge.guards.base import Guard, HeldBack, Instead
+from bridge.guards.base import Asked, Guard, HeldBack, Instead
 from bridge.settings.guards import GuardSettings
 
 log = logging.getLogger(__name__)
+
+
+_ACTIONS: dict[type, str] = {HeldBack: "held_back", Asked: "asked", FunctionCall: "changed"}
 
 
 class ActiveGuards:
@@ -98,8 +101,7 @@ class GuardWatch:
                 continue
             if judged is call:
                 continue
-            action = "held_back" if isinstance(judged, HeldBack) else "changed"
-            self._acted(guard, enforced, action, call.name)
+            self._acted(guard, enforced, _ACTIONS[type(judged)], call.name)
             if enforced and isinstance(judged, HeldBack):
                 return judged
             if enforced and isinstance(judged, FunctionCall):

@@ -44,7 +44,7 @@ class PatchTool:
 @dataclass(frozen=True, slots=True)
 class ShellGate:
     strict: bool = True  #: signs count inside a word too, though no shell would ever see them
-    wrappers: tuple[str, ...] = ("bash -lc",)
+    wrappers: tuple[str, ...] = ("bash -lc", "apply_patch")
 
 
 @dataclass(frozen=True, slots=True)

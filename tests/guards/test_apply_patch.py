@@ -723,6 +723,8 @@ LINES = st.builds(
 
 @ANY_SPEED
 @given(st.lists(LINES, max_size=12).map(lambda middle: ["+*** Begin Patch", *middle, "+*** End Patch"]))
+@example(["+*** Begin Patch", "+*** End Patch", "*** Begin Patch", "x", "+*** End Patch"])
+@example(["+*** Begin Patch", "+*** End Patch", "+*** Begin Patch", "x", "+*** End Patch"])
 @example(["*** Begin Patch", "*** Update File: x", "+*** End of File", "+*** End of File", "*** End Patch"])
 def test_a_second_look_changes_nothing_in_any_text(text: list[str]) -> None:
     once = repair_patches("\n".join(text))

@@ -29,7 +29,7 @@ def shell(command: Any, tool: str = "shell") -> FunctionCall:
 
 
 def test_the_gate_is_strict_as_delivered() -> None:
-    assert SETTINGS.shell_gate == GateSettings(strict=True, wrappers=("bash -lc",))
+    assert SETTINGS.shell_gate == GateSettings(strict=True, wrappers=("bash -lc", "apply_patch"))
 
 
 # --- signs -------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ WRAPPERS: dict[str, tuple[tuple[str, ...], list[Any], bool]] = {
     "one that is not named any more": (("sh -c",), ["bash", "-lc", "a|b"], False),
     "none at all": ((), ["bash", "-lc", "a|b"], False),
     "none at all, and one word": ((), ["a|b"], False),
-    "its words in one": (("bash -lc",), ["bash -lc", "a|b"], False),
+    "its words in one": (("bash -lc", "apply_patch"), ["bash -lc", "a|b"], False),
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.gemini.types import FunctionCall
-from bridge.guards.base import HeldBack
+from bridge.guards.base import Asked, HeldBack
 from bridge.guards.tool_policy import ToolPolicy
 from bridge.settings import load
 from bridge.settings.guards import Policy, Rule
@@ -38,7 +38,7 @@ def ask(tool: str, args_pattern: str = "", priority: int = 0) -> Rule:
 def is_held_back(guard: ToolPolicy, name: str, args: Any = None) -> bool:
     call = FunctionCall(name, args)
     judged = guard.on_call(call)
-    assert judged is call or isinstance(judged, HeldBack)
+    assert judged is call or isinstance(judged, HeldBack) or judged == Asked(call)
     return isinstance(judged, HeldBack)
 
 
@@ -171,6 +171,12 @@ def test_ask_means_deny_only_where_nobody_can_be_asked(
     assert not is_held_back(by_rule, "g")
     by_default = policy(default=decision, non_interactive=non_interactive)
     assert is_held_back(by_default, "f") is held_back
+
+
+def test_a_call_to_be_asked_about_is_forwarded_and_marked() -> None:
+    call = FunctionCall("f", {"a": 1})
+    assert policy(ask("f")).on_call(call) == Asked(call)
+    assert policy(allow("f")).on_call(call) is call
 
 
 def test_where_the_default_denies_only_what_is_allowed_passes() -> None:

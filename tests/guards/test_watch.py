@@ -435,3 +435,12 @@ def test_guarded_once_more_nothing_changes(datas):
     again = watching()
     assert again.feed(once) == once
     assert not again.notes
+
+
+def test_a_call_to_be_asked_about_passes_and_is_counted() -> None:
+    asking = replace(GuardSettings(), rules=(Rule("f", "ask"),))
+    guarding = GuardWatch(ActiveGuards(asking), "req_1")
+    call = FunctionCall("f", {"a": 1}, "c1")
+    chunk = Chunk((Candidate(Content("model", (Part(call, signature="s"),))),))
+    assert guarding.feed(chunk) == chunk
+    assert guarding.notes == {"guard.tool_policy.asked": 1}

@@ -64,7 +64,7 @@ def test_as_delivered_the_limits_are_those_of_the_specification() -> None:
     assert (settings.loop.failures, settings.loop.successes) == (2, 3)
     assert (settings.loop.window, settings.loop.alike) == (10, 0.8)
     assert settings.large_output.most_characters == 50_000
-    assert settings.shell_gate == ShellGate(strict=True, wrappers=("bash -lc",))
+    assert settings.shell_gate == ShellGate(strict=True, wrappers=("bash -lc", "apply_patch"))
 
 
 @pytest.mark.parametrize("tool", ["write_stdin", "wait", "TaskOutput"])
