@@ -62,14 +62,23 @@ def schema(number: int) -> dict[str, Any]:
     }
 
 
+def arguments(turn: int) -> str:
+    """Other ones each time: a repetition would be taken for a loop."""
+    return json.dumps({"step": turn})
+
+
 def chat(model: str, large: bool) -> dict[str, Any]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
     if not large:
         return {"model": model, "messages": messages}
     for turn in range(TURNS):
-        call = {"id": f"call_{turn}", "type": "function", "function": {"name": "tool_1", "arguments": "{}"}}
+        call = {
+            "id": f"call_{turn}",
+            "type": "function",
+            "function": {"name": "tool_1", "arguments": arguments(turn)},
+        }
         messages.append({"role": "assistant", "content": "Looking. " * 20, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": "result " * 1000})
+        messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": f"result {turn} " * 900})
     functions = [{"name": f"tool_{each}", "parameters": schema(each)} for each in range(TOOLS)]
     tools = [{"type": "function", "function": function} for function in functions]
     return {"model": model, "messages": messages, "tools": tools}
@@ -81,8 +90,17 @@ def responses(model: str, large: bool) -> dict[str, Any]:
     if not large:
         return body
     for turn in range(TURNS):
-        call = {"type": "function_call", "call_id": f"call_{turn}", "name": "tool_1", "arguments": "{}"}
-        result = {"type": "function_call_output", "call_id": f"call_{turn}", "output": "result " * 1000}
+        call = {
+            "type": "function_call",
+            "call_id": f"call_{turn}",
+            "name": "tool_1",
+            "arguments": arguments(turn),
+        }
+        result = {
+            "type": "function_call_output",
+            "call_id": f"call_{turn}",
+            "output": f"result {turn} " * 900,
+        }
         items += [{"role": "assistant", "content": "Looking. " * 20}, call, result]
     tools = [
         {"type": "function", "name": f"tool_{each}", "parameters": schema(each)} for each in range(TOOLS)
@@ -96,8 +114,8 @@ def messages(model: str, large: bool) -> dict[str, Any]:
     if not large:
         return body
     for turn in range(TURNS):
-        call = {"type": "tool_use", "id": f"call_{turn}", "name": "tool_1", "input": {}}
-        result = {"type": "tool_result", "tool_use_id": f"call_{turn}", "content": "result " * 1000}
+        call = {"type": "tool_use", "id": f"call_{turn}", "name": "tool_1", "input": {"step": turn}}
+        result = {"type": "tool_result", "tool_use_id": f"call_{turn}", "content": f"result {turn} " * 900}
         said.append({"role": "assistant", "content": [{"type": "text", "text": "Looking. " * 20}, call]})
         said.append({"role": "user", "content": [result]})
     return {

@@ -139,7 +139,7 @@ def _fit_content(content: Content, traits: Traits, names: ToolNames) -> Content:
     parts = tuple(_fit_part(part, names) for part in content.parts)
     if not traits.tool_media:
         parts = _with_media_beside(parts)
-    return replace(content, parts=parts)
+    return Content(content.role, parts, content.extra)
 
 
 def _fit_part(part: Part, names: ToolNames) -> Part:
@@ -147,8 +147,11 @@ def _fit_part(part: Part, names: ToolNames) -> Part:
     if not isinstance(data, FunctionCall | FunctionResponse):
         return part
     # Gemini never saw the ids we minted; order alone pairs those calls with their responses.
-    own_id = data.id and not data.id.startswith(MINTED_ID)
-    return replace(part, data=replace(data, name=names.to_gemini(data.name), id=data.id if own_id else None))
+    own_id = data.id if data.id and not data.id.startswith(MINTED_ID) else None
+    name = names.to_gemini(data.name)
+    if name == data.name and own_id == data.id:
+        return part
+    return replace(part, data=replace(data, name=name, id=own_id))
 
 
 def _with_media_beside(parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -168,9 +171,12 @@ def _with_media_beside(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _fit_tool(tool: Tool, names: ToolNames) -> Tool:
-    return replace(
-        tool, functions=tuple(replace(each, name=names.to_gemini(each.name)) for each in tool.functions)
-    )
+    return Tool(tuple(_fit_function(each, names) for each in tool.functions), tool.extra)
+
+
+def _fit_function(function: FunctionDeclaration, names: ToolNames) -> FunctionDeclaration:
+    name = names.to_gemini(function.name)
+    return function if name == function.name else replace(function, name=name)
 
 
 def _fit_tool_config(config: JsonObject, names: ToolNames) -> JsonObject:

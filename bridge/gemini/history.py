@@ -53,7 +53,7 @@ def _cleaned(contents: Iterable[Content]) -> Iterator[Content]:
     for content in contents:
         parts = (part for part in content.parts if not _is_blank(part))
         for role, group in groupby(parts, key=lambda part: _rightful_role(part, content)):
-            yield replace(content, role=role, parts=tuple(group))
+            yield Content(role, tuple(group), content.extra)
 
 
 def _rightful_role(part: Part, content: Content) -> str:
@@ -155,14 +155,14 @@ class _Pairing:
             if turn.role == MODEL:
                 invented = [_invented_call(part) for part in self._orphans.pop(index + 1, ())]
                 owed = self._responses(index, turn) + [response for _, response in invented]
-                yield replace(turn, parts=turn.parts + tuple(call for call, _ in invented))
+                yield Content(MODEL, turn.parts + tuple(call for call, _ in invented), turn.extra)
                 continue
             if strays := self._orphans.pop(index, None):  # only the first turn has no model turn before it
                 yield Content(MODEL, tuple(call for call, _ in map(_invented_call, strays)))
                 owed = [response for _, response in map(_invented_call, strays)]
             said = tuple(part for part in turn.parts if not isinstance(part.data, FunctionResponse))
             if owed or said:
-                yield replace(turn, parts=(*owed, *said))
+                yield Content(USER, (*owed, *said), turn.extra)
             owed = []
         if owed:
             yield Content(USER, tuple(owed))

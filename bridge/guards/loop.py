@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ import orjson
 from bridge.gemini.types import (
     MODEL,
     Content,
-    FunctionCall,
     FunctionResponse,
     GenerateRequest,
     JsonObject,
@@ -35,11 +34,20 @@ _CLOCK = re.compile(r"^(?:Chunk ID|Wall time): .*\n", re.MULTILINE)
 _NUMBERS = count()
 
 
-class _Made(NamedTuple):
-    """A call that was made, and how it went."""
-
+class _Call(NamedTuple):
     name: str
     args: bytes
+    result: JsonObject
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        return self.name, self.args
+
+
+class _Made(NamedTuple):
+    """A call and how it went. Results are long, so they are looked at only where the calls repeat."""
+
+    key: tuple[str, bytes]
     failed: bool
     result: bytes  #: empty for a failure, which repeats itself whatever its words
 
@@ -48,50 +56,59 @@ class LoopDetector(Guard):
     name = "loop"
 
     def on_request(self, request: GenerateRequest) -> GenerateRequest | Instead:
-        made = [
-            call
-            for call in _calls_since_user(request.contents)
-            if call.name not in self.settings.loop.polling
-        ]
-        repeated = self._repeated_at_the_end(made) or self._repeated_in_windows(made)
+        limits = self.settings.loop
+        horizon = max(2 * limits.window, limits.failures, limits.successes)
+        calls = _recent_calls(request.contents, limits.polling, horizon)
+        repeated = self._repeated_at_the_end(calls) or self._repeated_in_windows(calls)
         return request if repeated is None else Instead(repeated)
 
-    def _repeated_at_the_end(self, made: list[_Made]) -> str | None:
-        if not made:
+    def _repeated_at_the_end(self, calls: list[_Call]) -> str | None:
+        limits = self.settings.loop
+        least = min(limits.failures, limits.successes)
+        if len(calls) < least or any(call.key != calls[-1].key for call in calls[-least:]):
             return None
-        last, limits = made[-1], self.settings.loop
+        last = _made(calls[-1])
         needed = limits.failures if last.failed else limits.successes
-        if len(made) < needed or any(call != last for call in made[-needed:]):
+        if len(calls) < needed or any(_made(call) != last for call in calls[-needed:]):
             return None
         how = "failed each time" if last.failed else "gave the same result each time"
-        return _told(f"{last.name} was called {needed} times with the same arguments and {how}")
+        return _told(f"{calls[-1].name} was called {needed} times with the same arguments and {how}")
 
-    def _repeated_in_windows(self, made: list[_Made]) -> str | None:
-        size = self.settings.loop.window
-        if len(made) < 2 * size:
+    def _repeated_in_windows(self, calls: list[_Call]) -> str | None:
+        size, alike = self.settings.loop.window, self.settings.loop.alike
+        if len(calls) < 2 * size:
             return None
-        # Counted, not compared in place: a round of three is never in step with a window of ten.
-        equal = (Counter(made[-size:]) & Counter(made[-2 * size : -size])).total()
-        if equal < self.settings.loop.alike * size:
+        newer, older = calls[-size:], calls[-2 * size : -size]
+        if _common((call.key for call in newer), (call.key for call in older)) < alike * size:
+            return None
+        equal = _common(map(_made, newer), map(_made, older))
+        if equal < alike * size:
             return None
         return _told(f"{equal} of the last {size} calls repeat the {size} before them")
+
+
+def _common(newer: Iterable[Hashable], older: Iterable[Hashable]) -> int:
+    """Counted, not compared in place: a round of three is never in step with a window of ten."""
+    return (Counter(newer) & Counter(older)).total()
 
 
 def _told(what: str) -> str:
     return f"[System] Detected an infinite loop: {what}. Try another way, or ask the user how to go on."
 
 
-def _calls_since_user(contents: tuple[Content, ...]) -> list[_Made]:
-    recent = contents[_start(contents) :]
+def _recent_calls(contents: tuple[Content, ...], exempt: Container[str], most: int) -> list[_Call]:
+    """The newest calls since the user last spoke, the oldest of them first."""
     results: dict[str, JsonObject] = {}
-    made: list[list[_Made]] = []
-    for content in reversed(recent):  # an id may be used again: the nearest result behind a call is its own
+    found: list[_Call] = []
+    for content in reversed(contents[_start(contents) :]):
+        if len(found) >= most:
+            break
         if content.role == MODEL:
-            made.append(list(_made(content, results)))
-        for part in content.parts:
+            found += reversed(list(_calls_of(content, results, exempt)))
+        for part in content.parts:  # an id may be used again: the nearest result behind a call is its own
             if isinstance(part.data, FunctionResponse) and part.data.id:
                 results[part.data.id] = part.data.response
-    return [call for turn in reversed(made) for call in turn]
+    return found[::-1]
 
 
 def _start(contents: tuple[Content, ...]) -> int:
@@ -108,22 +125,23 @@ def _is_said(part: Part) -> bool:
     return part.data is not None and not isinstance(part.data, FunctionResponse)
 
 
-def _made(content: Content, results: dict[str, JsonObject]) -> Iterator[_Made]:
-    seen: set[_Made] = set()
+def _calls_of(content: Content, results: Mapping[str, JsonObject], exempt: Container[str]) -> Iterator[_Call]:
+    """The calls of one turn. One that has no result yet repeats nothing."""
+    seen: set[tuple[str, bytes]] = set()
     for call in content.calls():
-        made = _one(call, results.get(call.id or ""))
-        if made is not None and made not in seen:
-            seen.add(made)
+        result = results.get(call.id or "")
+        if result is None or call.name in exempt:
+            continue
+        made = _Call(call.name, _canonical(dict(call.args or {})), result)
+        if made.key not in seen:
+            seen.add(made.key)
             yield made
 
 
-def _one(call: FunctionCall, result: JsonObject | None) -> _Made | None:
-    """None for a call that has no result yet: it repeats nothing."""
-    if result is None:
-        return None
-    told = _canonical(dict(result))
+def _made(call: _Call) -> _Made:
+    told = _canonical(dict(call.result))
     failed = any(word in told for word in FAILURE_WORDS)
-    return _Made(call.name, _canonical(dict(call.args or {})), failed, b"" if failed else told)
+    return _Made(call.key, failed, b"" if failed else told)
 
 
 def _canonical(value: Any) -> bytes:
