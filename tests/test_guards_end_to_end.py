@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 import requests
+from gunicorn_bridge import ROOT, gunicorn_bridge
 from scripted_gemini import Reply, call_chunk, sse, text_chunk
 
 LOOP = "[System] Detected an infinite loop"
@@ -125,8 +127,7 @@ def request_id() -> str:
     return f"guards-{uuid4().hex}"
 
 
-@pytest.fixture
-def ask(bridge, request_id):
+def asker(bridge: Any, request_id: str) -> Any:
     def asked(protocol: Any, stream: bool, *made: tuple[str, Any, str]) -> Told:
         answer = requests.post(
             f"{bridge.address}{protocol.path}",
@@ -141,6 +142,41 @@ def ask(bridge, request_id):
         return Told(*read, raw, events)
 
     return asked
+
+
+@pytest.fixture
+def ask(bridge, request_id):
+    return asker(bridge, request_id)
+
+
+RULES = """
+[[rule]]
+tool = "sh*"
+args_pattern = "forbidden-word"
+decision = "deny"
+reason = "Not in this house."
+
+[[rule]]
+tool = "shell"
+args_pattern = "doubtful-word"
+decision = "ask"
+"""
+
+
+@pytest.fixture(scope="module")
+def ruled_bridge(_gemini, tmp_path_factory):
+    """With rules for the policy, and with the secrets guard switched on."""
+    folder = tmp_path_factory.mktemp("ruled") / "config"
+    shutil.copytree(ROOT / "config", folder, ignore=shutil.ignore_patterns("local.toml"))
+    guards = (folder / "guards.toml").read_text()
+    guards = guards.replace('secrets = "off"', 'secrets = "enforce"') + RULES
+    (folder / "guards.toml").write_text(guards)
+    with gunicorn_bridge(
+        GEMINI_API_KEY="key-for-the-rules",
+        GOOGLE_GEMINI_BASE_URL=_gemini.address,
+        BRIDGE_CONFIG_DIR=str(folder),
+    ) as running:
+        yield running
 
 
 def sent_events(raw: str) -> Iterator[dict[str, Any]]:
@@ -319,3 +355,36 @@ def test_tokens_are_counted_of_what_would_be_sent(bridge, gemini, result):
     told = [part["functionResponse"]["response"]["stdout"] for part in parts if "functionResponse" in part]
     assert len(told) == 2
     assert all(len(each) < 51_000 and "left out" in each for each in told)
+
+
+@PROTOCOLS
+@BOTH
+def test_a_call_that_a_rule_denies_is_a_text_with_its_reason(
+    ruled_bridge, gemini, request_id, protocol, stream
+):
+    gemini.will_say(calls(("shell", {"command": ["cat", "forbidden-word"]})))
+    told = asker(ruled_bridge, request_id)(protocol, stream)
+    assert told.calls == []
+    assert told.ending == protocol.text_ending
+    assert told.text == "[System] The call to shell was not run. Not in this house."
+    assert actions(ruled_bridge, request_id) == [("tool_policy", "held_back", "enforce")]
+
+
+@PROTOCOLS
+@BOTH
+def test_a_call_to_be_asked_about_is_made_and_marked(ruled_bridge, gemini, request_id, protocol, stream):
+    gemini.will_say(calls(("shell", {"command": ["cat", "doubtful-word"]})))
+    told = asker(ruled_bridge, request_id)(protocol, stream)
+    assert told.calls == [("shell", {"command": ["cat", "doubtful-word"]})]
+    assert told.ending == protocol.call_ending
+    assert notes(ruled_bridge, request_id) == {"guard.tool_policy.asked": 1}
+
+
+@PROTOCOLS
+@BOTH
+def test_a_secret_in_a_result_does_not_reach_gemini(ruled_bridge, gemini, request_id, protocol, stream):
+    secret = "ghp_" + "a1B2" * 9
+    asker(ruled_bridge, request_id)(protocol, stream, ("shell", {"command": ["env"]}, f"TOKEN={secret}"))
+    assert secret not in json.dumps(gemini.asked[-1].body)
+    assert "TOKEN=[secret removed]" in json.dumps(gemini.asked[-1].body)
+    assert actions(ruled_bridge, request_id) == [("secrets", "changed", "enforce")]
