@@ -15,6 +15,10 @@ T = TypeVar("T")
 BUSY_TIMEOUT = 0.25
 
 
+#: A connection does not survive a fork, and closing it in the child would harm the parent's: it is only kept.
+_INHERITED: list[sqlite3.Connection] = []
+
+
 class Database:
     def __init__(self, path: Path, schema: str) -> None:
         self._path = path
@@ -28,8 +32,15 @@ class Database:
         with self._lock, self._connected() as database:
             return work(database)
 
+    def __del__(self) -> None:
+        if self._connection is not None and self._process == os.getpid():
+            self._connection.close()
+
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is None or self._process != os.getpid():  # a connection does not survive a fork
+        if self._connection is not None and self._process != os.getpid():
+            _INHERITED.append(self._connection)
+            self._connection = None
+        if self._connection is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._connection, self._process = self._opened(), os.getpid()
         return self._connection
