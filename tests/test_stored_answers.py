@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 
@@ -19,12 +20,10 @@ from bridge.stored import Keeper
 class Api:
     def __init__(self, address: str, key: str) -> None:
         self._address = f"{address}/v1/responses"
-        self._headers = {"Authorization": f"Bearer {key}"}
+        self.headers = {"Authorization": f"Bearer {key}"}
 
     def __call__(self, method: str, path: str = "", **options):
-        return requests.request(
-            method, f"{self._address}{path}", headers=self._headers, timeout=30, **options
-        )
+        return requests.request(method, f"{self._address}{path}", headers=self.headers, timeout=30, **options)
 
     def create(self, **body):
         answer = self("POST", json={"model": "gpt-5", "input": "Hello", **body})
@@ -134,6 +133,17 @@ def test_a_stranger_sees_nothing_of_it(api, stranger):
     assert api("GET", f"/{made['id']}").status_code == 200
 
 
+def two_lines(bridge, request_id: str) -> list[dict]:
+    """The answer's line and the work's, which comes a moment after the answer is there."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = [line for line in bridge.lines().splitlines() if f'"request_id":"{request_id}"' in line]
+        if len(found) == 2:
+            break
+        time.sleep(0.05)
+    return [json.loads(line) for line in found]
+
+
 def wait_for(api, answer_id: str, *statuses: str) -> dict:
     deadline = time.monotonic() + 15
     while time.monotonic() < deadline:
@@ -144,13 +154,16 @@ def wait_for(api, answer_id: str, *statuses: str) -> dict:
     raise AssertionError(f"{answer_id} stayed {answer['status']}")
 
 
-def test_a_background_answer_is_worked_on_and_fetched_later(api, gemini):
+def test_a_background_answer_is_worked_on_and_fetched_later(api, bridge, gemini):
     gemini.will_say([*sse(text_chunk("Slow ")), 0.5, *sse(text_chunk("work.", "STOP"))])
+    api.headers["X-Request-Id"] = "worked-in-the-back"
     made = api.create(background=True)
+    del api.headers["X-Request-Id"]
     assert made["status"] == "queued"
     done = wait_for(api, made["id"], "completed")
     assert done["output"][0]["content"][0]["text"] == "Slow work."
     assert done["background"] is True
+    assert [line.get("output_tokens") for line in two_lines(bridge, "worked-in-the-back")] == [None, 2]
 
 
 def test_a_background_answer_can_be_cancelled(api, gemini):

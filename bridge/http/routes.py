@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -55,11 +56,12 @@ def make_blueprint(
             return _answered(open_exchange(protocol, body, who, services, record, trace), record, None)
         keeper = Keeper(protocol.storing, answers, who.owner)
         body = keeper.dereferenced(body)
-        keep = keeper.keeping(body)
-        exchange = open_exchange(protocol, keeper.resumed(body), who, services, record, trace)
+        keep, resumed = keeper.keeping(body), keeper.resumed(body)
         if keep and keeper.storing.background(body):
-            return json_response(background.begin(exchange, keeper, record, keep))
-        return _answered(exchange, record, keep)
+            work = replace(record, status=200)  # its own line in the log, when the work is done
+            exchange = open_exchange(protocol, resumed, who, services, work, trace)
+            return json_response(background.begin(exchange, keeper, work, keep))
+        return _answered(open_exchange(protocol, resumed, who, services, record, trace), record, keep)
 
     if (counting := protocol.counting) is not None:
 
@@ -88,7 +90,6 @@ def _answered(exchange: Exchange, record: Record, keep: Keep | None) -> Response
 
 
 def _stream(body: StreamBody) -> Response:
-    # Flask would set a charset beside it, which some clients compare against.
     return Response(body, content_type="text/event-stream; charset=utf-8", headers=STREAM_HEADERS)
 
 
