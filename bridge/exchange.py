@@ -88,7 +88,9 @@ class Exchange:
                 yield keep_alive
 
     def body(self) -> JsonObject:
-        events = self._held + [event for batch in self._batches for event in batch]
+        return self._folded(self._held + [event for batch in self._batches for event in batch])
+
+    def _folded(self, events: list[Event]) -> JsonObject:
         if self._machine.error is not None:
             raise self._machine.error
         body = self._machine.fold(events)
@@ -112,9 +114,7 @@ class Exchange:
             events += batch
             if not still_wanted():
                 return None
-        if self._machine.error is not None:
-            raise self._machine.error
-        return self._machine.fold(events)
+        return self._folded(events)
 
     def _run(self) -> Iterator[list[Event]]:
         try:

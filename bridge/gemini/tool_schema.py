@@ -63,6 +63,11 @@ def plain_schema(schema: JsonObject, param: str) -> dict[str, Any]:
     return prepared if isinstance(prepared, dict) else dict(PLAIN_OBJECT)
 
 
+def json_answer(schema: JsonObject, param: str) -> dict[str, Any]:
+    """The part of `generationConfig` that asks for an answer of this schema."""
+    return {"responseMimeType": "application/json", "responseJsonSchema": plain_schema(schema, param)}
+
+
 class _Walk:
     def __init__(self, root: JsonObject, param: str) -> None:
         self._root = root

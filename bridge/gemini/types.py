@@ -114,6 +114,9 @@ class Tool:
     extra: JsonObject = EMPTY  #: googleSearch, codeExecution and their kin
 
 
+GOOGLE_SEARCH = Tool(extra={"googleSearch": {}})
+
+
 @dataclass(frozen=True, slots=True)
 class Thinking:
     """What the client asked for; which of Gemini's fields says it depends on the model."""

@@ -25,6 +25,7 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.guards.base import Guard, Instead
+from bridge.guards.texts import with_texts
 
 FAILURE_WORDS = (b"error", b"Error", b"failed")
 #: Agents put these into the user's turn by themselves; they are not the user speaking.
@@ -32,6 +33,7 @@ _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTA
 #: Codex puts these above every output; they differ each time and mean nothing.
 _CLOCK = re.compile(r"^(?:Chunk ID|Wall time): .*\n", re.MULTILINE)
 _NUMBERS = count()
+DEEPEST = 64
 
 
 class _Call(NamedTuple):
@@ -147,16 +149,12 @@ def _made(call: _Call) -> _Made:
 def _canonical(value: Any) -> bytes:
     """Equal for equal meaning: keys sorted, blanks around texts gone."""
     try:
-        return orjson.dumps(_trimmed(value, 0), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(
+            with_texts(value, _trimmed, DEEPEST), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+        )
     except (orjson.JSONEncodeError, RecursionError):
         return b"?%d" % next(_NUMBERS)  # nothing is equal to what cannot be told
 
 
-def _trimmed(value: Any, depth: int) -> Any:
-    if isinstance(value, str):
-        return _CLOCK.sub("", value).strip()
-    if depth < 64 and isinstance(value, dict):
-        return {key: _trimmed(item, depth + 1) for key, item in value.items()}
-    if depth < 64 and isinstance(value, list):
-        return [_trimmed(item, depth + 1) for item in value]
-    return value
+def _trimmed(text: str) -> str:
+    return _CLOCK.sub("", text).strip()

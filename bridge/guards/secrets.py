@@ -6,12 +6,11 @@ Only texts with an unmistakable shape are touched; a guess would eat ordinary wo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from bridge.gemini.types import Content, FunctionCall, FunctionResponse, GenerateRequest, Part
 from bridge.guards.base import Guard
+from bridge.guards.texts import with_texts
 
 MARK = "[secret removed]"
 DEEPEST = 32
@@ -48,22 +47,14 @@ def _part(part: Part) -> Part:
         case str() as text:
             return replace(part, data=redacted(text))
         case FunctionCall() as call:
-            return replace(part, data=replace(call, args=_inside(call.args, 0)))
+            return replace(part, data=replace(call, args=with_texts(call.args, redacted, DEEPEST)))
         case FunctionResponse() as response:
-            return replace(part, data=replace(response, response=_inside(response.response, 0)))
+            return replace(
+                part, data=replace(response, response=with_texts(response.response, redacted, DEEPEST))
+            )
         case _:
             return part
 
 
 def redacted(text: str) -> str:
     return _SECRETS.sub(MARK, text)
-
-
-def _inside(value: Any, depth: int) -> Any:
-    if isinstance(value, str):
-        return redacted(value)
-    if depth < DEEPEST and isinstance(value, Mapping):
-        return {key: _inside(item, depth + 1) for key, item in value.items()}
-    if depth < DEEPEST and isinstance(value, list):
-        return [_inside(item, depth + 1) for item in value]
-    return value

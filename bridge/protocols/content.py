@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import Content, FileData, FunctionResponse, InlineData, JsonObject, Part
-from bridge.protocols.reading import needed, objects, refuse, shown
+from bridge.protocols.reading import chosen_by, needed, objects, refuse
 
 Reader = Callable[[JsonObject, str], Part]
 
@@ -17,15 +17,7 @@ def read_content(content: Any, path: str, readers: Mapping[str, Reader]) -> list
         return [Part(content)]
     if not isinstance(content, list):
         raise refuse("must be a string or an array of content parts", path)
-    return [_read_part(part, where, readers) for where, part in objects(content, path)]
-
-
-def _read_part(part: JsonObject, path: str, readers: Mapping[str, Reader]) -> Part:
-    kind = needed(part, "type", str, path)
-    read = readers.get(kind)
-    if read is None:
-        raise refuse(f"must be one of {', '.join(readers)}, not {shown(kind)}", f"{path}.type")
-    return read(part, path)
+    return [chosen_by(part, "type", readers, where)(part, where) for where, part in objects(content, path)]
 
 
 def text_part(part: JsonObject, path: str) -> Part:

@@ -5,7 +5,7 @@ Schemas check a request's envelope; converters walk what is inside it with these
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -48,6 +48,21 @@ def needed(source: JsonObject, key: str, kind: type[T], path: str) -> T:
     if value is None:
         raise refuse("is required", f"{path}.{key}" if path else key)
     return value
+
+
+def needed_name(source: JsonObject, path: str) -> str:
+    name = needed(source, "name", str, path)
+    if not name:
+        raise refuse("must not be empty", f"{path}.name")
+    return name
+
+
+def chosen_by(source: JsonObject, key: str, choices: Mapping[str, T], path: str) -> T:
+    """What one of the source's fields, its type or role, stands for."""
+    kind = needed(source, key, str, path)
+    if kind not in choices:
+        raise refuse(f"must be one of {', '.join(choices)}, not {shown(kind)}", f"{path}.{key}")
+    return choices[kind]
 
 
 def objects(items: list[Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:

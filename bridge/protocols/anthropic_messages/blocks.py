@@ -8,7 +8,7 @@ from typing import Any
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.types import FileData, InlineData, JsonObject, Part
 from bridge.protocols.content import tool_result
-from bridge.protocols.reading import needed, objects, optional, refuse, shown
+from bridge.protocols.reading import chosen_by, needed, objects, optional, refuse, shown
 
 Parts = list[Part]
 
@@ -27,11 +27,7 @@ def blocks(content: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def block_parts(block: JsonObject, path: str) -> Parts:
-    kind = needed(block, "type", str, path)
-    read = _READERS.get(kind)
-    if read is None:
-        raise refuse(f"must be one of {', '.join(_READERS)}, not {shown(kind)}", f"{path}.type")
-    return read(block, path)
+    return chosen_by(block, "type", _READERS, path)(block, path)
 
 
 def _text(block: JsonObject, path: str) -> Parts:

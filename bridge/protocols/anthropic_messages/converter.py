@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.tool_schema import plain_schema
+from bridge.gemini.tool_schema import json_answer
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.anthropic_messages.machine import MessagesOptions
 from bridge.protocols.anthropic_messages.messages import Messages
@@ -77,5 +77,4 @@ def _generation(body: JsonObject) -> dict[str, Any]:
 def _answer_schema(wanted: Any, path: str) -> dict[str, Any]:
     if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
         raise refuse("must be an object of the type json_schema", path)
-    schema = plain_schema(needed(wanted, "schema", dict, path), f"{path}.schema")
-    return {"responseMimeType": "application/json", "responseJsonSchema": schema}
+    return json_answer(needed(wanted, "schema", dict, path), f"{path}.schema")

@@ -9,7 +9,7 @@ from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, 
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
 from bridge.protocols.carried_signatures import read_signature
 from bridge.protocols.content import only_texts, system_content
-from bridge.protocols.reading import needed, optional, refuse, shown
+from bridge.protocols.reading import chosen_by, needed, optional
 
 #: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini
 #: from ever finding the rest in its cache.
@@ -44,11 +44,7 @@ class Messages:
         self._system += [text for text in texts if text.strip() and not text.startswith(BILLING_LINE)]
 
     def add(self, message: JsonObject, path: str) -> None:
-        role = needed(message, "role", str, path)
-        read = self._roles.get(role)
-        if read is None:
-            raise refuse(f"must be one of {', '.join(self._roles)}, not {shown(role)}", f"{path}.role")
-        read(message, path)
+        chosen_by(message, "role", self._roles, path)(message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
         """In the middle of a conversation it stays where it is, marked as agents mark their reminders:
@@ -104,11 +100,7 @@ class _Said:
         return Content(MODEL, tuple(self._parts))
 
     def add(self, block: JsonObject, path: str) -> None:
-        kind = needed(block, "type", str, path)
-        read = self._readers.get(kind)
-        if read is None:
-            raise refuse(f"must be one of {', '.join(self._readers)}, not {shown(kind)}", f"{path}.type")
-        read(block, path)
+        chosen_by(block, "type", self._readers, path)(block, path)
 
     def _text(self, block: JsonObject, path: str) -> None:
         self._parts.append(Part(needed(block, "text", str, path)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bridge.gemini.tool_schema import object_schema
-from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.reading import needed, objects, optional, refuse, shown
+from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
 WEB_SEARCH = "web_search_"
@@ -29,14 +29,12 @@ def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
             raise refuse(f"{shown(function.name)} is declared twice", f"{path}.name")
         functions[function.name] = function
     declared = [Tool(tuple(functions.values()))] if functions else []
-    return (*declared, Tool(extra={"googleSearch": {}})) if searches else tuple(declared)
+    return (*declared, GOOGLE_SEARCH) if searches else tuple(declared)
 
 
 def _function(tool: JsonObject, path: str) -> FunctionDeclaration:
     schema = needed(tool, "input_schema", dict, path)
-    name = needed(tool, "name", str, path)
-    if not name:
-        raise refuse("must not be empty", f"{path}.name")
+    name = needed_name(tool, path)
     return FunctionDeclaration(
         name, optional(tool, "description", str, path), object_schema(schema, f"{path}.input_schema")
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.tool_schema import plain_schema
+from bridge.gemini.tool_schema import json_answer
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.base import Asked, Caller
 from bridge.protocols.openai_chat.machine import ChatOptions
@@ -101,7 +101,7 @@ def _response_format(wanted: JsonObject | None) -> dict[str, Any]:
     if kind == "json_object":
         return {"responseMimeType": "application/json"}
     if kind == "json_schema":
-        return {"responseMimeType": "application/json", **_answer_schema(wanted)}
+        return _answer_schema(wanted)
     raise refuse(f"must be text, json_object or json_schema, not {shown(kind)}", "response_format.type")
 
 
@@ -109,4 +109,4 @@ def _answer_schema(wanted: JsonObject) -> dict[str, Any]:
     path = "response_format.json_schema"
     named = needed(wanted, "json_schema", dict, "response_format")
     schema = needed(named, "schema", dict, path)
-    return {"responseJsonSchema": plain_schema(schema, f"{path}.schema")}
+    return json_answer(schema, f"{path}.schema")

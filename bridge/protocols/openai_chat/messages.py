@@ -25,7 +25,7 @@ from bridge.protocols.content import (
     tool_result,
 )
 from bridge.protocols.openai_chat.layout import arrange, plain_parts
-from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse, shown
+from bridge.protocols.reading import arguments_object, chosen_by, needed, objects, optional, refuse, shown
 
 AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mp3"}
 FILE_TYPE_OF_BARE_BASE64 = "application/pdf"
@@ -54,11 +54,7 @@ class Messages:
         return system_content(self._system)
 
     def add(self, message: JsonObject, path: str) -> None:
-        role = needed(message, "role", str, path)
-        read = self._roles.get(role)
-        if read is None:
-            raise refuse(f"must be one of {', '.join(self._roles)}, not {shown(role)}", f"{path}.role")
-        read(message, path)
+        chosen_by(message, "role", self._roles, path)(message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
         text = "\n\n".join(only_texts(_content_parts(message, path), f"{path}.content"))

@@ -6,8 +6,8 @@ from typing import Any
 
 from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.tool_schema import object_schema
-from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.reading import needed, objects, optional, refuse, shown
+from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
 _MODES = {"auto": "AUTO", "required": MUST_CALL, "none": "NONE"}
@@ -19,7 +19,7 @@ def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
     _refuse_twins(functions)
     declared = [Tool(tuple(functions))] if functions else []
     if body.get("web_search_options") is not None:
-        declared.append(Tool(extra={"googleSearch": {}}))
+        declared.append(GOOGLE_SEARCH)
     return tuple(declared)
 
 
@@ -51,7 +51,7 @@ def _tool(tool: JsonObject, path: str) -> FunctionDeclaration:
 def _function(function: JsonObject, path: str) -> FunctionDeclaration:
     parameters = optional(function, "parameters", dict, path)
     return FunctionDeclaration(
-        _name(function, path),
+        needed_name(function, path),
         optional(function, "description", str, path),
         object_schema(parameters, f"{path}.parameters") if parameters else None,
     )
@@ -61,18 +61,11 @@ def _custom(custom: JsonObject, path: str) -> FunctionDeclaration:
     grammar = optional(optional(custom, "format", dict, path) or {}, "grammar", dict, f"{path}.format") or {}
     where = f"{path}.format.grammar"
     return freeform_declaration(
-        _name(custom, path),
+        needed_name(custom, path),
         optional(custom, "description", str, path),
         optional(grammar, "syntax", str, where),
         optional(grammar, "definition", str, where),
     )
-
-
-def _name(function: JsonObject, path: str) -> str:
-    name = needed(function, "name", str, path)
-    if not name:
-        raise refuse("must not be empty", f"{path}.name")
-    return name
 
 
 def chosen_tools(body: JsonObject, declared: tuple[Tool, ...]) -> JsonObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.tool_schema import plain_schema
+from bridge.gemini.tool_schema import json_answer
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Asked, Caller
 from bridge.protocols.openai_responses.dialects import AUTO, choose
@@ -107,6 +107,5 @@ def _answer_format(form: JsonObject) -> dict[str, Any]:
     if kind == "json_object":
         return {"responseMimeType": "application/json"}
     if kind == "json_schema":
-        schema = plain_schema(needed(form, "schema", dict, "text.format"), "text.format.schema")
-        return {"responseMimeType": "application/json", "responseJsonSchema": schema}
+        return json_answer(needed(form, "schema", dict, "text.format"), "text.format.schema")
     raise refuse(f"must be text, json_object or json_schema, not {shown(kind)}", "text.format.type")

@@ -13,8 +13,8 @@ from typing import Any
 
 from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.tool_schema import object_schema
-from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.reading import needed, objects, optional, refuse, shown
+from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
 LOCAL_SHELL = "local_shell"
@@ -83,7 +83,7 @@ class Declared:
 
     def tools(self) -> tuple[Tool, ...]:
         functions = (Tool(tuple(self._functions.values())),) if self._functions else ()
-        return (*functions, Tool(extra={"googleSearch": {}})) if self._search else functions
+        return (*functions, GOOGLE_SEARCH) if self._search else functions
 
     def name_for(self, name: str, namespace: str | None) -> str:
         """The one name under which Gemini knows a tool. Codex names plain tools' namespace in four ways."""
@@ -101,7 +101,7 @@ class Declared:
     def _function(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         if isinstance(tool.get("function"), dict):  # the nested form of Chat Completions
             tool, path = tool["function"], f"{path}.function"
-        name = _name(tool, path)
+        name = needed_name(tool, path)
         schema = optional(tool, "parameters", dict, path)
         function = FunctionDeclaration(
             self.name_for(name, namespace),
@@ -111,7 +111,7 @@ class Declared:
         return self._declare(function, Called(Kind.FUNCTION, name, namespace), path)
 
     def _custom(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
-        name = _name(tool, path)
+        name = needed_name(tool, path)
         form, where = optional(tool, "format", dict, path) or {}, f"{path}.format"
         function = freeform_declaration(
             self.name_for(name, namespace),
@@ -122,7 +122,7 @@ class Declared:
         return self._declare(function, Called(Kind.CUSTOM, name, namespace), path)
 
     def _namespace(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
-        return self.add(needed(tool, "tools", list, path), f"{path}.tools", _name(tool, path))
+        return self.add(needed(tool, "tools", list, path), f"{path}.tools", needed_name(tool, path))
 
     def _local_shell(self, _tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         function = FunctionDeclaration(
@@ -136,13 +136,6 @@ class Declared:
         prepared = object_schema(schema, f"{path}.parameters") if schema else None
         called = Called(Kind.TOOL_SEARCH, TOOL_SEARCH)
         return self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
-
-
-def _name(tool: JsonObject, path: str) -> str:
-    name = needed(tool, "name", str, path)
-    if not name:
-        raise refuse("must not be empty", f"{path}.name")
-    return name
 
 
 def chosen_tools(choice: Any, declared: Declared) -> JsonObject:
