@@ -4,12 +4,17 @@
     ├ InvalidRequest                 invalid_request    400   the client's body, with the field in `param`
     │ ├ ContextOverflow              context_overflow   400   the conversation is too long for the model
     │ └ RequestTooLarge              too_large          413
+    ├ NotAuthorized                  unauthorized       401   no valid key; in which way is not told
+    ├ NotAllowed                     forbidden          403   the key is good, but not for this
+    ├ LimitReached                   limited            429   a limit that the administrator set for this key
+    ├ SlowRequest                    slow_request       408   the client took too long to send its body
     ├ UnknownRoute                   unknown_route      404
     │ ├ UnknownModel                 unknown_model      404
     │ └ UnknownAnswer                unknown_answer     404   no such stored answer, or somebody else's
     ├ MethodNotAllowed               method             405
     │ └ UpgradeRefused               upgrade            426   no web sockets here
     ├ TooBusy                        busy               503   the bridge has no place left for this now
+    │ └ ShuttingDown                 shutting_down      503   it stops, and could not wait for this
     ├ UpstreamError                                           raised only where an upstream is spoken to
     │ ├ UpstreamRefused              refused            400   Gemini found the request wrong
     │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or address is wrong
@@ -69,6 +74,23 @@ class RequestTooLarge(InvalidRequest):
     kind, status = "too_large", 413
 
 
+class NotAuthorized(BridgeError):
+    kind, status = "unauthorized", 401
+
+
+class NotAllowed(BridgeError):
+    kind, status = "forbidden", 403
+
+
+class LimitReached(BridgeError):
+    kind, status = "limited", 429
+    usual_wait = 60.0
+
+
+class SlowRequest(BridgeError):
+    kind, status = "slow_request", 408
+
+
 class UnknownRoute(BridgeError):
     kind, status = "unknown_route", 404
 
@@ -92,6 +114,11 @@ class UpgradeRefused(MethodNotAllowed):
 class TooBusy(BridgeError):
     kind, status = "busy", 503
     usual_wait = 10.0
+
+
+class ShuttingDown(TooBusy):
+    kind = "shutting_down"
+    usual_wait = 1.0  # another worker, or the next start, takes it
 
 
 class UpstreamError(BridgeError):

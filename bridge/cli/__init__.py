@@ -1,0 +1,38 @@
+"""The command `gemini-bridge`. A command is a file beside this one and a line in COMMANDS."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Mapping, Sequence
+
+from bridge import __version__
+from bridge.cli.command import PROGRAM, WRONG_USE, Command
+from bridge.cli.settings import SETTINGS
+from bridge.settings import SettingsError
+
+COMMANDS: Mapping[str, Command] = {
+    "settings": SETTINGS,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a sign must not stop the answer.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        return COMMANDS[arguments.command].run(arguments)
+    except SettingsError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return WRONG_USE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(PROGRAM, description="The OpenAI and Anthropic APIs on Google Gemini.")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, command in COMMANDS.items():
+        command.arguments(commands.add_parser(name, help=command.help, description=command.help))
+    return parser

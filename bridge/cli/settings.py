@@ -1,0 +1,44 @@
+"""`gemini-bridge settings`: what is in force, and where each value came from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from bridge.cli.command import Command
+from bridge.cli.table import lined_up
+from bridge.settings import Settings, ShownSetting, load
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for machines")
+
+
+def _print_settings(arguments: argparse.Namespace) -> int:
+    settings = load()
+    print(_as_json(settings) if arguments.json else _as_table(settings))
+    return 0
+
+
+SETTINGS = Command(_print_settings, "the settings in force and where each came from", _arguments)
+
+
+def _as_json(settings: Settings) -> str:
+    shown = {each.key: {"value": each.value, "origin": each.origin} for each in settings.shown()}
+    return json.dumps({"transport_in_force": settings.transport_in_force, "settings": shown}, indent=2)
+
+
+def _as_table(settings: Settings) -> str:
+    rows = [("SETTING", "VALUE", "FROM")]
+    rows += [(each.key, _words(each), each.origin) for each in settings.shown()]
+    return "\n".join([*lined_up(rows), "", f"Upstream in force: {settings.transport_in_force}"])
+
+
+def _words(shown: ShownSetting) -> str:
+    match shown.value:
+        case bool(value):
+            return str(value).lower()
+        case list(texts):
+            return ", ".join(texts) or "none"
+        case value:
+            return str(value)
