@@ -12,7 +12,7 @@ from bridge.http.models import make_models_blueprint
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import make_blueprint
 from bridge.http.stored import make_stored_blueprint
-from bridge.observe.record import Record
+from bridge.observe.record import Observer, Record
 from bridge.protocols import PROTOCOLS
 from bridge.settings import Settings, load
 from bridge.stamp import Stamp
@@ -36,7 +36,7 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         stamp=Stamp(),
         guards=ActiveGuards(settings.guards),
     )
-    _keep_records(app)
+    _keep_records(app, observers=())
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     answers = AnswerStore(
         settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb
@@ -59,10 +59,11 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     return app
 
 
-def _keep_records(app: Flask) -> None:
+def _keep_records(app: Flask, observers: tuple[Observer, ...]) -> None:
     @app.before_request
     def begin() -> None:
-        g.record = Record(request_id(request.headers.get(HEADER)), request.method, request.path)
+        named = request_id(request.headers.get(HEADER))
+        g.record = Record(named, request.method, request.path, observers)
 
     @app.after_request
     def end(response: Response) -> Response:

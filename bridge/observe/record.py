@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,8 @@ class Record:
     request_id: str
     method: str
     path: str
+    observers: tuple[Observer, ...] = ()  #: each is told once, when all is known
+    key: str | None = None  #: the name of the client's key
     protocol: str | None = None
     model: str | None = None  #: as the client named it
     upstream_model: str | None = None
@@ -43,17 +46,35 @@ class Record:
         if self._first_byte is None:
             self._first_byte = time.monotonic()
 
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def seconds_to_first_byte(self) -> float | None:
+        return None if self._first_byte is None else self._first_byte - self._started
+
     def tell(self) -> None:
-        """Write the line, once: a stream may be closed by more than one hand."""
+        """Write the line and tell the observers, once: a stream may be closed by more than one hand."""
         if self._told:
             return
         self._told = True
         level = logging.WARNING if self.reason else logging.INFO
         log.log(level, "request", extra=self._fields())
+        for observer in self.observers:
+            self._tell(observer)
+
+    def _tell(self, observer: Observer) -> None:
+        """Whatever an observer runs into, the request is over and has its answer."""
+        try:
+            observer(self)
+        except Exception:
+            log.exception("observer failed", extra={"request_id": self.request_id})
 
     def _fields(self) -> dict[str, Any]:
         fields = {
             "request_id": self.request_id,
+            "key": self.key,
             "method": self.method,
             "path": self.path,
             "protocol": self.protocol,
@@ -64,8 +85,8 @@ class Record:
             "outcome": self.outcome,
             "error": self.error,
             "reason": self.reason,
-            "duration_ms": _milliseconds(time.monotonic() - self._started),
-            "first_byte_ms": self._first_byte and _milliseconds(self._first_byte - self._started),
+            "duration_ms": _milliseconds(self.seconds),
+            "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
             **self._tokens(),
             "notes": dict(self.notes) or None,
         }
@@ -82,5 +103,9 @@ class Record:
         }
 
 
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 1)
+#: What wants to know how each request ended.
+Observer = Callable[[Record], None]
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)
