@@ -8,6 +8,7 @@
     ├ NotAllowed                     forbidden          403   the key is good, but not for this
     ├ LimitReached                   limited            429   a limit that the administrator set for this key
     ├ SlowRequest                    slow_request       408   the client took too long to send its body
+    ├ ClientLeft                     client_left        499   nobody waits for the answer any more
     ├ UnknownRoute                   unknown_route      404
     │ ├ UnknownModel                 unknown_model      404
     │ └ UnknownAnswer                unknown_answer     404   no such stored answer, or somebody else's
@@ -17,6 +18,9 @@
     │ └ ShuttingDown                 shutting_down      503   it stops, and could not wait for this
     ├ UpstreamError                                           raised only where an upstream is spoken to
     │ ├ UpstreamRefused              refused            400   Gemini found the request wrong
+    │ │ ├ SignaturesRefused          refused            400   over a thought signature
+    │ │ ├ SchemaRefused              refused            400   over the schema of a tool
+    │ │ └ ThinkingRefused            refused            400   over how much it shall think
     │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or address is wrong
     │ ├ UpstreamRateLimited          rate_limited       429
     │ ├ UpstreamOverloaded           overloaded         503
@@ -91,6 +95,10 @@ class SlowRequest(BridgeError):
     kind, status = "slow_request", 408
 
 
+class ClientLeft(BridgeError):
+    kind, status = "client_left", 499
+
+
 class UnknownRoute(BridgeError):
     kind, status = "unknown_route", 404
 
@@ -127,6 +135,18 @@ class UpstreamError(BridgeError):
 
 class UpstreamRefused(UpstreamError):
     kind, status = "refused", 400
+
+
+class SignaturesRefused(UpstreamRefused):
+    pass
+
+
+class SchemaRefused(UpstreamRefused):
+    pass
+
+
+class ThinkingRefused(UpstreamRefused):
+    pass
 
 
 class UpstreamMisconfigured(UpstreamError):

@@ -96,7 +96,7 @@ def test_each_layer_lies_over_the_one_before(config: Path, write_local: Write) -
 def test_a_layer_changes_only_what_it_names(config: Path, write_local: Write) -> None:
     write_local("[server]\nport = 1001")
     settings = load(config, {})
-    assert (settings.server.host, settings.server.threads) == ("127.0.0.1", 64)
+    assert (settings.server.host, settings.server.threads) == ("127.0.0.1", 128)
 
 
 def test_the_folder_can_be_named_in_the_environment(config: Path, write_local: Write) -> None:
@@ -109,7 +109,7 @@ def test_without_a_folder_the_projects_own_is_read() -> None:
 
 
 def test_every_value_remembers_where_it_came_from(config: Path, write_local: Write) -> None:
-    write_local("[server]\nport = 1001\nthreads = 8")
+    write_local("[server]\nport = 1001\nthreads = 32")
     environ = {"BRIDGE_SERVER__PORT": "1002", "DEBUG": "1", "DEFAULT_MODEL": "gemini-x"}
     origins = load(config, environ).origins
     assert origins["server.host"] == str(config / "default.toml")

@@ -148,6 +148,11 @@ class Usage:
         value = self.raw.get(name)
         return value if isinstance(value, int) else 0
 
+    def __add__(self, other: Usage) -> Usage:
+        """Of two answers together: the numbers alone, since details cannot be added."""
+        names = [name for name in {**self.raw, **other.raw} if name.endswith("TokenCount")]
+        return Usage({name: self._count(name) + other._count(name) for name in names})
+
     @property
     def prompt(self) -> int:
         return self._count("promptTokenCount") + self._count("toolUsePromptTokenCount")

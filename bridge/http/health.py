@@ -5,10 +5,11 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from bridge import __version__
+from bridge.drain import Drain
 from bridge.http.routes import json_response
 
 
-def make_health_blueprint(upstream: str, endpoints: list[str]) -> Blueprint:
+def make_health_blueprint(drain: Drain, upstream: str, endpoints: list[str]) -> Blueprint:
     blueprint = Blueprint("health", __name__)
 
     @blueprint.get("/healthz")
@@ -17,6 +18,8 @@ def make_health_blueprint(upstream: str, endpoints: list[str]) -> Blueprint:
 
     @blueprint.get("/readyz")
     def readyz() -> Response:
+        if drain.begun:
+            return json_response({"status": "draining", "upstream": upstream}, 503)
         return json_response({"status": "ready", "upstream": upstream})
 
     @blueprint.get("/")

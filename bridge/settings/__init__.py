@@ -68,9 +68,13 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: Annotated[int, Range(1, 65535)] = 41242
     workers: Count = 2
-    threads: Count = 64
+    threads: Annotated[int, Range(16)] = 128
     max_body_mb: Count = 64
-    graceful_timeout: Count = 120
+    head_timeout: Timeout = 15.0
+    body_timeout: Timeout = 60.0
+    send_timeout: Timeout = 60.0
+    heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
+    graceful_timeout: Annotated[int, Range(4)] = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,11 @@ class UpstreamSettings:
     base_url: Annotated[str, WebAddress()] = "https://generativelanguage.googleapis.com"
     api_keys: Annotated[tuple[str, ...], Secret()] = field(default=(), repr=False)
     connect_timeout: Timeout = 10.0
+    first_byte_timeout: Timeout = 300.0
     read_timeout: Timeout = 300.0
-    heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
+    answer_timeout: Annotated[float, Range(1, 86400)] = 3600.0
+    attempts: Annotated[int, Range(1, 10)] = 3
+    longest_wait: Annotated[float, Range(0, 60)] = 8.0
     key_cooldown: Duration = 60.0
     models_ttl: Duration = 300.0
 

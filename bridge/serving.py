@@ -1,0 +1,37 @@
+"""The settings that the running service goes by.
+
+gunicorn's master reads them before it makes workers, and again when it is told to reload; the workers take
+what the master has found good. So a reload with a broken configuration leaves the service as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from bridge.settings import Settings, SettingsError, load
+from bridge.upstream import make_upstream
+
+log = logging.getLogger(__name__)
+
+_in_force: Settings | None = None
+
+
+def take_settings() -> Settings:
+    """Read and check them. Raises SettingsError at the start; later the ones in force stay."""
+    global _in_force
+    try:
+        settings = load()
+        make_upstream(settings)  # opens no connection; it says what is missing
+    except SettingsError as error:
+        if _in_force is None:
+            raise
+        log.error(
+            "reload refused: the settings are wrong, and those before stay", extra={"reason": str(error)}
+        )
+        return _in_force
+    _in_force = settings
+    return settings
+
+
+def settings_in_force() -> Settings:
+    return _in_force or take_settings()
