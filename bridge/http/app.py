@@ -7,8 +7,9 @@ from flask import Flask, Response, g, request
 from bridge.exchange import Services
 from bridge.guards.watch import ActiveGuards
 from bridge.http.errors import install_error_handlers
+from bridge.http.front import make_front_blueprint
 from bridge.http.health import make_health_blueprint
-from bridge.http.models import make_models_blueprint
+from bridge.http.models import ModelList, make_models_blueprint
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import make_blueprint
 from bridge.http.stored import make_stored_blueprint
@@ -48,14 +49,12 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         )
         if protocol.storing is not None:
             app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
-    app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
+    models = ModelList(services, settings.upstream.models_ttl)
+    app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
+    app.register_blueprint(make_health_blueprint(settings.transport_in_force))
     endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
-    app.register_blueprint(
-        make_health_blueprint(
-            settings.transport_in_force,
-            [*endpoints, "GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"],
-        )
-    )
+    endpoints += ["GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"]
+    app.register_blueprint(make_front_blueprint(settings, models, endpoints))
     return app
 
 

@@ -1,14 +1,13 @@
-"""For operators: is the process alive, can it serve, what is it."""
+"""For operators: is the process alive, can it serve."""
 
 from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from bridge import __version__
 from bridge.http.routes import json_response
 
 
-def make_health_blueprint(upstream: str, endpoints: list[str]) -> Blueprint:
+def make_health_blueprint(upstream: str) -> Blueprint:
     blueprint = Blueprint("health", __name__)
 
     @blueprint.get("/healthz")
@@ -18,11 +17,5 @@ def make_health_blueprint(upstream: str, endpoints: list[str]) -> Blueprint:
     @blueprint.get("/readyz")
     def readyz() -> Response:
         return json_response({"status": "ready", "upstream": upstream})
-
-    @blueprint.get("/")
-    def about() -> Response:
-        return json_response(
-            {"name": "gemini-bridge", "version": __version__, "upstream": upstream, "endpoints": endpoints}
-        )
 
     return blueprint
