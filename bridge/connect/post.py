@@ -21,6 +21,7 @@ from bridge.gemini.types import JsonObject
 #: Seconds of silence. The bridge gives a sign of life far more often.
 PATIENCE = 60.0
 
+USUAL_HEADERS = {"Content-Type": "application/json", "User-Agent": "gemini-bridge-probe"}
 LONGEST_READ = 100_000
 LONGEST_QUOTED = 200
 
@@ -36,7 +37,7 @@ class Trouble(Exception):
 
 def events(url: str, body: JsonObject, headers: Mapping[str, str]) -> Iterator[JsonObject]:
     """The data of each server-sent event, up to the end of the stream or its `[DONE]`."""
-    request = Request(url, orjson.dumps(body), {"Content-Type": "application/json", **headers}, method="POST")
+    request = Request(url, orjson.dumps(body), {**USUAL_HEADERS, **headers}, method="POST")
     try:
         with _opener.open(request, timeout=PATIENCE) as answer:
             _check_kind(answer)
