@@ -23,6 +23,8 @@ from bridge.http.models import ModelList
 from bridge.http.routes import json_response
 from bridge.settings import DEMO, Settings
 
+FRONT = "front"  #: the blueprint; it is for everybody, and needs no key
+
 #: Names shown at once; the others unfold.
 MODELS_SHOWN = 12
 
@@ -31,7 +33,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252})|\[[0-9A-Fa-f:.]{2,45
 
 
 def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[str]) -> Blueprint:
-    blueprint = Blueprint("front", __name__, template_folder="templates")
+    blueprint = Blueprint(FRONT, __name__, template_folder="templates")
     page = Page(settings, models)
     about: JsonObject = {
         "name": "gemini-bridge",
