@@ -39,6 +39,7 @@ Gemini Bridge on http://{host}:{port}  ({upstream})
 Try it:
   curl -N http://{host}:{port}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{{"model": "gpt-5", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
+Connect your tools: open the address in a browser, or run gemini-bridge connect
 """
 
 _UPSTREAM = {

@@ -64,6 +64,7 @@ MAY_IMPORT = {
         "bridge",
         "bridge.attempts",
         "bridge.drain",
+        "bridge.connect",
         "bridge.errors",
         "bridge.exchange",
         "bridge.gemini",
@@ -76,13 +77,15 @@ MAY_IMPORT = {
         "bridge.state",
         "bridge.stored",
     },
-    "bridge.cli": {"bridge", "bridge.settings"},
+    "bridge.connect": {"bridge.gemini"},
+    "bridge.cli": {"bridge", "bridge.connect", "bridge.settings"},
 }
 
 #: Foreign packages that only one layer may know.
 ONLY_IN = {
     "flask": "bridge.http",
     "werkzeug": "bridge.http",
+    "markupsafe": "bridge.http",
     "requests": "bridge.upstream",
     "urllib3": "bridge.upstream",
 }

@@ -10,8 +10,9 @@ from bridge.exchange import Services
 from bridge.guards.watch import ActiveGuards
 from bridge.http.client import Client, SlowClients
 from bridge.http.errors import install_error_handlers
+from bridge.http.front import make_front_blueprint
 from bridge.http.health import make_health_blueprint
-from bridge.http.models import make_models_blueprint
+from bridge.http.models import ModelList, make_models_blueprint
 from bridge.http.places import Places
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import Edge, make_blueprint
@@ -51,15 +52,12 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         app.register_blueprint(make_blueprint(protocol, services, answers, edge))
         if protocol.storing is not None:
             app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
-    app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
+    models = ModelList(services, settings.upstream.models_ttl)
+    app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
+    app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
-    app.register_blueprint(
-        make_health_blueprint(
-            services.drain,
-            settings.transport_in_force,
-            [*endpoints, "GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"],
-        )
-    )
+    endpoints += ["GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"]
+    app.register_blueprint(make_front_blueprint(settings, models, endpoints))
     return app
 
 

@@ -16,6 +16,7 @@ from bridge.http.routes import json_response
 from bridge.protocols.base import Protocol
 
 PAUSE_AFTER_FAILURE = 10.0
+PATIENCE_OF_A_VISITOR = 1.0
 
 
 class ModelList:
@@ -30,6 +31,7 @@ class ModelList:
         self._lock = threading.Lock()
         self._models: dict[str, JsonObject] = {}
         self._due = clock()
+        self.answered = False  #: whether the upstream did, when it was last asked
 
     def all(self) -> dict[str, JsonObject]:
         # While one thread asks, the others are served the old list, if there is one.
@@ -41,14 +43,35 @@ class ModelList:
                 self._lock.release()
         return self._models
 
+    def offered(self) -> list[str]:
+        """The upstream's names for models that converse, as far as they are at hand: whoever only wants to
+        look does not wait for an upstream that is down."""
+        if self._clock() >= self._due:
+            asking = threading.Thread(target=self._try_to_fetch, daemon=True)
+            asking.start()
+            asking.join(PATIENCE_OF_A_VISITOR)
+        aliases = {alias for alias, _ in self._services.models.aliases}
+        return [name for name, model in self._models.items() if name not in aliases and _converses(model)]
+
+    def _try_to_fetch(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._fetch()
+            except UpstreamError:
+                pass  # `answered` tells
+            finally:
+                self._lock.release()
+
     def _fetch(self) -> None:
         try:
             listed = self._services.upstream.models()
         except UpstreamError:
+            self.answered = False
             if not self._models:
                 raise
             self._due = self._clock() + PAUSE_AFTER_FAILURE
             return
+        self.answered = True
         self._models = self._described(listed)
         self._due = self._clock() + self._lifetime
 
@@ -63,9 +86,12 @@ class ModelList:
         return models
 
 
-def make_models_blueprint(protocols: Sequence[Protocol], services: Services, lifetime: float) -> Blueprint:
+def _converses(model: JsonObject) -> bool:
+    return "generateContent" in model.get("supportedGenerationMethods", ("generateContent",))
+
+
+def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> Blueprint:
     blueprint = Blueprint("models", __name__)
-    models = ModelList(services, lifetime)
 
     @blueprint.get("/v1/models")
     def list_models() -> Response:

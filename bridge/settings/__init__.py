@@ -42,6 +42,7 @@ from bridge.settings.value import (
 )
 
 __all__ = [
+    "ConnectSettings",
     "LogSettings",
     "ResponsesSettings",
     "ServerSettings",
@@ -75,6 +76,12 @@ class ServerSettings:
     send_timeout: Timeout = 60.0
     heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
     graceful_timeout: Annotated[int, Range(4)] = 120
+
+    @property
+    def address(self) -> str:
+        """Where a client on this machine finds the bridge."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +119,19 @@ class StateSettings:
     dir: Path = Path("state")
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectSettings:
+    help: str = "Ask your administrator for a key."
+    model: str = AUTO
+
+
 SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
     "log": LogSettings,
     "responses": ResponsesSettings,
     "state": StateSettings,
+    "connect": ConnectSettings,
 }
 
 KNOWN: Mapping[str, Shape] = {
@@ -143,6 +157,7 @@ class Settings:
     log: LogSettings = LogSettings()
     responses: ResponsesSettings = ResponsesSettings()
     state: StateSettings = StateSettings()
+    connect: ConnectSettings = ConnectSettings()
     #: Dotted key → the file or variable that the value came from.
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -151,6 +166,11 @@ class Settings:
         if self.upstream.transport != AUTO:
             return self.upstream.transport
         return GEMINI if self.upstream.api_keys else DEMO
+
+    @property
+    def model_for_clients(self) -> str:
+        """The model that the settings shown to developers name."""
+        return self.models.default if self.connect.model == AUTO else self.connect.model
 
     def preferences(self, protocol: str) -> Mapping[str, Any]:
         """What the operator prefers of one protocol, in the protocol's own terms."""
