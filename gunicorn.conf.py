@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from bridge.access.door import rule_at_start
 from bridge.observe.logs import configuration
 from bridge.settings import SettingsError, load
 from bridge.upstream import make_upstream
@@ -10,6 +11,7 @@ from bridge.upstream import make_upstream
 try:
     _settings = load()
     make_upstream(_settings)  # opens no connection; it says what is missing
+    _access = rule_at_start(_settings)
 except SettingsError as error:
     print(f"gemini-bridge: {error}", file=sys.stderr)
     sys.exit(2)
@@ -34,6 +36,7 @@ if Path("/dev/shm").is_dir():
 
 _WELCOME = """
 Gemini Bridge on http://{host}:{port}  ({upstream})
+Access: {access}
 Try it:
   curl -N http://{host}:{port}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{{"model": "gpt-5", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
@@ -47,4 +50,6 @@ _UPSTREAM = {
 def when_ready(server):
     upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
-    print(_WELCOME.format(host=host, port=_server.port, upstream=upstream), file=sys.stderr, flush=True)
+    welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_access)
+    print(welcome, file=sys.stderr, flush=True)
+    server.log.info("access: %s", _access)

@@ -165,7 +165,7 @@ def open_exchange(
     watch = GuardWatch(services.guards, record.request_id)
     judged = watch.request(asked.request)
     guarded = asked.request if isinstance(judged, Instead) else judged
-    request, fitting = _fitted(guarded, services)
+    request, fitting = _fitted(guarded, caller, services)
     record.upstream_model = request.model
     record.notes.update((*asked.losses, *fitting.notes))
     if trace:
@@ -183,13 +183,14 @@ def count_tokens(
     asked = protocol.to_gemini(body, caller)
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
-    request, _ = _fitted(watch.counted(asked.request), services)
+    request, _ = _fitted(watch.counted(asked.request), caller, services)
     record.upstream_model = request.model
     return services.upstream.count_tokens(request)
 
 
-def _fitted(request: GenerateRequest, services: Services) -> tuple[GenerateRequest, Fitting]:
+def _fitted(request: GenerateRequest, caller: Caller, services: Services) -> tuple[GenerateRequest, Fitting]:
     model = services.models.resolve(request.model)
+    caller.permit(request.model, model)
     traits = services.models.traits(model)
     return fit(request, model, traits, services.vault, services.stamp.new_id)
 

@@ -15,14 +15,29 @@ MAY_IMPORT = {
     "bridge": set(),
     "bridge.errors": {"bridge"},
     "bridge.stamp": set(),
+    "bridge.allowance": set(),
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
     "bridge.turn": {"bridge.errors", "bridge.gemini"},
     "bridge.state": set(),
-    "bridge.protocols": {"bridge.errors", "bridge.gemini", "bridge.turn", "bridge.stamp"},
+    "bridge.protocols": {
+        "bridge.allowance",
+        "bridge.errors",
+        "bridge.gemini",
+        "bridge.turn",
+        "bridge.stamp",
+    },
     "bridge.upstream": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
     "bridge.observe": {"bridge.errors", "bridge.gemini"},
+    "bridge.access": {
+        "bridge.allowance",
+        "bridge.errors",
+        "bridge.observe",
+        "bridge.settings",
+        "bridge.stamp",
+        "bridge.state",
+    },
     "bridge.exchange": {
         "bridge.errors",
         "bridge.gemini",
@@ -43,6 +58,8 @@ MAY_IMPORT = {
     },
     "bridge.http": {
         "bridge",
+        "bridge.access",
+        "bridge.allowance",
         "bridge.errors",
         "bridge.exchange",
         "bridge.gemini",
@@ -55,7 +72,7 @@ MAY_IMPORT = {
         "bridge.state",
         "bridge.stored",
     },
-    "bridge.cli": {"bridge", "bridge.settings"},
+    "bridge.cli": {"bridge", "bridge.access", "bridge.settings"},
 }
 
 #: Foreign packages that only one layer may know.

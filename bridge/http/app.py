@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from flask import Flask, Response, g, request
 
+from bridge.access.door import Door
+from bridge.access.ledger import LIMITS_FILE, SqliteLedger
+from bridge.access.limits import Limiter
+from bridge.access.ring import KeyRing
+from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.exchange import Services
 from bridge.guards.watch import ActiveGuards
+from bridge.http.access import install_access
 from bridge.http.errors import install_error_handlers
-from bridge.http.health import make_health_blueprint
+from bridge.http.health import HEALTH, make_health_blueprint
 from bridge.http.models import make_models_blueprint
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import make_blueprint
@@ -37,6 +43,13 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         guards=ActiveGuards(settings.guards),
     )
     _keep_records(app, observers=())
+    install_access(
+        app,
+        Door(settings, KeyRing(KeyStore(settings.state.dir / KEYS_FILE))),
+        Limiter(SqliteLedger(settings.state.dir / LIMITS_FILE), settings.limits),
+        PROTOCOLS,
+        open_to_all={HEALTH},
+    )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     answers = AnswerStore(
         settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb

@@ -7,9 +7,11 @@ from flask import Blueprint, Response
 from bridge import __version__
 from bridge.http.routes import json_response
 
+HEALTH = "health"  #: the blueprint that nobody needs a key for
+
 
 def make_health_blueprint(upstream: str, endpoints: list[str]) -> Blueprint:
-    blueprint = Blueprint("health", __name__)
+    blueprint = Blueprint(HEALTH, __name__)
 
     @blueprint.get("/healthz")
     def healthz() -> Response:

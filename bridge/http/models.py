@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
+from bridge.access.door import Visit
 from bridge.errors import UnknownModel, UpstreamError
 from bridge.exchange import Services
 from bridge.gemini.types import JsonObject
@@ -67,14 +68,24 @@ def make_models_blueprint(protocols: Sequence[Protocol], services: Services, lif
     blueprint = Blueprint("models", __name__)
     models = ModelList(services, lifetime)
 
+    def visit() -> Visit:
+        visit: Visit = g.visit
+        return visit
+
     @blueprint.get("/v1/models")
     def list_models() -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
-        return json_response(protocol.list_models(list(models.all().values())))
+        visible = [
+            model
+            for name, model in models.all().items()
+            if visit().may_use(name, services.models.resolve(name))
+        ]
+        return json_response(protocol.list_models(visible))
 
     @blueprint.get("/v1/models/<path:name>")
     def show_model(name: str) -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
+        visit().permit(name, services.models.resolve(name))
         model = models.all().get(name.removeprefix("models/"))
         if model is None:
             raise UnknownModel(f"There is no model {name!r}; GET /v1/models lists them", param="model")

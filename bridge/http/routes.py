@@ -11,11 +11,11 @@ from flask import Blueprint, Response, g, request
 from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from bridge.access.door import Visit
 from bridge.errors import InvalidRequest
 from bridge.exchange import Exchange, Services, count_tokens, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
-from bridge.http.owner import owner_of
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
@@ -38,7 +38,8 @@ def make_blueprint(
     background = Background()
 
     def caller() -> Caller:
-        return Caller(dict(request.headers), preferences, owner_of(request.headers))
+        visit: Visit = g.visit
+        return Caller(dict(request.headers), preferences, visit.owner, visit.permit)
 
     @blueprint.after_request
     def name_request(response: Response) -> Response:
@@ -60,7 +61,9 @@ def make_blueprint(
         if keep and keeper.storing.background(body):
             work = replace(record, status=200)  # its own line in the log, when the work is done
             exchange = open_exchange(protocol, resumed, who, services, work, trace)
-            return json_response(background.begin(exchange, keeper, work, keep))
+            pending = background.begin(exchange, keeper, work, keep)
+            record.settlers = ()  # what the answer used is known when the work is done
+            return json_response(pending)
         return _answered(open_exchange(protocol, resumed, who, services, record, trace), record, keep)
 
     if (counting := protocol.counting) is not None:

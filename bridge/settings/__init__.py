@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from bridge.settings.guards import GuardSettings, load_guards
+from bridge.settings.limits import Limits
 from bridge.settings.models import ModelTable, load_models
 from bridge.settings.source import (
     CONFIG_DIR,
@@ -31,6 +32,7 @@ from bridge.settings.source import (
     variable_entries,
 )
 from bridge.settings.value import (
+    Networks,
     OneOf,
     Range,
     Secret,
@@ -42,6 +44,8 @@ from bridge.settings.value import (
 )
 
 __all__ = [
+    "AccessSettings",
+    "Limits",
     "LogSettings",
     "ResponsesSettings",
     "ServerSettings",
@@ -71,6 +75,7 @@ class ServerSettings:
     threads: Count = 64
     max_body_mb: Count = 64
     graceful_timeout: Count = 120
+    trusted_proxies: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +110,19 @@ class StateSettings:
     dir: Path = Path("state")
 
 
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    open: bool = False  #: nobody needs a key, whatever the address
+
+
 SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
     "log": LogSettings,
     "responses": ResponsesSettings,
     "state": StateSettings,
+    "access": AccessSettings,
+    "limits": Limits,
 }
 
 KNOWN: Mapping[str, Shape] = {
@@ -136,6 +148,8 @@ class Settings:
     log: LogSettings = LogSettings()
     responses: ResponsesSettings = ResponsesSettings()
     state: StateSettings = StateSettings()
+    access: AccessSettings = AccessSettings()
+    limits: Limits = field(default_factory=Limits)
     #: Dotted key → the file or variable that the value came from.
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
 

@@ -74,8 +74,8 @@ class Database:
 
 
 def _create_private(path: Path) -> None:
-    """For its owner's eyes alone. What root makes from the command line belongs to whom the folder does, since
-    the service must be able to open it."""
+    """For its owner's eyes alone. What root makes from the command line belongs to whom the folder does: the
+    service must be able to open it."""
     if path.exists():
         return
     try:
