@@ -101,7 +101,7 @@ class Door:
 def rule_at_start(settings: Settings) -> str:
     """Who will be let in, in words for the start; a SettingsError if nobody could be."""
     try:
-        keys = len(KeyStore(settings.state.dir / KEYS_FILE).keys())
+        keys = len(KeyStore(settings.state.dir / KEYS_FILE).all())
     except (sqlite3.Error, OSError) as error:
         return f"its keys cannot be read ({type(error).__name__}), and nobody is let in until they can"
     if settings.access.open:

@@ -99,7 +99,7 @@ class KeyStore:
 
     # --- for the administrator -----------------------------------------------------------------------
 
-    def keys(self) -> list[Key]:
+    def all(self) -> list[Key]:
         if self._current_inode() is None:
             return []
         return self._database.read(lambda found: [_key(row) for row in found.execute(_KEYS)])
