@@ -91,7 +91,7 @@ class Door:
             return "key_revoked"
         if key.expired(now):
             return "key_expired"
-        if held.expires is not None and held.expires <= now:
+        if held.expired(now):
             return "key_rotated"
         if not key.may_come_from(client_address(peer, forwarded, self._trusted)):
             return "key_not_from_here"

@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 KEYS_FILE = "keys.sqlite3"
 
+#: A secret that has run out is known for so long, and the log can say whose it was.
+REMEMBERED = 30 * 86400
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS key (
     id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, rules TEXT NOT NULL,
@@ -59,6 +62,9 @@ class Held:
     hint: str
     created: float
     expires: float | None
+
+    def expired(self, now: float) -> bool:
+        return self.expires is not None and self.expires <= now
 
 
 class KeyStore:
@@ -105,8 +111,10 @@ class KeyStore:
         return self._database.read(lambda found: [_key(row) for row in found.execute(_KEYS)])
 
     def secrets(self, key: Key) -> list[Held]:
-        """The newest first; those that have run out are gone."""
-        mine = [each for each in self.held().values() if each.key.id == key.id]
+        """Those that have not run out, the newest first."""
+        mine = [
+            each for each in self.held().values() if each.key.id == key.id and not each.expired(self._now())
+        ]
         return sorted(mine, key=lambda each: each.created, reverse=True)
 
     def add(self, name: str, rules: Rules) -> str:
@@ -158,7 +166,7 @@ class KeyStore:
         return self._change(update)
 
     def _insert_secret(self, database: sqlite3.Connection, key_id: str, secret: str) -> None:
-        database.execute("DELETE FROM secret WHERE expires <= ?", (self._now(),))
+        database.execute("DELETE FROM secret WHERE expires <= ?", (self._now() - REMEMBERED,))
         values = (digest(secret), key_id, hint(secret), self._now())
         database.execute("INSERT INTO secret VALUES (?, ?, ?, ?, NULL)", values)
 
