@@ -52,16 +52,16 @@ def barriers(limits: Limits, spent: Spent, now: float) -> Iterator[Barrier]:
     tokens = [(second.start, second.tokens) for second in spent.seconds]
     if _reached(limits.requests_per_minute, _sum(requests)):
         wait = _wait(requests, limits.requests_per_minute, now)
-        yield Barrier(f"{limits.requests_per_minute} requests per minute", wait)
+        yield Barrier(f"{_some(limits.requests_per_minute, 'request')} per minute", wait)
     if _reached(limits.tokens_per_minute, _sum(tokens)):
         wait = _wait(tokens, limits.tokens_per_minute, now)
-        yield Barrier(f"{limits.tokens_per_minute} tokens per minute", wait)
+        yield Barrier(f"{_some(limits.tokens_per_minute, 'token')} per minute", wait)
     if _reached(limits.tokens_per_day, spent.day_tokens):
-        yield Barrier(f"{limits.tokens_per_day} tokens per day", until_midnight)
+        yield Barrier(f"{_some(limits.tokens_per_day, 'token')} per day", until_midnight)
     if _reached(limits.cost_per_day, spent.day_cost):
         yield Barrier(f"a cost of {limits.cost_per_day:g} per day", until_midnight)
     if _reached(limits.streams, spent.running):
-        yield Barrier(f"{limits.streams} answers at the same time", WAIT_FOR_A_STREAM)
+        yield Barrier(f"{_some(limits.streams, 'answer')} at the same time", WAIT_FOR_A_STREAM)
 
 
 def allowances(limits: Limits, spent: Spent, now: float, entering: int) -> Iterator[Allowance]:
@@ -89,6 +89,10 @@ def scarcest(everything: Iterable[Allowance]) -> tuple[Allowance, ...]:
 
 def _reached(limit: float, spent: float) -> bool:
     return bool(limit) and spent >= limit
+
+
+def _some(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _left(limit: int, spent: int) -> int:

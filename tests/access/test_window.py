@@ -80,7 +80,7 @@ def test_tokens_let_pass_while_the_window_is_below_the_limit(
         (Limits(tokens_per_day=100), Spent(day_tokens=100), "100 tokens per day", DAY / 2),
         (Limits(cost_per_day=2.5), Spent(day_cost=2.5), "a cost of 2.5 per day", DAY / 2),
         (Limits(streams=2), Spent(running=2), "2 answers at the same time", 5),
-        (Limits(requests_per_minute=1), Spent((Second(NOON - 10, 1, 0),)), "1 requests per minute", 51),
+        (Limits(requests_per_minute=1), Spent((Second(NOON - 10, 1, 0),)), "1 request per minute", 51),
     ],
 )
 def test_each_limit_has_its_words_and_its_wait(limits: Limits, spent: Spent, words: str, wait: float) -> None:
