@@ -1,4 +1,4 @@
-"""The keys as one worker knows them: all in memory, looked after once a second.
+"""The keys as one worker knows them: all in memory, looked at again after a second, and never older than two.
 
 No request waits for the file, and what a client sends never reaches it: a key is found by the digest of its
 secret in a dictionary. While the file cannot be read, what was read last still holds.
@@ -49,8 +49,10 @@ class KeyRing:
         return self._fresh().held.get(digest(secret))
 
     def _fresh(self) -> _Known:
-        # While one thread looks, the others go by what is known, if there is anything.
-        if self._clock() >= self._due and self._lock.acquire(blocking=self._known is None):
+        # While one thread looks, the others go by what is known, unless that is nothing, or old.
+        now = self._clock()
+        old = self._known is None or now >= self._due + BETWEEN_LOOKS
+        if now >= self._due and self._lock.acquire(blocking=old):
             try:
                 if self._clock() >= self._due:
                     self._look()

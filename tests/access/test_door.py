@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -210,6 +212,20 @@ def test_between_two_looks_the_file_is_left_alone(make_door, store: KeyStore, mo
     monkeypatch.setattr(KeyStore, "version", lambda self: pytest.fail("read again"))
     for _ in range(100):
         assert visit(door, secret, new_secret()).problem is None
+
+
+def test_after_an_idle_hour_nobody_goes_by_what_was_known_before_it(
+    make_door, store: KeyStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = store.add("alice", Rules())
+    door = make_door()
+    visit(door, secret)
+    store.revoke("alice")
+    clock.now += 3600
+    version = KeyStore.version
+    monkeypatch.setattr(KeyStore, "version", lambda self: (time.sleep(0.2), version(self))[1])
+    with ThreadPoolExecutor(8) as pool:
+        assert {each.problem for each in pool.map(lambda _: visit(door, secret), range(8))} == {"key_revoked"}
 
 
 # --- the file cannot be read -------------------------------------------------------------------------
