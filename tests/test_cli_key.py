@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sqlite3
 import time
 from contextlib import closing
@@ -16,6 +18,7 @@ from bridge.access.keys import Rules
 from bridge.access.secret import digest, well_formed
 from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.cli import main
+from bridge.cli.key_values import OPTIONS
 from bridge.settings.limits import Limits
 
 
@@ -242,3 +245,25 @@ def test_wrong_use_ends_with_the_usage(run, arguments: list[str]) -> None:
     code, printed, explained = run(*arguments)
     assert (code, printed) == (2, "")
     assert "usage: gemini-bridge" in explained
+
+
+def test_the_commands_of_the_operations_page_work_as_written(run) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "OPERATIONS.md").read_text()
+    commands = re.findall(r"^gemini-bridge key (.+)$", page, re.MULTILINE)
+    assert {shlex.split(command)[0] for command in commands} == {
+        "add",
+        "list",
+        "show",
+        "set",
+        "rotate",
+        "revoke",
+    }
+    for command in commands:
+        code, _, explained = run(*shlex.split(command))
+        assert code == 0, f"{command}: {explained}"
+
+
+def test_the_operations_page_names_every_option() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "OPERATIONS.md").read_text()
+    for flag in OPTIONS:
+        assert f"`{flag}`" in page
