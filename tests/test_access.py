@@ -18,6 +18,7 @@ from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json
 from bridge.http.app import create_app
+from bridge.observe.logs import JsonFormatter
 from bridge.settings import load
 from bridge.settings.limits import Limits
 from bridge.upstream.base import ChunkStream, Upstream
@@ -229,6 +230,16 @@ def test_the_log_says_whose_key_it_was_and_what_was_wrong(client, store, caplog)
     assert [getattr(line, "key", None) for line in lines] == ["alice", "alice", None, "alice"]
     assert [getattr(line, "notes", None) for line in lines[2:]] == [{"key_malformed": 1}, {"key_revoked": 1}]
     assert secret not in caplog.text
+
+
+def test_a_key_that_gets_into_a_log_line_all_the_same_is_masked(store) -> None:
+    secret = store.add("alice", Rules())
+    for text in (secret, f"Bearer {secret}", f"/v1/models?key={secret}&x=1", f'{{"a":"{secret}"}}'):
+        line = JsonFormatter().format(
+            logging.makeLogRecord({"msg": "found %s", "args": (text,), "extra": text})
+        )
+        assert secret[:20] not in line
+        assert "[masked]" in line
 
 
 def test_keys_that_cannot_be_read_are_a_503_that_says_so(client, store, tmp_path) -> None:

@@ -100,12 +100,12 @@ class Door:
 
 def rule_at_start(settings: Settings) -> str:
     """Who will be let in, in words for the start; a SettingsError if nobody could be."""
+    if settings.access.open:
+        return "open to everybody who can reach it: access.open is set, no key is asked for"
     try:
         keys = len(KeyStore(settings.state.dir / KEYS_FILE).all())
     except (sqlite3.Error, OSError) as error:
         return f"its keys cannot be read ({type(error).__name__}), and nobody is let in until they can"
-    if settings.access.open:
-        return "open to everybody who can reach it: access.open is set, no key is asked for"
     if keys:
         return f"a key is needed; {keys} defined"
     if is_local(settings.server.host):

@@ -67,6 +67,9 @@ class KeyRing:
             version = self._store.version()
             if self._known is None or version != self._known.version:
                 self._known = _Known(version, self._store.held())
+                log.info(
+                    "keys read", extra={"keys": len({each.key.id for each in self._known.held.values()})}
+                )
         except (sqlite3.Error, OSError) as error:
             log.warning("keys cannot be read", extra={"reason": type(error).__name__})
             self.readable, self._due = False, self._clock() + PAUSE_AFTER_FAILURE

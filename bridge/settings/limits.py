@@ -20,11 +20,7 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        return self.counts_requests or self.counts_tokens or bool(self.streams)
-
-    @property
-    def counts_requests(self) -> bool:
-        return bool(self.requests_per_minute)
+        return bool(self.requests_per_minute or self.streams) or self.counts_tokens
 
     @property
     def counts_tokens(self) -> bool:
