@@ -8,7 +8,7 @@ from bridge.serving import take_settings
 from bridge.settings import SettingsError
 
 try:
-    _settings = take_settings()
+    _settings, _access = take_settings()
 except SettingsError as error:
     print(f"gemini-bridge: {error}", file=sys.stderr)
     sys.exit(2)
@@ -36,6 +36,7 @@ if Path("/dev/shm").is_dir():
 
 _WELCOME = """
 Gemini Bridge on http://{host}:{port}  ({upstream})
+Access: {access}
 Try it:
   curl -N http://{host}:{port}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{{"model": "gpt-5", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
@@ -50,4 +51,6 @@ _UPSTREAM = {
 def when_ready(server):
     upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
-    print(_WELCOME.format(host=host, port=_server.port, upstream=upstream), file=sys.stderr, flush=True)
+    welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_access)
+    print(welcome, file=sys.stderr, flush=True)
+    server.log.info("access: %s", _access)

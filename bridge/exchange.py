@@ -201,6 +201,7 @@ def open_exchange(
     asked = protocol.to_gemini(body, caller)
     record.model, record.stream = asked.request.model, asked.stream
     record.notes.update(asked.losses)
+    caller.permit(record.model, services.models.resolve(record.model))
     watch = GuardWatch(services.guards, record.request_id)
     judged = watch.request(asked.request)
     chunks: ChunkStream
@@ -234,6 +235,7 @@ def count_tokens(
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
     model = services.models.resolve(record.model)
+    caller.permit(record.model, model)
     record.upstream_model = model
     return services.upstream.count_tokens(_fitted(watch.counted(asked.request), model, services).request)
 

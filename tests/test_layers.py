@@ -17,12 +17,19 @@ MAY_IMPORT = {
     "bridge.stamp": set(),
     "bridge.cooldowns": set(),
     "bridge.drain": set(),
+    "bridge.allowance": set(),
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
     "bridge.turn": {"bridge.errors", "bridge.gemini"},
     "bridge.state": set(),
-    "bridge.protocols": {"bridge.errors", "bridge.gemini", "bridge.turn", "bridge.stamp"},
+    "bridge.protocols": {
+        "bridge.allowance",
+        "bridge.errors",
+        "bridge.gemini",
+        "bridge.turn",
+        "bridge.stamp",
+    },
     "bridge.upstream": {
         "bridge",
         "bridge.cooldowns",
@@ -37,8 +44,16 @@ MAY_IMPORT = {
         "bridge.turn",
         "bridge.upstream",
     },
-    "bridge.serving": {"bridge.settings", "bridge.upstream"},
+    "bridge.serving": {"bridge.access", "bridge.settings", "bridge.upstream"},
     "bridge.observe": {"bridge.errors", "bridge.gemini"},
+    "bridge.access": {
+        "bridge.allowance",
+        "bridge.errors",
+        "bridge.observe",
+        "bridge.settings",
+        "bridge.stamp",
+        "bridge.state",
+    },
     "bridge.exchange": {
         "bridge.attempts",
         "bridge.cooldowns",
@@ -65,6 +80,8 @@ MAY_IMPORT = {
         "bridge.attempts",
         "bridge.drain",
         "bridge.connect",
+        "bridge.access",
+        "bridge.allowance",
         "bridge.errors",
         "bridge.exchange",
         "bridge.gemini",
@@ -78,7 +95,7 @@ MAY_IMPORT = {
         "bridge.stored",
     },
     "bridge.connect": {"bridge.gemini"},
-    "bridge.cli": {"bridge", "bridge.connect", "bridge.settings"},
+    "bridge.cli": {"bridge", "bridge.access", "bridge.connect", "bridge.settings"},
 }
 
 #: Foreign packages that only one layer may know.

@@ -7,9 +7,11 @@ from flask import Blueprint, Response
 from bridge.drain import Drain
 from bridge.http.routes import json_response
 
+HEALTH = "health"  #: the blueprint that nobody needs a key for
+
 
 def make_health_blueprint(drain: Drain, upstream: str) -> Blueprint:
-    blueprint = Blueprint("health", __name__)
+    blueprint = Blueprint(HEALTH, __name__)
 
     @blueprint.get("/healthz")
     def healthz() -> Response:

@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
+from bridge.access.door import Visit
 from bridge.errors import UnknownModel, UpstreamError
 from bridge.exchange import Services
 from bridge.gemini.types import JsonObject
@@ -62,6 +63,10 @@ class ModelList:
             finally:
                 self._lock.release()
 
+    def meant(self, name: str) -> str:
+        """The upstream's model behind a client's name."""
+        return self._services.models.resolve(name)
+
     def _fetch(self) -> None:
         try:
             listed = self._services.upstream.models()
@@ -93,14 +98,20 @@ def _converses(model: JsonObject) -> bool:
 def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> Blueprint:
     blueprint = Blueprint("models", __name__)
 
+    def visit() -> Visit:
+        visit: Visit = g.visit
+        return visit
+
     @blueprint.get("/v1/models")
     def list_models() -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
-        return json_response(protocol.list_models(list(models.all().values())))
+        visible = [model for name, model in models.all().items() if visit().may_use(name, models.meant(name))]
+        return json_response(protocol.list_models(visible))
 
     @blueprint.get("/v1/models/<path:name>")
     def show_model(name: str) -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
+        visit().permit(name, models.meant(name))
         model = models.all().get(name.removeprefix("models/"))
         if model is None:
             raise UnknownModel(f"There is no model {name!r}; GET /v1/models lists them", param="model")

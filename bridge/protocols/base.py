@@ -8,6 +8,7 @@ anything moves. The body of a non-streaming answer is the fold of the same event
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from marshmallow import Schema
 
+from bridge.allowance import Allowance
 from bridge.errors import BridgeError, IllegalTransition
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.stamp import Stamp
@@ -36,6 +38,8 @@ class Caller:
     headers: Mapping[str, str] = field(default_factory=dict)
     preferences: Mapping[str, Any] = field(default_factory=dict)  #: the operator's, for this protocol
     owner: str = ""  #: stored answers are the owner's alone
+    #: Raises NotAllowed if the caller may use neither the name it gave nor the model that it means.
+    permit: Callable[[str, str], None] = lambda _name, _model: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,9 @@ class Protocol:
         b": keep-alive\n\n"  #: sent while the upstream is silent, unless the machine knows better
     )
     request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
+    #: What a limit leaves, in the vendor's headers.
+    limit_headers: Callable[[Allowance], Mapping[str, str]] = lambda _allowance: {}
+    longest_wait: float = math.inf  #: clients are not told to wait longer, since they would, without a word
 
 
 @dataclass(frozen=True, slots=True)

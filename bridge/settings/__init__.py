@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from bridge.settings.guards import GuardSettings, load_guards
+from bridge.settings.limits import Limits
 from bridge.settings.models import ModelTable, load_models
 from bridge.settings.source import (
     CONFIG_DIR,
@@ -31,6 +32,7 @@ from bridge.settings.source import (
     variable_entries,
 )
 from bridge.settings.value import (
+    Networks,
     OneOf,
     Range,
     Secret,
@@ -42,7 +44,9 @@ from bridge.settings.value import (
 )
 
 __all__ = [
+    "AccessSettings",
     "ConnectSettings",
+    "Limits",
     "LogSettings",
     "ResponsesSettings",
     "ServerSettings",
@@ -76,6 +80,7 @@ class ServerSettings:
     send_timeout: Timeout = 60.0
     heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
     graceful_timeout: Annotated[int, Range(4)] = 120
+    trusted_proxies: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
 
     @property
     def address(self) -> str:
@@ -125,6 +130,11 @@ class ConnectSettings:
     model: str = AUTO
 
 
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    open: bool = False  #: nobody needs a key, whatever the address
+
+
 SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
@@ -132,6 +142,8 @@ SECTIONS: Mapping[str, type] = {
     "responses": ResponsesSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
+    "access": AccessSettings,
+    "limits": Limits,
 }
 
 KNOWN: Mapping[str, Shape] = {
@@ -158,6 +170,8 @@ class Settings:
     responses: ResponsesSettings = ResponsesSettings()
     state: StateSettings = StateSettings()
     connect: ConnectSettings = ConnectSettings()
+    access: AccessSettings = AccessSettings()
+    limits: Limits = field(default_factory=Limits)
     #: Dotted key → the file or variable that the value came from.
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
 
