@@ -1,5 +1,6 @@
 """How gunicorn runs the bridge, by the same settings as the application: the two cannot drift apart."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -54,3 +55,9 @@ def when_ready(server):
     welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_access)
     print(welcome, file=sys.stderr, flush=True)
     server.log.info("access: %s", _access)
+
+
+def post_worker_init(worker):
+    """What was made at the start stays for good: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()

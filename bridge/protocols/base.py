@@ -115,6 +115,7 @@ class EventMachine(ABC):
 
     LEGAL: ClassVar[Transitions]
     START: ClassVar[Enum]
+    _on: ClassVar[Mapping[type[Step], Callable[[Any, Any], Iterable[Event]]]]
     MOST_CANDIDATES: ClassVar[int] = 1  #: how many answers to one question the protocol can tell apart
 
     def __init__(self, asked: Asked, stamp: Stamp) -> None:
@@ -126,15 +127,18 @@ class EventMachine(ABC):
         self.pending: JsonObject = {}  #: the answer before anything is said, where it can be stored
         self.answer: JsonObject | None = None  #: the whole of it, once it is over, where it can be stored
         self._turn = Turn(self.MOST_CANDIDATES)
-        self._on: dict[type[Step], Callable[[Any], Iterable[Event]]] = {
-            Began: self.on_began,
-            Opened: self.on_opened,
-            Grew: self.on_grew,
-            Signed: self.on_signed,
-            Closed: self.on_closed,
-            Noted: self.on_noted,
-            Ended: self.on_ended,
-            Failed: self._on_failed,
+
+    def __init_subclass__(cls) -> None:
+        """The table is the class's: one in each machine would make the machine hold on to itself."""
+        cls._on = {
+            Began: cls.on_began,
+            Opened: cls.on_opened,
+            Grew: cls.on_grew,
+            Signed: cls.on_signed,
+            Closed: cls.on_closed,
+            Noted: cls.on_noted,
+            Ended: cls.on_ended,
+            Failed: cls._on_failed,
         }
 
     @property
@@ -175,7 +179,7 @@ class EventMachine(ABC):
 
     def _take(self, steps: Iterable[Step], events: list[Event]) -> None:
         for step in steps:
-            for event in self._on[type(step)](step):
+            for event in self._on[type(step)](self, step):
                 self._pass(event)
                 events.append(event)
 
