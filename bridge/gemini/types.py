@@ -138,6 +138,10 @@ class GenerateRequest:
     extra: JsonObject = EMPTY
 
 
+#: A larger count is a mistake; JSON and databases would choke on some of them.
+MOST_TOKENS = 1 << 50
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """`usageMetadata`: running totals, of which the last counts. `prompt` includes what was cached."""
@@ -146,7 +150,7 @@ class Usage:
 
     def _count(self, name: str) -> int:
         value = self.raw.get(name)
-        return value if isinstance(value, int) else 0
+        return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else 0
 
     @property
     def prompt(self) -> int:

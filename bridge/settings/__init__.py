@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.models import ModelTable, load_models
+from bridge.settings.prices import PriceTable, load_prices
 from bridge.settings.source import (
     CONFIG_DIR,
     CREDENTIAL,
@@ -31,18 +32,24 @@ from bridge.settings.source import (
     variable_entries,
 )
 from bridge.settings.value import (
+    OFF,
+    Networks,
     OneOf,
     Range,
     Secret,
     SettingsError,
     Shape,
     WebAddress,
+    WebAddressOrOff,
     masked,
     shapes,
 )
 
 __all__ = [
+    "AccountsSettings",
     "LogSettings",
+    "MetricsSettings",
+    "OtelSettings",
     "ResponsesSettings",
     "ServerSettings",
     "Settings",
@@ -92,6 +99,23 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AccountsSettings:
+    days: Count = 400
+    request_days: Count = 31
+    max_mb: Count = 256
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    allowed_from: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class OtelSettings:
+    endpoint: Annotated[str, WebAddressOrOff()] = OFF
+
+
+@dataclass(frozen=True, slots=True)
 class ResponsesSettings:
     dialect: Annotated[str, OneOf(("auto", "bridge", "openai", "codex"))] = AUTO
     codex_marks: tuple[str, ...] = ("originator: codex*", "user-agent: codex*")
@@ -109,6 +133,9 @@ SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
     "log": LogSettings,
+    "accounts": AccountsSettings,
+    "metrics": MetricsSettings,
+    "otel": OtelSettings,
     "responses": ResponsesSettings,
     "state": StateSettings,
 }
@@ -131,9 +158,13 @@ class ShownSetting:
 class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
+    prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
     log: LogSettings = LogSettings()
+    accounts: AccountsSettings = AccountsSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    otel: OtelSettings = OtelSettings()
     responses: ResponsesSettings = ResponsesSettings()
     state: StateSettings = StateSettings()
     #: Dotted key → the file or variable that the value came from.
@@ -186,7 +217,8 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     return _resolved(
         Settings(
             models=models,
-            guards=_guards(folder),
+            guards=load_guards(_own_or_delivered(folder, "guards.toml")),
+            prices=load_prices(_own_or_delivered(folder, "prices.toml")),
             origins=MappingProxyType(origins),
             **built,
         ),
@@ -194,10 +226,10 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     )
 
 
-def _guards(folder: Path) -> GuardSettings:
-    """A folder of one's own may leave the guards as they were delivered."""
-    own = folder / "guards.toml"
-    return load_guards(own if own.exists() else PROJECT / "config" / "guards.toml")
+def _own_or_delivered(folder: Path, name: str) -> Path:
+    """A folder of one's own may leave the guards and the prices as they were delivered."""
+    own = folder / name
+    return own if own.exists() else PROJECT / "config" / name
 
 
 def _config_folder(config_dir: Path | None, environ: Mapping[str, str]) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ LONGEST_SHOWN = 24
 
 #: How alike, from 0 to 1, a misspelt name and the one suggested for it must be.
 NEAR = 0.7
+
+OFF = "off"
 
 #: The end of a secret is shown only where most of it stays hidden.
 LONGEST_HIDDEN = 12
@@ -78,6 +81,30 @@ class WebAddress:
             return False
         plain = not (parts.username or parts.password or parts.query or parts.fragment)
         return plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddressOrOff(WebAddress):
+    words: str = ": off, or an http:// or https:// address without user, query or fragment"
+
+    def accepts(self, value: Any) -> bool:
+        return value == OFF or WebAddress.accepts(self, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    words: str = ", each an address such as 10.1.2.3 or a range such as 10.0.0.0/8"
+
+    def accepts(self, value: Any) -> bool:
+        return all(map(_is_network, value))
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
