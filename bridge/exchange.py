@@ -8,14 +8,14 @@ protocol's own error event ends the stream.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from bridge.errors import BridgeError, InternalError, UnknownModel
 from bridge.gemini.fitting import Fitting, fit
 from bridge.gemini.signatures import Vault
-from bridge.gemini.types import GenerateRequest, JsonObject
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.guards.base import Instead
 from bridge.guards.watch import ActiveGuards, GuardWatch
 from bridge.observe.record import Record
@@ -118,8 +118,7 @@ class Exchange:
 
     def _run(self) -> Iterator[list[Event]]:
         try:
-            self._chunks = self._send()
-            for chunks in self._chunks:
+            for chunks in self._record.waited_for(self._arriving()):
                 if self._trace:
                     self._trace.chunks(chunks)
                 fitted = map(self._fitting.feed, chunks)
@@ -131,6 +130,10 @@ class Exchange:
             log.exception("unexpected failure", extra={"request_id": self._record.request_id})
             yield self._traced(self._machine.fail(InternalError("The bridge failed; its log says where")))
 
+    def _arriving(self) -> Iterator[Sequence[Chunk]]:
+        self._chunks = self._send()
+        yield from self._chunks
+
     def _traced(self, events: list[Event]) -> list[Event]:
         if self._trace:
             self._trace.events(events)
@@ -141,6 +144,7 @@ class Exchange:
             self._chunks.close()
         record, machine = self._record, self._machine
         record.usage = machine.usage
+        record.finish_reasons = machine.finish_reasons
         record.notes.update(machine.losses)
         record.notes.update(self._watch.notes)
         if machine.error is not None:
@@ -171,7 +175,7 @@ def open_exchange(
     if trace:
         trace.gemini_request(request)
     machine = protocol.machine(asked, services.stamp)
-    send: Callable[[], ChunkStream] = partial(_sent, request, asked, services)
+    send: Callable[[], ChunkStream] = partial(_sent, request, asked, services, record)
     if isinstance(judged, Instead):
         send = partial(SpokenStream, judged.text)
     return Exchange(protocol, machine, send, watch, fitting, record, trace)
@@ -185,7 +189,8 @@ def count_tokens(
     watch = GuardWatch(services.guards, record.request_id)
     request, _ = _fitted(watch.counted(asked.request), services)
     record.upstream_model = request.model
-    return services.upstream.count_tokens(request)
+    with record.waiting():
+        return services.upstream.count_tokens(request)
 
 
 def _fitted(request: GenerateRequest, services: Services) -> tuple[GenerateRequest, Fitting]:
@@ -194,7 +199,8 @@ def _fitted(request: GenerateRequest, services: Services) -> tuple[GenerateReque
     return fit(request, model, traits, services.vault, services.stamp.new_id)
 
 
-def _sent(request: GenerateRequest, asked: Asked, services: Services) -> ChunkStream:
+def _sent(request: GenerateRequest, asked: Asked, services: Services, record: Record) -> ChunkStream:
+    record.asks_model()
     try:
         return services.upstream.stream(request)
     except UnknownModel as error:

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "bridge.state": set(),
     "bridge.protocols": {"bridge.errors", "bridge.gemini", "bridge.turn", "bridge.stamp"},
     "bridge.upstream": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
-    "bridge.observe": {"bridge.errors", "bridge.gemini"},
+    "bridge.observe": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings", "bridge.state"},
     "bridge.exchange": {
         "bridge.errors",
         "bridge.gemini",
@@ -55,11 +55,13 @@ MAY_IMPORT = {
         "bridge.state",
         "bridge.stored",
     },
-    "bridge.cli": {"bridge", "bridge.settings"},
+    "bridge.cli": {"bridge", "bridge.settings", "bridge.state"},
 }
 
 #: Foreign packages that only one layer may know.
 ONLY_IN = {
+    "opentelemetry": "bridge.observe",
+    "prometheus_client": "bridge.observe",
     "flask": "bridge.http",
     "werkzeug": "bridge.http",
     "requests": "bridge.upstream",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
 from bridge import __version__
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.settings import SETTINGS
+from bridge.cli.usage import USAGE
 from bridge.settings import SettingsError
 
 COMMANDS: Mapping[str, Command] = {
     "settings": SETTINGS,
+    "usage": USAGE,
 }
 
 
@@ -23,7 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A terminal that cannot show a sign must not stop the answer.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return COMMANDS[arguments.command].run(arguments)
+        code = COMMANDS[arguments.command].run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read the output has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - python flushes it once more at the end
+        return 0
     except SettingsError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return WRONG_USE

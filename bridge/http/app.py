@@ -8,21 +8,29 @@ from bridge.exchange import Services
 from bridge.guards.watch import ActiveGuards
 from bridge.http.errors import install_error_handlers
 from bridge.http.health import make_health_blueprint
+from bridge.http.metrics import PATH as METRICS
+from bridge.http.metrics import make_metrics_blueprint
 from bridge.http.models import make_models_blueprint
+from bridge.http.program import program
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import make_blueprint
 from bridge.http.stored import make_stored_blueprint
+from bridge.observe.accounts import Accountant
+from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import Observer, Record
 from bridge.protocols import PROTOCOLS
 from bridge.settings import Settings, load
 from bridge.stamp import Stamp
+from bridge.state.accounts import AccountStore
 from bridge.state.answers import AnswerStore
 from bridge.state.vault import SqliteVault
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
 
 #: Asked every few seconds by probes; a line each would drown the others.
-UNLOGGED = frozenset({"/healthz", "/readyz"})
+UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
+
+OVERHEAD = "X-Bridge-Overhead-Ms"
 
 
 def create_app(settings: Settings | None = None, upstream: Upstream | None = None) -> Flask:
@@ -36,7 +44,13 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         stamp=Stamp(),
         guards=ActiveGuards(settings.guards),
     )
-    _keep_records(app, observers=())
+    accounts = AccountStore(
+        settings.accounts_file,
+        days=settings.accounts.days,
+        request_days=settings.accounts.request_days,
+        megabytes=settings.accounts.max_mb,
+    )
+    _keep_records(app, _observers(settings, accounts))
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     answers = AnswerStore(
         settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb
@@ -49,6 +63,7 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         if protocol.storing is not None:
             app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
     app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
+    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, accounts.file_bytes))
     endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
     app.register_blueprint(
         make_health_blueprint(
@@ -59,17 +74,39 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     return app
 
 
+def _observers(settings: Settings, accounts: AccountStore) -> tuple[Observer, ...]:
+    models = {settings.models.default, *(model for _, model in settings.models.aliases)}
+    observers: list[Observer] = [
+        RequestMetrics(models),
+        Accountant(accounts, settings.prices_in_force),
+    ]
+    if settings.otel.wanted:
+        from bridge.observe.otel import RequestSpans  # an extra, and nothing that others should load
+
+        observers.append(RequestSpans(settings.otel.endpoint))
+    return tuple(observers)
+
+
 def _keep_records(app: Flask, observers: tuple[Observer, ...]) -> None:
     @app.before_request
     def begin() -> None:
         named = request_id(request.headers.get(HEADER))
-        g.record = Record(named, request.method, request.path, observers)
+        g.record = Record(
+            named,
+            request.method,
+            request.path,
+            observers,
+            client=program(request.headers.get("User-Agent")),
+            traceparent=request.headers.get("traceparent"),
+        )
 
     @app.after_request
     def end(response: Response) -> Response:
         record: Record = g.record
         record.status = response.status_code
         response.headers[HEADER] = record.request_id
+        if record.overhead is not None:
+            response.headers[OVERHEAD] = f"{record.overhead * 1000:.1f}"
         if not response.is_streamed and request.path not in UNLOGGED:
             record.first_byte()
             record.tell()

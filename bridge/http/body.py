@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bridge.exchange import Exchange
+from bridge.observe import metrics
 from bridge.observe.record import Record
 from bridge.stored import Keep
 
@@ -18,11 +19,16 @@ class StreamBody:
         self._exchange = exchange
         self._record = record
         self._keep = keep
+        self._under_way = True
+        metrics.stream_began()
 
     def __iter__(self) -> Iterator[bytes]:
         return self._exchange.encoded()
 
     def close(self) -> None:
+        if self._under_way:
+            self._under_way = False
+            metrics.stream_ended()
         try:
             self._exchange.close()
             if self._keep and self._exchange.answer is not None:

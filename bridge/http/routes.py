@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -58,7 +59,8 @@ def make_blueprint(
         body = keeper.dereferenced(body)
         keep, resumed = keeper.keeping(body), keeper.resumed(body)
         if keep and keeper.storing.background(body):
-            work = replace(record, status=200)  # its own line in the log, when the work is done
+            # Its own line in the log, when the work is done.
+            work = replace(record, status=200, notes=Counter())
             exchange = open_exchange(protocol, resumed, who, services, work, trace)
             return json_response(background.begin(exchange, keeper, work, keep))
         return _answered(open_exchange(protocol, resumed, who, services, record, trace), record, keep)
@@ -101,7 +103,9 @@ def _body() -> bytes:
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
         raise InvalidRequest(f"The bridge does not read bodies with Content-Encoding: {encoding[:20]}")
-    data = request.get_data(cache=False)
+    record: Record = g.record
+    with record.waiting():  # how long a client takes to send is not the bridge's doing
+        data = request.get_data(cache=False)
     if request.content_length is None and len(data) == request.max_content_length:
         # Of a chunked body without a length Werkzeug reads up to the limit and stops without a word.
         raise RequestEntityTooLarge

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.models import ModelTable, load_models
-from bridge.settings.prices import PriceTable, load_prices
+from bridge.settings.prices import FREE, PriceTable, load_prices
 from bridge.settings.source import (
     CONFIG_DIR,
     CREDENTIAL,
@@ -27,6 +27,7 @@ from bridge.settings.source import (
     credential_entries,
     file_entries,
     from_switch_word,
+    has_package,
     label,
     plain_entries,
     variable_entries,
@@ -64,6 +65,7 @@ AUTO = "auto"
 GEMINI = "gemini"
 DEMO = "demo"
 BUILT_IN = "built in"
+OTEL_PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 
 Timeout = Annotated[float, Range(0.1, 3600)]
 Duration = Annotated[float, Range(0, 86400)]
@@ -113,6 +115,10 @@ class MetricsSettings:
 @dataclass(frozen=True, slots=True)
 class OtelSettings:
     endpoint: Annotated[str, WebAddressOrOff()] = OFF
+
+    @property
+    def wanted(self) -> bool:
+        return self.endpoint != OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +181,15 @@ class Settings:
         if self.upstream.transport != AUTO:
             return self.upstream.transport
         return GEMINI if self.upstream.api_keys else DEMO
+
+    @property
+    def prices_in_force(self) -> PriceTable:
+        """The offline model costs nothing, whatever name it is asked for by."""
+        return FREE if self.transport_in_force == DEMO else self.prices
+
+    @property
+    def accounts_file(self) -> Path:
+        return self.state.dir / "accounts.sqlite3"
 
     def preferences(self, protocol: str) -> Mapping[str, Any]:
         """What the operator prefers of one protocol, in the protocol's own terms."""
@@ -279,5 +294,11 @@ def _models(folder: Path, environ: Mapping[str, str]) -> tuple[ModelTable, str]:
 
 def _resolved(settings: Settings, folder: Path) -> Settings:
     """A relative path means the same wherever the bridge is started from."""
+    if settings.otel.wanted and not has_package(OTEL_PACKAGE):
+        origin = settings.origins["otel.endpoint"]
+        raise SettingsError(
+            f"{origin}: otel.endpoint is set, but OpenTelemetry is not installed: "
+            "pip install 'gemini-bridge[otel]'"
+        )
     upstream = replace(settings.upstream, base_url=settings.upstream.base_url.rstrip("/"))
     return replace(settings, upstream=upstream, state=StateSettings(folder.parent / settings.state.dir))

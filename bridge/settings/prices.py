@@ -57,6 +57,9 @@ class PriceTable:
         return tuple(row for patterns, row in self._rows if patterns.match(name))
 
 
+FREE = PriceTable(rows=[PriceRow(("*",), Price(0, 0, 0))])
+
+
 # --- loading -----------------------------------------------------------------------------------------
 
 Amount = Annotated[float, Range(0, 1_000_000)]

@@ -77,7 +77,7 @@ class Items:
             return
         read = self._readers.get(kind)
         if read is None:
-            self.losses.append(f"responses.item_{kind[:32]}")
+            self.losses.append(f"responses.item:{kind[:32]}")
             return
         read(item, path)
 
