@@ -48,6 +48,8 @@ class BridgeError(Exception):
     #: Clients repeat every 5xx; some faults only a person can mend.
     worth_repeating: ClassVar[bool] = True
     usual_wait: ClassVar[float | None] = None  #: for when nobody said how long to wait
+    #: What the log says instead, where the message has words of the upstream's: they may repeat a prompt.
+    logged: str | None = None
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)

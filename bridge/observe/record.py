@@ -68,7 +68,7 @@ class Record:
     def failed(self, error: BridgeError) -> None:
         self.outcome, self.error = "failed", error.kind
         # What a client did wrong may be told in the words of its own prompt; that stays out of the log.
-        self.reason = error.message if error.status >= 500 else None
+        self.reason = (error.logged or error.message) if error.status >= 500 else None
 
     def first_byte(self) -> None:
         if self._first_byte is None:

@@ -73,6 +73,7 @@ _PAYLOAD_SIZE = re.compile(r"(?i)request payload size exceeds")
 _RETRY_TEXT = re.compile(r"(?i)please retry in ((?:[0-9.]+(?:ms|h|m|s))+)")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_QUOTATION = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'|`[^`]*`|“[^”]*”")
 _LONG_QUOTA = re.compile(r"(?i)perday|daily")
 
 
@@ -99,6 +100,14 @@ class _Report:
     @property
     def message(self) -> str:
         return f"Gemini answered {self.heading}" + (f": {self.text}" if self.text else "")
+
+    @property
+    def logged(self) -> str:
+        """For the log. What is wrong with the key or project must be told; elsewhere the code is enough."""
+        about_us = self.code in (401, 402, 403, 407) or self.status == "FAILED_PRECONDITION"
+        status = self.status if self.status in HTTP_STATUS else ""
+        told = f": {_QUOTATION.sub('…', self.text)}" if about_us and self.text else ""
+        return f"Gemini answered {self.code} {status}".rstrip() + told
 
     @property
     def reasons(self) -> list[str]:
@@ -173,6 +182,13 @@ def _seconds(duration: Any) -> float | None:
 
 
 def _classify(report: _Report, model: str) -> BridgeError:
+    error = _built(report, model)
+    if report.text and report.text.rstrip(".") in error.message:
+        error.logged = report.logged
+    return error
+
+
+def _built(report: _Report, model: str) -> BridgeError:
     if (build := _BY_CODE.get(report.code)) is not None:
         return build(report, model)
     if report.code >= 499:
