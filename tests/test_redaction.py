@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import socket
 import time
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -234,6 +236,26 @@ def test_debug_shows_content_and_still_no_key(gemini, canary_key):
             line_of(debugging, f"debugged-{number}")
         assert found((PROMPT,), debugging.lines())
         assert found((CLIENT_KEY, canary_key), debugging.lines()) == []
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        (f"GET /v1/models?key={CLIENT_KEY}", "Invalid HTTP request line: [masked]"),
+        (f"GET /v1/models?key={CLIENT_KEY} HTTP/9.9", "Invalid HTTP Version"),
+        (f"POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Api-Key {CLIENT_KEY}", "Invalid HTTP Header: [masked]"),
+        (f"POST /v1/messages HTTP/1.1\r\nX-Api-Key: {CLIENT_KEY}'\0'", "Invalid HTTP Header: 'X-API-KEY'"),
+        (f"{CLIENT_KEY}'{{}}' /v1/messages HTTP/1.1", "Invalid HTTP method: [masked]"),
+        (f"X-Api-Key: {CLIENT_KEY}", "Invalid HTTP request line: [masked]"),
+    ],
+)
+def test_a_request_that_cannot_be_parsed_is_not_quoted(bridge, head, told):
+    where = urlsplit(bridge.address)
+    with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
+        connection.sendall(f"{head}\r\n\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+    assert told in bridge.lines()
+    assert found((CLIENT_KEY,), bridge.lines()) == []
 
 
 # --- crashes: what only happens when the code is wrong -----------------------------------------------
