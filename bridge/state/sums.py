@@ -67,7 +67,7 @@ def read_sums(path: Path, question: Question) -> list[Group]:
     query, values = _from_requests(question) if question.of_single_requests else _from_days(question)
     width = len(question.by)
     with closing(_opened(path)) as database:
-        rows = database.execute(query, values).fetchall()
+        rows = database.execute(query, values).fetchall() if _has_tables(database) else []
     return [Group(tuple(row[:width]), Sums(*row[width:])) for row in rows]
 
 
@@ -103,11 +103,17 @@ def _midnight(day: date) -> float:
     return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
 
 
+def _has_tables(database: sqlite3.Connection) -> bool:
+    """There are none in the moment between the making of the file and the first row."""
+    found = database.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('day', 'request')")
+    return bool(found.fetchone()[0] == 2)
+
+
 def _opened(path: Path) -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?mode=ro"
     database = sqlite3.connect(address, uri=True, timeout=PATIENCE)
     try:
-        database.execute("SELECT count(*) FROM sqlite_master")
+        _has_tables(database)
     except sqlite3.OperationalError:
         database.close()
         if path.with_name(f"{path.name}-wal").exists():
