@@ -46,6 +46,10 @@ _UPSTREAM = {
 }
 
 
+def post_fork(server, worker):
+    metrics_folder.take_room()
+
+
 def child_exit(server, worker):
     metrics_folder.forget_worker(worker.pid)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -146,6 +148,21 @@ def test_names_that_clients_chose_cannot_talk_to_the_terminal(store, usage) -> N
     shown = usage("--by", "client-model")
     assert "\x1b" not in shown
     assert "?]0;owned?xxx" in shown
+
+
+PAGES = (ROOT / "README.md", ROOT / "docs" / "OBSERVABILITY.md")
+COMMANDS = [
+    line
+    for page in PAGES
+    for line in re.findall(r"^\S*gemini-bridge (usage.*)$", page.read_text(), re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_the_commands_in_the_documents_run(store, usage, line) -> None:
+    store.write([row()])
+    assert usage(*shlex.split(line, comments=True)[1:])
+    assert len(COMMANDS) >= 6
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Where the workers' metrics meet: a folder of files that each worker maps into its memory.
 
-It lies in memory where that can be had: on a full disk a page of a mapped file has no place to go, and the
-worker would die of it. `prometheus_client` learns of the folder by a variable that must be set before it is
-imported; this module therefore does not import it.
+Room is taken before it is needed: a page of a mapped file that has no place to go, since the disk is full,
+ends the process that wrote it. For the same reason the folder lies in memory where it can.
+`prometheus_client` learns of the folder by a variable that must be set before it is imported; this module
+therefore does not import it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 #: Memory that looks like a file system, on Linux; anybody may write there.
 SHARED_MEMORY = Path("/dev/shm")
+
+#: The files that `prometheus_client` will map in each process, and room for a few hundred series in each.
+FILES = ("counter", "gauge_livesum", "histogram")
+ROOM = 256 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +68,32 @@ def wipe() -> None:
     folder = shared_folder()
     for left in folder.glob("*.db") if folder else ():
         left.unlink(missing_ok=True)
+
+
+def take_room() -> None:
+    """In a new worker. One for which there is none counts for itself, and lives."""
+    folder = shared_folder()
+    if folder is None:
+        return
+    files = [folder / f"{name}_{os.getpid()}.db" for name in FILES]
+    try:
+        for file in files:
+            _make(file)
+    except OSError as error:
+        for file in files:
+            file.unlink(missing_ok=True)
+        os.environ.pop(VARIABLE)
+        log.warning("no room for metrics: a worker counts for itself", extra={"reason": error.strerror})
+
+
+def _make(file: Path) -> None:
+    """Whole or not at all: another worker may be reading the folder."""
+    unfinished = file.with_suffix(".new")
+    try:
+        unfinished.write_bytes(bytes(ROOM))
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def remove() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -328,6 +330,40 @@ def test_without_any_folder_each_worker_counts_for_itself(environment, tmp_path,
     assert chosen(tmp_path) is None
     assert "one worker only" in caplog.text
     assert b"gemini_bridge_build_info" in metrics.exposition()
+
+
+FULL = """
+import os, resource, sys
+from pathlib import Path
+from bridge.observe import metrics_folder
+os.environ[metrics_folder.VARIABLE] = sys.argv[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+metrics_folder.take_room()
+from bridge.observe import metrics
+metrics.stream_began()
+counted = b"streams_in_flight 1.0" in metrics.exposition()
+print(metrics_folder.shared_folder(), os.listdir(sys.argv[1]), counted)
+"""
+
+
+def test_a_worker_for_which_there_is_no_room_counts_for_itself(tmp_path):
+    """A limit stands for the full disk: who maps a file without asking for room would die of a signal."""
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, ran.stdout) == (0, "None [] True\n"), ran.stderr
+    assert "no room for metrics" in ran.stderr
+
+
+def test_the_room_that_is_taken_is_the_room_that_is_used(tmp_path):
+    code = FULL.replace("resource.setrlimit", "pass  #")
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert ran.stdout.endswith("True\n"), ran.stderr
+    made = list(tmp_path.iterdir())
+    assert {each.name.rpartition("_")[0] for each in made} == set(metrics_folder.FILES)
+    assert {each.stat().st_size for each in made} == {metrics_folder.ROOM}
 
 
 def test_a_folder_once_chosen_stays_when_the_configuration_is_read_again(environment, tmp_path):
