@@ -98,7 +98,7 @@ class Turn:
     def finish_reasons(self) -> tuple[str, ...]:
         """Why Gemini stopped, as far as it has said."""
         reasons = (self._candidates[number].reason for number in sorted(self._candidates))
-        return tuple(reason for reason in reasons if reason is not None)
+        return tuple(reason[:64] for reason in reasons if reason is not None)
 
     def feed(self, chunk: Chunk) -> list[Step]:
         steps: list[Step] = []
