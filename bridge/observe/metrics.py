@@ -144,7 +144,7 @@ class RequestMetrics:
         model = record.upstream_model
         if model is None or model in self._models:
             return model or NONE
-        answered = record.outcome == "completed" and record.asked_model
+        answered = record.usage is not None and record.usage.raw
         if not answered or len(self._models) >= MOST_MODELS:
             return OTHER
         self._models.add(model)

@@ -44,6 +44,7 @@ def values(name: str, label: str) -> set[str]:
 def ended(model: str | None = "gemini-a", outcome: str = "completed", **fields) -> Record:
     record = Record("req_1", "POST", "/v1/chat/completions", protocol="openai_chat", **fields)
     record.upstream_model, record.outcome, record.status = model, outcome, 200
+    record.usage = Usage()
     record.asks_model()
     return record
 
@@ -65,7 +66,9 @@ def test_a_model_is_a_label_once_it_has_answered_and_never_before():
     others = counted("requests_total", model="other")
     observe(ended("gemini-invented-1", "failed"))
     observe(ended("gemini-invented-2", "client_left"))
-    observe(ended("gemini-real-1"))
+    real = ended("gemini-real-1", "client_left")
+    real.usage = Usage({"promptTokenCount": 1})
+    observe(real)
     observe(ended("gemini-real-1", "failed"))
     assert counted("requests_total", model="other") == others + 2
     assert counted("requests_total", model="gemini-real-1") == 2
@@ -75,7 +78,9 @@ def test_a_model_is_a_label_once_it_has_answered_and_never_before():
 def test_no_upstream_however_willing_makes_labels_without_end():
     observe = metrics.RequestMetrics(())
     for number in range(metrics.MOST_MODELS + 50):
-        observe(ended(f"anything-{number}"))
+        record = ended(f"anything-{number}")
+        record.usage = Usage({"promptTokenCount": 1})
+        observe(record)
     assert f"anything-{metrics.MOST_MODELS - 1}" in values("requests_total", "model")
     assert f"anything-{metrics.MOST_MODELS}" not in values("requests_total", "model")
 
