@@ -307,12 +307,12 @@ def chosen(tmp_path: Path) -> Path | None:
 
 def test_the_folder_is_systemds_else_memory_else_the_state_folder(environment, tmp_path):
     assert chosen(tmp_path) == tmp_path / "state" / "metrics"
-    environment.delenv(metrics_folder.VARIABLE)
+    del os.environ[metrics_folder.VARIABLE]
     (tmp_path / "shm").mkdir()
     ours = tmp_path / "shm" / f"gemini-bridge-{os.getuid()}-41242"
     assert chosen(tmp_path) == ours
     assert ours.stat().st_mode & 0o777 == 0o700
-    environment.delenv(metrics_folder.VARIABLE)
+    del os.environ[metrics_folder.VARIABLE]
     environment.setenv("RUNTIME_DIRECTORY", f"{tmp_path}/run:{tmp_path}/other")
     assert chosen(tmp_path) == tmp_path / "run" / "metrics"
 
@@ -323,7 +323,7 @@ def test_a_folder_that_somebody_else_put_there_is_not_used(environment, tmp_path
     trap = tmp_path / "shm" / f"gemini-bridge-{os.getuid()}-41242"
     trap.symlink_to(tmp_path / "elsewhere")
     assert chosen(tmp_path) == tmp_path / "state" / "metrics"
-    environment.delenv(metrics_folder.VARIABLE)
+    del os.environ[metrics_folder.VARIABLE]
     trap.unlink()
     trap.mkdir()
     trap.chmod(0o777)

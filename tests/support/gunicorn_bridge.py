@@ -36,6 +36,7 @@ def free_port() -> int:
 def clean_environment() -> dict[str, str]:
     """Without the developer's own settings: a test must not depend on them, nor call a real Gemini."""
     ours = ("BRIDGE_", "GEMINI_", "GOOGLE_", "DEBUG", "DEFAULT_MODEL", "CODER_AGENT_", "USE_CCPA", "OPENAI_")
+    ours += ("PROMETHEUS_", "OTEL_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
