@@ -52,7 +52,7 @@ accept: $(VENV)/.dev ## take what the golden transcripts give now as expected; r
 lock: $(VENV)/.run ## resolve the dependencies anew into the two lock files
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in -o requirements.lock
-	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in --extra test --extra lint \
+	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in --extra otel --extra test --extra lint \
 	    -c requirements.lock -o requirements-dev.lock
 LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header
 

@@ -4,6 +4,7 @@ import gc
 import sys
 from pathlib import Path
 
+from bridge.observe import metrics_folder
 from bridge.observe.logs import configuration
 from bridge.serving import take_settings
 from bridge.settings import SettingsError
@@ -15,6 +16,7 @@ except SettingsError as error:
     sys.exit(2)
 
 _server = _settings.server
+metrics_folder.choose_folder(_server.port, _settings.state.dir)  # before a worker imports what counts into it
 
 _host = f"[{_server.host}]" if ":" in _server.host else _server.host
 bind = f"{_host}:{_server.port}"
@@ -49,7 +51,20 @@ _UPSTREAM = {
 }
 
 
+def post_fork(server, worker):
+    metrics_folder.take_room()
+
+
+def child_exit(server, worker):
+    metrics_folder.forget_worker(worker.pid)
+
+
+def on_exit(server):
+    metrics_folder.remove()
+
+
 def when_ready(server):
+    metrics_folder.wipe()  # not sooner: a second start by mistake ends when it finds the port taken
     upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
     welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_access)

@@ -181,6 +181,7 @@ class Attempts(ChunkStream):
         if isinstance(error, OF_THE_MODEL):
             rest = MODEL_REST if error.retry_after is None else error.retry_after
             self._cooldowns.rest(_name(self._prepared.request.model), rest)
+            self.notes[f"cooldown.{error.kind}"] += 1
             if self._models:
                 self._fall_back()
                 return 0.0

@@ -54,6 +54,8 @@ class BridgeError(Exception):
     worth_repeating: ClassVar[bool] = True
     usual_wait: ClassVar[float | None] = None  #: for when nobody said how long to wait
     longest_wait: ClassVar[float] = LONGEST_RETRY_AFTER
+    #: What the log says instead, where the message has words of the upstream's: they may repeat a prompt.
+    logged: str | None = None
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)

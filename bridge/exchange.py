@@ -141,8 +141,10 @@ class Exchange:
         return self._machine.answer
 
     def _run(self) -> Generator[list[Event], None, None]:
+        if isinstance(self._chunks, Attempts):
+            self._record.asks_model()
         try:
-            for chunks in self._chunks:
+            for chunks in self._record.waited_for(self._chunks):
                 if self._drain.over:
                     raise ShuttingDown("The bridge is restarting; please repeat the request")
                 if self._trace:
@@ -176,6 +178,7 @@ class Exchange:
         self._chunks.close()
         record, machine = self._record, self._machine
         record.usage = machine.usage
+        record.finish_reasons = machine.finish_reasons
         record.notes.update(machine.losses)
         record.notes.update(self._watch.notes)
         if isinstance(self._chunks, Attempts):
@@ -238,7 +241,9 @@ def count_tokens(
     model = services.models.resolve(record.model)
     caller.permit(record.model, model)
     record.upstream_model = model
-    return services.upstream.count_tokens(_fitted(watch.counted(asked.request), model, services).request)
+    fitted = _fitted(watch.counted(asked.request), model, services)
+    with record.waiting():
+        return services.upstream.count_tokens(fitted.request)
 
 
 def _fitted(request: GenerateRequest, model: str, services: Services) -> Prepared:

@@ -94,6 +94,12 @@ class Turn:
         self._begun = False
         self._blocked: str | None = None
 
+    @property
+    def finish_reasons(self) -> tuple[str, ...]:
+        """Why Gemini stopped, as far as it has said."""
+        reasons = (self._candidates[number].reason for number in sorted(self._candidates))
+        return tuple(reason[:64] for reason in reasons if reason is not None)
+
     def feed(self, chunk: Chunk) -> list[Step]:
         steps: list[Step] = []
         if not self._begun:
@@ -141,7 +147,7 @@ class _Runs:
         self._open: Kind | None = None
         self._parts: list[Part] = []
         self._pieces: list[str] = []  # unsigned text not yet made a part
-        self._reason: str | None = None
+        self.reason: str | None = None
         self._called = False
 
     def feed(self, candidate: Candidate, steps: list[Step]) -> None:
@@ -153,7 +159,7 @@ class _Runs:
         if candidate.extra:
             steps.append(Noted(self._candidate, candidate.extra))
         if candidate.finish_reason is not None:
-            self._reason = candidate.finish_reason
+            self.reason = candidate.finish_reason
 
     def _text(self, part: Part, text: str, steps: list[Step]) -> None:
         if not text and part.signature is None and not part.extra:
@@ -200,15 +206,15 @@ class _Runs:
 
     def blocked(self) -> None:
         """The prompt was refused: where no other reason was given, that is why it stopped."""
-        self._reason = self._reason or FinishReason.SAFETY
+        self.reason = self.reason or FinishReason.SAFETY
 
     def failure(self) -> BridgeError | None:
-        if self._reason is None:
+        if self.reason is None:
             return UpstreamTruncated("Gemini's answer stopped in the middle, without a finish reason")
-        if outcome_of(self._reason) is Outcome.BROKEN and not self._called:
-            return UpstreamMalformed(f"Gemini ended its answer with {self._reason}")
+        if outcome_of(self.reason) is Outcome.BROKEN and not self._called:
+            return UpstreamMalformed(f"Gemini ended its answer with {self.reason}")
         return None
 
     def ending(self) -> Ending:
-        assert self._reason is not None
-        return Ending(self._candidate, outcome_of(self._reason), self._called)
+        assert self.reason is not None
+        return Ending(self._candidate, outcome_of(self.reason), self._called)

@@ -45,7 +45,7 @@ MAY_IMPORT = {
         "bridge.upstream",
     },
     "bridge.serving": {"bridge.access", "bridge.settings", "bridge.upstream"},
-    "bridge.observe": {"bridge.errors", "bridge.gemini"},
+    "bridge.observe": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings", "bridge.state"},
     "bridge.access": {
         "bridge.allowance",
         "bridge.errors",
@@ -95,11 +95,13 @@ MAY_IMPORT = {
         "bridge.stored",
     },
     "bridge.connect": {"bridge.gemini"},
-    "bridge.cli": {"bridge", "bridge.access", "bridge.connect", "bridge.settings"},
+    "bridge.cli": {"bridge", "bridge.access", "bridge.connect", "bridge.settings", "bridge.state"},
 }
 
 #: Foreign packages that only one layer may know.
 ONLY_IN = {
+    "opentelemetry": "bridge.observe",
+    "prometheus_client": "bridge.observe",
     "flask": "bridge.http",
     "werkzeug": "bridge.http",
     "markupsafe": "bridge.http",

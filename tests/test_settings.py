@@ -79,7 +79,7 @@ def test_default_toml_comments_every_setting_and_tells_where_secrets_go() -> Non
 
 def test_the_sections_are_the_fields_of_settings() -> None:
     fields = {field.name for field in dataclasses.fields(Settings)}
-    assert fields == {*SECTIONS, "models", "guards", "origins"}
+    assert fields == {*SECTIONS, "models", "guards", "prices", "origins"}
 
 
 def test_each_layer_lies_over_the_one_before(config: Path, write_local: Write) -> None:
@@ -249,7 +249,7 @@ def test_other_credentials_are_no_concern_of_the_bridge(config: Path, tmp_path: 
         ("[server]\nprot = 1", ["local.toml", "server.prot", "did you mean port?"]),
         ("[server]\nzzz = 1", ["local.toml", "server.zzz", "known are host, port, workers"]),
         ("[servr]\nport = 1", ["local.toml", "[servr]", "did you mean server?"]),
-        ("[zzz]", ["local.toml", "[zzz]", "known are server, upstream, log, responses, state"]),
+        ("[zzz]", ["local.toml", "[zzz]", f"known are {', '.join(SECTIONS)}"]),
         ("port = 1", ["local.toml", "port stands outside a section", "[server]"]),
         ("zzz = 1", ["local.toml", "zzz stands outside a section", "[server], [upstream]"]),
         ("server = 1", ["local.toml", "server must be a section, written [server]"]),
@@ -302,6 +302,8 @@ def test_a_mistake_in_a_file_is_named(config: Path, write_local: Write, text: st
         ("GOOGLE_GEMINI_BASE_URL", "http://x:port", ["upstream.base_url", "http:// or https://"]),
         ("GOOGLE_GEMINI_BASE_URL", "http://[::1", ["upstream.base_url", "http:// or https://"]),
         ("GEMINI_API_KEY", "key,with blank", ["upstream.api_keys", "without blanks"]),
+        ("BRIDGE_OTEL__ENDPOINT", "on", ["otel.endpoint", "off, or an http:// or https:// address"]),
+        ("BRIDGE_METRICS__ALLOWED_FROM", "::1,intranet", ["metrics.allowed_from", "a range such as"]),
         ("DEBUG", "maybe", ["log.debug", "true or false", "'maybe'"]),
         ("USE_CCPA", "1", ["Google login is not available in this version", "GEMINI_API_KEY"]),
         ("BRIDGE_CONFIG_DIR", "/nowhere", ["there is no folder /nowhere"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -12,12 +13,14 @@ from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.key import KEY
 from bridge.cli.settings import SETTINGS
+from bridge.cli.usage import USAGE
 from bridge.settings import SettingsError
 
 COMMANDS: Mapping[str, Command] = {
     "settings": SETTINGS,
     "connect": CONNECT,
     "key": KEY,
+    "usage": USAGE,
 }
 
 
@@ -27,7 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A terminal that cannot show a sign must not stop the answer.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return COMMANDS[arguments.command].run(arguments)
+        code = COMMANDS[arguments.command].run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read the output has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - python flushes it once more at the end
+        return 0
     except SettingsError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return WRONG_USE

@@ -147,6 +147,10 @@ class GenerateRequest:
     extra: JsonObject = EMPTY
 
 
+#: A larger count is a mistake; JSON and databases would choke on some of them.
+MOST_TOKENS = 1 << 50
+
+
 @value
 class Usage:
     """`usageMetadata`: running totals, of which the last counts. `prompt` includes what was cached."""
@@ -155,7 +159,7 @@ class Usage:
 
     def _count(self, name: str) -> int:
         value = self.raw.get(name)
-        return value if isinstance(value, int) else 0
+        return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else 0
 
     def __add__(self, other: Usage) -> Usage:
         """Of two answers together: the numbers alone, since details cannot be added."""

@@ -6,7 +6,7 @@ from flask import Flask, Response, g, request
 
 from bridge.access.door import Door
 from bridge.access.ledger import LIMITS_FILE, SqliteLedger
-from bridge.access.limits import Limiter
+from bridge.access.limits import CostOf, Limiter
 from bridge.access.ring import KeyRing
 from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.attempts import Policy
@@ -18,15 +18,21 @@ from bridge.http.client import Client, SlowClients
 from bridge.http.errors import install_error_handlers
 from bridge.http.front import FRONT, make_front_blueprint
 from bridge.http.health import HEALTH, make_health_blueprint
+from bridge.http.metrics import PATH as METRICS
+from bridge.http.metrics import make_metrics_blueprint
 from bridge.http.models import ModelList, make_models_blueprint
 from bridge.http.places import Places
+from bridge.http.program import program
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import Edge, make_blueprint
 from bridge.http.stored import make_stored_blueprint
+from bridge.observe.accounts import Accountant
+from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import Observer, Record
 from bridge.protocols import PROTOCOLS
 from bridge.settings import Settings, load
 from bridge.stamp import Stamp
+from bridge.state.accounts import AccountStore
 from bridge.state.answers import AnswerStore
 from bridge.state.cooldowns import SharedCooldowns
 from bridge.state.vault import SqliteVault
@@ -38,7 +44,9 @@ DRAIN = "bridge.drain"
 SLOW_CLIENTS = "bridge.slow_clients"
 HEAD_TIMEOUT = "BRIDGE_HEAD_TIMEOUT"
 #: Asked every few seconds by probes; a line each would drown the others.
-UNLOGGED = frozenset({"/healthz", "/readyz"})
+UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
+
+OVERHEAD = "X-Bridge-Overhead-Ms"
 
 
 def create_app(settings: Settings | None = None, upstream: Upstream | None = None) -> Flask:
@@ -49,13 +57,19 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     edge = Edge(Places(settings.server.threads), SlowClients(), settings)
     app.extensions.update({DRAIN: services.drain, SLOW_CLIENTS: edge.slow_clients})
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    _keep_records(app, edge.slow_clients, observers=())
+    accounts = AccountStore(
+        settings.accounts_file,
+        days=settings.accounts.days,
+        request_days=settings.accounts.request_days,
+        megabytes=settings.accounts.max_mb,
+    )
+    _keep_records(app, edge.slow_clients, _observers(settings, accounts))
     install_access(
         app,
         Door(settings, KeyRing(KeyStore(settings.state.dir / KEYS_FILE))),
-        Limiter(SqliteLedger(settings.state.dir / LIMITS_FILE), settings.limits),
+        Limiter(SqliteLedger(settings.state.dir / LIMITS_FILE), settings.limits, _cost_by(settings)),
         PROTOCOLS,
-        open_to_all={HEALTH, FRONT},
+        open_to_all={HEALTH, FRONT, "metrics"},
     )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     answers = AnswerStore(
@@ -68,6 +82,7 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     models = ModelList(services, settings.upstream.models_ttl)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
+    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, accounts.file_bytes))
     endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
     endpoints += ["GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"]
     app.register_blueprint(make_front_blueprint(settings, models, endpoints))
@@ -90,18 +105,50 @@ def _services(settings: Settings, upstream: Upstream | None) -> Services:
     )
 
 
+def _cost_by(settings: Settings) -> CostOf:
+    prices = settings.prices_in_force
+
+    def cost_of(record: Record) -> float:
+        usage, model = record.usage, record.upstream_model
+        return 0.0 if usage is None or model is None else prices.cost_of(usage, model) or 0.0
+
+    return cost_of
+
+
+def _observers(settings: Settings, accounts: AccountStore) -> tuple[Observer, ...]:
+    models = {settings.models.default, *(model for _, model in settings.models.aliases)}
+    observers: list[Observer] = [
+        RequestMetrics(models),
+        Accountant(accounts, settings.prices_in_force),
+    ]
+    if settings.otel.wanted:
+        from bridge.observe.otel import RequestSpans  # an extra, and nothing that others should load
+
+        observers.append(RequestSpans(settings.otel.endpoint))
+    return tuple(observers)
+
+
 def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observer, ...]) -> None:
     @app.before_request
     def begin() -> None:
         slow_clients.arrived(Client(request.environ).socket)
         named = request_id(request.headers.get(HEADER))
-        g.record = Record(named, request.method, request.path, observers)
+        g.record = Record(
+            named,
+            request.method,
+            request.path,
+            observers,
+            client=program(request.headers.get("User-Agent")),
+            traceparent=request.headers.get("traceparent"),
+        )
 
     @app.after_request
     def end(response: Response) -> Response:
         record: Record = g.record
         record.status = response.status_code
         response.headers[HEADER] = record.request_id
+        if record.overhead is not None:
+            response.headers[OVERHEAD] = f"{record.overhead * 1000:.1f}"
         if not response.is_streamed and request.path not in UNLOGGED:
             record.first_byte()
             record.tell()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from bridge.exchange import Exchange
 from bridge.http.client import Client
 from bridge.http.places import Place
+from bridge.observe import metrics
 from bridge.observe.record import Record
 from bridge.stored import Keep
 
@@ -24,11 +25,16 @@ class StreamBody:
         self._record = record
         self._place = place
         self._keep = keep
+        self._under_way = True
+        metrics.stream_began()
 
     def __iter__(self) -> Iterator[bytes]:
         return self._exchange.encoded(self._client.waits)
 
     def close(self) -> None:
+        if self._under_way:
+            self._under_way = False
+            metrics.stream_ended()
         try:
             self._exchange.close()
             if self._keep and self._exchange.answer is not None:

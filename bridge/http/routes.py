@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,7 +73,8 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
             body = keeper.dereferenced(body)
             keep, body, given = keeper.keeping(body), keeper.resumed(body), body
             if keep and keeper.storing.background(given):
-                work = replace(record, status=200)  # its own line in the log, when the work is done
+                # Its own line in the log, when the work is done.
+                work = replace(record, status=200, notes=Counter())
                 exchange = open_exchange(protocol, body, who, services, work, trace)
                 pending = background.begin(exchange, keeper, work, keep)
                 record.settlers = ()  # what the answer used is known when the work is done
@@ -121,9 +123,11 @@ def _body(client: Client, edge: Edge) -> bytes:
     if encoding != "identity":
         raise InvalidRequest(f"The bridge does not read bodies with Content-Encoding: {encoding[:20]}")
     seconds = edge.settings.server.body_timeout
+    record: Record = g.record
     edge.slow_clients.expect(client.socket, seconds)
     try:
-        data = request.get_data(cache=False)
+        with record.waiting():  # how long a client takes to send is not the bridge's doing
+            data = request.get_data(cache=False)
     finally:
         if not edge.slow_clients.arrived(client.socket):
             raise SlowRequest(f"The body did not arrive within {seconds:g} seconds")

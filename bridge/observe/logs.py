@@ -19,6 +19,10 @@ _KEYS = re.compile(
     r"|(?<=Bearer )[0-9A-Za-z._~+/\-]{8,}=*|(?<=[?&]key=)[^&\s\"]+"
 )
 
+#: gunicorn quotes what it could not parse, be it a line that holds a key. The name of a header may be told.
+_NOT_UNDERSTOOD = "Invalid request from "
+_QUOTED = re.compile(r"""\A([^'"]*)(?!'[A-Z-]+'\Z)['"].*""", re.DOTALL)
+
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -33,7 +37,7 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         line.update({key: value for key, value in vars(record).items() if key not in _ORDINARY})
         if record.exc_info and record.exc_info[1]:
@@ -44,6 +48,11 @@ class JsonFormatter(logging.Formatter):
         if self._known is not None:
             text = self._known.sub(MASK, text)
         return _KEYS.sub(MASK, text)
+
+
+def _message(record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    return _QUOTED.sub(rf"\1{MASK}", message) if message.startswith(_NOT_UNDERSTOOD) else message
 
 
 def _json(line: dict[str, Any]) -> str:

@@ -5,16 +5,39 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from bridge.errors import BridgeError
 from bridge.gemini.types import Usage
 
+T = TypeVar("T")
+
 log = logging.getLogger("bridge.access")
 
 CLIENT_LEFT = "client_left"
+LOST = "lost"
+
+
+class Tokens(NamedTuple):
+    """Each token once: the four add up."""
+
+    input: int  #: not cached
+    cached: int
+    output: int  #: the answer alone
+    reasoning: int
+
+    @classmethod
+    def of(cls, usage: Usage | None) -> Tokens:
+        if usage is None or not usage.raw:
+            return NO_TOKENS
+        cached = min(usage.cached, usage.prompt)
+        return cls(usage.prompt - cached, cached, usage.output - usage.thoughts, usage.thoughts)
+
+
+NO_TOKENS = Tokens(0, 0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -25,6 +48,8 @@ class Record:
     observers: tuple[Observer, ...] = ()  #: each is told once, when all is known
     settlers: tuple[Observer, ...] = ()  #: told before all others, of this request alone
     key: str | None = None  #: the name of the client's key
+    client: str | None = None  #: the program, as it names itself
+    traceparent: str | None = None  #: the trace that this request is a part of, as the client wrote it
     protocol: str | None = None
     model: str | None = None  #: as the client named it
     upstream_model: str | None = None
@@ -36,26 +61,72 @@ class Record:
     error: str | None = None
     reason: str | None = None  #: the message, where it is the operator's to act on
     usage: Usage | None = None
-    #: What was repaired in the history or could not be carried, counted by name.
+    finish_reasons: tuple[str, ...] = ()  #: as Gemini named them
+    #: What was repaired in the history or could not be carried, counted by name. What a client chose stands
+    #: behind a colon.
     notes: Counter[str] = field(default_factory=Counter)
     _started: float = field(default_factory=time.monotonic)
+    _asked: float | None = None
+    _waited: float | None = None
     _first_byte: float | None = None
     _told: bool = False
 
     def unfinished(self, *, lost: bool) -> None:
         """The answer has no end: the client did not wait for it, or else we lost it."""
-        self.outcome = "lost" if lost else CLIENT_LEFT
+        self.outcome = LOST if lost else CLIENT_LEFT
 
     def failed(self, error: BridgeError) -> None:
         self.outcome, self.error = "failed", error.kind
         if error.kind == CLIENT_LEFT:
             self.outcome, self.error = CLIENT_LEFT, None
         # What a client did wrong may be told in the words of its own prompt; that stays out of the log.
-        self.reason = error.message if error.status >= 500 else None
+        self.reason = (error.logged or error.message) if error.status >= 500 else None
 
     def first_byte(self) -> None:
         if self._first_byte is None:
             self._first_byte = time.monotonic()
+
+    def asks_model(self) -> None:
+        """The request is about to leave for the model; it may do so more than once."""
+        if self._asked is None:
+            self._asked = time.monotonic()
+
+    @property
+    def asked_model(self) -> bool:
+        return self._asked is not None
+
+    @property
+    def seconds_to_asking(self) -> float | None:
+        return None if self._asked is None else self._asked - self._started
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """For the client or the upstream: what passes meanwhile is not the bridge's doing."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waited = (self._waited or 0.0) + time.monotonic() - began
+
+    def waited_for(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches; how long they take to come matters until the head of the answer has left."""
+        arriving = iter(batches)
+        while self._first_byte is None:
+            with self.waiting():
+                batch = next(arriving, None)
+            if batch is None:
+                return
+            yield batch
+        yield from arriving
+
+    @property
+    def overhead(self) -> float | None:
+        """Seconds spent here so far, and on nobody else; None where nobody was waited for."""
+        return None if self._waited is None else max(self.seconds - self._waited, 0.0)
+
+    @property
+    def tokens(self) -> Tokens:
+        return Tokens.of(self.usage)
 
     @property
     def seconds(self) -> float:
@@ -88,6 +159,7 @@ class Record:
         fields = {
             "request_id": self.request_id,
             "key": self.key,
+            "client": self.client,
             "method": self.method,
             "path": self.path,
             "protocol": self.protocol,
@@ -100,6 +172,7 @@ class Record:
             "reason": self.reason,
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
+            "finish": ", ".join(self.finish_reasons) or None,
             **self._tokens(),
             "notes": dict(self.notes) or None,
         }

@@ -155,6 +155,10 @@ class EventMachine(ABC):
         return self._turn.usage
 
     @property
+    def finish_reasons(self) -> tuple[str, ...]:
+        return self._turn.finish_reasons
+
+    @property
     def over(self) -> bool:
         """Nothing may follow: the protocol's last event has been sent."""
         return not self.LEGAL[self.state]

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits
 from bridge.settings.models import ModelTable, load_models
+from bridge.settings.prices import FREE, PriceTable, load_prices
 from bridge.settings.source import (
     CONFIG_DIR,
     CREDENTIAL,
@@ -27,11 +28,13 @@ from bridge.settings.source import (
     credential_entries,
     file_entries,
     from_switch_word,
+    has_package,
     label,
     plain_entries,
     variable_entries,
 )
 from bridge.settings.value import (
+    OFF,
     Networks,
     OneOf,
     Range,
@@ -39,15 +42,19 @@ from bridge.settings.value import (
     SettingsError,
     Shape,
     WebAddress,
+    WebAddressOrOff,
     masked,
     shapes,
 )
 
 __all__ = [
     "AccessSettings",
+    "AccountsSettings",
     "ConnectSettings",
     "Limits",
     "LogSettings",
+    "MetricsSettings",
+    "OtelSettings",
     "ResponsesSettings",
     "ServerSettings",
     "Settings",
@@ -62,6 +69,7 @@ AUTO = "auto"
 GEMINI = "gemini"
 DEMO = "demo"
 BUILT_IN = "built in"
+OTEL_PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 
 Timeout = Annotated[float, Range(0.1, 3600)]
 Duration = Annotated[float, Range(0, 86400)]
@@ -111,6 +119,27 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AccountsSettings:
+    days: Count = 400
+    request_days: Count = 31
+    max_mb: Count = 256
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    allowed_from: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class OtelSettings:
+    endpoint: Annotated[str, WebAddressOrOff()] = OFF
+
+    @property
+    def wanted(self) -> bool:
+        return self.endpoint != OFF
+
+
+@dataclass(frozen=True, slots=True)
 class ResponsesSettings:
     dialect: Annotated[str, OneOf(("auto", "bridge", "openai", "codex"))] = AUTO
     codex_marks: tuple[str, ...] = ("originator: codex*", "user-agent: codex*")
@@ -139,6 +168,9 @@ SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
     "log": LogSettings,
+    "accounts": AccountsSettings,
+    "metrics": MetricsSettings,
+    "otel": OtelSettings,
     "responses": ResponsesSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
@@ -164,9 +196,13 @@ class ShownSetting:
 class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
+    prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
     log: LogSettings = LogSettings()
+    accounts: AccountsSettings = AccountsSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    otel: OtelSettings = OtelSettings()
     responses: ResponsesSettings = ResponsesSettings()
     state: StateSettings = StateSettings()
     connect: ConnectSettings = ConnectSettings()
@@ -185,6 +221,15 @@ class Settings:
     def model_for_clients(self) -> str:
         """The model that the settings shown to developers name."""
         return self.models.default if self.connect.model == AUTO else self.connect.model
+
+    @property
+    def prices_in_force(self) -> PriceTable:
+        """The offline model costs nothing, whatever name it is asked for by."""
+        return FREE if self.transport_in_force == DEMO else self.prices
+
+    @property
+    def accounts_file(self) -> Path:
+        return self.state.dir / "accounts.sqlite3"
 
     def preferences(self, protocol: str) -> Mapping[str, Any]:
         """What the operator prefers of one protocol, in the protocol's own terms."""
@@ -227,7 +272,8 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     return _resolved(
         Settings(
             models=models,
-            guards=_guards(folder),
+            guards=load_guards(_own_or_delivered(folder, "guards.toml")),
+            prices=load_prices(_own_or_delivered(folder, "prices.toml")),
             origins=MappingProxyType(origins),
             **built,
         ),
@@ -235,10 +281,10 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     )
 
 
-def _guards(folder: Path) -> GuardSettings:
-    """A folder of one's own may leave the guards as they were delivered."""
-    own = folder / "guards.toml"
-    return load_guards(own if own.exists() else PROJECT / "config" / "guards.toml")
+def _own_or_delivered(folder: Path, name: str) -> Path:
+    """A folder of one's own may leave the guards and the prices as they were delivered."""
+    own = folder / name
+    return own if own.exists() else PROJECT / "config" / name
 
 
 def _config_folder(config_dir: Path | None, environ: Mapping[str, str]) -> Path:
@@ -288,5 +334,11 @@ def _models(folder: Path, environ: Mapping[str, str]) -> tuple[ModelTable, str]:
 
 def _resolved(settings: Settings, folder: Path) -> Settings:
     """A relative path means the same wherever the bridge is started from."""
+    if settings.otel.wanted and not has_package(OTEL_PACKAGE):
+        origin = settings.origins["otel.endpoint"]
+        raise SettingsError(
+            f"{origin}: otel.endpoint is set, but OpenTelemetry is not installed: "
+            "pip install 'gemini-bridge[otel]'"
+        )
     upstream = replace(settings.upstream, base_url=settings.upstream.base_url.rstrip("/"))
     return replace(settings, upstream=upstream, state=StateSettings(folder.parent / settings.state.dir))

@@ -5,6 +5,7 @@ Reads and labels; whether a value is right is not judged here. Which settings ex
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -45,6 +46,14 @@ class Entry:
 def label(path: Path) -> str:
     """The path as a person would name it."""
     return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+
+
+def has_package(name: str) -> bool:
+    """Whether it could be imported, without doing so."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # not even the package around it
+        return False
 
 
 # --- files -------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ LONGEST_SHOWN = 24
 #: How alike, from 0 to 1, a misspelt name and the one suggested for it must be.
 NEAR = 0.7
 
+OFF = "off"
+
 #: The end of a secret is shown only where most of it stays hidden.
 LONGEST_HIDDEN = 12
 
@@ -82,22 +84,35 @@ class WebAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class WebAddressOrOff(WebAddress):
+    words: str = ": off, or an http:// or https:// address without user, query or fragment"
+
+    def accepts(self, value: Any) -> bool:
+        return value == OFF or WebAddress.accepts(self, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    words: str = ", each an address such as 10.1.2.3 or a range such as 10.0.0.0/8"
+
+    def accepts(self, value: Any) -> bool:
+        return all(map(_is_network, value))
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
 class Secret:
     words: str = ", each of plain letters, digits and signs without blanks"
 
     def accepts(self, value: Any) -> bool:
         return all(text.isascii() and text.isprintable() and " " not in text for text in value)
-
-
-@dataclass(frozen=True, slots=True)
-class Networks:
-    words: str = ", each an IP address or a range such as 10.0.0.0/8"
-
-    def accepts(self, value: Any) -> bool:
-        try:
-            return all(ip_network(text, strict=False) for text in value)
-        except ValueError:
-            return False
 
 
 #: Values under these rules are not repeated in a message: an address may hold a password.

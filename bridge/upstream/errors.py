@@ -88,6 +88,7 @@ _REPAIRABLE = (
         SchemaRefused,
     ),
 )
+_QUOTATION = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'|`[^`]*`|“[^”]*”")
 _LONG_QUOTA = re.compile(r"(?i)perday|daily")
 
 
@@ -114,6 +115,14 @@ class _Report:
     @property
     def message(self) -> str:
         return f"Gemini answered {self.heading}" + (f": {self.text}" if self.text else "")
+
+    @property
+    def logged(self) -> str:
+        """For the log. What is wrong with the key or project must be told; elsewhere the code is enough."""
+        about_us = self.code in (401, 402, 403, 407) or self.status == "FAILED_PRECONDITION"
+        status = self.status if self.status in HTTP_STATUS else ""
+        told = f": {_QUOTATION.sub('…', self.text)}" if about_us and self.text else ""
+        return f"Gemini answered {self.code} {status}".rstrip() + told
 
     @property
     def reasons(self) -> list[str]:
@@ -188,6 +197,13 @@ def _seconds(duration: Any) -> float | None:
 
 
 def _classify(report: _Report, model: str) -> BridgeError:
+    error = _built(report, model)
+    if report.text and report.text.rstrip(".") in error.message:
+        error.logged = report.logged
+    return error
+
+
+def _built(report: _Report, model: str) -> BridgeError:
     if (build := _BY_CODE.get(report.code)) is not None:
         return build(report, model)
     if report.code >= 499:

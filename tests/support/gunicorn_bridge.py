@@ -60,6 +60,7 @@ def free_port() -> int:
 def clean_environment() -> dict[str, str]:
     """Without the developer's own settings: a test must not depend on them, nor call a real Gemini."""
     ours = ("BRIDGE_", "GEMINI_", "GOOGLE_", "DEBUG", "DEFAULT_MODEL", "CODER_AGENT_", "USE_CCPA", "OPENAI_")
+    ours += ("PROMETHEUS_", "OTEL_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
@@ -98,6 +99,6 @@ def _wait(bridge: Bridge, process: subprocess.Popen[bytes]) -> None:
         try:
             if requests.get(f"{bridge.address}/readyz", timeout=2).ok:
                 return
-        except (requests.ConnectionError, requests.Timeout):
+        except (requests.ConnectionError, requests.Timeout):  # a busy machine takes its time
             time.sleep(0.05)
     raise AssertionError(f"the bridge did not start:\n{bridge.lines()}")

@@ -279,3 +279,26 @@ def test_a_message_holds_no_project_number_and_no_long_quotation() -> None:
 
 def test_a_message_has_an_end() -> None:
     assert len(translated(400, envelope("INVALID_ARGUMENT", "words " * 5000)).message) == 2000
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "logged"),
+    [
+        (500, envelope("INTERNAL", 'Echo of "a prompt" and more of it', 500), "Gemini answered 500 INTERNAL"),
+        (503, envelope("UNAVAILABLE", "Echo", 503), "Gemini answered 503 UNAVAILABLE"),
+        (599, envelope("an echo", "Echo", 599), "Gemini answered 599"),
+        (
+            403,
+            envelope("PERMISSION_DENIED", "The API isn't enabled for 'x', \"y\" or `z`.", 403),
+            "Gemini answered 403 PERMISSION_DENIED: The API isn't enabled for …, … or ….",
+        ),
+        (
+            400,
+            envelope("FAILED_PRECONDITION", "User location is not supported.", 400),
+            "Gemini answered 400 FAILED_PRECONDITION: User location is not supported.",
+        ),
+        (400, envelope("INVALID_ARGUMENT", "Bad", 400, reason("API_KEY_INVALID")), None),
+    ],
+)
+def test_the_log_gets_of_the_upstreams_words_only_what_is_about_the_bridge(status, document, logged):
+    assert translated(status, document).logged == logged

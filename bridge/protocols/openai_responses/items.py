@@ -61,7 +61,7 @@ class Items:
             return
         read = self._READERS.get(kind)
         if read is None:
-            self.losses.append(f"responses.item_{kind[:32]}")
+            self.losses.append(f"responses.item:{kind[:32]}")
             return
         read(self, item, path)
 

@@ -71,7 +71,7 @@ class Declared:
             elif kind in self._READERS:
                 names += self._READERS[kind](self, tool, where, namespace)
             else:
-                self.losses.append(f"responses.tool_{kind[:32]}")
+                self.losses.append(f"responses.tool:{kind[:32]}")
         return names
 
     def tools(self) -> tuple[Tool, ...]:

@@ -1,0 +1,161 @@
+"""`gemini-bridge usage`: who used how much, and what it cost."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+import sqlite3
+import sys
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+
+from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.table import lined_up
+from bridge.settings import Settings, load
+from bridge.state.sums import OF_REQUESTS, Group, Question, Sums, read_sums, total
+
+DEFAULT_DAYS = "30d"
+NOBODY = "(none)"
+HEADINGS = ("REQUESTS", "FAILED", "INPUT", "CACHED", "OUTPUT", "REASONING", "CACHED %", "COST")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--by",
+        type=_dimensions,
+        default=("day",),
+        metavar="WHAT",
+        help=f"one or several, with commas between them, of {', '.join(OF_REQUESTS)}; default: day",
+    )
+    day = "a number of days such as 7d, or a day such as 2026-11-01 (UTC)"
+    parser.add_argument("--since", type=_day, default=DEFAULT_DAYS, help=f"{day}; default: {DEFAULT_DAYS}")
+    parser.add_argument(
+        "--until", type=_day, default="1d", metavar="UNTIL", help="the last day; default: today"
+    )
+    parser.add_argument("--key", metavar="NAME", help="only of the client key with this name")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="for machines")
+    form.add_argument("--csv", action="store_true", help="for spreadsheets; without the total")
+
+
+def _dimensions(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
+    for name in names:
+        if name not in OF_REQUESTS:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(OF_REQUESTS)}")
+    return names
+
+
+def _day(text: str) -> date:
+    """`7d` are the last seven days, of which today is one."""
+    try:
+        if days := re.fullmatch(r"(\d{1,5})d", text):
+            return datetime.now(UTC).date() - timedelta(days=max(int(days[1]), 1) - 1)
+        return date.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a number of days such as 7d nor a day such as 2026-11-01"
+        ) from None
+
+
+def _print_usage(arguments: argparse.Namespace) -> int:
+    settings = load()
+    question = Question(arguments.by, arguments.since, arguments.until, arguments.key)
+    try:
+        groups = read_sums(settings.accounts_file, question)
+    except FileNotFoundError:
+        groups = []
+    except sqlite3.Error as error:
+        print(f"{PROGRAM}: {settings.accounts_file} cannot be read: {error}", file=sys.stderr)
+        print("Run this as the user that the service runs as, or as root.", file=sys.stderr)
+        return FAILED
+    if arguments.json:
+        print(_as_json(groups, question, settings.prices.currency))
+    elif arguments.csv:
+        _write_csv(groups, question)
+    else:
+        print("\n".join(_as_text(groups, question, settings)))
+    return 0
+
+
+USAGE = Command(_print_usage, "requests, tokens and cost by day, key, model and more", _arguments)
+
+
+# --- for machines ------------------------------------------------------------------------------------
+
+
+def _as_json(groups: Sequence[Group], question: Question, currency: str) -> str:
+    named = [dict(zip(question.by, group.names, strict=True)) | group.sums._asdict() for group in groups]
+    shown = {
+        "since": question.since.isoformat(),
+        "until": question.until.isoformat(),
+        "currency": currency,
+        "rows": named,
+        "total": total(groups)._asdict(),
+    }
+    return json.dumps(shown, indent=2, ensure_ascii=False)
+
+
+def _write_csv(groups: Sequence[Group], question: Question) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([*question.by, *Sums._fields])
+    for group in groups:
+        writer.writerow([*map(_harmless, group.names), *group.sums])
+
+
+def _harmless(text: str) -> str:
+    """Spreadsheets would run a name that begins like a formula; clients choose some of them."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+# --- for people --------------------------------------------------------------------------------------
+
+
+def _as_text(groups: Sequence[Group], question: Question, settings: Settings) -> list[str]:
+    if not groups:
+        return [_nothing(question, settings)]
+    width = len(question.by)
+    rows = [[name.upper() for name in question.by] + list(HEADINGS)]
+    rows += [[_printable(name) for name in group.names] + _cells(group.sums) for group in groups]
+    rows.append(["TOTAL", *[""] * (width - 1), *_cells(total(groups))])
+    period = f"{question.since} to {question.until} (UTC), cost in {settings.prices.currency}"
+    return [period, "", *lined_up(rows, right_from=width), *_remarks(groups, question, settings)]
+
+
+def _nothing(question: Question, settings: Settings) -> str:
+    if not settings.accounts_file.exists():
+        return f"There are no accounts yet: no request was sent to a model ({settings.accounts_file})."
+    whose = f" with the key {question.key}" if question.key is not None else ""
+    return f"No request{whose} was sent to a model from {question.since} to {question.until} (UTC)."
+
+
+def _cells(sums: Sums) -> list[str]:
+    counts = (sums.requests, sums.failed, sums.input, sums.cached, sums.output, sums.reasoning)
+    prompt = sums.input + sums.cached
+    share = f"{sums.cached / prompt:.0%}" if prompt else "–"
+    return [*(f"{count:,}" for count in counts), share, f"{sums.cost:,.4f}"]
+
+
+def _printable(name: str) -> str:
+    """Clients choose some names; a terminal must not obey them."""
+    return "".join(sign if sign.isprintable() else "?" for sign in name)[:60] or NOBODY
+
+
+def _remarks(groups: Sequence[Group], question: Question, settings: Settings) -> list[str]:
+    remarks = []
+    if unpriced := total(groups).unpriced:
+        of_models = Question(("model",), question.since, question.until, question.key)
+        models = [
+            group.names[0] for group in read_sums(settings.accounts_file, of_models) if group.sums.unpriced
+        ]
+        names = ", ".join(map(_printable, models[:10]))
+        remarks.append(f"Without a price in prices.toml, and without a cost here: {unpriced:,} ({names})")
+    kept_since = datetime.now(UTC).date() - timedelta(days=settings.accounts.request_days)
+    if question.of_single_requests and question.since < kept_since:
+        remarks.append(
+            f"Single requests are kept for {settings.accounts.request_days} days (accounts.request_days); "
+            f"by {', '.join(question.by)} nothing before {kept_since} can be told."
+        )
+    return ["", *remarks] if remarks else []

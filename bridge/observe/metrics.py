@@ -1,0 +1,185 @@
+"""Numbers for Prometheus, right whichever worker is asked: all of them count into one folder of small files.
+
+Labels are few and come from lists of our own, since every new value is a series for ever. No key and no
+path is one of them, and a model is one only if it is configured or has answered. Whoever has something to
+count calls a function below; nothing is done per chunk.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from bridge import __version__
+from bridge.observe.metrics_folder import shared_folder
+from bridge.observe.record import LOST, Record
+
+__all__ = ["CONTENT_TYPE", "RequestMetrics", "exposition"]
+
+NAMESPACE = "gemini_bridge"
+NONE = "none"
+OTHER = "other"
+#: More models than anybody serves; an upstream that answers to any name must not make a series of each.
+MOST_MODELS = 64
+SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
+
+disable_created_metrics()  # when a series began is no series of its own
+
+REGISTRY = CollectorRegistry()
+_ours: dict[str, Any] = {"namespace": NAMESPACE, "registry": REGISTRY}
+
+_REQUESTS = Counter(
+    "requests_total",
+    "Requests that have ended, as many as lines in the access log",
+    ("protocol", "model", "outcome", "error"),
+    **_ours,
+)
+_DURATION = Histogram(
+    "request_duration_seconds",
+    "From the request's head to the answer's last byte, for requests that were sent to a model",
+    ("model",),
+    buckets=SECONDS,
+    **_ours,
+)
+_FIRST_BYTE = Histogram(
+    "first_byte_seconds",
+    "From the request's head to the first event of a streamed answer",
+    ("model",),
+    buckets=SECONDS,
+    **_ours,
+)
+_TOKENS = Counter(
+    "tokens_total", "Tokens, each counted once: input is what was not cached", ("model", "kind"), **_ours
+)
+_STREAMS = Gauge("streams_in_flight", "Streamed answers under way now", multiprocess_mode="livesum", **_ours)
+_ENDLESS = Counter(
+    "streams_without_terminal_event_total",
+    "Streams that ended without their protocol's last event although the client was there: always 0",
+    **_ours,
+)
+_RETRIES = Counter(
+    "upstream_retries_total",
+    "Requests sent to the upstream once more, by what had failed",
+    ("error",),
+    **_ours,
+)
+_COOLDOWNS = Counter(
+    "upstream_cooldowns_total", "Upstream keys put to rest, by what was refused", ("error",), **_ours
+)
+_GUARDS = Counter("guard_actions_total", "What the guards did", ("guard", "action", "mode"), **_ours)
+_NOTES = Counter(
+    "notes_total", "What was repaired in histories, and what could not be carried", ("note",), **_ours
+)
+_DROPPED = Counter("accounts_rows_dropped_total", "Requests that are missing in the accounts", **_ours)
+
+
+def stream_began() -> None:
+    _STREAMS.inc()
+
+
+def stream_ended() -> None:
+    _STREAMS.dec()
+
+
+def accounts_rows_dropped(rows: int) -> None:
+    _DROPPED.inc(rows)
+
+
+@lru_cache(4096)
+def _series(metric: Any, *labels: str) -> Any:
+    """Found once: looking a series up costs more than counting in it."""
+    return metric.labels(*labels)
+
+
+class RequestMetrics:
+    """The observer that counts requests."""
+
+    def __init__(self, models: Iterable[str]) -> None:
+        self._models = set(models)
+
+    def __call__(self, record: Record) -> None:
+        model = self._label(record)
+        error = record.error or NONE
+        _series(_REQUESTS, record.protocol or NONE, model, record.outcome, error).inc()
+        if record.asked_model:
+            self._count_answer(record, model)
+        if record.outcome == LOST:
+            _ENDLESS.inc()
+        for note, times in record.notes.items():
+            _series(*_of_note(note)).inc(times)
+
+    def _count_answer(self, record: Record, model: str) -> None:
+        _series(_DURATION, model).observe(record.seconds)
+        if record.stream and record.seconds_to_first_byte is not None:
+            _series(_FIRST_BYTE, model).observe(record.seconds_to_first_byte)
+        tokens = record.tokens
+        for kind, count in zip(tokens._fields, tokens, strict=True):
+            if count:
+                _series(_TOKENS, model, kind).inc(count)
+
+    def _label(self, record: Record) -> str:
+        """Clients choose names; only one that the upstream has answered to is known to be a model's."""
+        model = record.upstream_model
+        if model is None or model in self._models:
+            return model or NONE
+        answered = record.usage is not None and record.usage.raw
+        if not answered or len(self._models) >= MOST_MODELS:
+            return OTHER
+        self._models.add(model)
+        return model
+
+
+#: Notes that count something by the kind of the error behind it.
+_OF_ERRORS = {"retry": _RETRIES, "cooldown": _COOLDOWNS}
+
+
+@lru_cache(4096)
+def _of_note(note: str) -> tuple[Any, ...]:
+    name = note.partition(":")[0]  # behind it stands what a client chose
+    topic, _, error = name.partition(".")
+    if topic in _OF_ERRORS:
+        return _OF_ERRORS[topic], error
+    if not name.startswith("guard."):
+        return _NOTES, name
+    _, guard, action, *shadow = name.split(".")
+    return _GUARDS, guard, action, "shadow" if shadow else "enforce"
+
+
+class _Moment(Collector):
+    """What is not counted but looked up when somebody asks."""
+
+    def __init__(self, accounts_bytes: int) -> None:
+        self._accounts_bytes = accounts_bytes
+
+    def collect(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily(
+            f"{NAMESPACE}_build_info", "What is running: always 1", labels=("version", "python")
+        )
+        build.add_metric((__version__, platform.python_version()), 1)
+        yield build
+        yield GaugeMetricFamily(
+            f"{NAMESPACE}_accounts_bytes", "Size of the accounts on disk", self._accounts_bytes
+        )
+
+
+def exposition(accounts_bytes: int = 0) -> bytes:
+    """Everything, in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(_Moment(accounts_bytes))
+    folder = shared_folder()
+    registry.register(MultiProcessCollector(None, path=str(folder)) if _is_there(folder) else REGISTRY)
+    return generate_latest(registry)
+
+
+def _is_there(folder: Path | None) -> bool:
+    return folder is not None and folder.is_dir()
