@@ -95,7 +95,15 @@ MAY_IMPORT = {
         "bridge.stored",
     },
     "bridge.connect": {"bridge.gemini"},
-    "bridge.cli": {"bridge", "bridge.access", "bridge.connect", "bridge.settings"},
+    "bridge.doctor": {
+        "bridge",
+        "bridge.errors",
+        "bridge.guards",
+        "bridge.http",
+        "bridge.settings",
+        "bridge.upstream",
+    },
+    "bridge.cli": {"bridge", "bridge.access", "bridge.connect", "bridge.doctor", "bridge.settings"},
 }
 
 #: Foreign packages that only one layer may know.

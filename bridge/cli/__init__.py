@@ -8,9 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bridge import __version__
+from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.key import KEY
+from bridge.cli.doctor import DOCTOR
 from bridge.cli.settings import SETTINGS
 from bridge.settings import SettingsError
 
@@ -18,6 +20,8 @@ COMMANDS: Mapping[str, Command] = {
     "settings": SETTINGS,
     "connect": CONNECT,
     "key": KEY,
+    "check": CHECK,
+    "doctor": DOCTOR,
 }
 
 
