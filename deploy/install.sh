@@ -133,12 +133,20 @@ choose_release() {
     version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$source/bridge/__init__.py")
     [ -n "$version" ] || stop "$source/bridge/__init__.py does not say which version this is"
     mark=$(digest)
-    release=$version number=1
-    # The same version with other contents gets a name of its own: what runs is never changed underfoot.
-    while [ -e "$opt/releases/$release/.complete" ] && [ "$(cat "$opt/releases/$release/.complete")" != "$mark" ]; do
-        number=$((number + 1))
-        release=$version+$number
+    # The same version with other contents gets a name of its own, 1.2.3+2: what runs is never changed underfoot.
+    number=1
+    for folder in "$opt/releases/$version" "$opt/releases/$version+"*; do
+        [ -e "$folder/.complete" ] || continue
+        release=${folder##*/}
+        [ "$(cat "$folder/.complete")" != "$mark" ] || return 0
+        case $release in
+            *+*) build=${release##*+} ;;
+            *) build=1 ;;
+        esac
+        [ "$build" -lt "$number" ] || number=$((build + 1))
     done
+    release=$version
+    [ "$number" = 1 ] || release=$version+$number
 }
 
 pip_install() {
