@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from bridge.cli.command import FAILED, Command
 from bridge.doctor.finding import Check, Finding, Level, Patient
-
-KEY_VARIABLE = "GEMINI_BRIDGE_KEY"  #: not BRIDGE_…, which would be taken for a setting
+from bridge.settings.source import CLIENT_KEY
 
 MARKS = {Level.GREEN: "ok  ", Level.YELLOW: "note", Level.RED: "FAIL"}
 COLOURS = {Level.GREEN: "32", Level.YELLOW: "33", Level.RED: "31"}
@@ -22,7 +21,7 @@ Found = tuple[Check, Finding]
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help="also try the address that clients use; asks for a short answer")
-    parser.add_argument("--key", help=f"a client's key for that; better in {KEY_VARIABLE}, out of sight")
+    parser.add_argument("--key", help=f"a client's key for that; better in {CLIENT_KEY}, out of sight")
     parser.add_argument("--json", action="store_true", help="for machines")
 
 
@@ -30,7 +29,7 @@ def _examine(arguments: argparse.Namespace) -> int:
     from bridge.doctor.checks import CHECKS  # slow to load; other commands need not wait for them
     from bridge.doctor.examination import examine
 
-    patient = Patient.here(arguments.url, arguments.key or os.environ.get(KEY_VARIABLE))
+    patient = Patient.here(arguments.url, arguments.key or os.environ.get(CLIENT_KEY))
     found: list[Found] = []
     for each in examine(patient, CHECKS):
         found.append(each)

@@ -10,7 +10,8 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from typing import Any
 
-from gunicorn.config import Config  # type: ignore[import-untyped]
+from gunicorn.config import Config
+from gunicorn.workers.gthread import ThreadWorker
 
 from bridge.settings import SettingsError
 from bridge.settings.source import PROJECT
@@ -23,11 +24,10 @@ _ONE_AT_A_TIME = threading.Lock()  #: there is only one standard error
 @dataclass(frozen=True, slots=True)
 class GunicornSettings:
     bind: tuple[str, ...]
-    worker_class: str
+    threaded: bool  #: the kind of worker that can stream for long
     workers: int
     threads: int
     timeout: int
-    graceful_timeout: int
     max_requests: int
     preload_app: bool
 
@@ -38,8 +38,15 @@ def gunicorn_settings() -> GunicornSettings:
         written = {**runpy.run_path(str(FILE)), **_overriding(config)}
     for name in written.keys() & config.settings.keys():
         _set(config, name, written[name])
-    values = {name: config.settings[name].get() for name in GunicornSettings.__slots__}
-    return GunicornSettings(**{**values, "bind": tuple(values["bind"])})
+    return GunicornSettings(
+        bind=tuple(config.bind),
+        threaded=issubclass(config.worker_class, ThreadWorker),
+        workers=config.workers,
+        threads=config.threads,
+        timeout=config.timeout,
+        max_requests=config.max_requests,
+        preload_app=config.preload_app,
+    )
 
 
 @contextmanager

@@ -47,8 +47,8 @@ def look_at_gunicorn(patient: Patient) -> Finding:
 
 
 def _traps(server: GunicornSettings) -> Iterator[str]:
-    if server.worker_class != "gthread":
-        yield f"a {server.worker_class} worker is killed in the middle of a long answer"
+    if not server.threaded:
+        yield "a worker without threads is killed in the middle of a long answer"
     if server.max_requests:
         yield "max_requests: a worker that retires takes nothing new until its answers have ended"
     if server.preload_app:
@@ -60,7 +60,7 @@ def _traps(server: GunicornSettings) -> Iterator[str]:
 def _doubts(server: GunicornSettings) -> Iterator[str]:
     if server.threads < FEW_THREADS:
         streams = server.workers * server.threads
-        yield f"only {streams} answers at once, since each holds a thread; the next one waits"
+        yield f"only {streams} answers at once, since each holds a thread; what is more is turned away"
     if server.workers > 2 * (os.cpu_count() or 1):
         yield f"{server.workers} workers on {os.cpu_count()} cores"
     if not all(address.startswith(LOOPBACK) for address in server.bind):

@@ -75,7 +75,7 @@ def _judged(timing: Timing, question: dict[str, Any], patient: Patient) -> Findi
 
 def _failed(error: CallFailed) -> Finding:
     if error.status in (401, 403):
-        return red(str(error), "give it a key that works: GEMINI_BRIDGE_KEY=… gemini-bridge doctor --url …")
+        return red(str(error), "give it a key that works: BRIDGE_KEY=… gemini-bridge doctor --url …")
     if error.status == 429:
         return yellow(str(error), "the key's limit, or the upstream's, is reached: try again later")
     return red(str(error), f"look at the proxy in front, its certificate and its log, then: {JOURNAL}")
