@@ -12,12 +12,13 @@ from pathlib import Path
 from bridge.doctor.configuration import inspect
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
 from bridge.doctor.gunicorn_settings import GunicornSettings, gunicorn_settings
+from bridge.http.places import SPARE_THREADS
 from bridge.settings import Settings
 
 UNIT = "gemini-bridge.service"
 SYSTEMD = Path("/run/systemd/system")  #: there if, and only if, systemd runs the machine
 PROPERTIES = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload", "TimeoutStopUSec")
-FEW_THREADS = 8
+FEW_ANSWERS = 32
 LOOPBACK = ("127.", "localhost", "[::1]", "unix:")
 #: Seconds that systemd must leave over, after answers had their time to end.
 MARGIN = 10
@@ -36,17 +37,22 @@ def look_at_configuration(_patient: Patient) -> Finding:
 
 def look_at_gunicorn(patient: Patient) -> Finding:
     server = gunicorn_settings()
-    traps = list(_traps(server))
+    traps = list(_traps(server, patient.settings))
     if traps:
         return red("; ".join(traps), "leave it as gunicorn.conf.py has it, and GUNICORN_CMD_ARGS unset")
     doubts = list(_doubts(server))
     if doubts:
         return yellow("; ".join(doubts), "see “Capacity” and “nginx” in docs/OPERATIONS.md")
-    streams = server.workers * server.threads
-    return green(f"up to {streams} answers at once: {server.workers} workers × {server.threads} threads")
+    return green(f"{_answers(server)} answers at once: {server.workers} workers × {server.threads} threads")
 
 
-def _traps(server: GunicornSettings) -> Iterator[str]:
+def _answers(server: GunicornSettings) -> int:
+    return server.workers * (server.threads - SPARE_THREADS)
+
+
+def _traps(server: GunicornSettings, settings: Settings) -> Iterator[str]:
+    if server.threads != settings.server.threads:
+        yield f"gunicorn has {server.threads} threads, and the bridge counts on {settings.server.threads}"
     if not server.threaded:
         yield "a worker without threads is killed in the middle of a long answer"
     if server.max_requests:
@@ -58,9 +64,8 @@ def _traps(server: GunicornSettings) -> Iterator[str]:
 
 
 def _doubts(server: GunicornSettings) -> Iterator[str]:
-    if server.threads < FEW_THREADS:
-        streams = server.workers * server.threads
-        yield f"only {streams} answers at once, since each holds a thread; what is more is turned away"
+    if _answers(server) < FEW_ANSWERS:
+        yield f"only {_answers(server)} answers at once, each in a thread; what is more is turned away"
     if server.workers > 2 * (os.cpu_count() or 1):
         yield f"{server.workers} workers on {os.cpu_count()} cores"
     if not all(address.startswith(LOOPBACK) for address in server.bind):
