@@ -69,7 +69,7 @@ command=$root/usr/local/bin/$name
 credential=$etc/credentials/gemini_api_key
 contents='app.py bridge config deploy docs gunicorn.conf.py pyproject.toml requirements.in requirements.lock setup.cfg
           README.md CHANGELOG.md'
-changed='' # whether anything is different that the service must be restarted for
+restart=$opt/.restart # there while something is different that the service was not yet restarted for
 
 # --- may it be done here? ----------------------------------------------------------------------------
 
@@ -198,19 +198,22 @@ put() { # file $1 as $2, with mode $3
     cp "$1" "$2.tmp"
     chmod "$3" "$2.tmp"
     mv "$2.tmp" "$2"
-    changed=yes
+    case $2 in
+        "${stage:-none}"/*) ;;
+        *) touch "$restart" ;;
+    esac
 }
 
 merge_settings() { # into folder $1, from release $2, where release $3 was in force before, or none
     for new in "$opt/releases/$2"/config/*.toml; do
         mine=$1/${new##*/}
-        before=$opt/releases/${3:-none}/config/${new##*/}
+        former=$opt/releases/${3:-none}/config/${new##*/}
         if [ ! -e "$mine" ]; then
             put "$new" "$mine" 644
             say "settings: $mine"
         elif cmp -s "$new" "$mine"; then
             rm -f "$mine.new"
-        elif cmp -s "$before" "$mine"; then
+        elif cmp -s "$former" "$mine"; then
             put "$new" "$mine" 644
             say "settings: $mine is now that of $2"
         elif [ "${new##*/}" = default.toml ]; then
@@ -230,7 +233,7 @@ try_settings() { # a release must accept the administrator's settings before any
     for mine in "$etc"/*.toml; do
         [ ! -e "$mine" ] || cp "$mine" "$stage"
     done
-    (merge_settings "$stage" "$1" "$2" >/dev/null)
+    merge_settings "$stage" "$1" "$2" >/dev/null
     chmod -R a+rX "$stage"
     told=$(BRIDGE_CONFIG_DIR=$stage "$opt/releases/$1/deploy/$name" check 2>&1) || {
         printf '%s\n' "$told" | sed "s|$stage|$etc|g" >&2
@@ -305,7 +308,7 @@ activate() { # release $1, where release $2 was in force before, or none
     if [ "$1" != "$2" ]; then
         point current "$1"
         [ -z "$2" ] || point previous "$2"
-        changed=yes
+        touch "$restart"
     fi
     say "in force: release $1"
 }
@@ -324,17 +327,19 @@ prune() { # releases that no link points to
 
 start_service() {
     if [ -n "$root" ]; then
+        rm -f "$restart"
         say "systemd: left alone, because of DESTDIR"
         return
     fi
     systemctl daemon-reload
     systemctl enable --quiet "$name"
-    if [ -n "$changed" ]; then
+    verb=start
+    if [ -e "$restart" ]; then
+        verb=restart
         say "systemd: starting $name; answers under way may end first"
-        systemctl restart "$name" || stop "it does not start; journalctl -u $name -n 50 says why"
-    else
-        systemctl start "$name" || stop "it does not start; journalctl -u $name -n 50 says why"
     fi
+    systemctl "$verb" "$name" || stop "it does not start; journalctl -u $name -n 50 says why"
+    rm -f "$restart"
     "$command" doctor || say "The service runs; what is red above needs a look."
 }
 

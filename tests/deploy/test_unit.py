@@ -93,9 +93,9 @@ def test_a_stop_leaves_running_answers_their_time() -> None:
 def test_a_reload_checks_first_and_signals_then() -> None:
     (check,) = directives()["ExecStartPre"]
     assert check.endswith("/gemini-bridge check")
-    first, then = directives()["ExecReload"]
-    assert first.endswith(f" {check}")
-    assert then == "/bin/kill -HUP $MAINPID"
+    *_, before, last = directives()["ExecReload"]
+    assert before.endswith(f" {check}")
+    assert last == "/bin/kill -HUP $MAINPID"
 
 
 def test_the_key_comes_as_a_credential_and_stands_in_no_line() -> None:
