@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-PATIENCE = 4.0  #: seconds that the other side may be silent
+PATIENCE = 5.0  #: seconds that the other side may be silent
 LARGEST_ANSWER = 1 << 20
 #: Two events this far apart did not come out of one buffer.
 APART = 0.3
@@ -24,6 +24,10 @@ class CallFailed(Exception):
     def __init__(self, said: str, status: int = 0) -> None:
         super().__init__(said)
         self.status = status
+
+
+class NoAnswerInTime(CallFailed):
+    """There is somebody, and nothing was heard of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,9 @@ def ask(address: str, path: str) -> dict[str, Any]:
 
 
 def time_stream(address: str, path: str, body: Mapping[str, Any], key: str | None) -> Timing:
-    """Listens until it is plain that events come one by one, or until the end."""
+    """Listens until it is plain that events come one by one, or until the end, or until it is too long."""
     began = time.monotonic()
+    deadline = began + PATIENCE
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     timing = Timing(0.0, 0.0, 0)
     with _answered(address, "POST", path, orjson.dumps(body), headers) as response:
@@ -55,6 +60,8 @@ def time_stream(address: str, path: str, body: Mapping[str, Any], key: str | Non
             if events := data.count(b"data: {"):
                 now = time.monotonic() - began
                 timing = Timing(timing.first or now, now, timing.events + events)
+            if not timing.events and time.monotonic() > deadline:
+                raise NoAnswerInTime(f"{address}{path}: no event within {PATIENCE:.0f} seconds")
     return timing
 
 
@@ -62,17 +69,30 @@ def time_stream(address: str, path: str, body: Mapping[str, Any], key: str | Non
 def _answered(
     address: str, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
 ) -> Iterator[HTTPResponse]:
-    parts = urlsplit(address)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     try:
-        with closing(kind(parts.hostname or "", parts.port, timeout=PATIENCE)) as connection:
-            connection.request(method, parts.path.rstrip("/") + path, body, dict(headers or {}))
-            response = connection.getresponse()
+        with closing(_connected(address)) as connection:
+            connection.request(method, urlsplit(address).path.rstrip("/") + path, body, dict(headers or {}))
+            response = _head(connection, f"{address}{path}")
             if response.status != 200:
                 raise CallFailed(f"{address}{path} answered {response.status}", response.status)
             yield response
     except (OSError, HTTPException, ValueError) as error:
         raise CallFailed(f"{address}{path}: {_words(error)}") from None
+
+
+def _connected(address: str) -> HTTPConnection:
+    parts = urlsplit(address)
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)
+    connection.connect()
+    return connection
+
+
+def _head(connection: HTTPConnection, asked: str) -> HTTPResponse:
+    try:
+        return connection.getresponse()
+    except TimeoutError:
+        raise NoAnswerInTime(f"{asked}: no answer within {PATIENCE:.0f} seconds") from None
 
 
 def _words(error: Exception) -> str:

@@ -71,7 +71,8 @@ def _attempted(name: str, look: Callable[[], str]) -> Inspected:
     except SettingsError as error:
         return Inspected(name, error=str(error))
     except Exception as error:
-        return Inspected(name, error=f"{name}: {type(error).__name__}: {error}")
+        said = str(error).partition("\n")[0]
+        return Inspected(name, error=f"{name}: {type(error).__name__}: {said}")
 
 
 # --- what is built of the settings -------------------------------------------------------------------

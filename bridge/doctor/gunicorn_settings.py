@@ -33,7 +33,7 @@ class GunicornSettings:
 
 
 def gunicorn_settings() -> GunicornSettings:
-    config = Config()
+    config = Config(prog="GUNICORN_CMD_ARGS")
     with _exit_translated():
         written = {**runpy.run_path(str(FILE)), **_overriding(config)}
     for name in written.keys() & config.settings.keys():
@@ -57,7 +57,8 @@ def _exit_translated() -> Iterator[None]:
         with _ONE_AT_A_TIME, redirect_stderr(told):
             yield
     except SystemExit:
-        raise SettingsError(told.getvalue().strip() or f"{FILE.name} ends the program") from None
+        *_, last = told.getvalue().strip().rpartition("\n")
+        raise SettingsError(last.removeprefix("gemini-bridge: ") or f"{FILE.name} ends the program") from None
 
 
 def _overriding(config: Config) -> dict[str, Any]:

@@ -127,7 +127,8 @@ def _path_files(files: Iterable[metadata.PackagePath]) -> Iterator[tuple[str, st
 
 
 def _is_known(path: Path, owner: str, recorded: str) -> bool:
-    expected = KNOWN_PATH_FILES.get(path.name) == owner or owner in _development().keys() - OWN
+    tools = _development().keys() - _pins(PROJECT / "requirements.lock").keys() - OWN
+    expected = KNOWN_PATH_FILES.get(path.name) == owner or owner in tools
     return expected and recorded == _hash(path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.doctor.calls import APART, CallFailed, Timing, ask, time_stream
+from bridge.doctor.calls import APART, CallFailed, NoAnswerInTime, Timing, ask, time_stream
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
 from bridge.settings import DEMO, Settings
 
@@ -46,6 +46,10 @@ def look_at_front_door(patient: Patient) -> Finding:
         if timing.spread >= APART:
             return green(f"events arrive as they are made: the first after {timing.first:.1f} s")
         return _judged(timing, question, patient)
+    except NoAnswerInTime as error:
+        return yellow(
+            str(error), "the model is slow, or a proxy holds everything back: try again, then see there"
+        )
     except CallFailed as error:
         return _failed(error)
 
@@ -64,7 +68,12 @@ def _question(settings: Settings, door: str) -> dict[str, Any]:
 
 def _judged(timing: Timing, question: dict[str, Any], patient: Patient) -> Finding:
     """All at once: because of the door, or because the answer was quick? The service itself knows."""
-    direct = time_stream(own_address(patient.settings), PATH, question, patient.client_key)
+    try:
+        direct = time_stream(own_address(patient.settings), PATH, question, patient.client_key)
+    except CallFailed as error:
+        return yellow(
+            f"{timing.events} events came at once, and cannot be compared: {error}", "see the service"
+        )
     if direct.spread >= APART:
         return red(
             f"{timing.events} events came at once after {timing.first:.1f} s: a proxy collects them",

@@ -13,10 +13,14 @@ from pathlib import Path
 import pytest
 import requests
 from certificates import needs_openssl
-from gunicorn_bridge import Bridge, free_port
+from gunicorn_bridge import ROOT, Bridge, free_port
 from nginx_front import NGINX, Front, nginx_front, written
 from requests.adapters import HTTPAdapter
 from scripted_gemini import ScriptedGemini, sse, text_chunk
+
+from bridge.doctor.finding import Level, Patient
+from bridge.doctor.service import look_at_front_door
+from bridge.settings import load
 
 pytestmark = [pytest.mark.skipif(NGINX is None, reason="nginx is not installed"), needs_openssl]
 
@@ -116,6 +120,17 @@ def test_one_id_stands_in_both_logs_and_in_the_answer(front: Front, bridge: Brid
     given = post(front).headers["x-request-id"]
     assert log_line(bridge, given)
     assert f'"request_id":"{given}"' in front.logs()
+
+
+def test_the_doctor_finds_nothing_wrong_with_it(
+    front: Front, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gemini.will_answer(lambda _: [*sse(text_chunk("1 ")), 0.5, *sse(text_chunk("2", "STOP"))])
+    monkeypatch.setenv("SSL_CERT_FILE", str(front.certificate))
+    settings = load(ROOT / "config", {"GEMINI_API_KEY": "some-key"})
+    found = look_at_front_door(Patient(settings, front.address))
+    assert found.level is Level.GREEN
+    assert "as they are made" in found.says
 
 
 class FromElsewhere(HTTPAdapter):
