@@ -108,7 +108,7 @@ def _upstream(settings: Settings) -> str:
 
 def _gunicorn(_settings: Settings) -> str:
     server = gunicorn_settings()
-    return f"{', '.join(server.bind)}, {server.workers} workers with {server.threads} threads each"
+    return f"{', '.join(server.bind)}, workers × threads is {server.workers} × {server.threads}"
 
 
 def _application(settings: Settings) -> str:

@@ -43,7 +43,9 @@ def look_at_gunicorn(patient: Patient) -> Finding:
     doubts = list(_doubts(server))
     if doubts:
         return yellow("; ".join(doubts), "see “Capacity” and “nginx” in docs/OPERATIONS.md")
-    return green(f"{_answers(server)} answers at once: {server.workers} workers × {server.threads} threads")
+    return green(
+        f"{_answers(server)} answers at once: workers × threads is {server.workers} × {server.threads}"
+    )
 
 
 def _answers(server: GunicornSettings) -> int:

@@ -36,7 +36,7 @@ def test_what_is_good_is_listed_and_ends_with_ok(capsys: pytest.CaptureFixture[s
     lines = printed.out.splitlines()
     for name in ("default.toml", "guards.toml", "models.toml", "local.toml"):
         assert any(line.startswith(f"{config / name} ") and line.endswith("ok") for line in lines)
-    assert any(line.startswith("gunicorn.conf.py") and "3 workers" in line for line in lines)
+    assert any(line.startswith("gunicorn.conf.py") and "is 3 × " in line for line in lines)
     assert any(line.startswith("application") for line in lines)
     assert lines[-1] == "ok"
     assert printed.err == ""
