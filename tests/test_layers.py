@@ -97,6 +97,7 @@ MAY_IMPORT = {
     "bridge.connect": {"bridge.gemini"},
     "bridge.doctor": {
         "bridge",
+        "bridge.access",
         "bridge.errors",
         "bridge.guards",
         "bridge.http",

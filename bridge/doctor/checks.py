@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bridge.doctor.access import look_at_access
 from bridge.doctor.finding import Check
 from bridge.doctor.installation import look_at_packages, look_at_path_files, look_at_python
 from bridge.doctor.machine import look_at_configuration, look_at_gunicorn, look_at_unit
@@ -23,6 +24,7 @@ CHECKS: tuple[Check, ...] = (
     Check("state folder", look_at_state_folder),
     Check("state disk", look_at_disk),
     Check("state files", look_at_state_files),
+    Check("access", look_at_access),
     Check("way to upstream", look_at_way),
     Check("certificate", look_at_certificate),
     Check("clock", look_at_clock),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bridge.access.door import rule_at_start
 from bridge.doctor.gunicorn_settings import gunicorn_settings
 from bridge.guards.watch import ActiveGuards
 from bridge.settings import Settings, SettingsError, check_file, config_folder, load
@@ -119,6 +120,7 @@ def _application(settings: Settings) -> str:
 
 PARTS: Mapping[str, Callable[[Settings], str]] = {
     "state folder": _state,
+    "access": rule_at_start,
     "guards": _guards,
     "upstream": _upstream,
     "gunicorn.conf.py": _gunicorn,

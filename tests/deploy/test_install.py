@@ -33,7 +33,8 @@ pytestmark = pytest.mark.timeout(600)
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Filled as the document says, by the Python that will install from it."""
     folder = tmp_path_factory.mktemp("offline")
-    download = next(line for line in blocks("Install")[-1].splitlines() if "pip download" in line)
+    lines = "".join(blocks("Install")).splitlines()
+    download = next(line for line in lines if "pip download" in line)
     command = download.replace("python3", sys.executable).replace(
         "requirements.lock", f"{ROOT}/requirements.lock"
     )
@@ -139,7 +140,7 @@ def _ran(scratch: Scratch, script: str, folder: Path) -> str:
 
 
 def _install(scratch: Scratch, source: Path) -> str:
-    plain, with_key, to_try, offline = blocks("Install")
+    plain, with_key, to_try, offline, first_client = blocks("Install")
     told = _ran(scratch, plain, source)
     assert f"release {__version__}: is there" in told
     before = tree(scratch.path("/etc"))
@@ -152,6 +153,7 @@ def _install(scratch: Scratch, source: Path) -> str:
     told += _ran(scratch, to_try.replace("$PWD/scratch", str(scratch.root)), source)
     told += _ran(scratch, offline.splitlines()[-1], source)
     credential.write_text("")  # from here on with the demo model
+    scratch.client_key = scratch.run(first_client).stdout.strip()
     return told
 
 
@@ -159,13 +161,14 @@ def _try_out(scratch: Scratch, source: Path) -> str:
     address = choose_port(scratch)
     day_to_day, front_door = blocks("Day to day")
     with scratch.service():
-        answer_of(address)
-        requests.post(
-            f"{address}/v1/responses", json={"model": "demo", "input": "Hi", "store": True}, timeout=30
-        )
+        assert "demo model" in answer_of(address, scratch.client_key)
+        assert requests.post(f"{address}/v1/chat/completions", json={}, timeout=30).status_code == 401
         told = _ran(scratch, day_to_day, source)
-        told += _ran(scratch, front_door.replace("https://ai.example.com", address), source)
+        knock = front_door.replace("https://ai.example.com", address)
+        assert "answered 401" in scratch.run(knock).stdout
+        told += _ran(scratch, knock.replace("a-client-key", scratch.client_key), source)
     assert "FAIL" not in told
+    assert "a key is needed; 1 defined" in told
     assert "events arrive as they are made" in told
     for block in (*blocks("Settings"), *blocks("Read the log")[:1]):
         told += _ran(scratch, block.splitlines()[0], source)
@@ -224,18 +227,18 @@ def _roll_back(scratch: Scratch, newer: Path, mine: str) -> str:
     assert scratch.release() == "9.9.9"
     address = choose_port(scratch)
     with scratch.service():
-        assert "demo model" in answer_of(address)
+        assert "demo model" in answer_of(address, scratch.client_key)
     return told
 
 
 def _back_up(scratch: Scratch, source: Path) -> str:
     save, restore = blocks("Back up")
     told = _ran(scratch, save, source)
-    assert (scratch.path("/var/backups/gemini-bridge") / "answers.sqlite3").stat().st_size > 0
+    assert (scratch.path("/var/backups/gemini-bridge") / "keys.sqlite3").stat().st_size > 0
     assert (scratch.path("/var/backups/gemini-bridge") / "etc.tar.gz").stat().st_size > 0
     told += _ran(scratch, save, source)  # every night
-    answers = scratch.path("/var/lib/gemini-bridge/answers.sqlite3")
-    answers.write_bytes(b"spoilt")
+    keys = scratch.path("/var/lib/gemini-bridge/keys.sqlite3")
+    keys.write_bytes(b"spoilt")
     assert "FAIL  state files" in scratch.run("gemini-bridge doctor").stdout
     told += _ran(scratch, restore, source)
     assert "ok    state files" in scratch.run("gemini-bridge doctor").stdout
@@ -252,7 +255,7 @@ def _leave(scratch: Scratch, source: Path) -> str:
     ):
         assert not scratch.path(gone).exists()
     assert scratch.path("/etc/gemini-bridge/local.toml").exists()
-    assert scratch.path("/var/lib/gemini-bridge/answers.sqlite3").exists()
+    assert scratch.path("/var/lib/gemini-bridge/keys.sqlite3").exists()
     told += _ran(scratch, second, source)
     left = {str(path.relative_to(scratch.root)) for path in scratch.root.rglob("*") if not path.is_dir()}
     assert left == {

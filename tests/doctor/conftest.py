@@ -22,6 +22,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name not in kept or any(word in name.lower() for word in ELSEWHERE):
             monkeypatch.delenv(name)
+    monkeypatch.setattr("bridge.serving._in_force", None)  # a command is a process of its own
 
 
 @pytest.fixture

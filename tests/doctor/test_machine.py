@@ -50,6 +50,7 @@ def test_a_doubtful_setting_is_noted(
     patient, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv(name, value)
+    monkeypatch.setenv("BRIDGE_ACCESS__OPEN", "true")
     found = look_at_gunicorn(patient(**{name: value}))
     assert found.level is Level.YELLOW
     assert said in found.says

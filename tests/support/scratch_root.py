@@ -51,6 +51,7 @@ class Scratch:
     root: Path
     tools: Path
     environment: dict[str, str]
+    client_key: str = ""
 
     @classmethod
     def below(cls, folder: Path, wheels: Path) -> Scratch:
@@ -150,12 +151,13 @@ def choose_port(scratch: Scratch) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def answer_of(address: str, model: str = "gpt-5") -> str:
-    body = {"model": model, "messages": [{"role": "user", "content": "Who are you?"}]}
+def answer_of(address: str, key: str = "none") -> str:
+    headers = {"Authorization": f"Bearer {key}"}
+    body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Who are you?"}]}
     deadline = time.monotonic() + 30
     while True:
         try:
-            answer = requests.post(f"{address}/v1/chat/completions", json=body, timeout=30)
+            answer = requests.post(f"{address}/v1/chat/completions", json=body, headers=headers, timeout=30)
             return answer.json()["choices"][0]["message"]["content"]
         except requests.ConnectionError:
             assert time.monotonic() < deadline
