@@ -95,7 +95,23 @@ MAY_IMPORT = {
         "bridge.stored",
     },
     "bridge.connect": {"bridge.gemini"},
-    "bridge.cli": {"bridge", "bridge.access", "bridge.connect", "bridge.settings", "bridge.state"},
+    "bridge.doctor": {
+        "bridge",
+        "bridge.access",
+        "bridge.errors",
+        "bridge.guards",
+        "bridge.http",
+        "bridge.settings",
+        "bridge.upstream",
+    },
+    "bridge.cli": {
+        "bridge",
+        "bridge.access",
+        "bridge.connect",
+        "bridge.doctor",
+        "bridge.settings",
+        "bridge.state",
+    },
 }
 
 #: Foreign packages that only one layer may know.

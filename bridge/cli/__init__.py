@@ -9,8 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bridge import __version__
-from bridge.cli.command import PROGRAM, WRONG_USE, Command
+from bridge.cli.check import CHECK
+from bridge.cli.command import FAILED, PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
+from bridge.cli.doctor import DOCTOR
 from bridge.cli.key import KEY
 from bridge.cli.settings import SETTINGS
 from bridge.cli.usage import USAGE
@@ -21,6 +23,8 @@ COMMANDS: Mapping[str, Command] = {
     "connect": CONNECT,
     "key": KEY,
     "usage": USAGE,
+    "check": CHECK,
+    "doctor": DOCTOR,
 }
 
 
@@ -39,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return WRONG_USE
+    except BrokenPipeError:  # whoever was reading has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

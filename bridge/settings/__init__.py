@@ -62,6 +62,8 @@ __all__ = [
     "ShownSetting",
     "StateSettings",
     "UpstreamSettings",
+    "check_file",
+    "config_folder",
     "load",
 ]
 
@@ -259,13 +261,13 @@ def _showable(shape: Shape, value: Any) -> Any:
 
 def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
-    folder = _config_folder(config_dir, environ)
+    folder = config_folder(config_dir, environ)
     _refuse_google_login(environ)
     sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     origins: dict[str, str] = {}
     for entry in _entries(folder, environ):
         section, _, key = entry.key.partition(".")
-        sections[section][key] = KNOWN[entry.key].read(f"{entry.origin}: {entry.key}", entry.value)
+        sections[section][key] = _value(entry)
         origins[entry.key] = entry.origin
     models, origins["models.default"] = _models(folder, environ)
     built: dict[str, Any] = {section: owner(**sections[section]) for section, owner in SECTIONS.items()}
@@ -287,7 +289,18 @@ def _own_or_delivered(folder: Path, name: str) -> Path:
     return own if own.exists() else PROJECT / "config" / name
 
 
-def _config_folder(config_dir: Path | None, environ: Mapping[str, str]) -> Path:
+def check_file(path: Path) -> None:
+    """Raise what is wrong with a file of settings, whatever the others say."""
+    for entry in _without_secrets(file_entries(path, KNOWN)):
+        _value(entry)
+
+
+def _value(entry: Entry) -> Any:
+    return KNOWN[entry.key].read(f"{entry.origin}: {entry.key}", entry.value)
+
+
+def config_folder(config_dir: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
+    environ = os.environ if environ is None else environ
     if config_dir is not None:
         return config_dir.absolute()
     named = environ.get(CONFIG_DIR)

@@ -57,6 +57,8 @@ class ModelTable:
         self.default = default
         #: Client names that can be listed, and the Gemini model that each means.
         self.aliases = tuple((name, row.model) for row in aliases for name in row.match if "*" not in name)
+        #: Every model that a client's name can be turned into.
+        self.targets = tuple(dict.fromkeys((default, *(row.model for row in aliases))))
         self._pass_through = Patterns(pass_through)
         self._aliases = [(Patterns(row.match), row.model) for row in aliases]
         self._rows = [(Patterns(row.match), row.traits) for row in rows]

@@ -1,0 +1,21 @@
+"""Who is let in: a service that others can reach should know them by their keys."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from bridge.access.door import rule_at_start
+from bridge.access.store import KEYS_FILE, KeyStore
+from bridge.doctor.finding import Finding, Patient, green, red, yellow
+
+
+def look_at_access(patient: Patient) -> Finding:
+    settings = patient.settings
+    try:
+        keys = KeyStore(settings.state.dir / KEYS_FILE).all()
+    except (sqlite3.Error, OSError) as error:
+        return red(f"the keys cannot be read: {type(error).__name__}", "see the state folder and its files")
+    said = rule_at_start(settings)
+    if keys and not settings.access.open:
+        return green(said)
+    return yellow(said, "before others can reach it: gemini-bridge key add NAME")

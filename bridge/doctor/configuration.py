@@ -1,0 +1,128 @@
+"""Whether the bridge could start with what is configured: all is read and built, and nobody asked."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bridge.access.door import rule_at_start
+from bridge.doctor.gunicorn_settings import gunicorn_settings
+from bridge.guards.watch import ActiveGuards
+from bridge.settings import Settings, SettingsError, check_file, config_folder, load
+from bridge.settings.guards import load_guards
+from bridge.settings.models import load_models
+from bridge.settings.source import PROJECT, label, read_toml
+from bridge.upstream import make_upstream
+
+LOCAL = "local.toml"
+
+#: How a file is read where more is known of it than that it is TOML.
+READERS: Mapping[str, Callable[[Path], object]] = {
+    "default.toml": check_file,
+    LOCAL: check_file,
+    "models.toml": load_models,
+    "guards.toml": load_guards,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    name: str
+    says: str = ""
+    error: str = ""
+
+
+def inspect() -> list[Inspected]:
+    """Each file by itself, so that all that is wrong in them is told; then what is built of them together."""
+    files = list(_files(config_folder()))
+    if any(each.error for each in files):
+        return files
+    try:
+        settings = load()
+    except SettingsError as error:
+        return [*files, Inspected("settings", error=str(error))]
+    parts = [_attempted(name, partial(look, settings)) for name, look in PARTS.items()]
+    return [*files, *parts]
+
+
+def _files(folder: Path) -> Iterator[Inspected]:
+    shipped = {path.name for path in (PROJECT / "config").glob("*.toml")} - {LOCAL}
+    present = {path.name for path in folder.glob("*.toml")}
+    for name in sorted(shipped & present):
+        path = folder / name
+        yield _attempted(label(path), partial(_read, path))
+    if LOCAL in present:
+        yield _attempted(label(folder / LOCAL), partial(_read, folder / LOCAL))
+    for name in sorted(present - shipped - {LOCAL}):
+        yield Inspected(label(folder / name), "not read: the bridge knows no such file")
+
+
+def _read(path: Path) -> str:
+    READERS.get(path.name, read_toml)(path)
+    return ""
+
+
+def _attempted(name: str, look: Callable[[], str]) -> Inspected:
+    try:
+        return Inspected(name, look())
+    except SettingsError as error:
+        return Inspected(name, error=str(error))
+    except Exception as error:
+        said = str(error).partition("\n")[0]
+        return Inspected(name, error=f"{name}: {type(error).__name__}: {said}")
+
+
+# --- what is built of the settings -------------------------------------------------------------------
+
+
+def _state(settings: Settings) -> str:
+    folder = settings.state.dir
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    try:
+        if there == folder:
+            tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise SettingsError(f"the state folder {folder} cannot be written to: {error.strerror}") from None
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise SettingsError(f"the state folder {folder} cannot be made: {there} cannot be written to")
+    return str(folder) + ("" if there == folder else " (will be made)")
+
+
+def _guards(settings: Settings) -> str:
+    ActiveGuards(settings.guards)
+    modes = settings.guards.modes
+    enforced = sum(getattr(modes, name) == "enforce" for name in modes.__slots__)
+    return f"{enforced} of {len(modes.__slots__)} enforced"
+
+
+def _upstream(settings: Settings) -> str:
+    make_upstream(settings)
+    if settings.transport_in_force == "demo":
+        return "no key: the offline demo model"
+    keys = len(settings.upstream.api_keys)
+    return f"{settings.upstream.base_url}, {keys} key{'s' if keys > 1 else ''}"
+
+
+def _gunicorn(_settings: Settings) -> str:
+    server = gunicorn_settings()
+    return f"{', '.join(server.bind)}, workers × threads is {server.workers} × {server.threads}"
+
+
+def _application(settings: Settings) -> str:
+    from bridge.http.app import create_app  # Flask takes longer to load than all the rest
+
+    return f"{len(list(create_app(settings).url_map.iter_rules()))} routes"
+
+
+PARTS: Mapping[str, Callable[[Settings], str]] = {
+    "state folder": _state,
+    "access": rule_at_start,
+    "guards": _guards,
+    "upstream": _upstream,
+    "gunicorn.conf.py": _gunicorn,
+    "application": _application,
+}

@@ -1,0 +1,64 @@
+"""What a check is, what it is given, and what it may find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bridge.settings import Settings, SettingsError, load
+
+
+class Level(StrEnum):
+    GREEN = "green"
+    YELLOW = "yellow"  #: it works, and somebody should know
+    RED = "red"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Neither text ever holds a key."""
+
+    level: Level
+    says: str
+    remedy: str = ""
+
+
+def green(says: str) -> Finding:
+    return Finding(Level.GREEN, says)
+
+
+def yellow(says: str, remedy: str) -> Finding:
+    return Finding(Level.YELLOW, says, remedy)
+
+
+def red(says: str, remedy: str) -> Finding:
+    return Finding(Level.RED, says, remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is looked at. `settings` raises if they cannot be read: what needs them is left out then."""
+
+    read: Settings | SettingsError
+    front_door: str | None = None  #: the address that clients use
+    client_key: str | None = None
+
+    @classmethod
+    def here(cls, front_door: str | None = None, client_key: str | None = None) -> Patient:
+        try:
+            return cls(load(), front_door, client_key)
+        except SettingsError as error:
+            return cls(error, front_door, client_key)
+
+    @property
+    def settings(self) -> Settings:
+        if isinstance(self.read, SettingsError):
+            raise self.read
+        return self.read
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    look: Callable[[Patient], Finding]

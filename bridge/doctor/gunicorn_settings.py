@@ -1,0 +1,74 @@
+"""What gunicorn would run with: its file, then GUNICORN_CMD_ARGS, read by gunicorn's own rules."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from typing import Any
+
+from gunicorn.config import Config
+from gunicorn.workers.gthread import ThreadWorker
+
+from bridge.settings import SettingsError
+from bridge.settings.source import PROJECT
+
+FILE = PROJECT / "gunicorn.conf.py"
+
+_ONE_AT_A_TIME = threading.Lock()  #: there is only one standard error
+
+
+@dataclass(frozen=True, slots=True)
+class GunicornSettings:
+    bind: tuple[str, ...]
+    threaded: bool  #: the kind of worker that can stream for long
+    workers: int
+    threads: int
+    timeout: int
+    max_requests: int
+    preload_app: bool
+
+
+def gunicorn_settings() -> GunicornSettings:
+    config = Config(prog="GUNICORN_CMD_ARGS")
+    with _exit_translated():
+        written = {**runpy.run_path(str(FILE)), **_overriding(config)}
+    for name in written.keys() & config.settings.keys():
+        _set(config, name, written[name])
+    return GunicornSettings(
+        bind=tuple(config.bind),
+        threaded=issubclass(config.worker_class, ThreadWorker),
+        workers=config.workers,
+        threads=config.threads,
+        timeout=config.timeout,
+        max_requests=config.max_requests,
+        preload_app=config.preload_app,
+    )
+
+
+@contextmanager
+def _exit_translated() -> Iterator[None]:
+    """What says its trouble on standard error and ends the program, as an error with that text."""
+    told = io.StringIO()
+    try:
+        with _ONE_AT_A_TIME, redirect_stderr(told):
+            yield
+    except SystemExit:
+        *_, last = told.getvalue().strip().rpartition("\n")
+        raise SettingsError(last.removeprefix("gemini-bridge: ") or f"{FILE.name} ends the program") from None
+
+
+def _overriding(config: Config) -> dict[str, Any]:
+    arguments = config.get_cmd_args_from_env()
+    parsed = vars(config.parser().parse_args(arguments)) if arguments else {}
+    return {name: value for name, value in parsed.items() if value is not None}
+
+
+def _set(config: Config, name: str, value: Any) -> None:
+    try:
+        config.set(name, value)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise SettingsError(f"{FILE.name}: {name} cannot be used: {error}") from None

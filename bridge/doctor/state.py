@@ -1,0 +1,99 @@
+"""The state folder: there, ours alone, with room, on a disk of this machine, and its databases whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from bridge.doctor.finding import Finding, Patient, green, red, yellow
+
+#: Free space below which it is told, and below which writes are about to fail.
+LITTLE = 1 << 30
+TOO_LITTLE = 100 << 20
+#: SQLite's locks cannot be trusted there; half of the writes would be lost some day.
+REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"})
+MOUNTS = Path("/proc/self/mountinfo")
+
+
+def look_at_state_folder(patient: Patient) -> Finding:
+    folder = patient.settings.state.dir
+    if not folder.exists():
+        return yellow(f"{folder} is not there yet", "the service makes it when it starts; start it")
+    status = folder.stat()
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return red(
+            f"{folder} belongs to user {status.st_uid} and is closed to user {os.geteuid()}",
+            f"run the doctor as the service's user, or: chown -R gemini-bridge: {folder}",
+        )
+    if status.st_mode & 0o077:
+        return yellow(f"{folder} can be read by others, and answers are stored in it", f"chmod 700 {folder}")
+    return green(str(folder))
+
+
+def look_at_disk(patient: Patient) -> Finding:
+    folder = _nearest(patient.settings.state.dir)
+    kind = _file_system(folder)
+    if kind in REMOTE:
+        return red(
+            f"{folder} lies on {kind}, where SQLite's locks do not hold",
+            "move it to a disk of this machine: state.dir, or BRIDGE_STATE_DIR",
+        )
+    free = shutil.disk_usage(folder).free
+    told = f"{free / (1 << 30):.1f} GB free" if free >= LITTLE else f"{free >> 20} MB free"
+    if free < TOO_LITTLE:
+        return red(f"only {told}", "make room: usage and stored answers are no longer written")
+    if free < LITTLE:
+        return yellow(f"only {told}", "make room before it is used up")
+    return green(f"{told}{kind and f', {kind}'}")
+
+
+def _nearest(folder: Path) -> Path:
+    return next(each for each in (folder, *folder.parents) if each.exists()).resolve()
+
+
+def _file_system(folder: Path) -> str:
+    """The kind of the innermost mount that holds the folder; nothing where the kernel does not tell."""
+    try:
+        lines = MOUNTS.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    mounts = [(_unescaped(line.split()[4]), line.partition(" - ")[2].split()[0]) for line in lines]
+    holding = [(point, kind) for point, kind in mounts if folder.is_relative_to(point)]
+    return max(holding, key=lambda mount: len(mount[0]))[1] if holding else ""
+
+
+def _unescaped(point: str) -> str:
+    return point.encode().decode("unicode_escape") if "\\" in point else point
+
+
+# --- databases ---------------------------------------------------------------------------------------
+
+
+def look_at_state_files(patient: Patient) -> Finding:
+    folder = patient.settings.state.dir
+    files = sorted(folder.glob("*.sqlite3")) if os.access(folder, os.R_OK | os.X_OK) else []
+    troubles = {path.name: trouble for path in files if (trouble := _trouble(path))}
+    if troubles:
+        said = "; ".join(f"{name}: {trouble}" for name, trouble in troubles.items())
+        return red(said, _remedy(folder, troubles))
+    return green(", ".join(path.name for path in files) or "none yet")
+
+
+def _trouble(path: Path) -> str:
+    if path.stat().st_uid != path.parent.stat().st_uid:
+        return f"belongs to user {path.stat().st_uid}, and not to the folder's owner"
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=2)) as database:
+            said = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.Error as error:
+        said = str(error)
+    return "" if said == "ok" else said.splitlines()[-1]
+
+
+def _remedy(folder: Path, troubles: dict[str, str]) -> str:
+    if any(trouble.startswith("belongs") for trouble in troubles.values()):
+        return f"chown -R --reference={folder} {folder}"
+    return "stop the service, put the backup of the file in its place (or move it away), and start again"

@@ -1,0 +1,132 @@
+"""The upstream as seen from this machine: the way there, who answers, its clock, keys and models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.errors import BridgeError, UpstreamMisconfigured, UpstreamRateLimited
+from bridge.settings import DEMO, Settings
+from bridge.upstream import make_upstream
+from bridge.upstream.probe import sight, way_to
+
+PATIENCE = 4.0  #: seconds for one connection or one answer
+SKEW_TOLD = 30.0
+SKEW_TOO_MUCH = 300.0
+GOOGLE_HOSTS = ".googleapis.com"
+GOOGLE_ISSUER = "Google"  #: Google Trust Services, in each of its spellings
+
+OFFLINE = green("none is asked: the offline demo model is served")
+GO_THERE = "look at DNS, firewall and proxy: curl -v {address}"
+
+
+def look_at_way(patient: Patient) -> Finding:
+    if patient.settings.transport_in_force == DEMO:
+        return OFFLINE
+    way = way_to(patient.settings.upstream.base_url)
+    if not Path(way.ca_bundle).exists():
+        return red(
+            f"the CA bundle {way.ca_bundle} is not there",
+            "let REQUESTS_CA_BUNDLE name the company's bundle, or unset it (in the service: env file)",
+        )
+    return green(f"{f'through the proxy {way.proxy}' if way.proxy else 'no proxy'}; CAs of {way.ca_bundle}")
+
+
+def look_at_certificate(patient: Patient) -> Finding:
+    if patient.settings.transport_in_force == DEMO:
+        return OFFLINE
+    address = patient.settings.upstream.base_url
+    try:
+        issuer = sight(address, PATIENCE).issuer
+    except UpstreamMisconfigured as error:
+        remedy = "put the CA of the company's proxy into a file, and its path into REQUESTS_CA_BUNDLE"
+        return red(error.message, f"{remedy} (in the service: env file)")
+    except BridgeError as error:
+        return red(error.message, GO_THERE.format(address=address))
+    if issuer is None:
+        return yellow(f"{address} is not encrypted", "use https:// for everything but a test")
+    host = urlsplit(address).hostname or ""
+    if host.endswith(GOOGLE_HOSTS) and not issuer.startswith(GOOGLE_ISSUER):
+        return yellow(
+            f"somebody reads along: {host} is vouched for by {issuer}, not by Google",
+            "if that is not meant to be, have this address exempted from TLS inspection",
+        )
+    return green(f"{host}, by {issuer}")
+
+
+def look_at_clock(patient: Patient) -> Finding:
+    if patient.settings.transport_in_force == DEMO:
+        return OFFLINE
+    address = patient.settings.upstream.base_url
+    try:
+        theirs = sight(address, PATIENCE).clock
+    except BridgeError as error:
+        return yellow(f"not compared: {error.message}", GO_THERE.format(address=address))
+    if theirs is None:
+        return yellow("the upstream does not say what time it is", "compare by hand: timedatectl")
+    ahead = (datetime.now(UTC) - theirs).total_seconds()
+    if abs(ahead) <= SKEW_TOLD:
+        return green("as the upstream's")
+    told = f"{abs(ahead):.0f} seconds {'ahead' if ahead > 0 else 'behind'}"
+    remedy = "switch on time synchronisation: timedatectl set-ntp true"
+    return red(told, remedy) if abs(ahead) > SKEW_TOO_MUCH else yellow(told, remedy)
+
+
+# --- keys and models ---------------------------------------------------------------------------------
+
+
+def look_at_keys(patient: Patient) -> Finding:
+    settings = patient.settings
+    if settings.transport_in_force == DEMO:
+        return yellow("none: the offline demo model is served", f"put a key into {_key_place()}, and restart")
+    refused = dict(_refusals(settings))
+    keys = len(settings.upstream.api_keys)
+    if not refused:
+        return green(f"{keys} of {keys} work" if keys > 1 else "works")
+    said = "; ".join(f"key {number} of {keys}: {error.message}" for number, error in refused.items())
+    if all(isinstance(error, UpstreamRateLimited) for error in refused.values()):
+        return yellow(said, "wait, or ask Google for a larger quota")
+    if any(isinstance(error, UpstreamMisconfigured) for error in refused.values()):
+        return red(said, f"put a working key into {_key_place()}, and restart")
+    return red(said, GO_THERE.format(address=settings.upstream.base_url))
+
+
+def _refusals(settings: Settings) -> Iterator[tuple[int, BridgeError]]:
+    for number, key in enumerate(settings.upstream.api_keys, start=1):
+        try:
+            make_upstream(_impatient(settings, (key,))).models()
+        except BridgeError as error:
+            yield number, error
+
+
+def look_at_models(patient: Patient) -> Finding:
+    settings = patient.settings
+    if settings.transport_in_force == DEMO:
+        return OFFLINE
+    try:
+        listed = make_upstream(_impatient(settings, settings.upstream.api_keys)).models()
+    except BridgeError as error:
+        return yellow(f"not compared: {error.message}", "see the upstream key")
+    names = {str(model.get("name", "")).removeprefix("models/") for model in listed}
+    missing = [name for name in settings.models.targets if name not in names]
+    if missing:
+        return red(
+            f"models.toml maps to what the upstream does not have: {', '.join(missing)}",
+            f"name others there; it has {', '.join(sorted(names)[:8]) or 'none'}, …",
+        )
+    return green(f"{len(names)} upstream, among them {', '.join(settings.models.targets)}")
+
+
+def _impatient(settings: Settings, keys: tuple[str, ...]) -> Settings:
+    upstream = replace(settings.upstream, api_keys=keys, connect_timeout=PATIENCE, read_timeout=PATIENCE)
+    return replace(settings, upstream=upstream)
+
+
+def _key_place(environ: Mapping[str, str] = os.environ) -> str:
+    credential = Path(environ.get("BRIDGE_CONFIG_DIR", "config")) / "credentials" / "gemini_api_key"
+    return str(credential) if credential.parent.exists() else "GEMINI_API_KEY"

@@ -1,0 +1,69 @@
+"""A look at the upstream's address without using the API: its clock, its certificate, and the way there.
+
+No key is sent. The way is the one that requests to the API take: the same proxies, the same CA bundle.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
+
+from bridge.upstream.foreign import foreign_errors_translated
+
+#: It answers strangers with a refusal: a head with the time, and a body that keeps the connection open.
+PATH = "/v1beta/models"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    clock: datetime | None  #: what time it is there
+    issuer: str | None  #: the organisation that vouches for the certificate; none without TLS
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    proxy: str | None  #: without the user and password that it may hold
+    ca_bundle: str
+
+
+def sight(base_url: str, timeout: float) -> Sighting:
+    with foreign_errors_translated(), requests.Session() as session:
+        address = f"{base_url}{PATH}"
+        with session.get(address, stream=True, allow_redirects=False, timeout=timeout) as response:
+            return Sighting(_clock(response), _issuer(response))
+
+
+def way_to(address: str) -> Way:
+    with requests.Session() as session:
+        settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
+    proxy = select_proxy(address, settings["proxies"])
+    verify = settings["verify"]
+    return Way(proxy and _nameless(proxy), verify if isinstance(verify, str) else DEFAULT_CA_BUNDLE_PATH)
+
+
+def _clock(response: requests.Response) -> datetime | None:
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def _issuer(response: requests.Response) -> str | None:
+    socket = getattr(getattr(response.raw, "connection", None), "sock", None)
+    if not isinstance(socket, ssl.SSLSocket):
+        return None
+    issuer: Any = (socket.getpeercert() or {}).get("issuer", ())
+    names = {name: value for group in issuer for name, value in group}
+    return str(names.get("organizationName") or names.get("commonName") or "nobody")
+
+
+def _nameless(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

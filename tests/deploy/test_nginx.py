@@ -1,0 +1,192 @@
+"""The example for nginx, in a real nginx before a real bridge."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import requests
+from certificates import needs_openssl
+from gunicorn_bridge import ROOT, Bridge, free_port
+from nginx_front import NGINX, Front, nginx_front, written
+from requests.adapters import HTTPAdapter
+from scripted_gemini import ScriptedGemini, sse, text_chunk
+
+from bridge.doctor.finding import Level, Patient
+from bridge.doctor.service import look_at_front_door
+from bridge.settings import load
+
+pytestmark = [pytest.mark.skipif(NGINX is None, reason="nginx is not installed"), needs_openssl]
+
+HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
+TOO_MUCH = b" " * (64 * 1024 * 1024 + 1)
+
+
+@pytest.fixture(scope="module")
+def front(bridge: Bridge, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    with nginx_front(tmp_path_factory.mktemp("nginx"), bridge.address) as running:
+        yield running
+
+
+def post(front: Front, path: str = "/v1/chat/completions", **options) -> requests.Response:
+    return requests.post(
+        f"{front.address}{path}", timeout=60, verify=front.certificate, **{"json": HELLO, **options}
+    )
+
+
+def test_nginx_accepts_the_example(tmp_path: Path) -> None:
+    command = written(tmp_path, free_port(), "http://127.0.0.1:41242")
+    tried = subprocess.run([*command, "-t"], capture_output=True, text=True, timeout=30, check=False)
+    assert tried.returncode == 0, tried.stderr
+    assert "[emerg]" not in tried.stderr
+
+
+def test_chunks_pass_as_they_come(front: Front, gemini: ScriptedGemini) -> None:
+    gemini.will_say(
+        [*sse(text_chunk("one ")), 0.8, *sse(text_chunk("two ")), 0.8, *sse(text_chunk("three", "STOP"))]
+    )
+    arrived = {}
+    with post(front, json={**HELLO, "stream": True}, stream=True) as answer:
+        for line in answer.iter_lines():
+            for word in (b"one ", b"two ", b"three"):
+                if word in line:
+                    arrived[word] = time.monotonic()
+    assert arrived[b"two "] - arrived[b"one "] > 0.5
+    assert arrived[b"three"] - arrived[b"two "] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/chat/completions", lambda body: body["error"]["code"] == "request_too_large"),
+        ("/v1/responses", lambda body: body["error"]["code"] == "request_too_large"),
+        ("/v1/messages", lambda body: body["error"]["type"] == "request_too_large"),
+        ("/v1beta/models/m:generateContent", lambda body: body["error"]["code"] == 413),
+    ],
+)
+def test_a_body_above_64_mb_is_refused_in_the_vendors_words(front: Front, gemini, path, told) -> None:
+    answer = post(front, path, json=None, data=TOO_MUCH)
+    assert answer.status_code == 413
+    assert answer.headers["content-type"] == "application/json"
+    assert told(answer.json())
+    assert not gemini.asked
+    assert post(front).status_code == 200
+
+
+def test_a_body_just_below_64_mb_passes(front: Front, gemini: ScriptedGemini) -> None:
+    body = json.dumps(HELLO).encode()
+    assert post(front, json=None, data=body + b" " * (63 << 20)).status_code == 200
+
+
+def test_a_client_that_leaves_is_told_to_the_bridge(
+    front: Front, bridge: Bridge, gemini: ScriptedGemini
+) -> None:
+    gemini.will_say([*sse(text_chunk("more ")), 6.0, *sse(text_chunk("yet", "STOP"))])
+    headers = {"X-Request-Id": "left-by-nginx"}
+    with post(front, json={**HELLO, "stream": True}, stream=True, headers=headers) as answer:
+        next(answer.iter_content(10))
+    line = log_line(bridge, "left-by-nginx")
+    assert line["outcome"] == "client_left"
+    assert line["duration_ms"] < 4000
+
+
+def log_line(bridge: Bridge, request_id: str) -> dict:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        for line in bridge.lines().splitlines():
+            if f'"request_id":"{request_id}"' in line:
+                return json.loads(line)
+        time.sleep(0.05)
+    raise AssertionError(f"no line for {request_id}")
+
+
+def test_no_log_holds_a_query_string(front: Front, gemini: ScriptedGemini, canary_key: str) -> None:
+    for path in ("/v1/chat/completions", "/v1/nothing"):
+        post(front, f"{path}?key={canary_key}")
+    post(front, f"/v1/messages?key={canary_key}", json=None, data=TOO_MUCH)
+    assert '"path":"/v1/messages","status":413' in front.logs()
+    assert canary_key not in front.logs()
+    for line in (front.folder / "gemini-bridge.log").read_text().splitlines():
+        json.loads(line)
+
+
+def test_one_id_stands_in_both_logs_and_in_the_answer(front: Front, bridge: Bridge, gemini) -> None:
+    given = post(front).headers["x-request-id"]
+    assert log_line(bridge, given)
+    assert f'"request_id":"{given}"' in front.logs()
+
+
+def test_the_doctor_finds_nothing_wrong_with_it(
+    front: Front, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gemini.will_answer(lambda _: [*sse(text_chunk("1 ")), 0.5, *sse(text_chunk("2", "STOP"))])
+    monkeypatch.setenv("SSL_CERT_FILE", str(front.certificate))
+    settings = load(ROOT / "config", {"GEMINI_API_KEY": "some-key"})
+    found = look_at_front_door(Patient(settings, front.address))
+    assert found.level is Level.GREEN
+    assert "as they are made" in found.says
+
+
+class FromElsewhere(HTTPAdapter):
+    def init_poolmanager(self, *args, **options) -> None:
+        super().init_poolmanager(*args, source_address=("127.0.0.2", 0), **options)
+
+
+def test_metrics_are_for_the_monitor_alone(front: Front, gemini: ScriptedGemini) -> None:
+    address = front.address.replace("localhost", "127.0.0.1")
+    with requests.Session() as session:
+
+        def status(path: str) -> int:
+            return session.get(f"{address}{path}", verify=str(front.certificate), timeout=30).status_code
+
+        assert status("/metrics") != 403
+        session.mount("https://", FromElsewhere())
+        assert status("/metrics") == 403
+        assert status("/readyz") == 200
+
+
+def test_the_bridges_own_errors_pass_unchanged(front: Front, gemini: ScriptedGemini) -> None:
+    answer = post(front, "/v1/nothing")
+    assert answer.status_code == 404
+    assert "There is no POST /v1/nothing here" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1beta/models/m:generateContent"])
+def test_while_the_bridge_is_away_clients_are_told_to_come_back(
+    tmp_path: Path, path: str, canary_key: str
+) -> None:
+    with nginx_front(tmp_path, f"http://127.0.0.1:{free_port()}") as front:
+        answer = post(front, f"{path}?key={canary_key}")
+        assert canary_key not in front.logs()
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "5"
+    assert "try again" in answer.json()["error"]["message"]
+
+
+def test_the_bridge_is_told_who_asks_and_not_who_the_client_claims_to_be(tmp_path: Path) -> None:
+    seen: dict[str, str] = {}
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.update({name.lower(): value for name, value in self.headers.items()})
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Listener) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with nginx_front(tmp_path, f"http://127.0.0.1:{server.server_address[1]}") as front:
+            claims = {"X-Forwarded-For": "10.9.8.7", "X-Forwarded-Proto": "gopher"}
+            requests.get(front.address, headers=claims, verify=front.certificate, timeout=30)
+    assert seen["x-forwarded-for"] == "127.0.0.1"
+    assert seen["x-forwarded-proto"] == "https"
+    assert seen["host"] == "localhost"

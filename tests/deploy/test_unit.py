@@ -1,0 +1,119 @@
+"""The systemd unit: hardened, and true to what it says about the rest."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from unit_file import UNIT, directives
+
+from bridge.settings import ServerSettings
+from bridge.settings.source import CREDENTIAL
+
+MOST_EXPOSED = 2.0
+
+needs_systemd_analyze = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="systemd-analyze is not installed; the directives are compared by the other tests",
+)
+
+#: What makes the exposure small; a machine without systemd-analyze must notice too when one is gone.
+SANDBOX = {
+    "NoNewPrivileges": "yes",
+    "CapabilityBoundingSet": "",
+    "AmbientCapabilities": "",
+    "ProtectSystem": "strict",
+    "ProtectHome": "yes",
+    "PrivateTmp": "yes",
+    "PrivateDevices": "yes",
+    "ProtectKernelTunables": "yes",
+    "ProtectKernelModules": "yes",
+    "ProtectKernelLogs": "yes",
+    "ProtectControlGroups": "yes",
+    "ProtectClock": "yes",
+    "ProtectHostname": "yes",
+    "ProtectProc": "invisible",
+    "ProcSubset": "pid",
+    "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
+    "RestrictNamespaces": "yes",
+    "RestrictRealtime": "yes",
+    "RestrictSUIDSGID": "yes",
+    "LockPersonality": "yes",
+    "MemoryDenyWriteExecute": "yes",
+    "SystemCallArchitectures": "native",
+    "UMask": "0077",
+    "LimitCORE": "0",
+}
+
+
+def test_every_wall_of_the_sandbox_stands() -> None:
+    found = directives()
+    assert {name: found[name] for name in SANDBOX} == {name: [value] for name, value in SANDBOX.items()}
+    assert found["SystemCallFilter"] == ["@system-service", "~@privileged @resources"]
+
+
+@needs_systemd_analyze
+def test_systemd_itself_finds_it_little_exposed() -> None:
+    analysed = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(UNIT)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    level = re.search(r"Overall exposure level for gemini-bridge.service: ([\d.]+)", analysed.stdout)
+    assert level, analysed.stderr
+    assert float(level[1]) <= MOST_EXPOSED
+
+
+@needs_systemd_analyze
+def test_systemd_understands_every_line(tmp_path: Path) -> None:
+    """With programs that exist: here nothing is installed."""
+    unit = tmp_path / UNIT.name
+    unit.write_text(re.sub(r"/opt/gemini-bridge/current/venv/bin/[\w-]+", "/bin/true", UNIT.read_text()))
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert [line for line in verified.stderr.splitlines() if UNIT.name in line] == []
+
+
+def test_a_stop_leaves_running_answers_their_time() -> None:
+    found = directives()
+    assert int(found["TimeoutStopSec"][0]) >= ServerSettings().graceful_timeout + 20
+    assert found["KillMode"] == ["mixed"]
+
+
+def test_a_reload_checks_first_and_signals_then() -> None:
+    (check,) = directives()["ExecStartPre"]
+    assert check.endswith("/gemini-bridge check")
+    *_, before, last = directives()["ExecReload"]
+    assert before.endswith(f" {check}")
+    assert last == "/bin/kill -HUP $MAINPID"
+
+
+def test_the_key_comes_as_a_credential_and_stands_in_no_line() -> None:
+    found = directives()
+    assert found["LoadCredential"] == [f"{CREDENTIAL}:/etc/gemini-bridge/credentials/{CREDENTIAL}"]
+    assert not any("API_KEY" in value for value in found["Environment"])
+
+
+def test_it_is_ready_when_gunicorn_says_so_and_starts_again_after_a_fault() -> None:
+    found = directives()
+    assert found["Type"] == ["notify"]
+    assert found["NotifyAccess"] == ["main"]
+    assert found["Restart"] == ["on-failure"]
+    assert found["User"] == ["gemini-bridge"]
+    assert found["StateDirectory"] == found["RuntimeDirectory"] == found["ConfigurationDirectory"]
+
+
+def test_every_group_of_directives_has_its_reason() -> None:
+    _, _, service = UNIT.read_text().partition("[Service]\n")
+    for group in service.strip().split("\n\n"):
+        assert group.startswith("#"), group

@@ -1,0 +1,125 @@
+"""`gemini-bridge check`."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from gunicorn_bridge import ROOT
+
+from bridge.cli import main
+
+
+@pytest.fixture(autouse=True)
+def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    folder = tmp_path / "config"
+    shutil.copytree(ROOT / "config", folder, ignore=shutil.ignore_patterns("local.toml"))
+    monkeypatch.setenv("BRIDGE_CONFIG_DIR", str(folder))
+    return folder
+
+
+def wrong(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The errors that are told."""
+    assert main(["check"]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out.endswith("ok\n") or "wrong" in printed.out
+    assert "Traceback" not in printed.err
+    return printed.err.splitlines()
+
+
+def test_what_is_good_is_listed_and_ends_with_ok(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+    (config / "local.toml").write_text("[server]\nworkers = 3\n")
+    assert main(["check"]) == 0
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    for name in ("default.toml", "guards.toml", "models.toml", "local.toml"):
+        assert any(line.startswith(f"{config / name} ") and line.endswith("ok") for line in lines)
+    assert any(line.startswith("gunicorn.conf.py") and "is 3 × " in line for line in lines)
+    assert any(line.startswith("application") for line in lines)
+    assert lines[-1] == "ok"
+    assert printed.err == ""
+
+
+def test_nobody_is_asked_and_nothing_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, canary_key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nobody(*_: object) -> None:
+        raise AssertionError("a connection was made")
+
+    monkeypatch.setattr(socket.socket, "connect", nobody)
+    monkeypatch.setenv("GEMINI_API_KEY", f"{canary_key},second-key-of-ours")
+    (tmp_path / "state").mkdir()
+    assert main(["check"]) == 0
+    assert list((tmp_path / "state").iterdir()) == []
+    printed = capsys.readouterr().out
+    assert "2 keys" in printed
+    assert canary_key not in printed
+
+
+def test_every_broken_file_is_told_at_once(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (config / "local.toml").write_text("[server]\nthraeds = 1\n")
+    (config / "models.toml").write_text("default = 7\n")
+    (config / "guards.toml").write_text("modes = [\n")
+    told = wrong(capsys)
+    assert len(told) == 3
+    assert all(line.startswith("gemini-bridge: ") for line in told)
+    assert any("server.thraeds is not a setting; did you mean threads?" in line for line in told)
+    assert any("models.toml: default must be a text" in line for line in told)
+    assert any("guards.toml: is not valid TOML" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("BRIDGE_SERVER__PORT", "none", "server.port must be a whole number"),
+        ("BRIDGE_UPSTREAM__TRANSPORT", "gemni", "upstream.transport is 'gemni'"),
+        ("BRIDGE_UPSTREAM__TRANSPORT", "gemini", "there is no key"),
+        ("BRIDGE_SERVER__HOST", "0.0.0.0", "which others can reach, and no key is defined"),
+        ("BRIDGE_STATE_DIR", "/dev/null/state", "the state folder /dev/null/state cannot be made"),
+        ("BRIDGE_STATE_DIR", "/proc/self/task", "the state folder /proc/self/task cannot be written to"),
+        ("GUNICORN_CMD_ARGS", "--thrads 3", "GUNICORN_CMD_ARGS: error: unrecognized arguments: --thrads"),
+        ("GUNICORN_CMD_ARGS", "--worker-class nonsense", "nonsense"),
+    ],
+)
+def test_what_would_stop_the_start_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert any(message in line for line in wrong(capsys))
+
+
+def test_a_folder_that_is_not_there_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BRIDGE_CONFIG_DIR", "/no/such/folder")
+    assert wrong(capsys) == [
+        "gemini-bridge: environment BRIDGE_CONFIG_DIR: there is no folder /no/such/folder"
+    ]
+
+
+def test_an_application_that_cannot_be_built_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no routes today")
+
+    monkeypatch.setattr("bridge.http.app.create_app", broken)
+    assert wrong(capsys) == ["gemini-bridge: application: RuntimeError: no routes today"]
+
+
+def test_a_file_that_nobody_reads_is_noted(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (config / "model.toml").write_text("default = 'x'\n")
+    assert main(["check"]) == 0
+    assert "not read: the bridge knows no such file" in capsys.readouterr().out
+
+
+def test_a_missing_guards_file_is_the_releases_own(config: Path) -> None:
+    (config / "guards.toml").unlink()
+    assert main(["check"]) == 0
+
+
+def test_a_missing_models_file_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (config / "models.toml").unlink()
+    assert any("models.toml: there is no such file" in line for line in wrong(capsys))

@@ -1,0 +1,128 @@
+"""gunicorn's traps and the systemd unit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bridge.doctor import machine
+from bridge.doctor.finding import Level
+from bridge.doctor.machine import look_at_configuration, look_at_gunicorn, look_at_unit
+
+
+def test_gunicorn_as_shipped_is_fine(patient) -> None:
+    found = look_at_gunicorn(patient())
+    assert found.level is Level.GREEN
+    assert "answers at once" in found.says
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--worker-class sync --threads 1", "killed in the middle of a long answer"),
+        ("--max-requests 1000", "max_requests"),
+        ("--preload", "preload_app"),
+        ("--timeout 5", "timeout 5"),
+        ("--threads 4", "gunicorn has 4 threads, and the bridge counts on"),
+    ],
+)
+def test_a_trap_of_gunicorn_is_told(
+    patient, monkeypatch: pytest.MonkeyPatch, arguments: str, said: str
+) -> None:
+    monkeypatch.setenv("GUNICORN_CMD_ARGS", arguments)
+    found = look_at_gunicorn(patient())
+    assert found.level is Level.RED
+    assert said in found.says
+    assert "GUNICORN_CMD_ARGS" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("BRIDGE_SERVER__THREADS", "16", "only 16 answers at once"),
+        ("BRIDGE_SERVER__WORKERS", "500", "500 workers on"),
+        ("BRIDGE_SERVER__HOST", "0.0.0.0", "open to the network"),
+    ],
+)
+def test_a_doubtful_setting_is_noted(
+    patient, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("BRIDGE_ACCESS__OPEN", "true")
+    found = look_at_gunicorn(patient(**{name: value}))
+    assert found.level is Level.YELLOW
+    assert said in found.says
+
+
+def test_a_wrong_configuration_is_red_with_its_words(patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look_at_configuration(patient()).level is Level.GREEN
+    monkeypatch.setenv("BRIDGE_SERVER__PORT", "none")
+    found = look_at_configuration(patient())
+    assert found.level is Level.RED
+    assert "server.port must be a whole number" in found.says
+
+
+# --- systemd -----------------------------------------------------------------------------------------
+
+RUNNING = {
+    "LoadState": "loaded",
+    "ActiveState": "active",
+    "SubState": "running",
+    "UnitFileState": "enabled",
+    "NeedDaemonReload": "no",
+    "TimeoutStopUSec": "2min 30s",
+}
+
+
+@pytest.fixture
+def systemctl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A machine that systemd runs, with a unit in this state."""
+
+    def say(**properties: str) -> None:
+        lines = "\n".join(f"{name}={value}" for name, value in (RUNNING | properties).items())
+        (tmp_path / "systemctl").write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
+        (tmp_path / "systemctl").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setattr(machine, "SYSTEMD", tmp_path)
+
+    return say
+
+
+def test_where_systemd_does_not_run_there_is_nothing_to_say(patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "SYSTEMD", Path("/no/such/folder"))
+    assert look_at_unit(patient()).level is Level.GREEN
+
+
+def test_a_running_unit_is_green(patient, systemctl) -> None:
+    systemctl()
+    assert look_at_unit(patient()).level is Level.GREEN
+
+
+@pytest.mark.parametrize(
+    ("properties", "level", "remedy"),
+    [
+        ({"LoadState": "not-found", "ActiveState": "inactive"}, Level.YELLOW, "deploy/install.sh"),
+        ({"ActiveState": "failed", "SubState": "failed"}, Level.RED, "journalctl"),
+        ({"ActiveState": "activating", "SubState": "auto-restart"}, Level.RED, "journalctl"),
+        ({"TimeoutStopUSec": "1min 30s"}, Level.RED, "TimeoutStopSec=150"),
+        ({"TimeoutStopUSec": "infinity"}, Level.GREEN, ""),
+        ({"UnitFileState": "disabled"}, Level.YELLOW, "systemctl enable"),
+        ({"NeedDaemonReload": "yes"}, Level.YELLOW, "daemon-reload"),
+    ],
+)
+def test_a_unit_that_is_not_as_it_should_be_is_told(
+    patient, systemctl, properties: dict[str, str], level: Level, remedy: str
+) -> None:
+    systemctl(**properties)
+    found = look_at_unit(patient())
+    assert found.level is level
+    assert remedy in found.remedy
+
+
+def test_answers_that_need_longer_than_systemd_waits_are_noticed(patient, systemctl) -> None:
+    systemctl()
+    found = look_at_unit(patient(BRIDGE_SERVER__GRACEFUL_TIMEOUT="300"))
+    assert found.level is Level.RED
+    assert "TimeoutStopSec=330" in found.remedy

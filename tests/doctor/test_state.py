@@ -1,0 +1,141 @@
+"""The state folder and its databases."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import namedtuple
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bridge.doctor import state
+from bridge.doctor.finding import Level, Patient
+from bridge.doctor.state import look_at_disk, look_at_state_files, look_at_state_folder
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "state"
+    made.mkdir(mode=0o700)
+    return made
+
+
+def database(path: Path, rows: int = 500) -> Path:
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("CREATE TABLE row (text)")
+        made.executemany("INSERT INTO row VALUES (?)", ((f"row {number}" * 20,) for number in range(rows)))
+        made.commit()
+    return path
+
+
+def test_a_folder_of_our_own_is_fine(patient, folder: Path) -> None:
+    assert look_at_state_folder(patient()).level is Level.GREEN
+
+
+def test_a_folder_that_is_not_there_yet_is_noted(patient) -> None:
+    assert look_at_state_folder(patient()).level is Level.YELLOW
+
+
+def test_a_folder_that_others_can_read_is_noted(patient, folder: Path) -> None:
+    folder.chmod(0o755)
+    found = look_at_state_folder(patient())
+    assert found.level is Level.YELLOW
+    assert found.remedy == f"chmod 700 {folder}"
+
+
+def test_a_folder_that_is_closed_to_us_is_told(
+    patient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may enter everywhere
+    found = look_at_state_folder(patient())
+    assert found.level is Level.RED
+    assert "chown" in found.remedy
+    assert look_at_state_files(patient()).level is Level.GREEN
+
+
+# --- disk --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("free", "level", "said"),
+    [
+        (50 << 20, Level.RED, "only 50 MB free"),
+        (500 << 20, Level.YELLOW, "only 500 MB free"),
+        (5 << 30, Level.GREEN, "5.0 GB"),
+    ],
+)
+def test_room_is_told(patient, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, said: str) -> None:
+    monkeypatch.setattr(state.shutil, "disk_usage", lambda _: Usage(100 << 30, 0, free))
+    found = look_at_disk(patient())
+    assert found.level is level
+    assert said in found.says
+
+
+@pytest.mark.parametrize(("kind", "level"), [("nfs4", Level.RED), ("cifs", Level.RED), ("ext4", Level.GREEN)])
+def test_a_disk_of_another_machine_is_refused(
+    patient, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, level: Level
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        f"1 0 8:1 / / rw - ext4 /dev/root rw\n2 1 0:2 / {tmp_path} rw shared:1 - {kind} server:/x rw\n"
+        "3 1 0:3 / /somewhere\\040else rw - nfs server:/y rw\n"
+    )
+    monkeypatch.setattr(state, "MOUNTS", mounts)
+    monkeypatch.setattr(state.shutil, "disk_usage", lambda _: Usage(100 << 30, 0, 50 << 30))
+    found = look_at_disk(patient())
+    assert found.level is level
+    assert kind in found.says
+
+
+def test_where_the_kernel_does_not_tell_the_disk_is_not_judged(
+    patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MOUNTS", Path("/no/such/file"))
+    assert look_at_disk(patient()).level is not Level.RED
+
+
+# --- databases ---------------------------------------------------------------------------------------
+
+
+def test_whole_databases_are_fine_also_while_they_are_used(patient, folder: Path) -> None:
+    path = database(folder / "answers.sqlite3")
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO row VALUES ('more')")
+        found = look_at_state_files(patient())
+    assert found.level is Level.GREEN
+    assert found.says == "answers.sqlite3"
+
+
+def test_no_databases_yet_is_fine(patient, folder: Path) -> None:
+    assert look_at_state_files(patient()).says == "none yet"
+
+
+def spoil(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(3 * 4096))
+
+
+@pytest.mark.parametrize("damage", [spoil, lambda path: path.write_bytes(b"not a database at all")])
+def test_a_spoilt_database_is_told_by_name(patient, folder: Path, damage) -> None:
+    database(folder / "good.sqlite3")
+    damage(database(folder / "bad.sqlite3"))
+    found = look_at_state_files(patient())
+    assert found.level is Level.RED
+    assert found.says.startswith("bad.sqlite3: ")
+    assert "backup" in found.remedy
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_database_that_root_made_is_told(patient, folder: Path) -> None:
+    os.chown(database(folder / "keys.sqlite3"), 65534, 65534)
+    found: Patient = look_at_state_files(patient())
+    assert found.level is Level.RED
+    assert "belongs to user 65534" in found.says
+    assert found.remedy.startswith("chown -R --reference=")

@@ -1,0 +1,225 @@
+"""The upstream as the doctor sees it: real sockets, real TLS, shifted clocks, refused keys."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+from certificates import make_certificate, needs_openssl
+from gunicorn_bridge import free_port
+from small_server import answering, intercepting_proxy
+
+from bridge.doctor.finding import Level
+from bridge.doctor.upstream import (
+    look_at_certificate,
+    look_at_clock,
+    look_at_keys,
+    look_at_models,
+    look_at_way,
+)
+
+GOOGLE = "generativelanguage.googleapis.com"
+BAD_KEY = {
+    "error": {
+        "code": 400,
+        "message": "API key not valid. Please pass a valid API key.",
+        "status": "INVALID_ARGUMENT",
+        "details": [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}],
+    }
+}
+LIMITED = {"error": {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED"}}
+MODELS = ("gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-pro-preview")
+
+
+def listed(*names: str) -> bytes:
+    rows = [{"name": f"models/{name}", "supportedGenerationMethods": ["generateContent"]} for name in names]
+    return json.dumps({"models": rows}).encode()
+
+
+def gemini(good_key: str = "", models: tuple[str, ...] = MODELS, refusal=(400, BAD_KEY)):
+    """An upstream that lists its models to whoever has the key."""
+
+    def answer(_path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        if headers.get("x-goog-api-key") == good_key:
+            return 200, {}, listed(*models)
+        status, body = refusal
+        return status, {}, json.dumps(body).encode()
+
+    return answering(answer)
+
+
+def every_check(made) -> list:
+    looks = (look_at_way, look_at_certificate, look_at_clock, look_at_keys, look_at_models)
+    return [look(made) for look in looks]
+
+
+def test_with_the_demo_model_nobody_is_asked(patient) -> None:
+    found = every_check(patient())
+    assert [each.level for each in found].count(Level.GREEN) == 4
+    assert look_at_keys(patient()).level is Level.YELLOW
+
+
+# --- keys and models ---------------------------------------------------------------------------------
+
+
+def test_a_key_that_works_is_green(patient, canary_key: str) -> None:
+    with gemini(canary_key) as address:
+        found = look_at_keys(patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
+    assert found.level is Level.GREEN
+
+
+def test_of_two_keys_the_refused_one_is_named_by_its_place(patient, canary_key: str) -> None:
+    with gemini("good-key-for-tests") as address:
+        made = patient(GEMINI_API_KEY=f"good-key-for-tests,{canary_key}", GOOGLE_GEMINI_BASE_URL=address)
+        found = look_at_keys(made)
+    assert found.level is Level.RED
+    assert found.says.startswith("key 2 of 2: ")
+    assert "API_KEY_INVALID" in found.says
+    assert canary_key not in found.says + found.remedy
+
+
+def test_a_key_without_quota_is_a_note(patient, canary_key: str) -> None:
+    with gemini("another", refusal=(429, LIMITED)) as address:
+        found = look_at_keys(patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
+    assert found.level is Level.YELLOW
+
+
+def test_an_upstream_that_cannot_be_reached_is_told_everywhere(patient, canary_key: str) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    found = every_check(patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=nowhere))
+    assert [each.level for each in found] == [Level.GREEN, Level.RED, Level.YELLOW, Level.RED, Level.YELLOW]
+    assert all("curl -v" in each.remedy for each in found[1:4])
+    assert not any(canary_key in each.says + each.remedy for each in found)
+
+
+def test_models_that_the_table_means_must_exist(patient, canary_key: str) -> None:
+    with gemini(canary_key) as address:
+        made = patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address)
+        assert look_at_models(made).level is Level.GREEN
+        made = patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address, DEFAULT_MODEL="gemini-9")
+        found = look_at_models(made)
+    assert found.level is Level.RED
+    assert found.says.endswith(": gemini-9")
+    assert "gemini-3-pro-preview" in found.remedy
+
+
+def test_an_address_that_is_not_the_api_is_told(patient, canary_key: str) -> None:
+    with answering(lambda *_: (404, {}, b"<html>")) as address:
+        found = look_at_keys(patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
+    assert found.level is Level.RED
+    assert "it is not the Gemini API" in found.says
+
+
+# --- clock -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shift", "level", "said"),
+    [
+        (0, Level.GREEN, "as the upstream's"),
+        (-3600, Level.RED, "seconds ahead"),
+        (3600, Level.RED, "seconds behind"),
+        (-120, Level.YELLOW, "seconds ahead"),
+    ],
+)
+def test_a_clock_that_is_wrong_is_told(patient, shift: int, level: Level, said: str) -> None:
+    def dated(*_) -> tuple[int, dict[str, str], bytes]:
+        return (
+            403,
+            {"Date": format_datetime(datetime.now(UTC) + timedelta(seconds=shift), usegmt=True)},
+            b"{}",
+        )
+
+    with answering(dated) as address:
+        found = look_at_clock(patient(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
+    assert found.level is level
+    assert said in found.says
+
+
+@pytest.mark.parametrize("headers", [{}, {"Date": "half past nine"}])
+def test_an_upstream_without_a_clock_is_noted(patient, headers: dict[str, str]) -> None:
+    with answering(lambda *_: (403, headers, b"{}")) as address:
+        found = look_at_clock(patient(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
+    assert found.level is Level.YELLOW
+
+
+def test_the_look_around_sends_no_key(patient, canary_key: str) -> None:
+    seen = []
+    with answering(lambda path, headers: seen.append((path, headers)) or (403, {}, b"{}")) as address:
+        made = patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address)
+        look_at_clock(made)
+        look_at_certificate(made)
+    assert len(seen) == 2
+    assert canary_key not in str(seen)
+
+
+# --- certificate and way -----------------------------------------------------------------------------
+
+
+@needs_openssl
+@pytest.mark.parametrize(
+    ("organisation", "level", "said"),
+    [
+        ("Example Company", Level.YELLOW, f"{GOOGLE} is vouched for by Example Company, not by Google"),
+        ("Google Trust Services", Level.GREEN, f"{GOOGLE}, by Google Trust Services"),
+    ],
+)
+def test_a_proxy_that_reads_along_is_told(
+    patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, organisation: str, level: Level, said: str
+) -> None:
+    made = make_certificate(tmp_path, GOOGLE, organisation=organisation)
+    with intercepting_proxy(made) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.certificate))
+        found = look_at_certificate(patient(GEMINI_API_KEY="some-key"))
+    assert found.level is level
+    assert said in found.says
+
+
+@needs_openssl
+def test_a_proxy_whose_ca_is_not_trusted_is_told_with_its_remedy(
+    patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with intercepting_proxy(make_certificate(tmp_path, GOOGLE)) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        found = look_at_certificate(patient(GEMINI_API_KEY="some-key"))
+    assert found.level is Level.RED
+    assert "REQUESTS_CA_BUNDLE" in found.remedy
+
+
+@needs_openssl
+def test_another_upstream_may_have_any_certificate_that_is_trusted(
+    patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_certificate(tmp_path, "localhost", "127.0.0.1")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.certificate))
+    with answering(lambda *_: (403, {}, b"{}"), made) as address:
+        found = look_at_certificate(patient(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
+    assert found.level is Level.GREEN
+
+
+def test_an_upstream_without_tls_is_noted(patient) -> None:
+    with answering(lambda *_: (403, {}, b"{}")) as address:
+        found = look_at_certificate(patient(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
+    assert found.level is Level.YELLOW
+    assert "not encrypted" in found.says
+
+
+def test_the_way_names_proxy_and_cas_and_no_password(patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no proxy" in look_at_way(patient(GEMINI_API_KEY="some-key")).says
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:hunter2@proxy.example:3128")
+    found = look_at_way(patient(GEMINI_API_KEY="some-key"))
+    assert found.level is Level.GREEN
+    assert "through the proxy http://proxy.example:3128" in found.says
+    assert "cacert.pem" in found.says
+    assert "hunter2" not in found.says
+
+
+def test_a_ca_bundle_that_is_not_there_is_told(patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/such/ca.pem")
+    found = look_at_way(patient(GEMINI_API_KEY="some-key"))
+    assert found.level is Level.RED
+    assert "/no/such/ca.pem" in found.says

@@ -1,0 +1,94 @@
+"""A real nginx in front of a bridge, by the example that we ship."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from certificates import make_certificate
+from gunicorn_bridge import ROOT, free_port
+
+EXAMPLE = ROOT / "deploy" / "nginx.conf"
+#: Often not in an ordinary user's path.
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+
+MAIN = """
+{user}
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/main.error.log warn;
+events {{}}
+http {{
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    include {folder}/site.conf;
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Front:
+    address: str
+    folder: Path
+    certificate: Path
+
+    def logs(self) -> str:
+        return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+
+def written(folder: Path, port: int, bridge_address: str) -> list[str]:
+    """The command that runs nginx by the example, with only its places changed."""
+    made = make_certificate(folder, "localhost", "127.0.0.1")
+    site = EXAMPLE.read_text()
+    for pattern, place in (
+        (r"/etc/ssl/SERVER-NAME\.pem", str(made.certificate)),
+        (r"/etc/ssl/SERVER-NAME\.key", str(made.key)),
+        (r"SERVER-NAME", "localhost"),
+        (r"/var/log/nginx/", f"{folder}/"),
+        (r"127\.0\.0\.1:41242", bridge_address.removeprefix("http://")),
+        (r"listen 443", f"listen 127.0.0.1:{port}"),
+        (r"    listen \[::\]:443.*\n", ""),  # a machine may have no IPv6
+    ):
+        site, changed = re.subn(pattern, place, site)
+        assert changed, pattern
+    user = "user root;" if os.geteuid() == 0 else ""
+    (folder / "site.conf").write_text(site)
+    (folder / "main.conf").write_text(MAIN.format(user=user, folder=folder))
+    return [str(NGINX), "-c", str(folder / "main.conf"), "-e", str(folder / "main.error.log")]
+
+
+@contextmanager
+def nginx_front(folder: Path, bridge_address: str) -> Iterator[Front]:
+    port = free_port()
+    command = written(folder, port, bridge_address)
+    process = subprocess.Popen(command)
+    try:
+        _wait(port, process)
+        yield Front(f"https://localhost:{port}", folder, folder / "localhost.pem")
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "nginx did not start"
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError("nginx does not listen")

@@ -1,0 +1,18 @@
+"""The systemd unit that we ship, as directives: configparser would lose those that are written twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from gunicorn_bridge import ROOT
+
+UNIT = ROOT / "deploy" / "gemini-bridge.service"
+
+
+def directives() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in UNIT.read_text().splitlines():
+        if line and not line.startswith(("#", "[")):
+            name, _, value = line.partition("=")
+            found[name].append(value)
+    return found
