@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
-from bridge.protocols.carried_signatures import read_signature
+from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content import only_texts, system_content
 from bridge.protocols.reading import chosen_by, needed, optional
 
@@ -107,9 +107,9 @@ class _Said:
 
     def _thinking(self, block: JsonObject, path: str) -> None:
         thought = needed(block, "thinking", str, path)
-        own, self._for_next_call = read_signature(optional(block, "signature", str, path) or "")
-        if thought or own:
-            self._parts.append(Part(thought, thought=True, signature=own))
+        signature = optional(block, "signature", str, path) or ""
+        parts, self._for_next_call = read_thought(thought, signature)
+        self._parts += parts
 
     def _redacted(self, _block: JsonObject, _path: str) -> None:
         self._losses.append("messages.redacted_thinking")  # another vendor's, and closed to everybody else

@@ -17,7 +17,7 @@ from bridge.gemini.types import (
     JsonObject,
     Part,
 )
-from bridge.protocols.carried_signatures import read_signature
+from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content import (
     Reader,
     only_texts,
@@ -100,9 +100,10 @@ class Items:
     def _reasoning(self, item: JsonObject, path: str) -> None:
         summary = objects(optional(item, "summary", list, path) or [], f"{path}.summary")
         thought = "\n\n".join(needed(part, "text", str, where) for where, part in summary)
-        own, self._for_next_call = read_signature(optional(item, "encrypted_content", str, path) or "")
-        if thought or own:
-            self._say(MODEL, Part(thought, thought=True, signature=own))
+        signature = optional(item, "encrypted_content", str, path) or ""
+        parts, self._for_next_call = read_thought(thought, signature)
+        if parts:
+            self._say(MODEL, *parts)
 
     def _compaction(self, item: JsonObject, path: str) -> None:
         """A summary in place of older turns, where it can be read; ours never are encrypted."""

@@ -14,7 +14,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
-from bridge.protocols.carried_signatures import for_next_call
+from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
 from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, TOLD_IN_THE_STREAM, stream_error
@@ -216,7 +216,8 @@ class ResponsesMachine(EventMachine):
             return  # it went before the call
         if step.kind is Kind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
             yield from self._reasoning()
-            yield from self._end_reasoning(step.signature)
+            whole = sum(map(len, self._pieces))
+            yield from self._end_reasoning(for_thought(step.signature, step.length, whole))
         else:
             self.losses.append("responses.signature_without_a_seat")
 
