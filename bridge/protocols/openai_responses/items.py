@@ -45,6 +45,7 @@ class Items:
         self._declared = declared
         self._system: list[str] = []
         self._call_names: dict[str, str] = {}
+        self._shell_calls: dict[str, str] = {}  # call ids by item ids, which outputs may name instead
         self._for_next_call: str | None = None
         self._readers: dict[str, Callable[[JsonObject, str], None]] = {
             "message": self._message,
@@ -54,7 +55,7 @@ class Items:
             "custom_tool_call": self._custom_call,
             "custom_tool_call_output": self._output,
             "local_shell_call": self._local_shell_call,
-            "local_shell_call_output": self._output,
+            "local_shell_call_output": self._local_shell_output,
             "tool_search_call": self._tool_search_call,
             "tool_search_output": self._tool_search_output,
             "additional_tools": self._additional_tools,
@@ -135,7 +136,9 @@ class Items:
     def _local_shell_call(self, item: JsonObject, path: str) -> None:
         action = needed(item, "action", dict, path)
         told = {key: value for key, value in action.items() if key != "type" and value not in (None, {})}
-        self._call(FunctionCall(LOCAL_SHELL, told, _call_id(item, path)))
+        call_id = _call_id(item, path)
+        self._shell_calls[optional(item, "id", str, path) or call_id] = call_id
+        self._call(FunctionCall(LOCAL_SHELL, told, call_id))
 
     def _tool_search_call(self, item: JsonObject, path: str) -> None:
         arguments = item.get("arguments")
@@ -143,7 +146,13 @@ class Items:
         self._call(FunctionCall(TOOL_SEARCH, told, _call_id(item, path)))
 
     def _output(self, item: JsonObject, path: str) -> None:
-        call_id = _call_id(item, path)
+        self._result(item, needed(item, "call_id", str, path), path)
+
+    def _local_shell_output(self, item: JsonObject, path: str) -> None:
+        given = _call_id(item, path)
+        self._result(item, self._shell_calls.get(given, given), path)
+
+    def _result(self, item: JsonObject, call_id: str, path: str) -> None:
         name = self._call_names.get(call_id, "")
         output = item.get("output")
         parts = [] if output is None else content_parts(output, f"{path}.output")
