@@ -67,6 +67,8 @@ def _refuse_what_the_bridge_lacks(body: JsonObject) -> None:
         raise refuse("there are no stored conversations here; use previous_response_id", "conversation")
     if body.get("prompt") is not None:
         raise refuse("there are no stored prompts here; send the text itself", "prompt")
+    if body.get("background") and body.get("store") is False:
+        raise refuse("needs store: true, since the answer is fetched later", "background")
 
 
 def _options(body: JsonObject, declared: Declared, caller: Caller) -> ResponsesOptions:
