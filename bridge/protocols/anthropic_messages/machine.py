@@ -16,10 +16,11 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
+from bridge.gemini.grounding import search_in
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
-from bridge.protocols.anthropic_messages.web_search import search_blocks
+from bridge.protocols.anthropic_messages.web_search import search_result
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.sse import encode_named
@@ -214,15 +215,17 @@ class MessagesMachine(EventMachine):
 
     def _searches(self) -> Generator[Event, None, dict[str, Any]]:
         """What Google found, as the blocks of Anthropic's own search. Gemini tells it last."""
-        blocks = search_blocks(self._grounding, self.stamp.new_id) if self._grounding else None
-        if blocks is None:
+        search = search_in(self._grounding)
+        if search is None:
             return {}
-        yield self._start("server_tool_use", id=blocks.id, name="web_search", input={})
-        yield self._delta("input_json_delta", partial_json=orjson.dumps({"query": blocks.query}).decode())
+        own_id = self.stamp.new_id("srvtoolu_")
+        yield self._start("server_tool_use", id=own_id, name="web_search", input={})
+        yield self._delta("input_json_delta", partial_json=orjson.dumps({"query": search.query}).decode())
         yield from self._stop()
-        yield self._start("web_search_tool_result", tool_use_id=blocks.id, content=blocks.results)
+        results = [search_result(page) for page in search.pages]
+        yield self._start("web_search_tool_result", tool_use_id=own_id, content=results)
         yield from self._stop()
-        return {"server_tool_use": {"web_search_requests": blocks.searches}}
+        return {"server_tool_use": {"web_search_requests": max(1, len(search.queries))}}
 
     def on_failed(self, error: BridgeError) -> tuple[Event, ...]:
         return (Event("error", error_body(error)),)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
+from bridge.gemini.grounding import search_in
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
@@ -253,10 +254,11 @@ class ResponsesMachine(EventMachine):
 
     def _search(self) -> Iterator[Event]:
         """Google's search as an item of OpenAI's own. Gemini tells it last."""
-        queries = self._grounding.get("webSearchQueries") if isinstance(self._grounding, dict) else None
-        if not isinstance(queries, list) or not queries:
+        search = search_in(self._grounding)
+        if search is None:
             return
-        action = {"type": "search", "query": ", ".join(map(str, queries))}
+        sources = [{"type": "url", "url": page.url} for page in search.pages]
+        action = {"type": "search", "query": search.query, "queries": search.queries, "sources": sources}
         item = {"type": "web_search_call", "id": self.stamp.new_id("ws_"), "action": action}
         yield self._added({**item, "status": "in_progress"})
         yield self._done(status="completed")
