@@ -79,6 +79,13 @@ class Keeper:
 
         return keep
 
+    def update(self, answer: JsonObject) -> None:
+        """A background answer as it stands now, unless nobody wants it any more."""
+        try:
+            self.store.update(self.owner, dict(answer))
+        except (sqlite3.Error, OSError) as error:
+            log.warning("answer not stored", extra={"reason": type(error).__name__})
+
     def found(self, answer_id: str) -> KeptAnswer:
         with _store_errors_translated():
             kept = self.store.find(self.owner, answer_id)
@@ -144,20 +151,19 @@ class Background:
         if not self._places.acquire(blocking=False):
             keeper.forget(pending["id"])
             raise TooBusy("Too many answers are being worked on in the background")
-        arguments = (exchange, keeper, record, keep, pending)
+        arguments = (exchange, keeper, record, pending)
         threading.Thread(target=self._work, args=arguments, daemon=True).start()
         return pending
 
-    def _work(
-        self, exchange: Exchange, keeper: Keeper, record: Record, keep: Keep, pending: Mapping[str, Any]
-    ) -> None:
-        keep({**pending, "status": "in_progress"})
+    def _work(self, exchange: Exchange, keeper: Keeper, record: Record, pending: Mapping[str, Any]) -> None:
+        keeper.update({**pending, "status": "in_progress"})
         try:
-            keep(exchange.body(_Watch(keeper, pending["id"])))
+            keeper.update(exchange.body(_Watch(keeper, pending["id"])))
         except ClientLeft:
             pass  # cancelled or forgotten: the store knows
         except BridgeError as error:
-            keep({**pending, "status": "failed", "error": {"code": error.kind, "message": error.message}})
+            failed = {"status": "failed", "error": {"code": error.kind, "message": error.message}}
+            keeper.update({**pending, **failed})
         except Exception:
             log.exception("background answer failed", extra={"request_id": record.request_id})
         finally:

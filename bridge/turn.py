@@ -44,10 +44,13 @@ class Grew(NamedTuple):
 
 
 class Signed(NamedTuple):
+    """A part of the run is signed; `length` is that of its text, which has just been told."""
+
     candidate: int
     run: int
     kind: Kind
     signature: str
+    length: int = 0
 
 
 class Closed(NamedTuple):
@@ -175,7 +178,7 @@ class _Runs:
         self._settle()
         self._parts.append(part)
         if part.signature is not None:
-            steps.append(Signed(self._candidate, self._run, kind, part.signature))
+            steps.append(Signed(self._candidate, self._run, kind, part.signature, len(text)))
 
     def _whole(self, part: Part, steps: list[Step]) -> None:
         kind = Kind.CALL if isinstance(part.data, FunctionCall) else Kind.OTHER

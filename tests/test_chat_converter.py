@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import orjson
 import pytest
 from gemini_rules import broken_request_rules, calls, responses
 from hypothesis import HealthCheck, given, settings
@@ -598,22 +599,27 @@ def test_deep_nesting_where_it_does_not_belong_is_refused_or_ignored(body: Body)
     assert refusal(body) != UNNAMED
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        chat(HELLO, tools=[{"name": "f", "parameters": {"type": "object", "default": nested(300)}}]),
-        chat(
-            assistant(tool_calls=[calling(function={"name": "f", "arguments": "[" * 300 + "]" * 300})]), HELLO
-        ),
-        chat(assistant(tool_calls=[calling()]), tool("1", '{"a":' * 300 + "1" + "}" * 300)),
-    ],
-    ids=["schema", "arguments", "result"],
-)
-def test_what_is_too_deep_for_json_is_refused_and_not_a_failure(body: Body) -> None:
+def test_a_schema_too_deep_for_json_is_refused_and_not_a_failure() -> None:
+    body = chat(HELLO, tools=[{"name": "f", "parameters": {"type": "object", "default": nested(300)}}])
     ready = fitted(asked(body).request, OLD)
     with pytest.raises(InvalidRequest):
         request_bytes(ready)
     assert request_to_json(ready)
+
+
+DEEP_LIST, DEEP_OBJECT = "[" * 300 + "]" * 300, '{"a":' * 300 + "1" + "}" * 300
+
+
+@pytest.mark.parametrize("arguments", [DEEP_LIST, DEEP_OBJECT], ids=["list", "object"])
+def test_arguments_and_results_too_deep_for_json_are_kept_as_text(arguments: str) -> None:
+    """They stand in the history for good: a refusal would end the client's session."""
+    calls = [calling(function={"name": "f", "arguments": arguments})]
+    ready = fitted(asked(chat(HELLO, assistant(tool_calls=calls), tool("1", arguments))).request, OLD)
+    assert (
+        arguments
+        in orjson.loads(request_bytes(ready))["contents"][1]["parts"][1]["functionCall"]["args"].values()
+    )
+    assert ready.contents[2].parts[0].data == FunctionResponse("f", {"result": arguments}, "1")
 
 
 @pytest.mark.parametrize(

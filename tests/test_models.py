@@ -136,6 +136,13 @@ GEMINI_3: dict[str, Any] = {
     "family": "gemini-3",
     "needs_signatures": True,
     "tool_media": True,
+    "json_beside_tools": True,
+    "output_limit": 65536,
+}
+DEMO: dict[str, Any] = {
+    "family": "demo",
+    "tool_media": True,
+    "json_beside_tools": True,
     "output_limit": 65536,
 }
 THREE_LEVELS = ("low", "medium", "high")
@@ -184,7 +191,7 @@ THREE_LEVELS = ("low", "medium", "high")
         ("gemini-3.8-flash", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
         ("gemini-3.9-new", Traits(**GEMINI_3, thinking_levels=("low", "high"))),
         ("gemini-4-argon", Traits(**GEMINI_3 | {"family": "gemini-4"}, thinking_levels=THREE_LEVELS)),
-        ("demo", Traits("demo", thinking_levels=LEVELS, tool_media=True, prefill=True, output_limit=65536)),
+        ("demo", Traits(**DEMO, thinking_levels=LEVELS, prefill=True)),
         ("gemma-3-27b-it", Traits("gemma-3-27b-it")),
         ("gemini-2.0-flash", Traits("gemini-2.0-flash", prefill=True)),
         ("gemini-flash-latest", Traits("gemini-flash-latest", needs_signatures=True, tool_media=True)),

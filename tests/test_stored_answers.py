@@ -174,6 +174,24 @@ def test_a_background_answer_can_be_cancelled(api, gemini):
     assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
 
 
+def test_a_background_answer_that_was_deleted_does_not_come_back(api, gemini):
+    gemini.will_say([*sse(text_chunk("Soon. ")), 0.8, *sse(text_chunk("Too late.", "STOP"))])
+    made = api.create(background=True)
+    time.sleep(0.3)  # it has just been looked at, and will not be looked at again before its end
+    assert api("DELETE", f"/{made['id']}").status_code == 200
+    time.sleep(1.5)
+    assert api("GET", f"/{made['id']}").status_code == 404
+
+
+def test_a_background_answer_cancelled_just_before_its_end_stays_so(api, gemini):
+    gemini.will_say([*sse(text_chunk("Soon. ")), 0.8, *sse(text_chunk("Too late.", "STOP"))])
+    made = api.create(background=True)
+    time.sleep(0.3)  # it has just been looked at, and will not be looked at again before its end
+    assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
+    time.sleep(1.5)
+    assert api("GET", f"/{made['id']}").json()["status"] == "cancelled"
+
+
 def test_only_a_background_answer_can_be_cancelled(api):
     made = api.create()
     assert api("POST", f"/{made['id']}/cancel").status_code == 400
@@ -220,6 +238,26 @@ def test_a_chain_with_a_missing_link_is_no_chain(tmp_path):
     assert [turn.id for turn in store.chain("o", "resp_2")] == ["resp_1", "resp_2"]
     store.forget("o", "resp_1")
     assert store.chain("o", "resp_2") is None
+
+
+def test_an_answer_that_nobody_wants_any_more_is_not_updated(tmp_path):
+    store = AnswerStore(tmp_path / "answers", 1, 1)
+    for number in (1, 2, 3):
+        store.keep("me", answer(number), [], None)
+    store.cancel("me", answer(1)["id"])
+    store.forget("me", answer(2)["id"])
+    assert [store.update("me", {**answer(number), "status": "completed"}) for number in (1, 2, 3)] == [
+        False,
+        False,
+        True,
+    ]
+    assert not store.update("you", answer(3))
+    found = [store.find("me", answer(number)["id"]) for number in (1, 2, 3)]
+    assert [kept and kept.answer.get("status") for kept in found] == [
+        answer(1).get("status"),
+        None,
+        "completed",
+    ]
 
 
 def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):

@@ -43,9 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return WRONG_USE
-    except BrokenPipeError:  # whoever was reading has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

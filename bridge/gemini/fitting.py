@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.gemini.history import repair
+from bridge.gemini.json_beside_tools import with_json_in_words
 from bridge.gemini.signatures import Vault, seal, signed, unsealed
 from bridge.gemini.thinking import thinking_config
 from bridge.gemini.tool_names import ToolNames
@@ -104,8 +105,9 @@ def fit(
     history = repair(unsealed(request.contents, traits.family), prefill=traits.prefill)
     contents = signed(history.contents, traits.family, required=traits.needs_signatures, vault=vault)
     request, refused = _without_clashing_search(_with_past_tools(replace(request, contents=contents)))
+    request, reworded = (request, ()) if traits.json_beside_tools else with_json_in_words(request)
     fitting = Fitting(traits, vault, new_id)
-    fitting.notes = (*history.notes, *refused)
+    fitting.notes = (*history.notes, *refused, *reworded)
     fitting.reserve(call.id for content in contents for call in content.calls())
     fitted = replace(
         request,

@@ -65,20 +65,28 @@ def _unsealed_part(part: Part, family: str) -> Part:
 
 
 def _unsigned_call(content: Content) -> FunctionCall | None:
-    """The first call of a model turn, if neither it nor a thought before it is signed."""
+    """The first call of a model turn, if it is not signed."""
     for part in content.parts if content.role == MODEL else ():
         if isinstance(part.data, FunctionCall):
             return None if part.signature else part.data
-        if part.thought and part.signature:
-            return None
     return None
+
+
+def _has_signed_thought(content: Content) -> bool:
+    """Gemini may sign the thought before a call instead of the call."""
+    for part in content.parts:
+        if isinstance(part.data, FunctionCall):
+            return False
+        if part.thought and part.signature:
+            return True
+    return False
 
 
 def _signed(content: Content, kept: Mapping[str, str], fallback: str | None) -> Content:
     call = _unsigned_call(content)
     if call is None:
         return content
-    signature = kept.get(call.id or "", fallback)
+    signature = kept.get(call.id or "", None if _has_signed_thought(content) else fallback)
     return replace(
         content,
         parts=tuple(

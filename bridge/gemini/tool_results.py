@@ -1,7 +1,8 @@
 """A tool's output as the object that Gemini wants to see.
 
 Gemini's `functionResponse.response` must be an object, while clients send text. Output that is a JSON object
-already passes as it is; the tools every coding agent has get a structure that tells success from failure.
+already passes as it is, unless its failure would go unsaid; the tools every coding agent has get a structure
+that tells success from failure.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import orjson
+from bridge.gemini.json_text import object_in
 
 _EXIT_CODE = re.compile(
     r"^\W*(?:process )?exit(?:ed with)?[ _]code[:\s]+(-?\d+)", re.IGNORECASE | re.MULTILINE
@@ -22,23 +23,17 @@ Structured = dict[str, Any]
 
 def tool_response(name: str, output: str, failed: bool | None = None) -> Structured:
     """`failed` is what the protocol says of the result, where it says anything."""
-    as_object = _json_object(output)
+    as_object = object_in(output)
     if as_object is not None:
-        return as_object
+        return {"error": as_object} if failed and not _says_so(as_object) else as_object
     shape = _SHAPES.get(name)
     if shape is not None:
         return shape(output, failed)
     return {"error": output} if failed else {"result": output}
 
 
-def _json_object(output: str) -> Structured | None:
-    if not output.lstrip().startswith("{"):
-        return None
-    try:
-        value = orjson.loads(output)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
+def _says_so(response: Structured) -> bool:
+    return "error" in response or response.get("status") == "error"
 
 
 def _error(output: str) -> Structured:

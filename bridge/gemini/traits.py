@@ -21,6 +21,7 @@ class Traits:
     thinking_levels: tuple[str, ...] = ()
     needs_signatures: bool = False  #: it refuses a call of its own that comes back unsigned
     tool_media: bool = False  #: a function response may hold images
+    json_beside_tools: bool = False  #: an answer as JSON may be asked for beside tools
     prefill: bool = False  #: the conversation may end with a model turn
     output_limit: int = 0  #: the most output tokens it takes; 0 if that is not known
     fallbacks: tuple[str, ...] = ()  #: models that are asked instead while it is overloaded or out of quota

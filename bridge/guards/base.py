@@ -23,6 +23,12 @@ class Asked(NamedTuple):
     call: FunctionCall
 
 
+class Unsure(NamedTuple):
+    """A call that a guard should look at and can make nothing of. It passes unchanged, and is counted."""
+
+    call: FunctionCall
+
+
 class Instead(NamedTuple):
     """A request that is answered at once, without the upstream."""
 
@@ -40,5 +46,5 @@ class Guard:
     def on_request(self, request: GenerateRequest) -> GenerateRequest | Instead:
         return request
 
-    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack | Asked:
+    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack | Asked | Unsure:
         return call

@@ -1,4 +1,8 @@
-"""A tool result too long for its worth: Gemini gets its beginning and its end; the client keeps the whole."""
+"""A tool result too long for its worth: Gemini gets its beginning and its end; the client keeps the whole.
+
+Long texts are cut where they stand. An object that is too long all the same, by many short texts, is cut as
+the JSON text that it came as.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.gemini.types import Content, FunctionResponse, GenerateRequest, Part
+import orjson
+
+from bridge.gemini.types import Content, FunctionResponse, GenerateRequest, JsonObject, Part
 from bridge.guards.base import Guard
 
 BEGINNING = 0.2
 DEEPEST = 32
+AROUND = 0.1  #: so much may stand around a text that is just within the limit
 MARK_ROOM = 100  #: so that a cut text is within the limit, and is not cut again
 
 
@@ -32,7 +39,7 @@ class LargeOutput(Guard):
     def _part(self, part: Part) -> Part:
         if self._is_fine(part) or not isinstance(part.data, FunctionResponse):
             return part
-        response = self._cut(part.data.response, 0)
+        response = self._shortened(self._cut(part.data.response, 0))
         if response is part.data.response:
             return part
         return replace(part, data=replace(part.data, response=response))
@@ -41,8 +48,20 @@ class LargeOutput(Guard):
         """Nearly always: no result, or a few texts, none of them long."""
         if not isinstance(part.data, FunctionResponse):
             return True
+        texts = part.data.response.values()
+        if not all(type(text) is str for text in texts):
+            return False
+        return sum(map(len, texts)) <= self.settings.large_output.most_characters
+
+    def _shortened(self, response: JsonObject) -> JsonObject:
         most = self.settings.large_output.most_characters
-        return all(type(value) is str and len(value) <= most for value in part.data.response.values())
+        if _length(response, 0) <= most * (1 + AROUND):
+            return response
+        try:
+            text = orjson.dumps(dict(response), option=orjson.OPT_INDENT_2).decode()
+        except orjson.JSONEncodeError:
+            return response
+        return {"result": cut(text, most)}
 
     def _cut(self, value: Any, depth: int) -> Any:
         """The value with its long texts cut; the same object if there are none."""
@@ -62,6 +81,18 @@ class LargeOutput(Guard):
                     return cut(together, most).split("\n")
             return listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
         return value
+
+
+def _length(value: Any, depth: int) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if depth > DEEPEST:
+        return 0
+    if isinstance(value, Mapping):
+        return sum(len(str(key)) + _length(item, depth + 1) for key, item in value.items())
+    if isinstance(value, list):
+        return sum(_length(item, depth + 1) for item in value)
+    return len(str(value))
 
 
 def cut(text: str, most: int) -> str:

@@ -3,15 +3,15 @@
 Two detectors look at the calls since the user last spoke: so many identical ones at the end, and the last ten
 against the ten before. Arguments are compared by meaning. A repetition that succeeds counts only if its
 result is the same too, and tools that poll by design are exempt. Several identical calls of one turn count
-once.
+once, also where a protocol tells each call by itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
-from itertools import count
+from collections import Counter, deque
+from collections.abc import Container, Hashable, Iterable, Iterator
+from itertools import count, groupby
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,6 +19,7 @@ import orjson
 from bridge.gemini.types import (
     MODEL,
     Content,
+    FunctionCall,
     FunctionResponse,
     GenerateRequest,
     JsonObject,
@@ -28,6 +29,8 @@ from bridge.guards.base import Guard, Instead
 from bridge.guards.texts import with_texts
 
 FAILURE_WORDS = (b"error", b"Error", b"failed")
+#: Words that are about something else, then: a test run that says "0 failed", a search for "error".
+_SUCCEEDED = re.compile(rb"(?i)exit(?:ed with)?[ _]code\"?[: ]+0\b")
 #: Agents put these into the user's turn by themselves; they are not the user speaking.
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
 #: Codex puts these above every output; they differ each time and mean nothing.
@@ -100,17 +103,40 @@ def _told(what: str) -> str:
 
 def _recent_calls(contents: tuple[Content, ...], exempt: Container[str], most: int) -> list[_Call]:
     """The newest calls since the user last spoke, the oldest of them first."""
-    results: dict[str, JsonObject] = {}
+    results = _Results()
     found: list[_Call] = []
-    for content in reversed(contents[_start(contents) :]):
+    since = reversed(contents[_start(contents) :])
+    for is_model, turn in groupby(since, key=lambda content: content.role == MODEL):
+        parts = [part for content in reversed(list(turn)) for part in content.parts]
+        if is_model:
+            found += reversed(list(_calls_of(parts, results, exempt)))
+        results.add(parts)
         if len(found) >= most:
             break
-        if content.role == MODEL:
-            found += reversed(list(_calls_of(content, results, exempt)))
-        for part in content.parts:  # an id may be used again: the nearest result behind a call is its own
-            if isinstance(part.data, FunctionResponse) and part.data.id:
-                results[part.data.id] = part.data.response
     return found[::-1]
+
+
+class _Results:
+    """The results behind the calls that are looked at, going back in time."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, JsonObject] = {}
+        self._in_order: dict[str, deque[JsonObject]] = {}  # of the nearest turn, by the tool's name
+
+    def add(self, parts: Iterable[Part]) -> None:
+        # An id may be used again: the nearest result behind a call is its own.
+        given = [part.data for part in parts if isinstance(part.data, FunctionResponse)]
+        self._by_id |= {response.id: response.response for response in given if response.id}
+        self._in_order = {}
+        for response in given:
+            if not response.id:
+                self._in_order.setdefault(response.name, deque()).append(response.response)
+
+    def take(self, call: FunctionCall) -> JsonObject | None:
+        if call.id:
+            return self._by_id.get(call.id)
+        waiting = self._in_order.get(call.name)
+        return waiting.popleft() if waiting else None
 
 
 def _start(contents: tuple[Content, ...]) -> int:
@@ -127,11 +153,11 @@ def _is_said(part: Part) -> bool:
     return part.data is not None and not isinstance(part.data, FunctionResponse)
 
 
-def _calls_of(content: Content, results: Mapping[str, JsonObject], exempt: Container[str]) -> Iterator[_Call]:
+def _calls_of(parts: Iterable[Part], results: _Results, exempt: Container[str]) -> Iterator[_Call]:
     """The calls of one turn. One that has no result yet repeats nothing."""
     seen: set[tuple[str, bytes]] = set()
-    for call in content.calls():
-        result = results.get(call.id or "")
+    for call in (part.data for part in parts if isinstance(part.data, FunctionCall)):
+        result = results.take(call)
         if result is None or call.name in exempt:
             continue
         made = _Call(call.name, _canonical(dict(call.args or {})), result)
@@ -142,7 +168,7 @@ def _calls_of(content: Content, results: Mapping[str, JsonObject], exempt: Conta
 
 def _made(call: _Call) -> _Made:
     told = _canonical(dict(call.result))
-    failed = any(word in told for word in FAILURE_WORDS)
+    failed = any(word in told for word in FAILURE_WORDS) and not _SUCCEEDED.search(told)
     return _Made(call.key, failed, b"" if failed else told)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.gemini.types import FunctionCall
-from bridge.guards.base import Guard
+from bridge.guards.base import Guard, Unsure
 
 #: Nobody types a longer command; splitting it would cost more than it is worth.
 LONGEST_SPLIT = 100_000
@@ -16,15 +16,23 @@ LONGEST_SPLIT = 100_000
 class ShellArguments(Guard):
     name = "shell_arguments"
 
-    def on_call(self, call: FunctionCall) -> FunctionCall:
+    def on_call(self, call: FunctionCall) -> FunctionCall | Unsure:
         shell = self.settings.shell(call.name)
-        if shell is None or shell.form != "argv" or not call.args:
+        if shell is None or shell.form != "argv":
             return call
-        given = call.args.get(shell.argument)
+        args = call.args or {}
+        given = args.get(shell.argument)
         words = _words(given)
-        if words is None or words == given:
-            return call
-        return replace(call, args={**call.args, shell.argument: words})
+        if words is None:
+            return call if _are_words(given) else Unsure(call)
+        return call if words == given else replace(call, args={**args, shell.argument: words})
+
+
+def _are_words(command: Any) -> bool:
+    """What the tool wants. A single word with blanks is a command that could not be split."""
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        return False
+    return len(command) > 1 or (len(command) == 1 and not _has_blanks(command[0]))
 
 
 def _words(command: Any) -> list[str] | None:

@@ -15,24 +15,19 @@ import orjson
 from bridge.gemini.types import FunctionCall
 from bridge.guards.base import Asked, Guard, HeldBack
 from bridge.settings.guards import GuardSettings, Rule
-
-#: A pattern is searched in pieces of this length, which overlap by half: many patterns take the square of it.
-PIECE = 2_048
+from bridge.settings.patterns import Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
     rule: Rule
     tool: re.Pattern[str]
-    args: re.Pattern[str] | None
+    args: Pattern | None
 
     def fits(self, call: FunctionCall, arguments: str) -> bool:
         if not self.tool.match(call.name):
             return False
-        return self.args is None or any(
-            self.args.search(arguments, start, start + PIECE)
-            for start in range(0, max(len(arguments) - PIECE // 2, 1), PIECE // 2)
-        )
+        return self.args is None or self.args.found_in(arguments)
 
 
 class ToolPolicy(Guard):
@@ -56,7 +51,7 @@ class ToolPolicy(Guard):
 
 
 def _compiled(rule: Rule) -> _Compiled:
-    args = re.compile(rule.args_pattern) if rule.args_pattern else None
+    args = Pattern(rule.args_pattern) if rule.args_pattern else None
     return _Compiled(rule, re.compile(translate(rule.tool)), args)
 
 

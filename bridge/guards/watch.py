@@ -13,13 +13,18 @@ from dataclasses import replace
 
 from bridge.gemini.types import Candidate, Chunk, FunctionCall, GenerateRequest, Part
 from bridge.guards import GUARDS
-from bridge.guards.base import Asked, Guard, HeldBack, Instead
+from bridge.guards.base import Asked, Guard, HeldBack, Instead, Unsure
 from bridge.settings.guards import GuardSettings
 
 log = logging.getLogger(__name__)
 
 
-_ACTIONS: dict[type, str] = {HeldBack: "held_back", Asked: "asked", FunctionCall: "changed"}
+_ACTIONS: dict[type, str] = {
+    HeldBack: "held_back",
+    Asked: "asked",
+    Unsure: "unsure",
+    FunctionCall: "changed",
+}
 
 
 class ActiveGuards:

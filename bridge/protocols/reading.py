@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import orjson
 
 from bridge.errors import InvalidRequest
+from bridge.gemini.json_text import can_be_sent
 from bridge.gemini.types import JsonObject
 
 T = TypeVar("T")
@@ -78,6 +79,8 @@ def arguments_object(arguments: str) -> dict[str, Any]:
     try:
         value = orjson.loads(arguments or "{}")
     except orjson.JSONDecodeError:
+        return {UNPARSED: arguments}
+    if not can_be_sent(value, arguments):
         return {UNPARSED: arguments}
     return value if isinstance(value, dict) else {UNPARSED: value}
 

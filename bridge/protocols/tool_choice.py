@@ -17,9 +17,9 @@ def tool_config(mode: str, allowed: Sequence[str], declared: Sequence[Tool], par
         if name not in names:
             raise refuse(f"{shown(name)} is not among the declared tools", param)
     if not names:
-        if mode == MUST_CALL:
+        if mode == MUST_CALL and not declared:
             raise refuse("asks for a tool call, but no tools are declared", param)
-        return EMPTY  # Gemini refuses the wish without a function to call
+        return EMPTY  # Gemini refuses the wish without a function to call, and searches when it sees fit
     calling: dict[str, Any] = {"mode": mode}
     if allowed:
         calling["allowedFunctionNames"] = list(allowed)

@@ -67,16 +67,28 @@ class AnswerStore:
             orjson.dumps(question),
             orjson.dumps(answer),
         )
-        items = [(item["id"], answer["id"]) for item in answer.get("output", ()) if "id" in item]
 
         def insert(database: sqlite3.Connection) -> None:
             database.execute("INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?, ?, 0, ?, ?)", row)
-            database.executemany("INSERT OR REPLACE INTO item VALUES (?, ?)", items)
+            _keep_items(database, answer)
             self._writes += 1
             if self._writes % WRITES_BETWEEN_TIDYING == 0:
                 self._tidy(database)
 
         self._database.transaction(insert)
+
+    def update(self, owner: str, answer: dict[str, Any]) -> bool:
+        """A kept answer as it stands now; false if it was cancelled or forgotten, and then it stays so."""
+        query = "UPDATE answer SET touched = ?, answer = ? WHERE id = ? AND owner = ? AND cancelled = 0"
+        row = (self.now(), orjson.dumps(answer), answer["id"], owner)
+
+        def update(database: sqlite3.Connection) -> bool:
+            wanted = database.execute(query, row).rowcount > 0
+            if wanted:
+                _keep_items(database, answer)
+            return wanted
+
+        return self._database.transaction(update)
 
     def find(self, owner: str, answer_id: str) -> KeptAnswer | None:
         query = f"SELECT {_COLUMNS} FROM answer WHERE id = ? AND owner = ? AND kept > ?"
@@ -128,6 +140,11 @@ class AnswerStore:
         database.execute(
             f"DELETE FROM answer WHERE id IN (SELECT id FROM ({sizes}) WHERE up_to > ?)", (self._most_bytes,)
         )
+
+
+def _keep_items(database: sqlite3.Connection, answer: dict[str, Any]) -> None:
+    items = [(item["id"], answer["id"]) for item in answer.get("output", ()) if "id" in item]
+    database.executemany("INSERT OR REPLACE INTO item VALUES (?, ?)", items)
 
 
 def _kept(row: tuple[Any, ...]) -> KeptAnswer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -203,6 +204,42 @@ def test_search_alone_stays() -> None:
     search = Tool(extra={"googleSearch": {}})
     request, fitting = fitted(tools=(search,))
     assert request.tools == (search,)
+    assert fitting.notes == ()
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
+AS_JSON = {"temperature": 1, "responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
+
+
+def test_a_json_answer_beside_tools_is_asked_for_in_words_where_the_model_refuses_both() -> None:
+    system = Content(None, (Part("Be brief."),))
+    request, fitting = fitted(traits=OLD, **functions("f"), system=system, generation=AS_JSON)
+    assert request.generation == {"temperature": 1}
+    assert request.system is not None
+    brief, wish = (str(part.data) for part in request.system.parts)
+    assert brief == "Be brief."
+    assert "JSON" in wish
+    assert wish.endswith('{"type":"object","properties":{"n":{"type":"integer"}}}')
+    assert fitting.notes == ("generation.json_beside_tools",)
+
+
+def test_a_json_answer_beside_past_calls_is_asked_for_in_words_too() -> None:
+    history = (ASK, model(call("f")), user(result("f")))
+    request, _ = fitted(*history, traits=OLD, generation={"responseMimeType": "application/json"})
+    assert "responseMimeType" not in request.generation
+    assert request.system is not None
+
+
+@pytest.mark.parametrize(
+    ("traits", "tools"),
+    [(OLD, {}), (replace(OLD, json_beside_tools=True), {"tools": (Tool((FunctionDeclaration("f"),)),)})],
+)
+def test_a_json_answer_is_asked_for_in_geminis_way_where_nothing_speaks_against_it(
+    traits: Traits, tools: dict[str, Any]
+) -> None:
+    request, fitting = fitted(traits=traits, **tools, generation=AS_JSON)
+    assert request.generation == AS_JSON
+    assert request.system is None
     assert fitting.notes == ()
 
 

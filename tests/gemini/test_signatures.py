@@ -138,9 +138,12 @@ def test_a_call_on_the_users_side_gets_no_dummy() -> None:
 
 def test_a_signed_thought_before_the_call_stands_for_it() -> None:
     said = model(Part("a", thought=True, signature=ours("1")), call("x"))
-    vault = OpenVault(x="kept")
-    assert signatures(restored(said, vault=vault)[0]) == ["1", None]
-    assert vault.asked == []
+    assert signatures(restored(said)[0]) == ["1", None]
+
+
+def test_a_call_that_was_signed_gets_its_own_back_also_behind_a_signed_thought() -> None:
+    said = model(Part("a", thought=True, signature=ours("1")), Part("b"), call("x"))
+    assert signatures(restored(said, vault=OpenVault(x="kept"))[0]) == ["1", None, "kept"]
 
 
 @pytest.mark.parametrize(

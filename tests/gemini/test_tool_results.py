@@ -84,9 +84,31 @@ def test_a_patch_that_does_not_fit_brings_advice(name: str, failed: bool | None)
 
 
 @pytest.mark.parametrize("name", [PLAIN, "shell", "read_file", "list_dir"])
-@pytest.mark.parametrize("failed", [None, True])
+@pytest.mark.parametrize("failed", [None, False])
 def test_an_object_passes_as_it_is(name: str, failed: bool | None) -> None:
     assert tool_response(name, ' {"a": [1, {"b": null}]} ', failed) == {"a": [1, {"b": None}]}
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ('{"code": 404}', {"error": {"code": 404}}),
+        ('{"error": "gone"}', {"error": "gone"}),
+        ('{"status": "error", "why": 1}', {"status": "error", "why": 1}),
+    ],
+)
+def test_an_object_that_failed_says_so(output: str, expected: dict[str, Any]) -> None:
+    assert tool_response("shell", output, True) == expected
+
+
+@pytest.mark.parametrize("deep", ['{"a": ' * 300 + "1" + "}" * 300, '{"a": ' + "[" * 900 + "]" * 900 + "}"])
+def test_an_object_too_deep_to_be_sent_stays_text(deep: str) -> None:
+    assert tool_response(PLAIN, deep) == {"result": deep}
+
+
+def test_a_wide_object_is_not_a_deep_one() -> None:
+    wide = {"rows": [{"n": [number]} for number in range(1000)]}
+    assert tool_response(PLAIN, orjson.dumps(wide).decode()) == wide
 
 
 @pytest.mark.parametrize("output", ["{", '{"a":}', "[1]", "1", "null", '"a"', "{} {}", '{"a": "\\ud800"}'])

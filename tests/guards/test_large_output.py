@@ -193,11 +193,30 @@ def test_many_texts_that_are_long_only_together_are_a_long_result_too():
     assert left["rows"][-1].startswith("row 999 ")
 
 
+LONG_TOGETHER: dict[str, Any] = {
+    "objects in a list": {"items": [{"number": number, "text": "x" * 50} for number in range(1000)]},
+    "two texts": {"a": "x" * MOST, "b": "y" * MOST},
+    "lists of numbers": {"a": [list(range(100)) for _ in range(100)]},
+    "a key": {GIANT: 1},
+}
+
+
+@pytest.mark.parametrize("response", LONG_TOGETHER.values(), ids=LONG_TOGETHER)
+def test_an_object_that_is_long_only_as_a_whole_is_cut_as_the_json_it_is(response):
+    left = guarded(response)
+    assert list(left) == ["result"]
+    assert len(left["result"]) <= MOST
+    assert left["result"].startswith('{\n  "')
+    assert left["result"].endswith("\n}")
+    assert pieces(left["result"])[2] > MOST
+    assert guarded(left) == left
+
+
 SHORT: dict[str, Any] = {
     "nothing": {},
-    "texts within the limit": {"a": "x" * MOST, "b": ["y" * MOST]},
+    "a text within the limit, and a little around it": {"status": "success", "a": "x" * MOST, "bytes": MOST},
+    "texts within the limit": {"a": "x" * (MOST // 2), "b": ["y" * (MOST // 2)]},
     "numbers and nothing": {"a": 10**300, "b": None, "c": True, "d": 1.5},
-    "a key beyond the limit": {GIANT: 1},
 }
 
 

@@ -66,6 +66,23 @@ class Story:
             self.contents.append(said(*(reversed(results) if backwards else results)))
         return self
 
+    def one_by_one(self, name: str, args: Any, *responses: Any) -> Story:
+        """Calls of one turn in a protocol that tells each by itself."""
+        ids = [f"c{next(self._numbers)}" for _ in responses]
+        self.contents += [Content(MODEL, (call(name, args, own),)) for own in ids]
+        self.contents += [said(result(name, *told)) for told in zip(responses, ids, strict=True)]
+        return self
+
+    def without_ids(self, *turns: Iterable[tuple[str, Any, Any]]) -> Story:
+        """Calls that only their order binds to their results."""
+        for turn in turns:
+            calls = list(turn)
+            self.contents += [
+                Content(MODEL, tuple(call(name, args, None) for name, args, _ in calls)),
+                said(*(result(name, response, None) for name, _, response in calls)),
+            ]
+        return self
+
     def again(self, *responses: Any) -> Story:
         """Calls of an agent that numbers them anew in every turn."""
         for response in responses:
@@ -149,6 +166,15 @@ LOOPS: dict[str, Story] = {
     .made("f", {}, BAD),
     "a polling tool in between": Story().made("f", {}, BAD).made("wait", {}, GOOD).made("f", {}, BAD),
     "an id that every turn uses again": Story().again(BAD, BAD),
+    "no ids at all": Story().without_ids([("f", {}, BAD)], [("f", {}, BAD)]),
+    "parallel ones without ids": Story().without_ids(
+        *[[("f", {"a": 1}, GOOD), ("f", {"a": 2}, {"result": str(turn)})] for turn in range(2)],
+        [("f", {"a": 1}, GOOD)],
+        *[[("f", {"a": 1}, GOOD)]] * 2,
+    ),
+    "parallel ones told one by one, turn after turn": Story()
+    .one_by_one("f", {}, BAD, BAD)
+    .one_by_one("f", {}, BAD, BAD),
     "other languages": repeated(2, {"error": "ファイルがない"}, "読む", {"道": "é ü 漢字"}),
     "a result as long as a book": repeated(3, {"result": "x" * 2_000_000}),
 }
@@ -186,6 +212,16 @@ PEACEFUL: dict[str, Story] = {
     "parallel ones of one turn": Story().together([("f", {}, BAD)] * 5),
     "parallel ones of one turn with other words": Story().together(
         [("f", {}, {"error": "at 1"}), ("f", {}, {"error": "at 2"}), ("f", {}, {"error": "at 3"})]
+    ),
+    "parallel ones of one turn, told one by one": Story().one_by_one("f", {}, BAD, BAD, BAD, BAD),
+    "different results without ids": Story().without_ids(
+        *[[("f", {}, {"result": str(turn)})] for turn in range(3)]
+    ),
+    "words of failure in a run that went well": repeated(
+        2, {"result": "Process exited with code 0\nOutput:\n7 passed, 0 failed"}
+    ),
+    "words of failure beside an exit code": repeated(
+        2, {"output": "grep: error", "metadata": {"exit_code": 0}}
     ),
     "parallel successes in two turns": Story()
     .together([("f", {}, GOOD)] * 3)

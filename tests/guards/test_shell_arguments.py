@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridge.gemini.types import FunctionCall
+from bridge.guards.base import Unsure
 from bridge.guards.shell_arguments import LONGEST_SPLIT, ShellArguments
 from bridge.settings import load
 
@@ -54,20 +55,30 @@ def test_a_command_in_one_text_is_split_as_a_shell_would(command: Any, words: li
     assert GUARD.on_call(shell(command, tool)) == shell(words, tool)
 
 
-UNTOUCHED: dict[str, Any] = {
+WORDS: dict[str, Any] = {
     "words": ["ls", "-a"],
     "words with blanks in them": ["cat", "My Documents"],
     "words with quotes in them": ["grep", "'a b'", '"'],
     "one word": ["ls"],
     "one word with quotes": ["'ls'"],
     "one empty word": [""],
-    "one blank word": [" \n"],
-    "a blank that a shell does not split at": ["a\u00a0b"],
-    "no word": [],
     "a script for a shell": ["bash", "-lc", "ls -a | wc -l"],
     "a script with an open quote for a shell": ["bash", "-lc", "echo 'a"],
     "an empty script for a shell": ["bash", "-lc", ""],
     "a shell without a script": ["bash", "-lc"],
+}
+
+
+@pytest.mark.parametrize("command", WORDS.values(), ids=WORDS)
+def test_what_is_a_list_of_words_is_left_alone(command: Any) -> None:
+    call = shell(command)
+    assert GUARD.on_call(call) is call
+
+
+DOUBTFUL: dict[str, Any] = {
+    "one blank word": [" \n"],
+    "a blank that a shell does not split at": ["a\u00a0b"],
+    "no word": [],
     "the empty text": "",
     "blanks": " \t\n",
     "an open double quote": 'echo "a b',
@@ -93,10 +104,10 @@ UNTOUCHED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("command", UNTOUCHED.values(), ids=UNTOUCHED)
-def test_what_is_no_command_in_one_text_is_left_alone(command: Any) -> None:
+@pytest.mark.parametrize("command", DOUBTFUL.values(), ids=DOUBTFUL)
+def test_what_no_words_can_be_made_of_passes_with_a_doubt(command: Any) -> None:
     call = shell(command)
-    assert GUARD.on_call(call) is call
+    assert GUARD.on_call(call) == Unsure(call)
 
 
 OTHERS: dict[str, FunctionCall] = {
@@ -107,6 +118,8 @@ OTHERS: dict[str, FunctionCall] = {
     "a tool that is no shell": shell("ls -a", "run"),
     "a shell with another case": shell("ls -a", "Shell"),
     "a tool without a name": shell("ls -a", ""),
+}
+WITHOUT_COMMAND: dict[str, FunctionCall] = {
     "another argument": FunctionCall("shell", {"cmd": "ls -a"}),
     "an argument around the argument": FunctionCall("shell", {"action": {"command": "ls -a"}}),
     "no arguments": FunctionCall("shell", {}),
@@ -115,8 +128,13 @@ OTHERS: dict[str, FunctionCall] = {
 
 
 @pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
-def test_other_tools_and_arguments_are_left_alone(call: FunctionCall) -> None:
+def test_other_tools_are_left_alone(call: FunctionCall) -> None:
     assert GUARD.on_call(call) is call
+
+
+@pytest.mark.parametrize("call", WITHOUT_COMMAND.values(), ids=WITHOUT_COMMAND)
+def test_a_shell_without_a_command_passes_with_a_doubt(call: FunctionCall) -> None:
+    assert GUARD.on_call(call) == Unsure(call)
 
 
 def test_all_else_of_a_split_call_is_kept_in_its_order() -> None:
@@ -151,8 +169,10 @@ ANYTHING = st.recursive(
 @example(["'ls -a'"])
 @example(r"My\ Program")
 def test_a_second_look_changes_nothing(command: Any) -> None:
-    once = GUARD.on_call(shell(command))
-    assert GUARD.on_call(once) is once
+    judged = GUARD.on_call(shell(command))
+    once = judged.call if isinstance(judged, Unsure) else judged
+    again = GUARD.on_call(once)
+    assert (again.call if isinstance(again, Unsure) else again) is once
 
 
 @ANY_SPEED

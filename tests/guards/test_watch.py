@@ -369,14 +369,18 @@ ODD_ARGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("args", ODD_ARGS.values(), ids=ODD_ARGS)
+NO_DOUBT = {"half a character", "megabytes", "other languages"}
+
+
+@pytest.mark.parametrize("name", ODD_ARGS)
 @pytest.mark.parametrize("tool", ["shell", "local_shell", "exec_command", "Bash", "apply_patch"])
-def test_odd_arguments_pass_unchanged_and_without_an_exception(tool, args):
-    call = FunctionCall(tool, args, "c1")
+def test_odd_arguments_pass_unchanged_and_a_doubt_is_counted(tool, name):
+    call = FunctionCall(tool, ODD_ARGS[name], "c1")
     watched = watching(replace(DELIVERED, rules=(Rule("*", "deny", "never to be found"),)))
     (left,) = parts_of(watched.feed(chunk(call)))
     assert left.data is call
-    assert not watched.notes
+    doubted = tool in ("shell", "local_shell") and name not in NO_DOUBT
+    assert watched.notes == ({"guard.shell_arguments.unsure": 1} if doubted else {})
 
 
 JSON = st.recursive(

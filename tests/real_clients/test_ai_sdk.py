@@ -150,7 +150,7 @@ def test_a_search_is_googles_and_is_told_as_a_tool_that_ran(ai_sdk, gemini, stre
     assert told["text"] == "Blue."
     (step,) = told["steps"]
     assert [result["output"]["action"] for result in step["results"]] == [
-        {"type": "search", "query": "who won"}
+        {"type": "search", "query": "who won", "queries": ["who won"]}
     ]
 
 

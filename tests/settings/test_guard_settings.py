@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict
@@ -205,9 +206,12 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "an unknown form": ("[[shell]]\ntools = ['a']\nargument = 'a'\nform = 'x'\n", ["form", "argv or script"]),
     "a patch without arguments": ("[[patch]]\ntools = ['a']\n", ["[[patch]] 1", "missing", "arguments"]),
     "an open group": (RULE + "args_pattern = '(a'\n", ["[[rule]] 1: args_pattern", "regular expression"]),
-    "nothing to repeat": (RULE + "args_pattern = '*a'\n", ["[[rule]] 1: args_pattern", "nothing to repeat"]),
+    "nothing to repeat": (
+        RULE + "args_pattern = '*a'\n",
+        ["[[rule]] 1: args_pattern", "no argument for repetition"],
+    ),
     "a bad pattern in the second rule": (RULE + RULE + "args_pattern = '['\n", ["[[rule]] 2: args_pattern"]),
-    "a runaway pattern": (RULE + "args_pattern = '(a+)+'\n", ["[[rule]] 1: args_pattern", "for ever"]),
+    "a pattern that looks ahead": (RULE + "args_pattern = '(?=a)'\n", ["[[rule]] 1: args_pattern", "(?="]),
     "no TOML": ("[modes\n", ["is not valid TOML"]),
 }
 
@@ -237,39 +241,28 @@ def test_a_file_that_is_not_there_is_named(guards: Path) -> None:
 
 # --- patterns ----------------------------------------------------------------------------------------
 
+#: Each takes Python's own engine ages on one of the texts below.
 RUNAWAY = [
-    "(a+)+",
-    "(a*)*",
-    "(.*)*",
-    "(.+)+x",
-    "((a|b)*c)*",
-    "(?:a+)+b",
-    "(?P<name>a+)+b",
-    "(a+?)+?b",
-    "(a+){10,}",
-    "(a{2,})*",
-    "(a{1,8})*b",
-    r"(\w+\s?)*$",
-    r"(?:[^/]*/)*x",
-    "(?:a|b+)*c",
+    "(a+)+b",
+    "(a*)*b",
     "(?:a|aa)+$",
-    "(?:ab|a.)*c",
     "(a?b?)*c",
-    "x(y(z+)*)",
-    "(?:(a+)+|b)",
-    "(?=(a+)+b)",
-    "(?!(a+)+b)",
-    "(?>(a+)+)b",
-    "(?:(a+)+b)*+c",
-    "(x)?(?(1)y|(a+)+b)",
     "(?i:(a+)+)b",
+    "(a|b|ab)*c",
+    ".*.*.*.*=",
+    "a*a*a*a*b",
+    "a+b",
+    r"(?:\w+\s*)+x$",
 ]
 
 
 @pytest.mark.parametrize("pattern", RUNAWAY)
-def test_a_pattern_that_could_run_away_is_refused(pattern: str) -> None:
-    with pytest.raises(SettingsError, match=r"^here .*for ever"):
-        checked_pattern(pattern, "here")
+def test_no_pattern_runs_away_on_any_text(pattern: str) -> None:
+    checked = checked_pattern(pattern, "here")
+    began = time.process_time()
+    for text in ("a" * 300_000, "ab" * 150_000, "a " * 150_000):
+        checked.found_in(text)
+    assert time.process_time() - began < 5
 
 
 ORDINARY = [
@@ -290,21 +283,32 @@ ORDINARY = [
     r"(\d{1,3}\.){3}\d{1,3}",
     "(?i)drop table",
     "größe|大小",
-    r"(['\"]).*?\1",
-    "(?<!-)-f",
     "",
 ]
 
 
 @pytest.mark.parametrize("pattern", ORDINARY)
-def test_an_ordinary_pattern_is_accepted_as_it_is(pattern: str) -> None:
-    assert checked_pattern(pattern, "here").pattern == pattern
+def test_an_ordinary_pattern_is_accepted(pattern: str) -> None:
+    assert checked_pattern(pattern, "here")
 
 
-BROKEN = ["(", ")", "[", "a**", "*", "?", "(?P<a>x)(?P<a>y)", r"\1", "a{2,1}", "(?<=a+)b", "\\", "(?Z)"]
+BROKEN = [
+    "(",
+    ")",
+    "[",
+    "a**",
+    "*",
+    "?",
+    r"\1",
+    "a{2,1}",
+    "(?<=a+)b",
+    "\\",
+    "(?Z)",
+    "(?!a)",
+]
 
 
 @pytest.mark.parametrize("pattern", BROKEN)
 def test_what_is_no_pattern_is_refused_with_its_place(pattern: str) -> None:
-    with pytest.raises(SettingsError, match=r"^here is not a regular expression: "):
+    with pytest.raises(SettingsError, match=r"^here is not a regular expression that RE2 understands: "):
         checked_pattern(pattern, "here")

@@ -59,6 +59,15 @@ def _text_unsigned(parts: Parts) -> Parts:
     return tuple(seated)
 
 
+def _no_thought_at_the_end(parts: Parts) -> Parts:
+    """As above, and no thought at the end, behind text."""
+    seated = list(_text_unsigned(parts))
+    spoken = any(isinstance(part.data, str) and not part.thought for part in seated)
+    while spoken and seated[-1].thought:
+        seated.pop()
+    return tuple(seated)
+
+
 def _responses_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     calls = [item["call_id"] for item in answer["output"] if item["type"] == "function_call"]
     results = [{"type": "function_call_output", "call_id": each, "output": "fine"} for each in calls]
@@ -92,7 +101,7 @@ CONVERSATIONS = {
             "stream": True,
         },
         _messages_goes_on,
-        _text_unsigned,
+        _no_thought_at_the_end,
         relies_on_vault=True,
     ),
     "openai_chat": Conversation(

@@ -40,8 +40,9 @@ def _image(block: JsonObject, path: str) -> Parts:
 
 def _document(block: JsonObject, path: str) -> Parts:
     source, where = needed(block, "source", dict, path), f"{path}.source"
-    title = optional(block, "title", str, path)
+    title, context = optional(block, "title", str, path), optional(block, "context", str, path)
     head = [Part(f"Document: {title}")] if title else []
+    head += [Part(context)] if context else []
     match source.get("type"):
         case "text":
             return [*head, Part(needed(source, "data", str, where))]

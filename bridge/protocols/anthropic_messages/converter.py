@@ -21,6 +21,7 @@ _SAMPLING = {
 
 
 def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
+    _refuse_what_gemini_lacks(body)
     messages = Messages()
     messages.instruct(body.get("system"))
     for path, message in objects(body["messages"], "messages"):
@@ -38,6 +39,11 @@ def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
     )
     options = MessagesOptions(thinking=thinking.show)
     return Asked(request, bool(body.get("stream")), options, (*messages.losses, *_losses(body)))
+
+
+def _refuse_what_gemini_lacks(body: JsonObject) -> None:
+    if body.get("mcp_servers"):
+        raise refuse("Gemini cannot call these; let the client do so, and declare their tools", "mcp_servers")
 
 
 def _losses(body: JsonObject) -> list[str]:
@@ -64,6 +70,8 @@ def _thinking(body: JsonObject) -> Thinking:
 
 def _generation(body: JsonObject) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+    if generation.get("topK") == 0:  # no limit, which Gemini has no number for
+        del generation["topK"]
     if stop := stop_sequences(body.get("stop_sequences"), "stop_sequences"):
         generation["stopSequences"] = stop
     config = body.get("output_config") or {}

@@ -16,12 +16,13 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
+from bridge.gemini.grounding import search_in
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
-from bridge.protocols.anthropic_messages.web_search import search_blocks
+from bridge.protocols.anthropic_messages.web_search import search_result
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
-from bridge.protocols.carried_signatures import for_next_call
+from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.sse import encode_named
 from bridge.stamp import Stamp
 from bridge.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened, Signed
@@ -74,8 +75,9 @@ class MessagesMachine(EventMachine):
         self._shows_thinking = isinstance(options, MessagesOptions) and options.thinking
         self._index = -1
         self._open: str | None = None  # the kind of the block being written
+        self._thought = 0  # the length of the thinking in the open block
         self._spoke = False
-        self._held: list[str] | None = None  # a thought behind text: what follows decides whether it is shown
+        self._held: list[Grew | Signed] | None = None  # a thought behind text: what follows decides
         self._grounding: JsonObject | None = None
 
     # --- blocks --------------------------------------------------------------------------------------
@@ -95,9 +97,15 @@ class MessagesMachine(EventMachine):
 
     def _think(self, text: str = "") -> Iterator[Event]:
         if self._open != "thinking":
+            self._thought = 0
             yield self._start("thinking", thinking="", signature="")
         if text:
+            self._thought += len(text)
             yield self._delta("thinking_delta", thinking=text)
+
+    def _sign_thought(self, step: Signed) -> Iterator[Event]:
+        yield from self._think()
+        yield from self._sign(for_thought(step.signature, step.length, self._thought))
 
     def _sign(self, signature: str) -> Iterator[Event]:
         """A signed block ends: a second signature would need a block of its own."""
@@ -106,9 +114,12 @@ class MessagesMachine(EventMachine):
 
     def _settle(self) -> Iterator[Event]:
         """Show the thought that waited, now that something follows it."""
-        if self._held:
-            yield from self._think("".join(self._held))
-        self._held = None
+        held, self._held = self._held or [], None
+        for step in held:
+            if isinstance(step, Grew):
+                yield from self._think(step.text)
+            else:
+                yield from self._sign_thought(step)
 
     # --- steps ---------------------------------------------------------------------------------------
 
@@ -128,20 +139,18 @@ class MessagesMachine(EventMachine):
     def on_opened(self, step: Opened) -> Iterator[Event]:
         if step.kind is Kind.THOUGHT:
             yield from self._opened_thought()
-            return
-        yield from self._settle()
-        if step.part is not None and isinstance(step.part.data, FunctionCall):
-            yield from self._call(step.part.data, step.part.signature)
-            return
-        yield from self._stop()
-        if step.kind is Kind.OTHER:
+        elif step.kind is Kind.OTHER:
+            yield from self._stop()
             self.losses.append("messages.part_not_shown")
+        elif step.part is not None and isinstance(step.part.data, FunctionCall):
+            yield from self._settle()
+            yield from self._call(step.part.data, step.part.signature)
 
     def _opened_thought(self) -> Iterator[Event]:
         if not self._shows_thinking:
             self.losses.append("messages.thought_not_asked_for")
         elif self._spoke:
-            self._held = []
+            self._held = self._held or []
         else:
             yield from self._think()
 
@@ -161,23 +170,29 @@ class MessagesMachine(EventMachine):
     def on_grew(self, step: Grew) -> Iterator[Event]:
         if step.kind is Kind.TEXT:
             if self._open != "text":
-                self._spoke = True
-                yield self._start("text", text="")
+                yield from self._begin_text()
             yield self._delta("text_delta", text=step.text)
         elif self._held is not None:
-            self._held.append(step.text)
+            self._held.append(step)
         elif self._shows_thinking:
             yield from self._think(step.text)
+
+    def _begin_text(self) -> Iterator[Event]:
+        """With its first character: a text without any shows nothing that a thought could stand before."""
+        yield from self._settle()
+        yield from self._stop()
+        self._spoke = True
+        yield self._start("text", text="")
 
     def on_signed(self, step: Signed) -> Iterator[Event]:
         if step.kind is Kind.CALL:
             return  # it went before the call
-        if step.kind is Kind.THOUGHT and self._shows_thinking:
-            yield from self._settle()
-            yield from self._think()
-            yield from self._sign(step.signature)
-        else:
+        if step.kind is not Kind.THOUGHT or not self._shows_thinking:
             self.losses.append("messages.signature_without_a_seat")
+        elif self._held is not None:
+            self._held.append(step)
+        else:
+            yield from self._sign_thought(step)
 
     def on_closed(self, step: Closed) -> Iterator[Event]:
         # A thinking block stays open: the call that follows may want to sign it.
@@ -200,15 +215,17 @@ class MessagesMachine(EventMachine):
 
     def _searches(self) -> Generator[Event, None, dict[str, Any]]:
         """What Google found, as the blocks of Anthropic's own search. Gemini tells it last."""
-        blocks = search_blocks(self._grounding, self.stamp.new_id) if self._grounding else None
-        if blocks is None:
+        search = search_in(self._grounding)
+        if search is None:
             return {}
-        yield self._start("server_tool_use", id=blocks.id, name="web_search", input={})
-        yield self._delta("input_json_delta", partial_json=orjson.dumps({"query": blocks.query}).decode())
+        own_id = self.stamp.new_id("srvtoolu_")
+        yield self._start("server_tool_use", id=own_id, name="web_search", input={})
+        yield self._delta("input_json_delta", partial_json=orjson.dumps({"query": search.query}).decode())
         yield from self._stop()
-        yield self._start("web_search_tool_result", tool_use_id=blocks.id, content=blocks.results)
+        results = [search_result(page) for page in search.pages]
+        yield self._start("web_search_tool_result", tool_use_id=own_id, content=results)
         yield from self._stop()
-        return {"server_tool_use": {"web_search_requests": blocks.searches}}
+        return {"server_tool_use": {"web_search_requests": max(1, len(search.queries))}}
 
     def on_failed(self, error: BridgeError) -> tuple[Event, ...]:
         return (Event("error", error_body(error)),)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
-from bridge.protocols.carried_signatures import read_signature
+from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content import only_texts, system_content
-from bridge.protocols.reading import chosen_by, needed, optional
+from bridge.protocols.reading import chosen_by, needed, optional, refuse
 
 #: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini
 #: from ever finding the rest in its cache.
@@ -17,8 +17,17 @@ BILLING_LINE = "x-anthropic-billing-header:"
 
 REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 
-#: What a server tool did is told by the text that follows it; Gemini itself never said these blocks.
-SERVER_TOOL_BLOCKS = ("server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
+#: What a search found is told by the text that follows it; Gemini itself never said these blocks.
+SEARCH_BLOCKS = ("server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
+#: What other tools of another vendor's servers did.
+SERVER_TOOL_BLOCKS = (
+    "mcp_tool_use",
+    "mcp_tool_result",
+    "code_execution_tool_result",
+    "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result",
+    "tool_search_tool_result",
+)
 
 
 class Messages:
@@ -36,7 +45,10 @@ class Messages:
         if system is None:
             return
         texts = only_texts(content_parts(system, "system"), "system")
-        self._system += [text for text in texts if text.strip() and not text.startswith(BILLING_LINE)]
+        self._instruct(_without_billing(text) for text in texts)
+
+    def _instruct(self, texts: Iterable[str]) -> None:
+        self._system += [text for text in texts if text.strip()]
 
     def add(self, message: JsonObject, path: str) -> None:
         chosen_by(message, "role", self._ROLES, path)(self, message, path)
@@ -46,13 +58,15 @@ class Messages:
         moved into the system instruction it would change the prefix that Gemini has cached."""
         texts = only_texts(content_parts(message.get("content"), f"{path}.content"), f"{path}.content")
         if not self.contents:
-            self._system += texts
+            self._instruct(texts)
             return
         reminders = tuple(Part(REMINDER.format(text)) for text in texts if text.strip())
         self.contents.append(Content(USER, reminders))
 
     def _user(self, message: JsonObject, path: str) -> None:
         content, where = message.get("content"), f"{path}.content"
+        if content in ("", []):
+            raise refuse("must not be empty", where)
         if isinstance(content, str):
             parts = [Part(content)]
         else:
@@ -83,6 +97,11 @@ class Messages:
     }
 
 
+def _without_billing(text: str) -> str:
+    """Some clients send all of their instructions as one text, which begins with that line."""
+    return text.partition("\n")[2] if text.startswith(BILLING_LINE) else text
+
+
 class _Said:
     """One assistant message, block by block."""
 
@@ -102,15 +121,18 @@ class _Said:
 
     def _thinking(self, block: JsonObject, path: str) -> None:
         thought = needed(block, "thinking", str, path)
-        own, self._for_next_call = read_signature(optional(block, "signature", str, path) or "")
-        if thought or own:
-            self._parts.append(Part(thought, thought=True, signature=own))
+        signature = optional(block, "signature", str, path) or ""
+        parts, self._for_next_call = read_thought(thought, signature)
+        self._parts += parts
 
     def _redacted(self, _block: JsonObject, _path: str) -> None:
         self._losses.append("messages.redacted_thinking")  # another vendor's, and closed to everybody else
 
-    def _server_tool(self, _block: JsonObject, _path: str) -> None:
+    def _search(self, _block: JsonObject, _path: str) -> None:
         pass
+
+    def _server_tool(self, block: JsonObject, _path: str) -> None:
+        self._losses.append(f"messages.{block['type']}")
 
     def _tool_use(self, block: JsonObject, path: str) -> None:
         call = FunctionCall(
@@ -127,5 +149,6 @@ class _Said:
         "thinking": _thinking,
         "redacted_thinking": _redacted,
         "tool_use": _tool_use,
+        **dict.fromkeys(SEARCH_BLOCKS, _search),
         **dict.fromkeys(SERVER_TOOL_BLOCKS, _server_tool),
     }

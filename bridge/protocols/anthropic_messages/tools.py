@@ -7,7 +7,7 @@ from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonO
 from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
-WEB_SEARCH = "web_search_"
+WEB_SEARCH = "web_search"
 _MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE"}
 
 
@@ -16,7 +16,7 @@ def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
     searches = False
     for path, tool in objects(body.get("tools") or [], "tools"):
         kind = optional(tool, "type", str, path) or "custom"
-        if kind.startswith(WEB_SEARCH):
+        if kind.startswith(f"{WEB_SEARCH}_"):
             searches = True
             continue
         if kind != "custom":
@@ -46,6 +46,8 @@ def chosen_tools(choice: JsonObject | None, declared: tuple[Tool, ...]) -> JsonO
     kind = needed(choice, "type", str, "tool_choice")
     if kind == "tool":
         name = needed(choice, "name", str, "tool_choice")
+        if name == WEB_SEARCH and GOOGLE_SEARCH in declared:  # Gemini decides by itself when to search
+            return EMPTY
         return tool_config(MUST_CALL, [name], declared, "tool_choice.name")
     if kind not in _MODES:
         raise refuse(f"must be one of {', '.join((*_MODES, 'tool'))}, not {shown(kind)}", "tool_choice.type")

@@ -38,6 +38,7 @@ _ECHOED: dict[str, Any] = {
 
 
 def to_gemini(body: JsonObject, caller: Caller) -> Asked:
+    _refuse_what_the_bridge_lacks(body)
     declared = Declared()
     declared.add(body.get("tools") or [], "tools")
     items = Items(declared)
@@ -58,6 +59,16 @@ def to_gemini(body: JsonObject, caller: Caller) -> Asked:
     )
     losses = (*declared.losses, *items.losses, *_losses(body))
     return Asked(request, bool(body.get("stream")), _options(body, declared, caller), losses)
+
+
+def _refuse_what_the_bridge_lacks(body: JsonObject) -> None:
+    """Left out, each of these would leave out what was said or asked before."""
+    if body.get("conversation") is not None:
+        raise refuse("there are no stored conversations here; use previous_response_id", "conversation")
+    if body.get("prompt") is not None:
+        raise refuse("there are no stored prompts here; send the text itself", "prompt")
+    if body.get("background") and body.get("store") is False:
+        raise refuse("needs store: true, since the answer is fetched later", "background")
 
 
 def _options(body: JsonObject, declared: Declared, caller: Caller) -> ResponsesOptions:

@@ -7,11 +7,30 @@ from bridge.protocols.openai_errors import WORDS
 
 #: A repetition of these cannot help, or the status would make Codex repeat them thirty times over.
 TOLD_IN_THE_STREAM = frozenset(
-    {"context_overflow", "misconfigured", "timeout", "unreachable", "truncated", "malformed", "internal"}
+    {
+        "context_overflow",
+        "too_large",
+        "misconfigured",
+        "timeout",
+        "unreachable",
+        "truncated",
+        "malformed",
+        "internal",
+    }
 )
 
 #: The code for which Codex shows the message as it is and does not try five times more.
 FATAL_WITH_MESSAGE = "invalid_prompt"
+
+#: Codes that mean something else to Codex in a stream than with an HTTP status: it gives up at once over an
+#: overload, which passes, and repeats a refusal, which does not.
+_IN_THE_STREAM = {
+    "overloaded": "server_error",
+    "busy": "server_error",
+    "shutting_down": "server_error",
+    "refused": FATAL_WITH_MESSAGE,
+    "too_large": FATAL_WITH_MESSAGE,
+}
 
 
 def stream_error(error: BridgeError) -> dict[str, str]:
@@ -19,5 +38,5 @@ def stream_error(error: BridgeError) -> dict[str, str]:
     message = error.message
     if error.kind == "rate_limited" and error.retry_after_seconds:
         message = f"{message} Please try again in {error.retry_after_seconds}s."
-    code = None if not error.worth_repeating else WORDS[error.kind].code
+    code = _IN_THE_STREAM.get(error.kind, WORDS[error.kind].code) if error.worth_repeating else None
     return {"code": code or FATAL_WITH_MESSAGE, "message": message}

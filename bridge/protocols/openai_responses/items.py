@@ -17,7 +17,7 @@ from bridge.gemini.types import (
     JsonObject,
     Part,
 )
-from bridge.protocols.carried_signatures import read_signature
+from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content import (
     Reader,
     only_texts,
@@ -45,6 +45,7 @@ class Items:
         self._declared = declared
         self._system: list[str] = []
         self._call_names: dict[str, str] = {}
+        self._shell_calls: dict[str, str] = {}  # call ids by item ids, which outputs may name instead
         self._for_next_call: str | None = None
 
     @property
@@ -84,9 +85,10 @@ class Items:
     def _reasoning(self, item: JsonObject, path: str) -> None:
         summary = objects(optional(item, "summary", list, path) or [], f"{path}.summary")
         thought = "\n\n".join(needed(part, "text", str, where) for where, part in summary)
-        own, self._for_next_call = read_signature(optional(item, "encrypted_content", str, path) or "")
-        if thought or own:
-            self._say(MODEL, Part(thought, thought=True, signature=own))
+        signature = optional(item, "encrypted_content", str, path) or ""
+        parts, self._for_next_call = read_thought(thought, signature)
+        if parts:
+            self._say(MODEL, *parts)
 
     def _compaction(self, item: JsonObject, path: str) -> None:
         """A summary in place of older turns, where it can be read; ours never are encrypted."""
@@ -118,7 +120,9 @@ class Items:
     def _local_shell_call(self, item: JsonObject, path: str) -> None:
         action = needed(item, "action", dict, path)
         told = {key: value for key, value in action.items() if key != "type" and value not in (None, {})}
-        self._call(FunctionCall(LOCAL_SHELL, told, _call_id(item, path)))
+        call_id = _call_id(item, path)
+        self._shell_calls[optional(item, "id", str, path) or call_id] = call_id
+        self._call(FunctionCall(LOCAL_SHELL, told, call_id))
 
     def _tool_search_call(self, item: JsonObject, path: str) -> None:
         arguments = item.get("arguments")
@@ -126,7 +130,13 @@ class Items:
         self._call(FunctionCall(TOOL_SEARCH, told, _call_id(item, path)))
 
     def _output(self, item: JsonObject, path: str) -> None:
-        call_id = _call_id(item, path)
+        self._result(item, needed(item, "call_id", str, path), path)
+
+    def _local_shell_output(self, item: JsonObject, path: str) -> None:
+        given = _call_id(item, path)
+        self._result(item, self._shell_calls.get(given, given), path)
+
+    def _result(self, item: JsonObject, call_id: str, path: str) -> None:
         name = self._call_names.get(call_id, "")
         output = item.get("output")
         parts = [] if output is None else content_parts(output, f"{path}.output")
@@ -149,7 +159,7 @@ class Items:
         "custom_tool_call": _custom_call,
         "custom_tool_call_output": _output,
         "local_shell_call": _local_shell_call,
-        "local_shell_call_output": _output,
+        "local_shell_call_output": _local_shell_output,
         "tool_search_call": _tool_search_call,
         "tool_search_output": _tool_search_output,
         "additional_tools": _additional_tools,

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
+from bridge.gemini.grounding import search_in
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
-from bridge.protocols.carried_signatures import for_next_call
+from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
 from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, TOLD_IN_THE_STREAM, stream_error
@@ -216,7 +217,8 @@ class ResponsesMachine(EventMachine):
             return  # it went before the call
         if step.kind is Kind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
             yield from self._reasoning()
-            yield from self._end_reasoning(step.signature)
+            whole = sum(map(len, self._pieces))
+            yield from self._end_reasoning(for_thought(step.signature, step.length, whole))
         else:
             self.losses.append("responses.signature_without_a_seat")
 
@@ -252,10 +254,11 @@ class ResponsesMachine(EventMachine):
 
     def _search(self) -> Iterator[Event]:
         """Google's search as an item of OpenAI's own. Gemini tells it last."""
-        queries = self._grounding.get("webSearchQueries") if isinstance(self._grounding, dict) else None
-        if not isinstance(queries, list) or not queries:
+        search = search_in(self._grounding)
+        if search is None:
             return
-        action = {"type": "search", "query": ", ".join(map(str, queries))}
+        sources = [{"type": "url", "url": page.url} for page in search.pages]
+        action = {"type": "search", "query": search.query, "queries": search.queries, "sources": sources}
         item = {"type": "web_search_call", "id": self.stamp.new_id("ws_"), "action": action}
         yield self._added({**item, "status": "in_progress"})
         yield self._done(status="completed")

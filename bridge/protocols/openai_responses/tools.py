@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from hashlib import sha256
 from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_declaration
@@ -79,8 +80,13 @@ class Declared:
         return (*functions, GOOGLE_SEARCH) if self._search else functions
 
     def name_for(self, name: str, namespace: str | None) -> str:
-        """The one name under which Gemini knows a tool. Codex names plain tools' namespace in four ways."""
-        return name if namespace in (None, "", "functions") else f"{namespace}__{name}"
+        """The one name under which Gemini knows a tool. Two tools whose names run together stay two."""
+        place = _place(namespace)
+        joined = f"{place}__{name}" if place else name
+        known = self.calls.get(joined)
+        if known is None or (known.name, _place(known.namespace)) == (name, place):
+            return joined
+        return f"{joined}_{sha256(f'{place}/{name}'.encode()).hexdigest()[:8]}"
 
     def _declare(self, function: FunctionDeclaration, called: Called, path: str) -> list[str]:
         known = self.calls.get(function.name)
@@ -138,6 +144,11 @@ class Declared:
         "local_shell": _local_shell,
         "tool_search": _tool_search,
     }
+
+
+def _place(namespace: str | None) -> str:
+    """Codex names the namespace of plain tools in four ways."""
+    return "" if namespace in (None, "functions") else namespace
 
 
 def chosen_tools(choice: Any, declared: Declared) -> JsonObject:

@@ -1,0 +1,35 @@
+"""What Google's search was asked and what it found, from an answer's `groundingMetadata`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from bridge.gemini.types import JsonObject
+
+
+class Page(NamedTuple):
+    url: str
+    title: str
+
+
+class Search(NamedTuple):
+    queries: list[str]
+    pages: list[Page]
+
+    @property
+    def query(self) -> str:
+        return ", ".join(self.queries)
+
+
+def search_in(grounding: JsonObject | None) -> Search | None:
+    """None if no search was made."""
+    queries = [query for query in _list(grounding, "webSearchQueries") if isinstance(query, str)]
+    found = [chunk.get("web") for chunk in _list(grounding, "groundingChunks") if isinstance(chunk, dict)]
+    webs = [web for web in found if isinstance(web, dict)]
+    pages = [Page(str(web["uri"]), str(web.get("title") or web["uri"])) for web in webs if web.get("uri")]
+    return Search(queries, pages) if queries or webs else None
+
+
+def _list(grounding: Any, key: str) -> list[Any]:
+    items = grounding.get(key) if isinstance(grounding, dict) else None
+    return items if isinstance(items, list) else []
