@@ -52,7 +52,7 @@ def served(upstream: ScriptedGemini, state: Path, **environment: str):
         GEMINI_API_KEY="x",
         GOOGLE_GEMINI_BASE_URL=upstream.address,
         BRIDGE_STATE_DIR=str(state),
-        BRIDGE_UPSTREAM__HEARTBEAT="0.2",
+        BRIDGE_SERVER__HEARTBEAT="0.2",
         **environment,
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bridge import __version__
 from bridge.cli.check import CHECK
-from bridge.cli.command import FAILED, PROGRAM, WRONG_USE, Command
+from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.doctor import DOCTOR
 from bridge.cli.key import KEY
