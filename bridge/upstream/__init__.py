@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from bridge.cooldowns import Cooldowns, LocalCooldowns
 from bridge.settings import Settings, SettingsError
@@ -10,18 +10,18 @@ from bridge.upstream.base import Upstream
 from bridge.upstream.demo import DemoUpstream
 from bridge.upstream.gemini import GeminiUpstream
 
-UPSTREAMS: Mapping[str, Callable[[Settings, Cooldowns], Upstream]] = {
-    "gemini": GeminiUpstream.from_settings,
-    "demo": DemoUpstream.from_settings,
+UPSTREAMS: Mapping[str, type[Upstream]] = {
+    "gemini": GeminiUpstream,
+    "demo": DemoUpstream,
 }
 
 
 def make_upstream(settings: Settings, cooldowns: Cooldowns | None = None) -> Upstream:
-    make = UPSTREAMS.get(settings.transport_in_force)
-    if make is None:
+    kind = UPSTREAMS.get(settings.transport_in_force)
+    if kind is None:
         allowed = ", ".join(("auto", *UPSTREAMS))
         raise SettingsError(
             f"{settings.origins.get('upstream.transport')}: upstream.transport is "
             f"{settings.upstream.transport!r}; allowed are {allowed}"
         )
-    return make(settings, cooldowns or LocalCooldowns())
+    return kind.from_settings(settings, cooldowns or LocalCooldowns())
