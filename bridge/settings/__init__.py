@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.models import ModelTable, load_models
 from bridge.settings.source import (
@@ -25,12 +26,13 @@ from bridge.settings.source import (
     Entry,
     credential_entries,
     file_entries,
-    from_switch_word,
     label,
     plain_entries,
     variable_entries,
+    variable_name,
 )
 from bridge.settings.value import (
+    AUTO,
     OneOf,
     Range,
     Secret,
@@ -42,6 +44,8 @@ from bridge.settings.value import (
 )
 
 __all__ = [
+    "AUTO",
+    "CodeAssistSettings",
     "LogSettings",
     "ResponsesSettings",
     "ServerSettings",
@@ -50,10 +54,10 @@ __all__ = [
     "ShownSetting",
     "StateSettings",
     "UpstreamSettings",
+    "VertexSettings",
     "load",
 ]
 
-AUTO = "auto"
 GEMINI = "gemini"
 DEMO = "demo"
 BUILT_IN = "built in"
@@ -90,6 +94,7 @@ class UpstreamSettings:
     longest_wait: Annotated[float, Range(0, 60)] = 8.0
     key_cooldown: Duration = 60.0
     models_ttl: Duration = 300.0
+    sdk_losses: Annotated[str, OneOf(("refuse", "rest"))] = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,8 @@ class StateSettings:
 SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
+    "vertex": VertexSettings,
+    "code_assist": CodeAssistSettings,
     "log": LogSettings,
     "responses": ResponsesSettings,
     "state": StateSettings,
@@ -140,6 +147,8 @@ class Settings:
     guards: GuardSettings = field(default_factory=GuardSettings)
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
+    vertex: VertexSettings = field(default_factory=VertexSettings)
+    code_assist: CodeAssistSettings = field(default_factory=CodeAssistSettings)
     log: LogSettings = LogSettings()
     responses: ResponsesSettings = ResponsesSettings()
     state: StateSettings = StateSettings()
@@ -151,6 +160,11 @@ class Settings:
         if self.upstream.transport != AUTO:
             return self.upstream.transport
         return GEMINI if self.upstream.api_keys else DEMO
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no log may show."""
+        return tuple(filter(None, (*self.upstream.api_keys, self.code_assist.client_secret)))
 
     def preferences(self, protocol: str) -> Mapping[str, Any]:
         """What the operator prefers of one protocol, in the protocol's own terms."""
@@ -170,8 +184,10 @@ class Settings:
 
 
 def _showable(shape: Shape, value: Any) -> Any:
+    if shape.secret:
+        return [masked(text) for text in ([value] if isinstance(value, str) else value) if text]
     if isinstance(value, tuple):
-        return [masked(text) if shape.secret else text for text in value]
+        return list(value)
     return str(value) if isinstance(value, Path) else value
 
 
@@ -181,7 +197,6 @@ def _showable(shape: Shape, value: Any) -> Any:
 def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
     folder = _config_folder(config_dir, environ)
-    _refuse_google_login(environ)
     sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     origins: dict[str, str] = {}
     for entry in _entries(folder, environ):
@@ -216,14 +231,6 @@ def _config_folder(config_dir: Path | None, environ: Mapping[str, str]) -> Path:
     return Path(named or PROJECT / "config").absolute()
 
 
-def _refuse_google_login(environ: Mapping[str, str]) -> None:
-    if from_switch_word(environ.get("USE_CCPA", "")) is not False:
-        raise SettingsError(
-            "environment USE_CCPA: the Google login is not available in this version; "
-            "unset it and set GEMINI_API_KEY"
-        )
-
-
 def _entries(folder: Path, environ: Mapping[str, str]) -> Iterator[Entry]:
     """What was written, the weakest first."""
     yield from _without_secrets(file_entries(folder / "default.toml", KNOWN))
@@ -239,10 +246,16 @@ def _without_secrets(entries: Iterable[Entry]) -> Iterator[Entry]:
     for entry in entries:
         if KNOWN[entry.key].secret:
             raise SettingsError(
-                f"{entry.origin}: {entry.key} is a secret and is not read from a file; "
-                f"set GEMINI_API_KEY in the environment, or give systemd a credential named {CREDENTIAL}"
+                f"{entry.origin}: {entry.key} is a secret and is not read from a file; set {_seat(entry.key)}"
             )
         yield entry
+
+
+def _seat(key: str) -> str:
+    """Where a secret belongs."""
+    if key == "upstream.api_keys":
+        return f"GEMINI_API_KEY in the environment, or give systemd a credential named {CREDENTIAL}"
+    return f"{variable_name(key)} in the environment"
 
 
 def _models(folder: Path, environ: Mapping[str, str]) -> tuple[ModelTable, str]:

@@ -7,11 +7,17 @@ from collections.abc import Mapping
 from bridge.cooldowns import Cooldowns, LocalCooldowns
 from bridge.settings import Settings, SettingsError
 from bridge.upstream.base import Upstream
+from bridge.upstream.code_assist import CodeAssistUpstream
 from bridge.upstream.demo import DemoUpstream
 from bridge.upstream.gemini import GeminiUpstream
+from bridge.upstream.sdk import SdkUpstream
+from bridge.upstream.vertex import VertexUpstream
 
 UPSTREAMS: Mapping[str, type[Upstream]] = {
     "gemini": GeminiUpstream,
+    "vertex": VertexUpstream,
+    "code_assist": CodeAssistUpstream,
+    "sdk": SdkUpstream,
     "demo": DemoUpstream,
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bridge.cooldowns import Cooldowns
 from bridge.errors import LONGEST_RETRY_AFTER, BridgeError, UpstreamMisconfigured, UpstreamRateLimited
+from bridge.upstream.base import Tick
 from bridge.upstream.keys import KeyRing
 
 SHORTEST_SECRET = 8  #: a shorter "key" is a placeholder, and masking it would eat ordinary words
@@ -27,9 +28,9 @@ class Permit:
 
 class Access(ABC):
     @abstractmethod
-    def permits(self, model: str) -> Iterator[Permit | None]:
-        """What to send a call with: the next one where the one before was refused. None for every tick in
-        which there is nothing yet."""
+    def permits(self, model: str) -> Iterator[Permit | Tick]:
+        """What to send a call with: the next one where the one before was refused. A tick as long as there is
+        nothing yet."""
 
     @abstractmethod
     def refused(self, permit: Permit, status: int, refusal: BridgeError, model: str) -> bool:

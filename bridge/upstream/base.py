@@ -19,6 +19,7 @@ from bridge.upstream.abilities import Ability
 
 #: Seconds of silence after which whoever reads a stream is given the turn, by an empty batch.
 TICK = 1.0
+Tick = tuple[()]  #: the empty batch: a chance to look after other things
 
 
 class ChunkStream(ABC):
@@ -42,15 +43,13 @@ class Upstream(ABC):
     #: Models of one family that are served in different realms do not know each other's thought signatures.
     realm: ClassVar[str] = ""
 
+    #: What the operator must be told at the start.
+    notices: Sequence[str] = ()
+
     @classmethod
     def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> Self:
         """Made without opening a connection; raises SettingsError for what is missing."""
         raise NotImplementedError
-
-    @property
-    def notices(self) -> Sequence[str]:
-        """What the operator must be told at the start."""
-        return ()
 
     @abstractmethod
     def stream(self, request: GenerateRequest) -> ChunkStream:

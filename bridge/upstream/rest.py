@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from bridge.errors import BridgeError, UpstreamMalformed, UpstreamMisconfigured
@@ -17,7 +18,7 @@ from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings
 from bridge.upstream.access import Access, Permit
 from bridge.upstream.answer import Answer, Waits
-from bridge.upstream.base import TICK, ChunkStream, Upstream
+from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.foreign import foreign_errors_translated
 from bridge.upstream.line import Call, Lines
@@ -27,7 +28,8 @@ LARGEST_ERROR_BODY = 1 << 20
 LARGEST_WHOLE_ANSWER = 16 << 20
 MOST_MODEL_PAGES = 20
 LONGEST_SHORT_CALL = 30.0
-Tick = tuple[()]  #: nothing came for a while: the reader's chance to look after other things
+
+T = TypeVar("T")
 
 
 class RestUpstream(Upstream):
@@ -79,7 +81,7 @@ class RestUpstream(Upstream):
 
     def _whole(self, call: Call) -> JsonObject:
         """The object of an answer that is not a stream."""
-        answer = _outcome(self.accepted(call))
+        answer = outcome(self.accepted(call))
         try:
             answered = objects_in(b"".join(_at_most(LARGEST_WHOLE_ANSWER, answer.body())))[0]
         finally:
@@ -97,8 +99,8 @@ class RestUpstream(Upstream):
         waited for, so that it can be closed meanwhile."""
         refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
         for permit in self._access.permits(call.model):
-            if permit is None:
-                yield ()
+            if not isinstance(permit, Permit):
+                yield permit
                 continue
             answer = self._sent(call, permit)
             began(answer)
@@ -148,14 +150,14 @@ def quoted(name: str) -> str:
     return quote(name, safe="", errors="replace")
 
 
-def _outcome(waiting: Generator[Tick, None, Answer]) -> Answer:
+def outcome(waiting: Generator[Tick, None, T]) -> T:
     """What is waited for, by somebody who has nothing else to do."""
     while True:
         try:
             next(waiting)
         except StopIteration as end:
-            answer: Answer = end.value
-            return answer
+            found: T = end.value
+            return found
 
 
 def _at_most(limit: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
