@@ -24,7 +24,6 @@ from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.extras import needing
 from bridge.upstream.gemini import GeminiUpstream
 from bridge.upstream.rest import waits_of
-from bridge.upstream.sdk.losses import lost_fields
 from bridge.upstream.sdk.reader import ReaderStream
 
 if TYPE_CHECKING:
@@ -84,21 +83,21 @@ class SdkUpstream(Upstream):
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
         body = _without_idle_wishes(request_to_json(request))
-        if lost := self._lost(request, body):
+        if lost := self._package.lost(body) or self._signatures_to_come(request):
             return self._over_rest(lost).stream(request)
         message = self._package.request(request.model, body)
         return ReaderStream(partial(self._chunks, message, request.model), self._waits)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         body = _without_idle_wishes(request_to_json(request))
-        if lost := self._lost(request, body):
+        if lost := self._package.lost(body):
             return self._over_rest(lost).count_tokens(request)
         return self._first_let_in(request.model, partial(self._package.count, request.model, body))
 
     def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
         if method not in self._package.short_calls:
             return super().short_call(model, method, body)
-        if lost := self._package.lost(method, body):
+        if lost := self._package.lost(body, method):
             return self._over_rest(lost).short_call(model, method, body)
         return self._first_let_in(model, partial(self._package.short_call, model, method, body))
 
@@ -108,12 +107,11 @@ class SdkUpstream(Upstream):
 
     # --- what the package loses ----------------------------------------------------------------------
 
-    def _lost(self, request: GenerateRequest, body: JsonObject) -> list[str]:
-        lost = list(lost_fields(body, self._package.kind))
+    def _signatures_to_come(self, request: GenerateRequest) -> list[str]:
+        """Of calls that could not be gone on from without them."""
         traits = self._models.traits(request.model.removeprefix("models/"))
-        if not lost and traits.needs_signatures and any(tool.functions for tool in request.tools):
-            lost.append("thoughtSignature")  # of the calls to come: without it they could not be gone on from
-        return lost
+        called = any(tool.functions for tool in request.tools)
+        return ["thoughtSignature"] if called and traits.needs_signatures else []
 
     def _over_rest(self, lost: Sequence[str]) -> Upstream:
         if self._rest is not None:

@@ -71,7 +71,6 @@ class Package:
     }
 
     def __init__(self, address: str, waits: Waits, pool_size: int) -> None:
-        self.kind = protos.GenerateContentRequest.pb(protos.GenerateContentRequest()).DESCRIPTOR
         self._address = address
         self._waits = waits
         self._pool_size = pool_size
@@ -83,8 +82,9 @@ class Package:
         """The message; raises for what no message of its kind can be."""
         return _message(protos.GenerateContentRequest, {"model": _path(model), **body})
 
-    def lost(self, method: str, body: JsonObject) -> list[str]:
-        _, kind = self.short_calls[method]
+    def lost(self, body: JsonObject, method: str = "") -> list[str]:
+        """The paths of what the message would not hold."""
+        _, kind = self.short_calls.get(method, ("", protos.GenerateContentRequest))
         return list(lost_fields(body, kind.pb(kind()).DESCRIPTOR))
 
     # --- calls, each with a key ----------------------------------------------------------------------
