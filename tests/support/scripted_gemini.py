@@ -56,14 +56,18 @@ class Asked:
     body: Any
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # else a crowd is turned away
+
+
 class ScriptedGemini:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self._replies: deque[Reply] = deque()
         self._answer: Callable[[Asked], Any] | None = None
         self._listed: Any = None
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -63,6 +64,10 @@ class TokenServer:
                 server.asked.append(dict(parse_qsl(form)))
                 status, body = server._reply()
                 time.sleep(server.delay)
+                with suppress(OSError):  # who asked need not wait for it
+                    self._say(status, body)
+
+            def _say(self, status: int, body: bytes) -> None:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))

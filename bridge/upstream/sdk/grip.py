@@ -18,6 +18,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from bridge.upstream.answer import Waits
 from bridge.upstream.promises import OwnPools
 
+MARGIN = 5.0
+
 _IN_FORCE: ContextVar[Grip | None] = ContextVar("grip", default=None)
 
 
@@ -76,13 +78,16 @@ class _TlsPool(HTTPSConnectionPool):
 
 
 class TellingAdapter(OwnPools):
-    """It has its own mind about waiting too: the package knows one timeout for everything."""
+    """It has its own mind about waiting too: the package knows one timeout for all of it. A call that is held
+    is given up by who holds it, so that its own patience must only be the longer one."""
 
     pools: ClassVar = {"http": _Pool, "https": _TlsPool}
 
     def __init__(self, waits: Waits, pool_size: int) -> None:
         super().__init__(pool_connections=1, pool_maxsize=pool_size, max_retries=0)
-        self._timeout = (waits.connect, max(waits.first_byte, waits.between))
+        self._connect = waits.connect
+        self._longest = max(waits.first_byte, waits.between) + MARGIN
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]
-        return super().send(request, **{**options, "timeout": self._timeout})
+        patience = options.get("timeout") if _IN_FORCE.get() is None else self._longest
+        return super().send(request, **{**options, "timeout": (self._connect, patience)})

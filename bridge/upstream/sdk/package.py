@@ -30,7 +30,7 @@ from bridge.upstream.answer import Waits
 from bridge.upstream.errors import error_from_response
 from bridge.upstream.foreign import FOREIGN as FOREIGN_HTTP
 from bridge.upstream.foreign import translate as translate_http
-from bridge.upstream.rest import LONGEST_SHORT_CALL, quoted
+from bridge.upstream.rest import LARGEST_ERROR_BODY, LONGEST_SHORT_CALL, quoted
 from bridge.upstream.sdk.grip import TellingAdapter
 from bridge.upstream.sdk.losses import lost_fields, with_whole_numbers
 
@@ -49,14 +49,12 @@ Row = tuple[type[BridgeError], str]
 _UNREACHABLE: Row = (UpstreamUnreachable, "Gemini could not be reached")
 _MALFORMED: Row = (UpstreamMalformed, "google-generativeai could not read Gemini's answer")
 _MISCONFIGURED: Row = (UpstreamMisconfigured, "google-generativeai cannot be used as it is installed")
-_ELSEWHERE: Row = (UpstreamMisconfigured, "The upstream's address leads elsewhere: it is not the Gemini API")
 
 #: The nearest ancestor of an exception decides; calls that were refused are told by their status instead.
 FOREIGN: Mapping[type[BaseException], Row] = {
     api_errors.GoogleAPIError: _UNREACHABLE,
     api_errors.DuplicateCredentialArgs: _MISCONFIGURED,
     api_errors.AsyncRestUnsupportedParameterError: _MISCONFIGURED,
-    api_errors.Redirection: _ELSEWHERE,
     json_format.Error: _MALFORMED,
     ValueError: _MALFORMED,
     TypeError: _MALFORMED,
@@ -192,7 +190,7 @@ def _checked(response: requests.Response, **_options: Any) -> None:
 
 
 def translate(error: BaseException, permit: Permit, model: str) -> BridgeError:
-    if isinstance(error, api_errors.GoogleAPICallError) and not isinstance(error, api_errors.Redirection):
+    if isinstance(error, api_errors.GoogleAPICallError):
         return _refusal(error, permit, model)
     if isinstance(error, auth_errors.GoogleAuthError):
         return google_auth.translate(error)
@@ -204,13 +202,25 @@ def translate(error: BaseException, permit: Permit, model: str) -> BridgeError:
 
 def _refusal(error: Any, permit: Permit, model: str) -> BridgeError:
     """What Google said, in its own words where they came along."""
-    if error.code == 404 and not model:
-        return _ELSEWHERE[0](f"{_ELSEWHERE[1]}.")
-    if isinstance(error.response, requests.Response):
-        return error_from_response(error.response.status_code, permit.masked(error.response.content), model)
-    status = getattr(error.grpc_status_code, "name", "")
-    said = orjson.dumps({"error": {"status": status, "message": str(error.message)}})
+    said = _words(error)
+    redirected = isinstance(error, api_errors.Redirection) or 300 <= (error.code or 500) < 400
+    if redirected or (error.code == 404 and not model):
+        return UpstreamMisconfigured("The upstream's address leads elsewhere: it is not the Gemini API.")
     return error_from_response(error.code or 500, permit.masked(said), model)
+
+
+def _words(error: Any) -> bytes:
+    response = error.response
+    if not isinstance(response, requests.Response):
+        status = getattr(error.grpc_status_code, "name", "")
+        return orjson.dumps({"error": {"status": status, "message": str(error.message)}})
+    try:
+        said: bytes = response.raw.read(LARGEST_ERROR_BODY, decode_content=True)
+        return said
+    except tuple(FOREIGN_HTTP):  # the status alone says enough
+        return b""
+    finally:
+        response.close()
 
 
 def _broken(error: BaseException) -> BridgeError:
