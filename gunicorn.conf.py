@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from bridge.observe.logs import configuration
-from bridge.serving import take_settings
+from bridge.serving import take_settings, tell_notices
 from bridge.settings import SettingsError
 
 try:
@@ -43,6 +43,8 @@ Try it:
 
 _UPSTREAM = {
     "demo": "no GEMINI_API_KEY is set: serving the embedded offline demo model",
+    "vertex": f"upstream: Vertex AI in {_settings.vertex.location}",
+    "code_assist": "upstream: Code Assist, by the login of Gemini CLI",
 }
 
 
@@ -50,3 +52,8 @@ def when_ready(server):
     upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
     print(_WELCOME.format(host=host, port=_server.port, upstream=upstream), file=sys.stderr, flush=True)
+    tell_notices()
+
+
+def on_reload(server):
+    tell_notices()

@@ -7,6 +7,7 @@ what the master has found good. So a reload with a broken configuration leaves t
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from bridge.settings import Settings, SettingsError, load
 from bridge.upstream import make_upstream
@@ -14,14 +15,15 @@ from bridge.upstream import make_upstream
 log = logging.getLogger(__name__)
 
 _in_force: Settings | None = None
+_notices: Sequence[str] = ()
 
 
 def take_settings() -> Settings:
     """Read and check them. Raises SettingsError at the start; later the ones in force stay."""
-    global _in_force
+    global _in_force, _notices
     try:
         settings = load()
-        make_upstream(settings)  # opens no connection; it says what is missing
+        upstream = make_upstream(settings)  # opens no connection; it says what is missing
     except SettingsError as error:
         if _in_force is None:
             raise
@@ -29,8 +31,14 @@ def take_settings() -> Settings:
             "reload refused: the settings are wrong, and those before stay", extra={"reason": str(error)}
         )
         return _in_force
-    _in_force = settings
+    _in_force, _notices = settings, upstream.notices
     return settings
+
+
+def tell_notices() -> None:
+    """What the operator must know of the upstream, in the log."""
+    for notice in _notices:
+        log.warning(notice)
 
 
 def settings_in_force() -> Settings:
