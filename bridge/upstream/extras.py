@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,8 +14,8 @@ def needing(extra: str, settings: Settings) -> Iterator[None]:
     """Around the import of what stands on an extra's packages."""
     try:
         yield
-    except ModuleNotFoundError as error:
+    except ModuleNotFoundError:
         raise SettingsError(
-            f"upstream.transport is {settings.transport_in_force}, but there is no package {error.name}: "
-            f".venv/bin/pip install 'gemini-bridge[{extra}]'"
+            f"upstream.transport is {settings.transport_in_force}, but what it needs is not installed: "
+            f"{sys.executable} -m pip install 'gemini-bridge[{extra}]'"
         ) from None

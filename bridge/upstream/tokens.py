@@ -75,6 +75,9 @@ class TokenAccess(Access):
         except BridgeError as error:
             log.warning("no new token from Google", extra={"reason": error.message})
             raise
+        except Exception:
+            log.exception("no new token from Google")  # nobody may be waiting to hear of it
+            raise
         finally:
             self._next_try = self._clock() + BETWEEN_TRIES
         return token

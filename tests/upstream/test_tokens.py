@@ -186,6 +186,18 @@ def test_while_the_token_is_good_a_failure_is_only_logged_and_not_tried_again_at
     until("the second try", source, 3)
 
 
+def test_an_unforeseen_failure_behind_everybodys_back_is_logged_too(
+    access: TokenAccess, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    first(access)
+    clock.now += LIFETIME - AHEAD
+    source.failure = ZeroDivisionError()
+    assert first(access) == "token-1"
+    until("the try", source, 2)
+    time.sleep(0.05)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+
+
 def test_a_token_without_an_end_is_never_renewed(access: TokenAccess, source: Source, clock: Clock) -> None:
     source.lifetime = float("inf")
     first(access)

@@ -338,6 +338,4 @@ def test_without_the_extra_the_start_says_how_to_install_it(monkeypatch: pytest.
     monkeypatch.delitem(sys.modules, "bridge.upstream.google_auth", raising=False)
     monkeypatch.delattr("bridge.upstream.google_auth", raising=False)
     monkeypatch.setattr(builtins, "__import__", without_google)
-    said = complaint(GOOGLE_CLOUD_PROJECT="p")
-    assert "google.auth" in said
-    assert "pip install 'gemini-bridge[vertex]'" in said
+    assert "pip install 'gemini-bridge[vertex]'" in complaint(GOOGLE_CLOUD_PROJECT="p")
