@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from bridge.errors import UpstreamMisconfigured, UpstreamRefused, UpstreamUnreachable
+from bridge.observe.logs import JsonFormatter
 from bridge.upstream.access import Permit
 from bridge.upstream.errand import Errand
 from bridge.upstream.tokens import AHEAD, BETWEEN_TRIES, Token, TokenAccess
@@ -204,6 +205,11 @@ def test_a_token_without_an_end_is_never_renewed(access: TokenAccess, source: So
     clock.now += 10 * 365 * 86400
     assert first(access) == "token-1"
     assert source.fetched == 1
+
+
+def test_googles_tokens_are_masked_wherever_they_turn_up_in_the_log() -> None:
+    record = logging.makeLogRecord({"msg": "ya29.a0Af_canary-canary-canary 1//0canary-canary-canary-c"})
+    assert "canary" not in JsonFormatter().format(record)
 
 
 def test_an_errand_may_be_run_again_and_again() -> None:

@@ -34,7 +34,7 @@ __all__ = ["SdkUpstream"]
 T = TypeVar("T")
 
 MOST_NAMED = 5
-NOTICE = "upstream sdk: google-generativeai cannot carry {lost}; requests that need it are {handled}"
+NOTICE = "upstream sdk: google-generativeai cannot carry: {lost}. Requests that need it are {handled}"
 HANDLED = {"refuse": "refused", "rest": "sent over REST"}
 
 
@@ -63,7 +63,7 @@ class SdkUpstream(Upstream):
         self._waits = waits
         self._models = models
         self._rest = rest
-        lost = ", ".join(ability.value for ability in self.CANNOT)
+        lost = "; ".join(ability.value for ability in self.CANNOT)
         self.notices = (NOTICE.format(lost=lost, handled=HANDLED["rest" if rest else "refuse"]),)
 
     @classmethod
