@@ -224,6 +224,10 @@ def test_a_request_of_no_known_form_is_the_clients_error(sdk: Rig) -> None:
         error = raised_by(lambda generation=generation: sdk.upstream.stream(request(generation=generation)))
         assert type(error) is errors.InvalidRequest
         assert "warm" not in error.message
+    for extra in ({"generationConfig": 3}, {"generationConfig": {"thinkingConfig": 3}}):
+        assert type(raised_by(lambda extra=extra: read(sdk.upstream, request(extra=extra)))) is (
+            errors.InvalidRequest
+        )
 
 
 def test_other_short_calls_than_it_knows_are_refused(sdk: Rig) -> None:

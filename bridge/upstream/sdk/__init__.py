@@ -146,8 +146,9 @@ class SdkUpstream(Upstream):
 
 def _without_idle_wishes(body: dict[str, Any]) -> dict[str, Any]:
     """The bridge asks every model that thinks to show it; what would only be dropped need not be asked."""
-    generation = body.get("generationConfig", {})
-    if generation.get("thinkingConfig", {}).keys() != {"includeThoughts"}:
+    generation = body.get("generationConfig")
+    wish = generation.get("thinkingConfig") if isinstance(generation, dict) else None
+    if not isinstance(generation, dict) or not isinstance(wish, dict) or wish.keys() != {"includeThoughts"}:
         return body
     kept = {name: value for name, value in generation.items() if name != "thinkingConfig"}
     return {**body, "generationConfig": kept}
