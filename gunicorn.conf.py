@@ -1,5 +1,6 @@
 """How gunicorn runs the bridge, by the same settings as the application: the two cannot drift apart."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from bridge.serving import take_settings, tell_notices
 from bridge.settings import SettingsError
 
 try:
-    _settings = take_settings()
+    _settings, _access = take_settings()
 except SettingsError as error:
     print(f"gemini-bridge: {error}", file=sys.stderr)
     sys.exit(2)
@@ -36,9 +37,11 @@ if Path("/dev/shm").is_dir():
 
 _WELCOME = """
 Gemini Bridge on http://{host}:{port}  ({upstream})
+Access: {access}
 Try it:
   curl -N http://{host}:{port}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{{"model": "gpt-5", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
+Connect your tools: open the address in a browser, or run gemini-bridge connect
 """
 
 _UPSTREAM = {
@@ -51,9 +54,17 @@ _UPSTREAM = {
 def when_ready(server):
     upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
-    print(_WELCOME.format(host=host, port=_server.port, upstream=upstream), file=sys.stderr, flush=True)
+    welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_access)
+    print(welcome, file=sys.stderr, flush=True)
+    server.log.info("access: %s", _access)
     tell_notices()
 
 
 def on_reload(server):
     tell_notices()
+
+
+def post_worker_init(worker):
+    """What was made at the start stays for good: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -34,8 +34,8 @@ from bridge.gemini.types import Chunk, GenerateRequest, Part, Usage
 from bridge.turn import Ended, Failed, Turn
 from bridge.upstream.base import TICK, ChunkStream, Upstream
 
-#: How long thoughts are held back, counted from the request.
-LONGEST_HOLD = 10.0
+#: How long thoughts, and the head of a stream, are held back: a client hears something within ten seconds.
+LONGEST_HOLD = 9.0
 FIRST_PAUSE = 0.5
 MODEL_REST = 30.0
 MOST_CANDIDATES = 8

@@ -6,7 +6,8 @@
     │ └ RequestTooLarge              too_large          413
     ├ NotAuthorized                  unauthorized       401   no valid key; in which way is not told
     ├ NotAllowed                     forbidden          403   the key is good, but not for this
-    ├ LimitReached                   limited            429   a limit that the administrator set for this key
+    ├ LimitReached                   limited            429   a limit that the administrator set
+    │ └ BudgetSpent                  limited            429   one that will not open soon: waiting is no use
     ├ SlowRequest                    slow_request       408   the client took too long to send its body
     ├ ClientLeft                     client_left        499   nobody waits for the answer any more
     ├ UnknownRoute                   unknown_route      404
@@ -52,6 +53,7 @@ class BridgeError(Exception):
     #: Clients repeat every 5xx; some faults only a person can mend.
     worth_repeating: ClassVar[bool] = True
     usual_wait: ClassVar[float | None] = None  #: for when nobody said how long to wait
+    longest_wait: ClassVar[float] = LONGEST_RETRY_AFTER
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -63,7 +65,7 @@ class BridgeError(Exception):
     def retry_after_seconds(self) -> int | None:
         """What the `retry-after` header says: a whole number, rounded up and capped."""
         wait = self.usual_wait if self.retry_after is None else self.retry_after
-        return None if wait is None else min(max(1, math.ceil(wait)), LONGEST_RETRY_AFTER)
+        return None if wait is None else max(1, math.ceil(min(wait, self.longest_wait)))
 
 
 class InvalidRequest(BridgeError):
@@ -80,15 +82,22 @@ class RequestTooLarge(InvalidRequest):
 
 class NotAuthorized(BridgeError):
     kind, status = "unauthorized", 401
+    worth_repeating = False
 
 
 class NotAllowed(BridgeError):
     kind, status = "forbidden", 403
+    worth_repeating = False
 
 
 class LimitReached(BridgeError):
     kind, status = "limited", 429
     usual_wait = 60.0
+
+
+class BudgetSpent(LimitReached):
+    worth_repeating = False
+    longest_wait = math.inf  # true, since clients are told not to wait for it
 
 
 class SlowRequest(BridgeError):

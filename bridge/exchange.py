@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from bridge.attempts import LONGEST_HOLD, Attempts, Policy, Prepared
@@ -140,7 +140,7 @@ class Exchange:
         """The whole answer, once it is over, in protocols whose answers can be stored."""
         return self._machine.answer
 
-    def _run(self) -> Iterator[list[Event]]:
+    def _run(self) -> Generator[list[Event], None, None]:
         try:
             for chunks in self._chunks:
                 if self._drain.over:
@@ -172,6 +172,7 @@ class Exchange:
         return events
 
     def close(self) -> None:
+        self._batches.close()  # it holds on to us, and we to it
         self._chunks.close()
         record, machine = self._record, self._machine
         record.usage = machine.usage
@@ -201,6 +202,7 @@ def open_exchange(
     asked = protocol.to_gemini(body, caller)
     record.model, record.stream = asked.request.model, asked.stream
     record.notes.update(asked.losses)
+    caller.permit(record.model, services.models.resolve(record.model))
     watch = GuardWatch(services.guards, record.request_id)
     judged = watch.request(asked.request)
     chunks: ChunkStream
@@ -234,6 +236,7 @@ def count_tokens(
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
     model = services.models.resolve(record.model)
+    caller.permit(record.model, model)
     record.upstream_model = model
     return services.upstream.count_tokens(_fitted(watch.counted(asked.request), model, services).request)
 

@@ -9,21 +9,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from bridge.access.door import rule_at_start
 from bridge.settings import Settings, SettingsError, load
 from bridge.upstream import make_upstream
 
 log = logging.getLogger(__name__)
 
-_in_force: Settings | None = None
+_in_force: tuple[Settings, str] | None = None
 _notices: Sequence[str] = ()
 
 
-def take_settings() -> Settings:
-    """Read and check them. Raises SettingsError at the start; later the ones in force stay."""
+def take_settings() -> tuple[Settings, str]:
+    """Read and check them, and say in words who will be let in. Raises SettingsError at the start; later the
+    settings in force stay."""
     global _in_force, _notices
     try:
         settings = load()
         upstream = make_upstream(settings)  # opens no connection; it says what is missing
+        rule = rule_at_start(settings)
     except SettingsError as error:
         if _in_force is None:
             raise
@@ -31,8 +34,8 @@ def take_settings() -> Settings:
             "reload refused: the settings are wrong, and those before stay", extra={"reason": str(error)}
         )
         return _in_force
-    _in_force, _notices = settings, upstream.notices
-    return settings
+    _in_force, _notices = (settings, rule), upstream.notices
+    return _in_force
 
 
 def tell_notices() -> None:
@@ -42,4 +45,4 @@ def tell_notices() -> None:
 
 
 def settings_in_force() -> Settings:
-    return _in_force or take_settings()
+    return (_in_force or take_settings())[0]

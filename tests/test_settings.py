@@ -168,6 +168,7 @@ def test_settings_cannot_be_changed(config: Path) -> None:
         ("BRIDGE_STATE_DIR", "/var/lib/bridge", "state.dir", Path("/var/lib/bridge")),
         ("BRIDGE_STATE_DIR", "2024", "state.dir", None),
         ("BRIDGE_TEST_ACCEPT", "1", "server.port", 41242),
+        ("BRIDGE_KEY", "gbk_a_clients", "server.port", 41242),
         ("USE_CCPA", "0", "upstream.transport", "auto"),
         ("USE_CCPA", "yes", "upstream.transport", "code_assist"),
         ("GOOGLE_CLOUD_PROJECT", "example.com:team-7", "vertex.project", "example.com:team-7"),

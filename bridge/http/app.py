@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from flask import Flask, Response, g, request
 
+from bridge.access.door import Door
+from bridge.access.ledger import LIMITS_FILE, SqliteLedger
+from bridge.access.limits import Limiter
+from bridge.access.ring import KeyRing
+from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.attempts import Policy
 from bridge.drain import Drain
 from bridge.exchange import Services
 from bridge.guards.watch import ActiveGuards
+from bridge.http.access import install_access
 from bridge.http.client import Client, SlowClients
 from bridge.http.errors import install_error_handlers
-from bridge.http.health import make_health_blueprint
-from bridge.http.models import make_models_blueprint
+from bridge.http.front import FRONT, make_front_blueprint
+from bridge.http.health import HEALTH, make_health_blueprint
+from bridge.http.models import ModelList, make_models_blueprint
 from bridge.http.places import Places
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import Edge, make_blueprint
@@ -43,6 +50,13 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     app.extensions.update({DRAIN: services.drain, SLOW_CLIENTS: edge.slow_clients})
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
     _keep_records(app, edge.slow_clients, observers=())
+    install_access(
+        app,
+        Door(settings, KeyRing(KeyStore(settings.state.dir / KEYS_FILE))),
+        Limiter(SqliteLedger(settings.state.dir / LIMITS_FILE), settings.limits),
+        PROTOCOLS,
+        open_to_all={HEALTH, FRONT},
+    )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     answers = AnswerStore(
         settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb
@@ -51,15 +65,12 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         app.register_blueprint(make_blueprint(protocol, services, answers, edge))
         if protocol.storing is not None:
             app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
-    app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
+    models = ModelList(services, settings.upstream.models_ttl)
+    app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
+    app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
-    app.register_blueprint(
-        make_health_blueprint(
-            services.drain,
-            settings.transport_in_force,
-            [*endpoints, "GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"],
-        )
-    )
+    endpoints += ["GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"]
+    app.register_blueprint(make_front_blueprint(settings, models, endpoints))
     return app
 
 

@@ -10,12 +10,12 @@ from flask import Blueprint, Response, g, request
 from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from bridge.access.door import Visit
 from bridge.errors import InvalidRequest, SlowRequest
 from bridge.exchange import Exchange, Services, count_tokens, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
 from bridge.http.client import Client, SlowClients
-from bridge.http.owner import owner_of
 from bridge.http.places import Place, Places
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
@@ -43,7 +43,8 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
     preferences = edge.settings.preferences(protocol.name)
 
     def caller() -> Caller:
-        return Caller(dict(request.headers), preferences, owner_of(request.headers))
+        visit: Visit = g.visit
+        return Caller(dict(request.headers), preferences, visit.owner, visit.permit)
 
     @blueprint.after_request
     def name_request(response: Response) -> Response:
@@ -74,6 +75,7 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
                 work = replace(record, status=200)  # its own line in the log, when the work is done
                 exchange = open_exchange(protocol, body, who, services, work, trace)
                 pending = background.begin(exchange, keeper, work, keep)
+                record.settlers = ()  # what the answer used is known when the work is done
                 place.give_back()
                 return json_response(pending)
         client.must_take_within(edge.settings.server.send_timeout)

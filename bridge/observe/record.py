@@ -23,6 +23,7 @@ class Record:
     method: str
     path: str
     observers: tuple[Observer, ...] = ()  #: each is told once, when all is known
+    settlers: tuple[Observer, ...] = ()  #: told before all others, of this request alone
     key: str | None = None  #: the name of the client's key
     protocol: str | None = None
     model: str | None = None  #: as the client named it
@@ -69,6 +70,8 @@ class Record:
         if self._told:
             return
         self._told = True
+        for settler in self.settlers:
+            self._tell(settler)
         level = logging.WARNING if self.reason else logging.INFO
         log.log(level, "request", extra=self._fields())
         for observer in self.observers:

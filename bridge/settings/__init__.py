@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
+from bridge.settings.limits import Limits
 from bridge.settings.models import ModelTable, load_models
 from bridge.settings.source import (
     CONFIG_DIR,
@@ -33,6 +34,7 @@ from bridge.settings.source import (
 )
 from bridge.settings.value import (
     AUTO,
+    Networks,
     OneOf,
     Range,
     Secret,
@@ -45,7 +47,10 @@ from bridge.settings.value import (
 
 __all__ = [
     "AUTO",
+    "AccessSettings",
     "CodeAssistSettings",
+    "ConnectSettings",
+    "Limits",
     "LogSettings",
     "ResponsesSettings",
     "ServerSettings",
@@ -79,6 +84,13 @@ class ServerSettings:
     send_timeout: Timeout = 60.0
     heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
     graceful_timeout: Annotated[int, Range(4)] = 120
+    trusted_proxies: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
+
+    @property
+    def address(self) -> str:
+        """Where a client on this machine finds the bridge."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +129,17 @@ class StateSettings:
     dir: Path = Path("state")
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectSettings:
+    help: str = "Ask your administrator for a key."
+    model: str = AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    open: bool = False  #: nobody needs a key, whatever the address
+
+
 SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
@@ -125,6 +148,9 @@ SECTIONS: Mapping[str, type] = {
     "log": LogSettings,
     "responses": ResponsesSettings,
     "state": StateSettings,
+    "connect": ConnectSettings,
+    "access": AccessSettings,
+    "limits": Limits,
 }
 
 KNOWN: Mapping[str, Shape] = {
@@ -152,6 +178,9 @@ class Settings:
     log: LogSettings = LogSettings()
     responses: ResponsesSettings = ResponsesSettings()
     state: StateSettings = StateSettings()
+    connect: ConnectSettings = ConnectSettings()
+    access: AccessSettings = AccessSettings()
+    limits: Limits = field(default_factory=Limits)
     #: Dotted key → the file or variable that the value came from.
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -165,6 +194,11 @@ class Settings:
     def secrets(self) -> tuple[str, ...]:
         """What no log may show."""
         return tuple(filter(None, (*self.upstream.api_keys, self.code_assist.client_secret)))
+
+    @property
+    def model_for_clients(self) -> str:
+        """The model that the settings shown to developers name."""
+        return self.models.default if self.connect.model == AUTO else self.connect.model
 
     def preferences(self, protocol: str) -> Mapping[str, Any]:
         """What the operator prefers of one protocol, in the protocol's own terms."""
