@@ -43,8 +43,9 @@ bench: $(VENV)/.run ## CPU per request beside a bare relay of the same stream, a
 settings: $(VENV)/.run ## the settings in force and where each came from
 	@$(BIN)/gemini-bridge settings
 
-diagrams: $(VENV)/.run ## docs/states/ from the transition tables
+diagrams: $(VENV)/.run ## docs/states/ from the transition tables, and the table of docs/UPSTREAMS.md
 	$(BIN)/python docs/states/generate.py
+	$(BIN)/python docs/upstreams.py
 
 accept: $(VENV)/.dev ## take what the golden transcripts give now as expected; review the diff
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/test_transcripts.py tests/test_requests.py
@@ -52,7 +53,7 @@ accept: $(VENV)/.dev ## take what the golden transcripts give now as expected; r
 lock: $(VENV)/.run ## resolve the dependencies anew into the two lock files
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in -o requirements.lock
-	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in --extra otel --extra test --extra lint \
+	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in --extra otel --extra vertex --extra sdk --extra test --extra lint \
 	    -c requirements.lock -o requirements-dev.lock
 LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bridge.observe import metrics_folder
 from bridge.observe.logs import configuration
-from bridge.serving import take_settings
+from bridge.serving import take_settings, tell_notices
 from bridge.settings import SettingsError
 
 try:
@@ -33,7 +33,7 @@ preload_app = False  # connections and locks made before a fork break in the chi
 reuse_port = False  # a port that is taken must be an error, not a second bridge beside the first
 control_socket_disable = True  # nobody asked for another door
 accesslog = None  # the bridge writes its own line, when a stream has ended
-logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.upstream.api_keys)
+logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.secrets)
 if Path("/dev/shm").is_dir():
     worker_tmp_dir = "/dev/shm"  # the heartbeat file must not wait for a disk
 
@@ -48,6 +48,8 @@ Connect your tools: open the address in a browser, or run gemini-bridge connect
 
 _UPSTREAM = {
     "demo": "no GEMINI_API_KEY is set: serving the embedded offline demo model",
+    "vertex": f"upstream: Vertex AI in {_settings.vertex.location}",
+    "code_assist": "upstream: Code Assist, by the login of Gemini CLI",
 }
 
 
@@ -70,6 +72,11 @@ def when_ready(server):
     welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_access)
     print(welcome, file=sys.stderr, flush=True)
     server.log.info("access: %s", _access)
+    tell_notices()
+
+
+def on_reload(server):
+    tell_notices()
 
 
 def post_worker_init(worker):

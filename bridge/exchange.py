@@ -247,5 +247,5 @@ def count_tokens(
 
 
 def _fitted(request: GenerateRequest, model: str, services: Services) -> Prepared:
-    traits = services.models.traits(model)
+    traits = services.models.traits(model).served_in(services.upstream.realm)
     return Prepared(*fit(request, model, traits, services.vault, services.stamp.new_id))

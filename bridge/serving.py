@@ -7,6 +7,7 @@ what the master has found good. So a reload with a broken configuration leaves t
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from bridge.access.door import rule_at_start
 from bridge.settings import Settings, SettingsError, load
@@ -15,15 +16,16 @@ from bridge.upstream import make_upstream
 log = logging.getLogger(__name__)
 
 _in_force: tuple[Settings, str] | None = None
+_notices: Sequence[str] = ()
 
 
 def take_settings() -> tuple[Settings, str]:
     """Read and check them, and say in words who will be let in. Raises SettingsError at the start; later the
     settings in force stay."""
-    global _in_force
+    global _in_force, _notices
     try:
         settings = load()
-        make_upstream(settings)  # opens no connection; it says what is missing
+        upstream = make_upstream(settings)  # opens no connection; it says what is missing
         rule = rule_at_start(settings)
     except SettingsError as error:
         if _in_force is None:
@@ -32,8 +34,14 @@ def take_settings() -> tuple[Settings, str]:
             "reload refused: the settings are wrong, and those before stay", extra={"reason": str(error)}
         )
         return _in_force
-    _in_force = settings, rule
+    _in_force, _notices = (settings, rule), upstream.notices
     return _in_force
+
+
+def tell_notices() -> None:
+    """What the operator must know of the upstream, in the log."""
+    for notice in _notices:
+        log.warning(notice)
 
 
 def settings_in_force() -> Settings:

@@ -19,7 +19,7 @@ CONFIG = Path(__file__).parent.parent / "config"
 CANARY = "AIzaCanary-0123456789-never-to-be-seen"
 ON_THE_OUTSIDE = (
     "GEMINI_",
-    "GOOGLE_GEMINI_",
+    "GOOGLE_",
     "CODER_AGENT_PORT",
     "DEBUG",
     "DEFAULT_MODEL",
@@ -88,7 +88,7 @@ def test_no_output_holds_a_key(
     [
         ("BRIDGE_SERVER_PORT", "1", "did you mean BRIDGE_SERVER__PORT?"),
         ("CODER_AGENT_PORT", "none", "server.port must be a whole number from 1 to 65535, not 'none'"),
-        ("USE_CCPA", "true", "the Google login is not available in this version"),
+        ("USE_CCPA", "perhaps", "environment USE_CCPA: must be 1 or 0"),
     ],
 )
 def test_wrong_settings_end_with_a_sentence_and_code_2(

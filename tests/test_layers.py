@@ -123,7 +123,12 @@ ONLY_IN = {
     "markupsafe": "bridge.http",
     "requests": "bridge.upstream",
     "urllib3": "bridge.upstream",
+    "google": "bridge.upstream",
 }
+
+#: Packages that need not be installed, and the modules that may import them at their top: these are imported
+#: only once their upstream was chosen.
+ON_DEMAND = {"google": {"bridge.upstream.google_auth", "bridge.upstream.sdk.package"}}
 
 
 def modules() -> list[Path]:
@@ -162,6 +167,26 @@ def test_foreign_packages_stay_in_their_layer(path):
     layer = layer_of(name_of(path))
     for name in imports_of(path):
         assert ONLY_IN.get(name.split(".")[0], layer) == layer
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_packages_of_extras_stay_in_modules_that_are_imported_on_demand(path):
+    at_the_top = {
+        name
+        for node in ast.parse(path.read_text()).body
+        for name in _imported(node)
+        if name.split(".")[0] in ON_DEMAND or any(name in homes for homes in ON_DEMAND.values())
+    }
+    homes = set().union(*ON_DEMAND.values())
+    assert not at_the_top or name_of(path) in homes
+
+
+def _imported(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        return {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return set()
 
 
 def protocol_of(module: str) -> str | None:

@@ -18,6 +18,8 @@ from gunicorn_bridge import ROOT, clean_environment
 
 from bridge import __version__
 from bridge.protocols import PROTOCOLS
+from bridge.settings import load
+from bridge.upstream import UPSTREAMS
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted((ROOT / "bridge").rglob("*.py"))
@@ -54,6 +56,15 @@ def test_the_readmes_curl_streams_an_answer(demo_bridge):
     assert program == "curl"
     assert "chat.completion.chunk" in answer.text
     assert answer.text.endswith("data: [DONE]\n\n")
+
+
+def test_the_settings_that_documents_show_are_settings(tmp_path):
+    for document in DOCUMENTS:
+        for block in re.findall(r"```toml\n(\[upstream\].*?)```", document.read_text(), re.DOTALL):
+            for name in ("default.toml", "models.toml"):
+                (tmp_path / name).write_bytes((ROOT / "config" / name).read_bytes())
+            (tmp_path / "local.toml").write_text(block)
+            assert load(tmp_path, {}).transport_in_force in UPSTREAMS
 
 
 def test_the_readmes_python_runs(demo_bridge):

@@ -169,8 +169,17 @@ def test_settings_cannot_be_changed(config: Path) -> None:
         ("BRIDGE_STATE_DIR", "2024", "state.dir", None),
         ("BRIDGE_TEST_ACCEPT", "1", "server.port", 41242),
         ("BRIDGE_KEY", "gbk_a_clients", "server.port", 41242),
-        ("USE_CCPA", "0", "server.port", 41242),
-        ("USE_CCPA", "", "server.port", 41242),
+        ("USE_CCPA", "0", "upstream.transport", "auto"),
+        ("USE_CCPA", "yes", "upstream.transport", "code_assist"),
+        ("GOOGLE_CLOUD_PROJECT", "example.com:team-7", "vertex.project", "example.com:team-7"),
+        ("GOOGLE_CLOUD_PROJECT", "team-7", "code_assist.project", "team-7"),
+        ("GOOGLE_CLOUD_PROJECT", "", "vertex.project", "auto"),
+        ("GOOGLE_CLOUD_LOCATION", "europe-west4", "vertex.location", "europe-west4"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/k.json", "vertex.credentials", Path("/k.json")),
+        ("BRIDGE_VERTEX__MODELS", '["one", "two"]', "vertex.models", ("one", "two")),
+        ("BRIDGE_VERTEX__BASE_URL", "auto", "vertex.base_url", "auto"),
+        ("BRIDGE_UPSTREAM__SDK_LOSSES", "rest", "upstream.sdk_losses", "rest"),
+        ("USE_CCPA", "", "upstream.transport", "auto"),
     ],
 )
 def test_a_variable_is_read_as_json_or_else_as_text(
@@ -305,7 +314,11 @@ def test_a_mistake_in_a_file_is_named(config: Path, write_local: Write, text: st
         ("BRIDGE_OTEL__ENDPOINT", "on", ["otel.endpoint", "off, or an http:// or https:// address"]),
         ("BRIDGE_METRICS__ALLOWED_FROM", "::1,intranet", ["metrics.allowed_from", "a range such as"]),
         ("DEBUG", "maybe", ["log.debug", "true or false", "'maybe'"]),
-        ("USE_CCPA", "1", ["Google login is not available in this version", "GEMINI_API_KEY"]),
+        ("USE_CCPA", "maybe", ["must be 1 or 0", "'maybe'"]),
+        ("GOOGLE_CLOUD_PROJECT", "My Project", ["vertex.project", "small letters, digits and dashes"]),
+        ("GOOGLE_CLOUD_LOCATION", "evil.test/", ["vertex.location", "small letters, digits and dashes"]),
+        ("BRIDGE_VERTEX__BASE_URL", "ftp://x", ["vertex.base_url", "auto, or an http:// or https://"]),
+        ("BRIDGE_UPSTREAM__SDK_LOSSES", "drop", ["upstream.sdk_losses", "refuse or rest", "'drop'"]),
         ("BRIDGE_CONFIG_DIR", "/nowhere", ["there is no folder /nowhere"]),
     ],
 )
@@ -322,6 +335,13 @@ def test_a_missing_or_unreadable_file_is_named(config: Path) -> None:
     assert_refused(config, {}, ["local.toml", "is not valid TOML"])
     (config / "default.toml").unlink()
     assert_refused(config, {}, ["default.toml", "there is no such file"])
+
+
+def test_a_google_credential_of_systemd_is_passed_on_as_a_file(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "google_credentials").write_text("{}")
+    settings = load(config, {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert settings.vertex.credentials == tmp_path / "google_credentials"
+    assert settings.origins["vertex.credentials"] == "credential google_credentials"
 
 
 def test_a_credential_that_cannot_be_read_is_named(config: Path, tmp_path: Path) -> None:

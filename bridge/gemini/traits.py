@@ -5,7 +5,7 @@ Pure values: which model has which traits is written in `config/models.toml`, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Every thinking level there is, the lowest first; a model may have only some of them.
 LEVELS = ("minimal", "low", "medium", "high")
@@ -25,3 +25,7 @@ class Traits:
     prefill: bool = False  #: the conversation may end with a model turn
     output_limit: int = 0  #: the most output tokens it takes; 0 if that is not known
     fallbacks: tuple[str, ...] = ()  #: models that are asked instead while it is overloaded or out of quota
+
+    def served_in(self, realm: str) -> Traits:
+        """The same model behind another door: there its family has other signatures."""
+        return replace(self, family=f"{realm}.{self.family}") if realm else self

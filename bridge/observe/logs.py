@@ -13,9 +13,10 @@ import orjson
 
 MASK = "[masked]"
 
-#: Google, OpenAI and Anthropic keys, the bridge's own, bearer tokens, and keys in query strings.
+#: Google, OpenAI and Anthropic keys, the bridge's own, Google's tokens, bearer tokens, keys in query strings.
 _KEYS = re.compile(
     r"AIza[0-9A-Za-z_\-]{20,}|gbk_[0-9A-Za-z]{16,}|\bsk-[0-9A-Za-z_\-]{16,}"
+    r"|\bya29\.[0-9A-Za-z._\-]{20,}|\b1//[0-9A-Za-z_\-]{20,}"
     r"|(?<=Bearer )[0-9A-Za-z._~+/\-]{8,}=*|(?<=[?&]key=)[^&\s\"]+"
 )
 

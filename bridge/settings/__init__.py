@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits
 from bridge.settings.models import ModelTable, load_models
@@ -27,13 +28,14 @@ from bridge.settings.source import (
     Entry,
     credential_entries,
     file_entries,
-    from_switch_word,
     has_package,
     label,
     plain_entries,
     variable_entries,
+    variable_name,
 )
 from bridge.settings.value import (
+    AUTO,
     OFF,
     Networks,
     OneOf,
@@ -48,8 +50,10 @@ from bridge.settings.value import (
 )
 
 __all__ = [
+    "AUTO",
     "AccessSettings",
     "AccountsSettings",
+    "CodeAssistSettings",
     "ConnectSettings",
     "Limits",
     "LogSettings",
@@ -62,12 +66,12 @@ __all__ = [
     "ShownSetting",
     "StateSettings",
     "UpstreamSettings",
+    "VertexSettings",
     "check_file",
     "config_folder",
     "load",
 ]
 
-AUTO = "auto"
 GEMINI = "gemini"
 DEMO = "demo"
 BUILT_IN = "built in"
@@ -112,6 +116,7 @@ class UpstreamSettings:
     longest_wait: Annotated[float, Range(0, 60)] = 8.0
     key_cooldown: Duration = 60.0
     models_ttl: Duration = 300.0
+    sdk_losses: Annotated[str, OneOf(("refuse", "rest"))] = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,8 @@ class AccessSettings:
 SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
+    "vertex": VertexSettings,
+    "code_assist": CodeAssistSettings,
     "log": LogSettings,
     "accounts": AccountsSettings,
     "metrics": MetricsSettings,
@@ -201,6 +208,8 @@ class Settings:
     prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
+    vertex: VertexSettings = field(default_factory=VertexSettings)
+    code_assist: CodeAssistSettings = field(default_factory=CodeAssistSettings)
     log: LogSettings = LogSettings()
     accounts: AccountsSettings = AccountsSettings()
     metrics: MetricsSettings = MetricsSettings()
@@ -218,6 +227,11 @@ class Settings:
         if self.upstream.transport != AUTO:
             return self.upstream.transport
         return GEMINI if self.upstream.api_keys else DEMO
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no log may show."""
+        return tuple(filter(None, (*self.upstream.api_keys, self.code_assist.client_secret)))
 
     @property
     def model_for_clients(self) -> str:
@@ -251,8 +265,10 @@ class Settings:
 
 
 def _showable(shape: Shape, value: Any) -> Any:
+    if shape.secret:
+        return [masked(text) for text in ([value] if isinstance(value, str) else value) if text]
     if isinstance(value, tuple):
-        return [masked(text) if shape.secret else text for text in value]
+        return list(value)
     return str(value) if isinstance(value, Path) else value
 
 
@@ -262,7 +278,6 @@ def _showable(shape: Shape, value: Any) -> Any:
 def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
     folder = config_folder(config_dir, environ)
-    _refuse_google_login(environ)
     sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     origins: dict[str, str] = {}
     for entry in _entries(folder, environ):
@@ -309,14 +324,6 @@ def config_folder(config_dir: Path | None = None, environ: Mapping[str, str] | N
     return Path(named or PROJECT / "config").absolute()
 
 
-def _refuse_google_login(environ: Mapping[str, str]) -> None:
-    if from_switch_word(environ.get("USE_CCPA", "")) is not False:
-        raise SettingsError(
-            "environment USE_CCPA: the Google login is not available in this version; "
-            "unset it and set GEMINI_API_KEY"
-        )
-
-
 def _entries(folder: Path, environ: Mapping[str, str]) -> Iterator[Entry]:
     """What was written, the weakest first."""
     yield from _without_secrets(file_entries(folder / "default.toml", KNOWN))
@@ -332,10 +339,16 @@ def _without_secrets(entries: Iterable[Entry]) -> Iterator[Entry]:
     for entry in entries:
         if KNOWN[entry.key].secret:
             raise SettingsError(
-                f"{entry.origin}: {entry.key} is a secret and is not read from a file; "
-                f"set GEMINI_API_KEY in the environment, or give systemd a credential named {CREDENTIAL}"
+                f"{entry.origin}: {entry.key} is a secret and is not read from a file; set {_seat(entry.key)}"
             )
         yield entry
+
+
+def _seat(key: str) -> str:
+    """Where a secret belongs."""
+    if key == "upstream.api_keys":
+        return f"GEMINI_API_KEY in the environment, or give systemd a credential named {CREDENTIAL}"
+    return f"{variable_name(key)} in the environment"
 
 
 def _models(folder: Path, environ: Mapping[str, str]) -> tuple[ModelTable, str]:

@@ -27,6 +27,7 @@ CLIENT_KEY = "BRIDGE_KEY"
 #: As systemd names it: https://systemd.io/CREDENTIALS
 CREDENTIALS_DIR = "CREDENTIALS_DIRECTORY"
 CREDENTIAL = "gemini_api_key"
+GOOGLE_CREDENTIAL = "google_credentials"
 
 SWITCH_WORDS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -134,21 +135,36 @@ def from_switch_word(text: str) -> object:
     return SWITCH_WORDS.get(text.strip().lower(), text)
 
 
-#: The names that people know; an empty value counts as not set, except for a switch.
-PLAIN_NAMES: Mapping[str, tuple[str, Callable[[str], object]]] = {
-    "GEMINI_API_KEY": ("upstream.api_keys", str),
-    "GOOGLE_GEMINI_BASE_URL": ("upstream.base_url", str),
-    "CODER_AGENT_PORT": ("server.port", from_json),
-    "DEBUG": ("log.debug", from_switch_word),
-    STATE_DIR: ("state.dir", str),
-}
+def _login_instead_of_a_key(text: str) -> object:
+    switch = from_switch_word(text)
+    if not isinstance(switch, bool):
+        raise SettingsError(f"environment USE_CCPA: must be 1 or 0, not {text!r}")
+    return "code_assist" if switch else None
+
+
+#: The names that people know, and what each of them sets; an empty value counts as not set, except for a
+#: switch.
+PLAIN_NAMES: tuple[tuple[str, str, Callable[[str], object]], ...] = (
+    ("GEMINI_API_KEY", "upstream.api_keys", str),
+    ("GOOGLE_GEMINI_BASE_URL", "upstream.base_url", str),
+    ("USE_CCPA", "upstream.transport", _login_instead_of_a_key),
+    ("GOOGLE_CLOUD_PROJECT", "vertex.project", str),
+    ("GOOGLE_CLOUD_PROJECT", "code_assist.project", str),
+    ("GOOGLE_CLOUD_LOCATION", "vertex.location", str),
+    ("GOOGLE_APPLICATION_CREDENTIALS", "vertex.credentials", str),
+    ("CODER_AGENT_PORT", "server.port", from_json),
+    ("DEBUG", "log.debug", from_switch_word),
+    (STATE_DIR, "state.dir", str),
+)
 
 
 def plain_entries(environ: Mapping[str, str]) -> Iterator[Entry]:
-    for name, (key, read) in PLAIN_NAMES.items():
+    for name, key, read in PLAIN_NAMES:
         text = environ.get(name)
-        if text is not None and (text.strip() or read is from_switch_word):
-            yield Entry(key, read(text), f"environment {name}")
+        if text is None or not (text.strip() or read is from_switch_word):
+            continue
+        if (value := read(text)) is not None:
+            yield Entry(key, value, f"environment {name}")
 
 
 # --- credential --------------------------------------------------------------------------------------
@@ -158,6 +174,8 @@ def credential_entries(environ: Mapping[str, str]) -> Iterator[Entry]:
     folder = environ.get(CREDENTIALS_DIR)
     if not folder:
         return
+    if (file := Path(folder) / GOOGLE_CREDENTIAL).exists():
+        yield Entry("vertex.credentials", str(file), f"credential {GOOGLE_CREDENTIAL}")
     origin = f"credential {CREDENTIAL}"
     try:
         text = (Path(folder) / CREDENTIAL).read_text("utf-8")

@@ -7,12 +7,16 @@ Knows no setting by name, and reads no file and no environment.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
+
+#: The value that leaves it to the bridge to find the right one.
+AUTO = "auto"
 
 #: A longer text is not repeated in a message: it might be a key that was put in the wrong place.
 LONGEST_SHOWN = 24
@@ -105,6 +109,23 @@ def _is_network(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddressOrAuto(WebAddress):
+    words: str = f": {AUTO}, or an http:// or https:// address without user, query or fragment"
+
+    def accepts(self, value: Any) -> bool:
+        return value == AUTO or WebAddress.accepts(self, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Spelt:
+    pattern: str
+    words: str
+
+    def accepts(self, value: Any) -> bool:
+        return re.fullmatch(self.pattern, value) is not None
 
 
 @dataclass(frozen=True, slots=True)

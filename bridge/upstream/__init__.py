@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from bridge.cooldowns import Cooldowns, LocalCooldowns
 from bridge.settings import Settings, SettingsError
 from bridge.upstream.base import Upstream
+from bridge.upstream.code_assist import CodeAssistUpstream
 from bridge.upstream.demo import DemoUpstream
 from bridge.upstream.gemini import GeminiUpstream
+from bridge.upstream.sdk import SdkUpstream
+from bridge.upstream.vertex import VertexUpstream
 
-UPSTREAMS: Mapping[str, Callable[[Settings, Cooldowns], Upstream]] = {
-    "gemini": GeminiUpstream.from_settings,
-    "demo": DemoUpstream.from_settings,
+UPSTREAMS: Mapping[str, type[Upstream]] = {
+    "gemini": GeminiUpstream,
+    "vertex": VertexUpstream,
+    "code_assist": CodeAssistUpstream,
+    "sdk": SdkUpstream,
+    "demo": DemoUpstream,
 }
 
 
 def make_upstream(settings: Settings, cooldowns: Cooldowns | None = None) -> Upstream:
-    make = UPSTREAMS.get(settings.transport_in_force)
-    if make is None:
+    kind = UPSTREAMS.get(settings.transport_in_force)
+    if kind is None:
         allowed = ", ".join(("auto", *UPSTREAMS))
         raise SettingsError(
             f"{settings.origins.get('upstream.transport')}: upstream.transport is "
             f"{settings.upstream.transport!r}; allowed are {allowed}"
         )
-    return make(settings, cooldowns or LocalCooldowns())
+    return kind.from_settings(settings, cooldowns or LocalCooldowns())

@@ -8,12 +8,18 @@ translated where they enter.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Self
 
+from bridge.cooldowns import Cooldowns
+from bridge.errors import UnknownModel
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
+from bridge.settings import Settings
+from bridge.upstream.abilities import Ability
 
 #: Seconds of silence after which whoever reads a stream is given the turn, by an empty batch.
 TICK = 1.0
+Tick = tuple[()]  #: the empty batch: a chance to look after other things
 
 
 class ChunkStream(ABC):
@@ -31,6 +37,20 @@ class ChunkStream(ABC):
 
 
 class Upstream(ABC):
+    #: What it cannot carry, each with the reason; docs/UPSTREAMS.md shows it, and a test tries it out.
+    CANNOT: ClassVar[Mapping[Ability, str]] = {}
+
+    #: Models of one family that are served in different realms do not know each other's thought signatures.
+    realm: ClassVar[str] = ""
+
+    #: What the operator must be told at the start.
+    notices: Sequence[str] = ()
+
+    @classmethod
+    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> Self:
+        """Made without opening a connection; raises SettingsError for what is missing."""
+        raise NotImplementedError
+
     @abstractmethod
     def stream(self, request: GenerateRequest) -> ChunkStream:
         """Prepare the request; what cannot be sent is refused here. Reading the stream sends it."""
@@ -38,6 +58,10 @@ class Upstream(ABC):
     @abstractmethod
     def count_tokens(self, request: GenerateRequest) -> int:
         """How many tokens the request would have, with its instruction and tools."""
+
+    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+        """A method of Google's API whose answer is no stream, such as `embedContent`, in Google's words."""
+        raise UnknownModel(f"This upstream has no {method} for {model!r}", param="model")
 
     @abstractmethod
     def models(self) -> Sequence[JsonObject]:

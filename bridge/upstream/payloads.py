@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -13,18 +13,20 @@ from bridge.gemini.wire import chunk_from_json, request_to_json
 from bridge.upstream.errors import error_from_payload
 from bridge.upstream.sse_decoder import SseDecoder
 
+Unwrap = Callable[[dict[str, Any]], dict[str, Any]]
+
 
 def request_bytes(request: GenerateRequest) -> bytes:
-    return _bytes(request_to_json(request))
+    return json_bytes(request_to_json(request))
 
 
 def count_request_bytes(request: GenerateRequest) -> bytes:
     """The body of countTokens. Only in this form are the instruction and the tools counted."""
     counted = {"model": f"models/{request.model.removeprefix('models/')}", **request_to_json(request)}
-    return _bytes({"generateContentRequest": counted})
+    return json_bytes({"generateContentRequest": counted})
 
 
-def _bytes(body: JsonObject) -> bytes:
+def json_bytes(body: JsonObject) -> bytes:
     try:
         return orjson.dumps(body, default=_plain)
     except orjson.JSONEncodeError as error:
@@ -53,8 +55,9 @@ def objects_in(payload: bytes) -> list[dict[str, Any]]:
 class ChunkReader:
     """The bytes of one answer to batches of chunks: what one read completed goes on together."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, unwrap: Unwrap | None = None) -> None:
         self._model = model
+        self._unwrap = unwrap
         self._decoder = SseDecoder()
 
     def feed(self, data: bytes) -> Iterator[Sequence[Chunk]]:
@@ -88,4 +91,4 @@ class ChunkReader:
     def _chunk(self, payload: dict[str, Any]) -> Chunk:
         if "error" in payload:
             raise error_from_payload(payload, self._model)
-        return chunk_from_json(payload)
+        return chunk_from_json(payload if self._unwrap is None else self._unwrap(payload))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http.client import HTTPException
 from io import BytesIO
-from typing import Any
+from typing import Any, ClassVar
 
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager
@@ -97,16 +97,21 @@ class _TlsPool(HTTPSConnectionPool):
     ConnectionCls = _PromisingTls
 
 
-_POOLS = {"http": _Pool, "https": _TlsPool}
+class OwnPools(HTTPAdapter):
+    """With connections of our own making."""
 
+    pools: ClassVar[dict[str, type[HTTPConnectionPool]]]
 
-class PromisingAdapter(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+        self.poolmanager.pool_classes_by_scheme = self.pools
 
     def proxy_manager_for(self, *args: Any, **options: Any) -> ProxyManager:
         manager: ProxyManager = super().proxy_manager_for(*args, **options)
         if type(manager) is ProxyManager:  # SOCKS has pools of its own, which wait
-            manager.pool_classes_by_scheme = _POOLS
+            manager.pool_classes_by_scheme = self.pools
         return manager
+
+
+class PromisingAdapter(OwnPools):
+    pools: ClassVar = {"http": _Pool, "https": _TlsPool}

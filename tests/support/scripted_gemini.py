@@ -56,13 +56,18 @@ class Asked:
     body: Any
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # else a crowd is turned away
+
+
 class ScriptedGemini:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self._replies: deque[Reply] = deque()
         self._answer: Callable[[Asked], Any] | None = None
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._listed: Any = None
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     @property
@@ -76,10 +81,15 @@ class ScriptedGemini:
         """With what `answer` makes of each question, once nothing else is left to say."""
         self._answer = answer
 
+    def will_list(self, *pages: Any) -> None:
+        """Instead of its two models; the last page over and over."""
+        self._listed = deque(pages)
+
     def forget(self) -> None:
         self.asked.clear()
         self._replies.clear()
         self._answer = None
+        self._listed = None
 
     def _reply_to(self, asked: Asked) -> Reply:
         if self._replies:
@@ -106,7 +116,11 @@ class ScriptedGemini:
                 self._send(scripted._reply_to(asked))
 
             def do_GET(self) -> None:
-                scripted.asked.append(Asked("GET", self.path, dict(self.headers), None))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                scripted.asked.append(Asked("GET", self.path, headers, None))
+                if scripted._listed:
+                    page = scripted._listed.popleft() if len(scripted._listed) > 1 else scripted._listed[0]
+                    return self._send(Reply([orjson.dumps(page)]))
                 models = [
                     {
                         "name": f"models/{name}",
@@ -116,7 +130,7 @@ class ScriptedGemini:
                     }
                     for name in ("gemini-2.5-flash", "gemini-2.5-pro")
                 ]
-                self._send(Reply([orjson.dumps({"models": models})]))
+                return self._send(Reply([orjson.dumps({"models": models})]))
 
             def _send(self, reply: Reply) -> None:
                 self.send_response(reply.status)

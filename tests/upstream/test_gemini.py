@@ -19,7 +19,7 @@ import bridge
 from bridge import errors
 from bridge.errors import BridgeError
 from bridge.gemini.types import Chunk, Content, FunctionCall, GenerateRequest, Part
-from bridge.upstream import gemini
+from bridge.upstream import rest
 from bridge.upstream.answer import Waits
 from bridge.upstream.base import ChunkStream
 from bridge.upstream.foreign import foreign_errors_translated, translate
@@ -314,7 +314,7 @@ def test_the_models_are_those_of_all_pages_that_can_generate(google: responses.R
 
 def test_the_number_of_pages_is_bounded(google: responses.RequestsMock) -> None:
     google.get(MODELS, json={"models": [model("one", "generateContent")], "nextPageToken": "again"})
-    assert len(upstream().models()) == gemini.MOST_MODEL_PAGES
+    assert len(upstream().models()) == rest.MOST_MODEL_PAGES
 
 
 @pytest.mark.parametrize(

@@ -410,7 +410,7 @@ def test_streams_at_the_same_time_have_connections_of_their_own(server: Loopback
 def test_connections_are_not_shared_over_a_fork(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     gemini = upstream(server.url)
     for process in (1, 2, 1):
-        monkeypatch.setattr("bridge.upstream.gemini.os.getpid", lambda process=process: process)
+        monkeypatch.setattr("bridge.upstream.line.os.getpid", lambda process=process: process)
         server.answer(CHUNKED, framed(event("a")), END)
         read(gemini.stream(REQUEST))
     assert len(server.connections) == 2

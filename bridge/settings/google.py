@@ -1,0 +1,31 @@
+"""The settings of Google's other doors to Gemini: Vertex AI, and Code Assist by Gemini CLI's login."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from bridge.settings.value import AUTO, Secret, Spelt, WebAddress, WebAddressOrAuto
+
+Project = Annotated[str, Spelt(r"[a-z0-9.:-]+", ": small letters, digits and dashes")]
+Location = Annotated[str, Spelt(r"[a-z0-9-]+", ": small letters, digits and dashes")]
+
+
+@dataclass(frozen=True, slots=True)
+class VertexSettings:
+    project: Project = AUTO
+    location: Location = "global"
+    base_url: Annotated[str, WebAddressOrAuto()] = AUTO
+    credentials: Path = Path(AUTO)
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CodeAssistSettings:
+    project: Project = AUTO
+    base_url: Annotated[str, WebAddress()] = "https://cloudcode-pa.googleapis.com"
+    credentials: Path = Path("~/.gemini/oauth_creds.json")
+    client_id: str = AUTO
+    client_secret: Annotated[str, Secret()] = field(default="", repr=False)
+    models: tuple[str, ...] = ()

@@ -1,0 +1,166 @@
+"""Code Assist: Gemini by the Google login of Gemini CLI. Requests and chunks come wrapped, with a project.
+
+The login is one person's, and this API is Gemini CLI's own; whether a gateway may use it is for the operator
+to find out. So it is off unless it was asked for, and says this at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import orjson
+
+from bridge.cooldowns import Cooldowns
+from bridge.errors import UpstreamMisconfigured
+from bridge.gemini.types import USER, Content, GenerateRequest, JsonObject, Part
+from bridge.gemini.wire import content_to_json, request_to_json
+from bridge.settings import AUTO, Settings
+from bridge.upstream.abilities import Ability
+from bridge.upstream.access import Access
+from bridge.upstream.answer import Answer, Waits
+from bridge.upstream.base import Tick
+from bridge.upstream.code_assist.login import Login
+from bridge.upstream.errand import Errand
+from bridge.upstream.errors import ADMINISTRATOR
+from bridge.upstream.line import Call
+from bridge.upstream.payloads import json_bytes
+from bridge.upstream.rest import RestUpstream, outcome, waits_of
+from bridge.upstream.tokens import TokenAccess
+
+__all__ = ["CodeAssistUpstream"]
+
+NOTICE = (
+    "upstream code_assist: this Google login is meant for Gemini CLI and its own user; "
+    "whether its terms allow what the bridge does with it is for you to check"
+)
+METHODS = "/v1internal:"
+#: What Gemini CLI says of itself where nothing better is known.
+METADATA = {"ideType": "IDE_UNSPECIFIED", "platform": "PLATFORM_UNSPECIFIED", "pluginType": "GEMINI"}
+
+
+@dataclass(frozen=True, slots=True)
+class _ProjectCall(Call):
+    """A call whose body is not whole until the project is known."""
+
+    def of(self, project: str) -> Call:
+        body = {
+            "model": self.model,
+            "project": project,
+            "user_prompt_id": uuid4().hex,
+            "request": orjson.Fragment(self.body or b"{}"),
+        }
+        return Call(self.method, self.url, self.waits, orjson.dumps(body), self.model)
+
+
+class CodeAssistUpstream(RestUpstream):
+    realm = "code_assist"
+    notices = (NOTICE,)
+    CANNOT: ClassVar = {
+        Ability.COUNTS: "instruction and tools are counted as if they were text",
+        Ability.EMBEDDINGS: "Code Assist has none",
+        Ability.MODEL_LIMITS: "Code Assist lists names only",
+        Ability.KEY_ROTATION: "one person's login, whose token is renewed",
+    }
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        project: str | None,
+        access: Access,
+        waits: Waits,
+        pool_size: int,
+        models: Sequence[str] = (),
+    ) -> None:
+        super().__init__(
+            base_url=base_url, access=access, waits=waits, pool_size=pool_size, unwrap=_unwrapped
+        )
+        self._project = project
+        self._look_up = Errand(self._looked_up, waits.tick)
+        self._session = uuid4().hex
+        self._models = models
+
+    @classmethod
+    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> CodeAssistUpstream:
+        wanted, waits = settings.code_assist, waits_of(settings)
+        return cls(
+            base_url=wanted.base_url,
+            project=None if wanted.project == AUTO else wanted.project,
+            access=TokenAccess(Login.from_settings(settings), waits.tick),
+            waits=waits,
+            pool_size=settings.server.threads,
+            models=wanted.models,
+        )
+
+    # --- calls ---------------------------------------------------------------------------------------
+
+    def _stream_call(self, request: GenerateRequest) -> Call:
+        body = json_bytes({**request_to_json(request), "session_id": self._session})
+        url = f"{self._base_url}{METHODS}streamGenerateContent?alt=sse"
+        return _ProjectCall("POST", url, self._waits, body, request.model.removeprefix("models/"))
+
+    def _count_call(self, request: GenerateRequest) -> Call:
+        model = request.model.removeprefix("models/")
+        contents = [content_to_json(content) for content in _countable(request)]
+        body = {"request": {"model": f"models/{model}", "contents": contents}}
+        return self._method_call("countTokens", body, model)
+
+    def _method_call(self, method: str, body: JsonObject, model: str = "") -> Call:
+        return self._post(f"{METHODS}{method}", json_bytes(body), self._short, model)
+
+    def models(self) -> Sequence[JsonObject]:
+        names = self._models or self._with_quota()
+        return tuple({"name": f"models/{name.removeprefix('models/')}"} for name in names)
+
+    def _with_quota(self) -> list[str]:
+        project = outcome(self._known_project())
+        buckets = self._whole(self._method_call("retrieveUserQuota", {"project": project})).get("buckets")
+        listed = [each for each in buckets if isinstance(each, dict)] if isinstance(buckets, list) else []
+        return list(dict.fromkeys(str(each["modelId"]) for each in listed if each.get("modelId")))
+
+    # --- the project ---------------------------------------------------------------------------------
+
+    def accepted(
+        self, call: Call, began: Callable[[Answer], None] = lambda _answer: None
+    ) -> Generator[Tick, None, Answer]:
+        if isinstance(call, _ProjectCall):
+            call = call.of((yield from self._known_project()))
+        return (yield from super().accepted(call, began))
+
+    def _known_project(self) -> Generator[Tick, None, str]:
+        return self._project or (yield from self._look_up.outcome())
+
+    def _looked_up(self) -> str:
+        found = self._whole(self._method_call("loadCodeAssist", {"metadata": METADATA}))
+        project = found.get("cloudaicompanionProject")
+        if not isinstance(project, str) or not project:
+            raise UpstreamMisconfigured(
+                "Code Assist has no project for this login: use Gemini CLI once, which sets it up, or set "
+                f"GOOGLE_CLOUD_PROJECT. {ADMINISTRATOR}"
+            )
+        self._project = project
+        return project
+
+
+def _unwrapped(payload: dict[str, Any]) -> dict[str, Any]:
+    """The chunk in a message of Code Assist's. Some have none, and tell only what is left of the credits."""
+    chunk = payload.get("response")
+    if not isinstance(chunk, dict):
+        return {}
+    return {"responseId": payload["traceId"], **chunk} if "traceId" in payload else chunk
+
+
+def _countable(request: GenerateRequest) -> list[Content]:
+    """All that can be counted here are contents, and no thoughts; so the rest is put among them as text."""
+    instruction = [Content(USER, request.system.parts)] if request.system else []
+    declared = request_to_json(request).get("tools")
+    tools = [Content(USER, (Part(json_bytes({"tools": declared}).decode()),))] if declared else []
+    said = [replace(content, parts=tuple(map(_plain, content.parts))) for content in request.contents]
+    return [*instruction, *tools, *said]
+
+
+def _plain(part: Part) -> Part:
+    return replace(part, thought=False, signature=None)

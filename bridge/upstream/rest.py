@@ -1,0 +1,216 @@
+"""Gemini's API over REST, wherever it is served: what the upstreams that speak it have in common.
+
+Each of them gives the addresses and bodies of its calls, says how its answers are wrapped, and brings the
+`Access` that opens its door. Foreign exceptions end here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from bridge.errors import BridgeError, UpstreamMalformed, UpstreamMisconfigured
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
+from bridge.settings import Settings
+from bridge.upstream.access import Access, Permit
+from bridge.upstream.answer import Answer, Waits
+from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
+from bridge.upstream.errors import error_from_payload, error_from_response
+from bridge.upstream.foreign import foreign_errors_translated
+from bridge.upstream.line import Call, Lines
+from bridge.upstream.payloads import ChunkReader, Unwrap, objects_in
+
+LARGEST_ERROR_BODY = 1 << 20
+LARGEST_WHOLE_ANSWER = 16 << 20
+MOST_MODEL_PAGES = 20
+LONGEST_SHORT_CALL = 30.0
+
+T = TypeVar("T")
+
+
+class RestUpstream(Upstream):
+    def __init__(
+        self, *, base_url: str, access: Access, waits: Waits, pool_size: int, unwrap: Unwrap | None = None
+    ) -> None:
+        """`unwrap` takes a chunk out of what an answer wraps around it; None where it stands bare."""
+        self.unwrap = unwrap
+        self._base_url = base_url.rstrip("/")
+        self._access = access
+        self._waits = waits
+        self._lines = Lines(self._base_url, pool_size)
+
+    @abstractmethod
+    def _stream_call(self, request: GenerateRequest) -> Call: ...
+
+    @abstractmethod
+    def _count_call(self, request: GenerateRequest) -> Call: ...
+
+    def stream(self, request: GenerateRequest) -> ChunkStream:
+        return RestStream(self, self._stream_call(request))
+
+    def count_tokens(self, request: GenerateRequest) -> int:
+        total = self._whole(self._count_call(request)).get("totalTokens")
+        if not isinstance(total, int):
+            raise UpstreamMalformed("Gemini counted no tokens.")
+        return total
+
+    # --- calls ---------------------------------------------------------------------------------------
+
+    def _post(self, path: str, body: bytes, waits: Waits, model: str = "") -> Call:
+        return Call("POST", f"{self._base_url}{path}", waits, body, model)
+
+    @property
+    def _short(self) -> Waits:
+        """For a call whose answer is not a stream: so long for all of it."""
+        seconds = min(self._waits.between, LONGEST_SHORT_CALL)
+        return replace(self._waits, first_byte=seconds, between=seconds, whole=seconds)
+
+    def _pages(self, path: str, size: int) -> Iterator[JsonObject]:
+        """The pages of a list, as many as there may be."""
+        query = {"pageSize": str(size)}
+        for _ in range(MOST_MODEL_PAGES):
+            page = self._whole(Call("GET", f"{self._base_url}{path}?{urlencode(query)}", self._short))
+            yield page
+            if not (token := page.get("nextPageToken")):
+                return
+            query["pageToken"] = token
+
+    def _whole(self, call: Call) -> JsonObject:
+        """The object of an answer that is not a stream."""
+        answer = outcome(self.accepted(call))
+        try:
+            answered = objects_in(b"".join(_at_most(LARGEST_WHOLE_ANSWER, answer.body())))[0]
+        finally:
+            answer.close()
+        if "error" in answered:
+            raise error_from_payload(answered, call.model)
+        return answered
+
+    # --- sending -------------------------------------------------------------------------------------
+
+    def accepted(
+        self, call: Call, began: Callable[[Answer], None] = lambda _answer: None
+    ) -> Generator[Tick, None, Answer]:
+        """The answer, once it was let in and its head has come. Each answer is shown to `began` before it is
+        waited for, so that it can be closed meanwhile."""
+        refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
+        for permit in self._access.permits(call.model):
+            if not isinstance(permit, Permit):
+                yield permit
+                continue
+            answer = self._sent(call, permit)
+            began(answer)
+            for _ in answer.head():
+                yield ()
+            if answer.status == 200:
+                return answer
+            refusal = yield from self._refusal(answer, call, permit)
+            if not self._access.refused(permit, answer.status, refusal, call.model):
+                break
+        raise refusal
+
+    def _sent(self, call: Call, permit: Permit) -> Answer:
+        with foreign_errors_translated():
+            prepared = call.prepared(permit.headers)  # first, as it finds out whether the address can be used
+            return self._lines.own().send(prepared, call.waits)
+
+    def _refusal(self, answer: Answer, call: Call, permit: Permit) -> Generator[Tick, None, BridgeError]:
+        pieces: list[bytes] = []
+        with suppress(BridgeError):  # as much as could be had: the status alone says enough
+            for data in _at_most(LARGEST_ERROR_BODY, answer.body()):
+                pieces.append(data)
+                if not data:
+                    yield ()
+        answer.close()
+        if 300 <= answer.status < 400 or (answer.status == 404 and not call.model):
+            # No other permit would mend this, so it is raised past them.
+            raise UpstreamMisconfigured(
+                f"{_shown(self._base_url)} answered {answer.status}: it is not the Gemini API."
+            )
+        return error_from_response(answer.status, permit.masked(b"".join(pieces)), call.model)
+
+
+def waits_of(settings: Settings) -> Waits:
+    upstream = settings.upstream
+    return Waits(
+        upstream.connect_timeout,
+        upstream.first_byte_timeout,
+        upstream.read_timeout,
+        upstream.answer_timeout,
+        min(TICK, settings.server.heartbeat),
+    )
+
+
+def quoted(name: str) -> str:
+    """The client chooses the name; it must stay one segment of the path."""
+    return quote(name, safe="", errors="replace")
+
+
+def outcome(waiting: Generator[Tick, None, T]) -> T:
+    """What is waited for, by somebody who has nothing else to do."""
+    while True:
+        try:
+            next(waiting)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+def _at_most(limit: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for data in pieces:
+        yield data[:limit]
+        limit -= len(data)
+        if limit <= 0:
+            return
+
+
+def _shown(address: str) -> str:
+    """The address without the user and password it may hold."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class RestStream(ChunkStream):
+    def __init__(self, upstream: RestUpstream, call: Call) -> None:
+        self._upstream = upstream
+        self._call = call
+        self._answer: Answer | None = None
+        self._closed = False
+
+    def __iter__(self) -> Iterator[Sequence[Chunk]]:
+        if self._closed:
+            return
+        try:
+            yield from self._chunks()
+        finally:
+            self.close()
+
+    def _chunks(self) -> Iterator[Sequence[Chunk]]:
+        try:
+            answer = yield from self._upstream.accepted(self._call, self._take)
+        except BridgeError:
+            if self._closed:  # meanwhile: whatever it ran into is what was wanted
+                return
+            raise
+        reader = ChunkReader(self._call.model, self._upstream.unwrap)
+        for data in answer.body():
+            if data:
+                yield from reader.feed(data)
+            else:
+                yield ()
+        if not self._closed:
+            yield from reader.finish()
+
+    def _take(self, answer: Answer) -> None:
+        self._answer = answer
+        if self._closed:
+            answer.close()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._answer is not None:
+            self._answer.close()

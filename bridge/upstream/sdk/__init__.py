@@ -1,0 +1,154 @@
+"""The Developer API by way of Google's own package, `google-generativeai`, which is no longer developed.
+
+It drops what it does not know, without a word: thoughts, signatures, JSON schemas, newer settings. So a
+request that needs such a thing is refused by name, or sent over REST, as the operator decided; what is sent
+by the package loses nothing. The package is an extra, and imported only when this upstream was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from bridge.cooldowns import Cooldowns
+from bridge.errors import BridgeError, InvalidRequest, UpstreamMisconfigured
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
+from bridge.gemini.wire import request_to_json
+from bridge.settings import Settings, SettingsError
+from bridge.settings.models import ModelTable
+from bridge.upstream.abilities import Ability
+from bridge.upstream.access import Access, KeyAccess, Permit
+from bridge.upstream.answer import Waits
+from bridge.upstream.base import ChunkStream, Upstream
+from bridge.upstream.extras import needing
+from bridge.upstream.gemini import GeminiUpstream
+from bridge.upstream.rest import waits_of
+from bridge.upstream.sdk.reader import ReaderStream
+
+if TYPE_CHECKING:
+    from bridge.upstream.sdk.package import Package
+
+__all__ = ["SdkUpstream"]
+
+T = TypeVar("T")
+
+MOST_NAMED = 5
+NOTICE = "upstream sdk: google-generativeai cannot carry: {lost}. Requests that need it are {handled}"
+HANDLED = {"refuse": "refused", "rest": "sent over REST"}
+
+
+class SdkUpstream(Upstream):
+    CANNOT: ClassVar = {
+        Ability.THOUGHTS: "dropped by the package, so they are not asked for",
+        Ability.SIGNATURES: "dropped by the package",
+        Ability.THINKING: "dropped by the package",
+        Ability.SCHEMA_TOOLS: "dropped by the package; tools without parameters pass",
+        Ability.SCHEMA_ANSWERS: "dropped by the package",
+        Ability.SEED: "dropped by the package",
+        Ability.RESULT_MEDIA: "dropped by the package",
+        Ability.WHOLE_NUMBERS: "made floats by the package; above 2⁵³ they are rounded",
+        Ability.NEW_FIELDS: "dropped by the package",
+        Ability.FINISH_REASONS: "dropped by the package, so that the answer counts as cut",
+        Ability.USAGE_DETAILS: "dropped by the package",
+        Ability.STREAM_ERRORS: "dropped by the package, so that the answer counts as cut",
+    }
+
+    def __init__(
+        self, package: Package, access: Access, waits: Waits, models: ModelTable, rest: Upstream | None = None
+    ) -> None:
+        """`rest` takes what the package cannot carry; without it that is refused."""
+        self._package = package
+        self._access = access
+        self._waits = waits
+        self._models = models
+        self._rest = rest
+        lost = "; ".join(ability.value for ability in self.CANNOT)
+        self.notices = (NOTICE.format(lost=lost, handled=HANDLED["rest" if rest else "refuse"]),)
+
+    @classmethod
+    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> SdkUpstream:
+        with needing("sdk", settings):
+            from bridge.upstream.sdk.package import Package
+        upstream, waits = settings.upstream, waits_of(settings)
+        if not upstream.api_keys:
+            raise SettingsError("upstream.transport is sdk, but there is no key: set GEMINI_API_KEY")
+        return cls(
+            Package(upstream.base_url, waits, settings.server.threads),
+            KeyAccess(upstream.api_keys, upstream.key_cooldown, cooldowns),
+            waits,
+            settings.models,
+            GeminiUpstream.from_settings(settings, cooldowns) if upstream.sdk_losses == "rest" else None,
+        )
+
+    def stream(self, request: GenerateRequest) -> ChunkStream:
+        body = _without_idle_wishes(request_to_json(request))
+        if lost := self._package.lost(body) or self._signatures_to_come(request):
+            return self._over_rest(lost).stream(request)
+        message = self._package.request(request.model, body)
+        return ReaderStream(partial(self._chunks, message, request.model), self._waits)
+
+    def count_tokens(self, request: GenerateRequest) -> int:
+        body = _without_idle_wishes(request_to_json(request))
+        if lost := self._package.lost(body):
+            return self._over_rest(lost).count_tokens(request)
+        return self._first_let_in(request.model, partial(self._package.count, request.model, body))
+
+    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+        if method not in self._package.short_calls:
+            return super().short_call(model, method, body)
+        if lost := self._package.lost(body, method):
+            return self._over_rest(lost).short_call(model, method, body)
+        return self._first_let_in(model, partial(self._package.short_call, model, method, body))
+
+    def models(self) -> Sequence[JsonObject]:
+        listed = self._first_let_in("", self._package.models)
+        return [model for model in listed if "generateContent" in model.get("supportedGenerationMethods", ())]
+
+    # --- what the package loses ----------------------------------------------------------------------
+
+    def _signatures_to_come(self, request: GenerateRequest) -> list[str]:
+        """Of calls that could not be gone on from without them."""
+        traits = self._models.traits(request.model.removeprefix("models/"))
+        called = any(tool.functions for tool in request.tools)
+        return ["thoughtSignature"] if called and traits.needs_signatures else []
+
+    def _over_rest(self, lost: Sequence[str]) -> Upstream:
+        if self._rest is not None:
+            return self._rest
+        named = ", ".join(lost[:MOST_NAMED]) + (" and more" if len(lost) > MOST_NAMED else "")
+        raise InvalidRequest(
+            f"This bridge speaks to Gemini by google-generativeai, which cannot carry {named}. "
+            'The administrator can set upstream.sdk_losses to "rest", or another transport.',
+            param=lost[0],
+        )
+
+    # --- asking --------------------------------------------------------------------------------------
+
+    def _chunks(self, message: Any, model: str) -> Generator[Chunk, None, None]:
+        """By the first key that is let in; for the thread that may wait."""
+        answer = self._first_let_in(model, partial(self._package.stream, message))
+        return self._package.chunks(answer)
+
+    def _first_let_in(self, model: str, ask: Callable[[str], T]) -> T:
+        refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
+        for permit in self._access.permits(model):
+            if not isinstance(permit, Permit):
+                continue
+            try:
+                return self._package.asked(partial(ask, permit.secret), permit, model)
+            except BridgeError as error:
+                refusal = error
+            if not self._access.refused(permit, refusal.status, refusal, model):
+                break
+        raise refusal
+
+
+def _without_idle_wishes(body: dict[str, Any]) -> dict[str, Any]:
+    """The bridge asks every model that thinks to show it; what would only be dropped need not be asked."""
+    generation = body.get("generationConfig")
+    wish = generation.get("thinkingConfig") if isinstance(generation, dict) else None
+    if not isinstance(generation, dict) or not isinstance(wish, dict) or wish.keys() != {"includeThoughts"}:
+        return body
+    kept = {name: value for name, value in generation.items() if name != "thinkingConfig"}
+    return {**body, "generationConfig": kept}

@@ -1,0 +1,130 @@
+"""Vertex AI: the same models for a company's own project, by a service account instead of keys.
+
+Requests and answers are those of the Developer API, under other addresses. Thought signatures are not: the
+two do not know each other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from bridge.cooldowns import Cooldowns
+from bridge.gemini.types import GenerateRequest, JsonObject
+from bridge.gemini.wire import request_to_json
+from bridge.settings import AUTO, Settings, SettingsError
+from bridge.upstream.abilities import Ability
+from bridge.upstream.access import Access
+from bridge.upstream.answer import Waits
+from bridge.upstream.credential_files import read_credentials
+from bridge.upstream.extras import needing
+from bridge.upstream.line import Call
+from bridge.upstream.payloads import json_bytes, request_bytes
+from bridge.upstream.rest import RestUpstream, quoted, waits_of
+from bridge.upstream.tokens import Token, TokenAccess
+
+VERSION = "v1beta1"
+GLOBAL = "global"
+#: Locations of several regions each, served under addresses of another form.
+CONTINENTS = ("us", "eu")
+#: countTokens takes no other fields, and refuses a request that has one.
+COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")
+PUBLISHED = "publishers/google/models/"
+
+
+class VertexUpstream(RestUpstream):
+    realm = "vertex"
+    CANNOT: ClassVar = {
+        Ability.KEY_ROTATION: "one service account, whose token is renewed",
+        Ability.EMBEDDINGS: "Vertex AI has another form for them",
+        Ability.MODEL_LIMITS: "Vertex AI lists names only",
+    }
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        project: str,
+        location: str,
+        access: Access,
+        waits: Waits,
+        pool_size: int,
+        models: Sequence[str] = (),
+    ) -> None:
+        super().__init__(base_url=base_url, access=access, waits=waits, pool_size=pool_size)
+        self._place = f"/{VERSION}/projects/{quoted(project)}/locations/{quoted(location)}/{PUBLISHED}"
+        self._models = models
+
+    @classmethod
+    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> VertexUpstream:
+        vertex, waits = settings.vertex, waits_of(settings)
+        fetch, project = _credentials(settings)
+        if vertex.project != AUTO:
+            project = vertex.project
+        if not project:
+            raise SettingsError(
+                "upstream.transport is vertex, but there is no project: set vertex.project or "
+                "GOOGLE_CLOUD_PROJECT"
+            )
+        return cls(
+            base_url=_address(vertex.location) if vertex.base_url == AUTO else vertex.base_url,
+            project=project,
+            location=vertex.location,
+            access=TokenAccess(fetch, waits.tick),
+            waits=waits,
+            pool_size=settings.server.threads,
+            models=vertex.models,
+        )
+
+    def _stream_call(self, request: GenerateRequest) -> Call:
+        body = request_bytes(request)
+        return self._model_call(request.model, "streamGenerateContent?alt=sse", body, self._waits)
+
+    def _count_call(self, request: GenerateRequest) -> Call:
+        body = {name: value for name, value in request_to_json(request).items() if name in COUNTED}
+        return self._model_call(request.model, "countTokens", json_bytes(body), self._short)
+
+    def _model_call(self, model: str, method: str, body: bytes, waits: Waits) -> Call:
+        model = _bare(model)
+        return self._post(f"{self._place}{quoted(model)}:{method}", body, waits, model)
+
+    def models(self) -> Sequence[JsonObject]:
+        names = self._models or self._published()
+        return tuple({"name": f"models/{_bare(name)}"} for name in names)
+
+    def _published(self) -> list[str]:
+        """Google's own models there, of which those named after Gemini can generate, but for one kind."""
+        pages = self._pages(f"/{VERSION}/{PUBLISHED.rstrip('/')}", 100)
+        listed = [model for page in pages for model in page.get("publisherModels") or ()]
+        names = [_bare(str(model.get("name"))) for model in listed if isinstance(model, dict)]
+        return [name for name in names if name.startswith("gemini") and "embedding" not in name]
+
+
+def _bare(model: str) -> str:
+    return model.removeprefix(PUBLISHED).removeprefix("models/")
+
+
+def _address(location: str) -> str:
+    if location == GLOBAL:
+        return "https://aiplatform.googleapis.com"
+    if location in CONTINENTS:
+        return f"https://aiplatform.{location}.rep.googleapis.com"
+    return f"https://{location}-aiplatform.googleapis.com"
+
+
+def _credentials(settings: Settings) -> tuple[Callable[[], Token], str | None]:
+    """What fetches the tokens, and the project that the credentials belong to, where they say so."""
+    with needing("vertex", settings):
+        from bridge.upstream import google_auth
+    path = settings.vertex.credentials
+    if path == Path(AUTO):
+        return google_auth.Fetcher(google_auth.of_this_machine), None
+    origin = settings.origins.get("vertex.credentials", "vertex.credentials")
+    info = read_credentials(origin, path)
+    try:
+        find = google_auth.of_file(path, info)
+    except ValueError:
+        raise SettingsError(f"{origin}: {path} holds no usable key of a service account") from None
+    project = info.get("project_id")
+    return google_auth.Fetcher(find), project if isinstance(project, str) else None

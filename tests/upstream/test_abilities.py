@@ -1,0 +1,286 @@
+"""What each upstream says it cannot carry, tried out; and the table of it in docs/UPSTREAMS.md."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+from gunicorn_bridge import ROOT
+from scripted_gemini import Reply, text_chunk
+from upstream_rigs import KEYS, WIRE, Rig, read
+
+from bridge import errors
+from bridge.gemini.types import (
+    GOOGLE_SEARCH,
+    Candidate,
+    Content,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    GenerateRequest,
+    InlineData,
+    Part,
+    Tool,
+)
+from bridge.gemini.wire import request_to_json
+from bridge.upstream import UPSTREAMS
+from bridge.upstream.abilities import Ability
+
+MODEL = "gemini-2.5-flash"
+HELLO = Content("user", (Part("Hello"),))
+PLAIN_TOOL = Tool((FunctionDeclaration("look", "Look around."),))
+DONE = text_chunk("Done.", "STOP")
+RESULT = FunctionResponse("look", {"a": "b"})
+
+REFUSALS = (errors.InvalidRequest, errors.UnknownModel, errors.UpstreamRateLimited)
+
+Probe = Callable[[Rig], bool]
+PROBES: dict[Ability, Probe] = {}
+
+
+def probe(ability: Ability) -> Callable[[Probe], Probe]:
+    def noted(function: Probe) -> Probe:
+        PROBES[ability] = function
+        return function
+
+    return noted
+
+
+def request(*contents: Content, **fields: Any) -> GenerateRequest:
+    return GenerateRequest(MODEL, contents or (HELLO,), **fields)
+
+
+def arrives(rig: Rig, asked: GenerateRequest) -> bool:
+    """The request reaches Gemini as it was meant."""
+    rig.will_say(DONE)
+    read(rig.upstream, asked)
+    return rig.body == request_to_json(asked)
+
+
+def comes(rig: Rig, *chunks: dict[str, Any]) -> list[Candidate]:
+    rig.will_say(*chunks)
+    return [candidate for chunk in read(rig.upstream, request()) for candidate in chunk.candidates]
+
+
+def saying(part: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0, **fields}]}
+
+
+def calling(**fields: Any) -> dict[str, Any]:
+    return {"functionCall": {"name": "look", **fields}}
+
+
+def after_a_call(call: Part, result: FunctionResponse = RESULT) -> GenerateRequest:
+    return request(HELLO, Content("model", (call,)), Content("user", (Part(result),)), tools=(PLAIN_TOOL,))
+
+
+@probe(Ability.THOUGHTS)
+def thoughts(rig: Rig) -> bool:
+    first, *_ = comes(rig, saying({"text": "Hm.", "thought": True}), DONE)
+    return first.parts[0].thought
+
+
+@probe(Ability.SIGNATURES)
+def signatures(rig: Rig) -> bool:
+    first, *_ = comes(rig, saying({**calling(args={}), "thoughtSignature": "c2lnbmVk"}), DONE)
+    signed = Part(FunctionCall("look", {"n": 1}), signature="c2lnbmVk")
+    return first.parts[0].signature == "c2lnbmVk" and arrives(rig, after_a_call(signed))
+
+
+@probe(Ability.THINKING)
+def thinking(rig: Rig) -> bool:
+    return arrives(rig, request(generation={"thinkingConfig": {"thinkingBudget": 512}}))
+
+
+@probe(Ability.SCHEMA_TOOLS)
+def schema_tools(rig: Rig) -> bool:
+    schema = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
+    return arrives(rig, request(tools=(Tool((FunctionDeclaration("look", "Look.", schema),)),)))
+
+
+@probe(Ability.SCHEMA_ANSWERS)
+def schema_answers(rig: Rig) -> bool:
+    wanted = {"responseMimeType": "application/json", "responseJsonSchema": {"type": "object"}}
+    return arrives(rig, request(generation=wanted))
+
+
+@probe(Ability.SEED)
+def seed(rig: Rig) -> bool:
+    return arrives(rig, request(generation={"seed": 7}))
+
+
+@probe(Ability.SEARCH)
+def search(rig: Rig) -> bool:
+    sources = {
+        "webSearchQueries": ["news"],
+        "groundingChunks": [{"web": {"uri": "https://a.test", "title": "A"}}],
+    }
+    first, *_ = comes(rig, saying({"text": "So."}, groundingMetadata=sources, finishReason="STOP"))
+    return first.extra["groundingMetadata"] == sources and arrives(rig, request(tools=(GOOGLE_SEARCH,)))
+
+
+@probe(Ability.RESULT_MEDIA)
+def result_media(rig: Rig) -> bool:
+    picture = FunctionResponse("look", {"a": "b"}, media=(InlineData("image/png", "aGk="),))
+    return arrives(rig, after_a_call(Part(FunctionCall("look", {})), picture))
+
+
+@probe(Ability.CALL_IDS)
+def call_ids(rig: Rig) -> bool:
+    first, *_ = comes(rig, saying(calling(id="c1", args={"a": "b"})), DONE)
+    told = after_a_call(
+        Part(FunctionCall("look", {"a": "b"}, "c1")), FunctionResponse("look", {"a": "b"}, "c1")
+    )
+    return first.parts[0].data == FunctionCall("look", {"a": "b"}, "c1") and arrives(rig, told)
+
+
+@probe(Ability.WHOLE_NUMBERS)
+def whole_numbers(rig: Rig) -> bool:
+    first, *_ = comes(rig, saying(calling(args={"small": 3, "large": 2**53 + 1})), DONE)
+    call = first.parts[0].data
+    assert isinstance(call, FunctionCall)
+    assert call.args is not None
+    assert type(call.args["small"]) is int, "strict clients take no 3.0 for a 3"
+    return bool(call.args["large"] == 2**53 + 1)
+
+
+@probe(Ability.NEW_FIELDS)
+def new_fields(rig: Rig) -> bool:
+    first, *_ = comes(rig, saying({"text": "So.", "mood": "good"}), DONE)
+    novel = request(Content("user", (Part("Hello", extra={"mood": "good"}),)), extra={"tier": "flex"})
+    return first.parts[0].extra == {"mood": "good"} and arrives(rig, novel)
+
+
+@probe(Ability.FINISH_REASONS)
+def finish_reasons(rig: Rig) -> bool:
+    first, *_ = comes(rig, saying({"text": "So."}, finishReason="TOO_MANY_TOOL_CALLS"))
+    return first.finish_reason == "TOO_MANY_TOOL_CALLS"
+
+
+@probe(Ability.USAGE_DETAILS)
+def usage_details(rig: Rig) -> bool:
+    details = [{"modality": "TEXT", "tokenCount": 9}]
+    usage = {"promptTokenCount": 9, "thoughtsTokenCount": 4, "promptTokensDetails": details}
+    rig.will_say({**DONE, "usageMetadata": usage})
+    *_, last = read(rig.upstream, request())
+    return bool(last.usage.raw == usage)
+
+
+@probe(Ability.STREAM_ERRORS)
+def stream_errors(rig: Rig) -> bool:
+    rig.will_say(text_chunk("So"), {"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}})
+    try:
+        read(rig.upstream, request())
+    except errors.UpstreamOverloaded:
+        return True
+    return False
+
+
+def refusal(code: int, status: str, **more: Any) -> Reply:
+    body = {"error": {"code": code, "status": status, "message": "no", **more}}
+    return Reply([orjson.dumps(body)], code, {"Content-Type": "application/json; charset=UTF-8"})
+
+
+@probe(Ability.RETRY_DELAYS)
+def retry_delays(rig: Rig) -> bool:
+    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
+    rig.api.will_say(*[refusal(429, "RESOURCE_EXHAUSTED", details=[info])] * len(KEYS))
+    with pytest.raises(errors.UpstreamRateLimited) as caught:
+        read(rig.upstream, request())
+    return caught.value.retry_after == 34.5
+
+
+@probe(Ability.COUNTS)
+def counts(rig: Rig) -> bool:
+    rig.api.will_say(Reply([b'{"totalTokens": 31}']))
+    asked = request(system=Content(None, (Part("Be brief."),)), tools=(PLAIN_TOOL,))
+    assert rig.upstream.count_tokens(asked) == 31
+    body = rig.api.asked[-1].body
+    counted = body.get("generateContentRequest") or body.get("request") or body
+    return {name: value for name, value in counted.items() if name != "model"} == request_to_json(asked)
+
+
+@probe(Ability.EMBEDDINGS)
+def embeddings(rig: Rig) -> bool:
+    rig.api.will_say(Reply([b'{"embedding": {"values": [0.5, -0.25]}}']))
+    body = {"model": f"models/{MODEL}", "content": {"parts": [{"text": "Hello"}]}, "outputDimensionality": 2}
+    said = rig.upstream.short_call(MODEL, "embedContent", body)
+    assert rig.api.asked[-1].path.startswith(f"/v1beta/models/{MODEL}:embedContent")
+    assert rig.api.asked[-1].body["content"] == body["content"]
+    return said == {"embedding": {"values": [0.5, -0.25]}}
+
+
+@probe(Ability.MODEL_LIMITS)
+def model_limits(rig: Rig) -> bool:
+    quota = {"buckets": [{"modelId": "gemini-2.5-flash"}]}
+    rig.api.will_say(Reply([orjson.dumps(quota)]))
+    if rig.name == "vertex":
+        rig.api.will_list({"publisherModels": [{"name": "publishers/google/models/gemini-2.5-flash"}]})
+    first, *_ = rig.upstream.models()
+    assert first["name"] == "models/gemini-2.5-flash"
+    return "inputTokenLimit" in first
+
+
+@probe(Ability.KEY_ROTATION)
+def key_rotation(rig: Rig) -> bool:
+    rig.api.will_say(refusal(429, "RESOURCE_EXHAUSTED"))
+    rig.will_say(DONE)
+    read(rig.upstream, request())
+    return [asked.headers.get("x-goog-api-key") for asked in rig.api.asked] == list(KEYS)
+
+
+@probe(Ability.CANCELLATION)
+def cancellation(rig: Rig) -> bool:
+    left = threading.Event()
+
+    def endless() -> Iterator[Any]:
+        try:
+            yield from rig.wrapped([text_chunk("So"), DONE]).body[:1]  # type: ignore[index]
+            for _ in range(100):
+                yield 0.05
+                yield b" "
+        finally:
+            left.set()
+
+    rig.api.will_say(Reply(endless(), headers=rig.wrapped([]).headers))
+    stream = rig.upstream.stream(request())
+    assert any(iter(stream))
+    stream.close()
+    return left.wait(2)
+
+
+def can(rig: Rig, ability: Ability) -> bool:
+    try:
+        return PROBES[ability](rig)
+    except REFUSALS:
+        return False
+
+
+def test_every_ability_has_a_probe() -> None:
+    assert set(PROBES) == set(Ability)
+
+
+def test_every_upstream_but_the_demo_is_tried_out() -> None:
+    assert set(WIRE) == set(UPSTREAMS) - {"demo"}
+
+
+@pytest.mark.parametrize("name", WIRE)
+@pytest.mark.parametrize("ability", Ability, ids=lambda ability: ability.name)
+def test_an_upstream_carries_what_it_does_not_say_it_cannot(
+    set_up: Callable[..., Rig], name: str, ability: Ability
+) -> None:
+    assert can(set_up(name), ability) == (ability not in UPSTREAMS[name].CANNOT)
+
+
+def test_the_page_shows_what_they_say() -> None:
+    place = ROOT / "docs" / "upstreams.py"
+    spec = importlib.util.spec_from_file_location("upstreams_page", place)
+    assert spec is not None
+    assert spec.loader is not None
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    assert pages.PAGE.read_text("utf-8") == pages.page(), "run: make diagrams"

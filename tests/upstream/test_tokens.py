@@ -1,0 +1,218 @@
+"""Tokens: renewed ahead of their end and behind everybody's back, by one fetch for all who wait."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bridge.errors import UpstreamMisconfigured, UpstreamRefused, UpstreamUnreachable
+from bridge.observe.logs import JsonFormatter
+from bridge.upstream.access import Permit
+from bridge.upstream.errand import Errand
+from bridge.upstream.tokens import AHEAD, BETWEEN_TRIES, Token, TokenAccess
+
+LIFETIME = 3600.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Source:
+    """Gives numbered tokens; waits for `free` first, and raises `failure` if there is one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.fetched = 0
+        self.free = threading.Event()
+        self.free.set()
+        self.failure: Exception | None = None
+        self.lifetime = LIFETIME
+
+    def __call__(self) -> Token:
+        assert self.free.wait(5)
+        self.fetched += 1
+        if self.failure is not None:
+            raise self.failure
+        value = f"token-{self.fetched}"
+        return Token(value, {"Authorization": f"Bearer {value}"}, self.clock() + self.lifetime)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def source(clock: Clock) -> Source:
+    return Source(clock)
+
+
+@pytest.fixture
+def access(source: Source, clock: Clock) -> TokenAccess:
+    return TokenAccess(source, 0.02, clock)
+
+
+def first(access: TokenAccess) -> str:
+    return next(permit for permit in access.permits("m") if isinstance(permit, Permit)).secret
+
+
+def until(condition: object, source: Source, count: int) -> None:
+    deadline = time.monotonic() + 5
+    while source.fetched < count and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert source.fetched == count, condition
+
+
+def test_a_token_is_fetched_once_and_used_until_its_time(
+    access: TokenAccess, source: Source, clock: Clock
+) -> None:
+    assert first(access) == "token-1"
+    clock.now += LIFETIME - AHEAD - 1
+    assert first(access) == "token-1"
+    assert source.fetched == 1
+
+
+def test_a_permit_holds_all_headers_and_shows_none(access: TokenAccess) -> None:
+    permit = next(each for each in access.permits("m") if isinstance(each, Permit))
+    assert permit.headers == {"Authorization": "Bearer token-1"}
+    assert "token-1" not in repr(permit)
+    assert "token-1" not in repr(Token("token-1", permit.headers))
+
+
+def test_a_token_near_its_end_is_renewed_while_it_is_still_used(
+    access: TokenAccess, source: Source, clock: Clock
+) -> None:
+    first(access)
+    clock.now += LIFETIME - AHEAD
+    source.free.clear()
+    began = time.monotonic()
+    assert [first(access) for _ in range(20)] == ["token-1"] * 20
+    assert time.monotonic() - began < 1, "nobody waits"
+    source.free.set()
+    until("one fetch for all of them", source, 2)
+    deadline = time.monotonic() + 5
+    while first(access) != "token-2" and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert first(access) == "token-2"
+
+
+def test_many_who_have_no_token_wait_for_one_fetch(access: TokenAccess, source: Source) -> None:
+    source.free.clear()
+    got: list[str] = []
+    threads = [threading.Thread(target=lambda: got.append(first(access))) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    assert got == []
+    source.free.set()
+    for thread in threads:
+        thread.join(5)
+    assert got == ["token-1"] * 24
+    assert source.fetched == 1
+
+
+def test_who_waits_is_given_the_turn_in_every_tick(access: TokenAccess, source: Source) -> None:
+    source.free.clear()
+    permits = access.permits("m")
+    assert [next(permits), next(permits)] == [(), ()]
+    source.free.set()
+    assert any(isinstance(permit, Permit) for permit in permits)
+
+
+def test_an_expired_token_is_not_used(access: TokenAccess, source: Source, clock: Clock) -> None:
+    first(access)
+    clock.now += LIFETIME
+    assert first(access) == "token-2"
+
+
+def test_a_refused_token_is_replaced_once(access: TokenAccess, source: Source) -> None:
+    assert first(access) == "token-1"
+    secrets = [permit.secret for permit in access.permits("m") if isinstance(permit, Permit)]
+    assert secrets == ["token-1", "token-2"]
+    assert first(access) == "token-2"
+
+
+def test_only_an_unauthorized_call_asks_for_another_token(access: TokenAccess) -> None:
+    permit = Permit({}, "token-1")
+    assert access.refused(permit, 401, UpstreamMisconfigured("no"), "m")
+    assert not access.refused(permit, 403, UpstreamMisconfigured("no"), "m")
+    assert not access.refused(permit, 429, UpstreamRefused("no"), "m")
+
+
+def test_who_comes_late_with_a_refused_token_gets_the_one_that_replaced_it(
+    access: TokenAccess, source: Source
+) -> None:
+    def refused(permits: Iterator[object]) -> str:
+        return next(permit for permit in permits if isinstance(permit, Permit)).secret
+
+    one, two = access.permits("m"), access.permits("m")
+    assert (refused(one), refused(two)) == ("token-1", "token-1")
+    assert (refused(one), refused(two)) == ("token-2", "token-2")
+    assert source.fetched == 2
+
+
+def test_a_failure_is_raised_for_those_without_a_token(access: TokenAccess, source: Source) -> None:
+    source.failure = UpstreamUnreachable("down")
+    with pytest.raises(UpstreamUnreachable, match="down"):
+        first(access)
+    source.failure = None
+    assert first(access) == "token-2"
+
+
+def test_while_the_token_is_good_a_failure_is_only_logged_and_not_tried_again_at_once(
+    access: TokenAccess, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    first(access)
+    clock.now += LIFETIME - AHEAD
+    source.failure = UpstreamUnreachable("the token server is down")
+    with caplog.at_level(logging.WARNING):
+        assert first(access) == "token-1"
+        until("the try", source, 2)
+        time.sleep(0.05)
+        assert [first(access) for _ in range(5)] == ["token-1"] * 5
+    assert source.fetched == 2
+    assert [record.reason for record in caplog.records] == ["the token server is down"]  # type: ignore[attr-defined]
+    clock.now += BETWEEN_TRIES
+    source.failure = None
+    assert first(access) == "token-1"
+    until("the second try", source, 3)
+
+
+def test_an_unforeseen_failure_behind_everybodys_back_is_logged_too(
+    access: TokenAccess, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    first(access)
+    clock.now += LIFETIME - AHEAD
+    source.failure = ZeroDivisionError()
+    assert first(access) == "token-1"
+    until("the try", source, 2)
+    time.sleep(0.05)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+
+
+def test_a_token_without_an_end_is_never_renewed(access: TokenAccess, source: Source, clock: Clock) -> None:
+    source.lifetime = float("inf")
+    first(access)
+    clock.now += 10 * 365 * 86400
+    assert first(access) == "token-1"
+    assert source.fetched == 1
+
+
+def test_googles_tokens_are_masked_wherever_they_turn_up_in_the_log() -> None:
+    record = logging.makeLogRecord({"msg": "ya29.a0Af_canary-canary-canary 1//0canary-canary-canary-c"})
+    assert "canary" not in JsonFormatter().format(record)
+
+
+def test_an_errand_may_be_run_again_and_again() -> None:
+    runs = iter(range(10))
+    errand = Errand(lambda: next(runs), 0.05)
+    assert [errand.begin().result(5), errand.begin().result(5)] == [0, 1]
