@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.gateways import BRIDGE
-from bench.results import DIRECT, FLOOR, Results, Spread, Who, spread
+from bench.results import DIRECT, FLOOR, Results, Spread, Who, ratio, spread
 from bench.scenarios import START
 
 FURTHER_CHUNKS = 198  #: S2 has so many more than S0
@@ -79,35 +79,33 @@ class Other:
     """Another gateway at the same work; `times` is how much more it takes."""
 
     found: Spread
-    times: float
+    times: Spread
     goal: Goal | None
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    scenario: str
-    title: str
-    unit: str
+    figure: Figure
     protocol: str
     floor: Spread
     bridge: Spread
-    times_floor: float
+    times_floor: Spread
     goal: Goal | None
     others: Mapping[str, Other]
 
     def as_json(self) -> dict[str, Any]:
         others = {
-            name: {**_numbers(other.found), "times": other.times, **_goal_json(other.goal)}
+            name: {"found": _numbers(other.found), "times": _numbers(other.times), **_goal_json(other.goal)}
             for name, other in self.others.items()
         }
         return {
-            "scenario": self.scenario,
-            "title": self.title,
-            "unit": self.unit,
+            "scenario": self.figure.scenario,
+            "title": self.figure.title,
+            "unit": self.figure.unit,
             "protocol": self.protocol,
             "floor": _numbers(self.floor),
             "bridge": _numbers(self.bridge),
-            "times_floor": self.times_floor,
+            "times_floor": _numbers(self.times_floor),
             **_goal_json(self.goal),
             "others": others,
         }
@@ -125,37 +123,39 @@ def rows(results: Results, others: list[str]) -> Iterator[Row]:
     for figure in FIGURES:
         protocols = results.protocols_of(BRIDGE.name)
         for protocol in protocols[:1] if figure.of_gateway else protocols:
-            bridge = spread(figure.series(results, Who(BRIDGE.name, protocol)))
-            floor = spread(figure.series(results, FLOOR))
-            if bridge and floor:
-                yield _row(
-                    figure, protocol, floor, bridge, _others(figure, protocol, bridge, results, others)
-                )
+            if row := _row(figure, protocol, results, others):
+                yield row
 
 
-def _row(figure: Figure, protocol: str, floor: Spread, bridge: Spread, others: Mapping[str, Other]) -> Row:
-    times = bridge.median / floor.median
+def _row(figure: Figure, protocol: str, results: Results, others: list[str]) -> Row | None:
+    series = figure.series(results, Who(BRIDGE.name, protocol))
+    floors = figure.series(results, FLOOR)
+    bridge, floor, times = spread(series), spread(floors), ratio(series, floors)
+    if not bridge or not floor or not times:
+        return None
+    found = {
+        name: other
+        for name in others
+        if (other := _other(figure, name, protocol, series, results)) is not None
+    }
     shown = "all" if figure.of_gateway else protocol
-    goal = _goal(figure, bridge.median, times)
-    return Row(figure.scenario, figure.title, figure.unit, shown, floor, bridge, times, goal, others)
+    return Row(figure, shown, floor, bridge, times, _goal(figure, bridge, times), found)
 
 
-def _goal(figure: Figure, found: float, times: float) -> Goal | None:
+def _goal(figure: Figure, found: Spread, times: Spread) -> Goal | None:
     if figure.most_of_floor is not None:
-        return Goal(f"≤ {figure.most_of_floor} × floor", times <= figure.most_of_floor)
+        return Goal(f"≤ {figure.most_of_floor} × floor", times.median <= figure.most_of_floor)
     if figure.most is not None:
-        return Goal(f"≤ {figure.most:g} {figure.unit.split()[0]}", found <= figure.most)
+        return Goal(f"≤ {figure.most:g} {figure.unit.split()[0]}", found.median <= figure.most)
     return None
 
 
-def _others(
-    figure: Figure, protocol: str, bridge: Spread, results: Results, names: list[str]
-) -> dict[str, Other]:
-    found: dict[str, Other] = {}
-    for name in names:
-        spoken = results.protocols_of(name)[:1] if figure.of_gateway else [protocol]
-        if spoken and (other := spread(figure.series(results, Who(name, spoken[0])))):
-            times, least = other.median / bridge.median, figure.least_less.get(name)
-            goal = Goal(f"≥ {least:g} × less", times >= least) if least else None
-            found[name] = Other(other, times, goal)
-    return found
+def _other(figure: Figure, name: str, protocol: str, series: list[float], results: Results) -> Other | None:
+    spoken = results.protocols_of(name)[0] if figure.of_gateway else protocol
+    theirs = figure.series(results, Who(name, spoken))
+    found, times = spread(theirs), ratio(theirs, series)
+    if not found or not times:
+        return None
+    least = figure.least_less.get(name)
+    goal = Goal(f"≥ {least:g} × less", times.median >= least) if least else None
+    return Other(found, times, goal)

@@ -70,6 +70,11 @@ def spread(values: Iterable[float]) -> Spread | None:
     return Spread(statistics.median(found), found[0], found[-1]) if found else None
 
 
+def ratio(values: Sequence[float], others: Sequence[float]) -> Spread | None:
+    """How many times the others' the values are, repetition by repetition: what slowed one slowed both."""
+    return spread(value / other for value, other in zip(values, others, strict=False) if other)
+
+
 class Results:
     def __init__(self) -> None:
         self.samples: dict[Who, dict[str, list[Sample]]] = defaultdict(lambda: defaultdict(list))

@@ -28,7 +28,7 @@ def _one_client(requests: int) -> Load:
 def _paced(name: str, clients: int, repetitions: int) -> Scenario:
     """The clients begin within the second that a stream takes; when the first ends, all are at it."""
     return Scenario(
-        name, Script(50, 20), Load(clients, each=2, ramp=1.0, seconds=1.9), repetitions=repetitions
+        name, Script(50, 20), Load(clients, each=2, ramp=1.0, seconds=6.0), repetitions=repetitions
     )
 
 

@@ -19,18 +19,24 @@ def table(rows: Sequence[Row], others: Sequence[str]) -> str:
 
 
 def _cells(row: Row, others: Sequence[str]) -> list[str]:
-    cells = [row.scenario, row.title, row.protocol, row.unit, _spread(row.floor), _spread(row.bridge)]
-    cells += [f"{row.times_floor:.2f}", _goal(row.goal)]
+    figure = row.figure
+    cells = [figure.scenario, figure.title, row.protocol, figure.unit, _number(row.floor.median)]
+    cells += [_spread(row.bridge), _spread(row.times_floor), _goal(row.goal)]
     for name in others:
         other = row.others.get(name)
-        cells += [_spread(other.found), f"{other.times:.1f}", _goal(other.goal)] if other else ["–", "", ""]
+        cells += (
+            [_number(other.found.median), _spread(other.times), _goal(other.goal)] if other else ["–", "", ""]
+        )
     return cells
+
+
+def _number(value: float) -> str:
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
 def _spread(found: Spread) -> str:
     """The median, and the least and the most of all repetitions."""
-    digits = 0 if found.median >= 100 else 1 if found.median >= 10 else 2
-    return f"{found.median:.{digits}f} [{found.low:.{digits}f}–{found.high:.{digits}f}]"
+    return f"{_number(found.median)} [{_number(found.low)}–{_number(found.high)}]"
 
 
 def _goal(goal: Goal | None) -> str:

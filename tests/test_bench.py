@@ -59,7 +59,6 @@ def test_each_figure_stands_beside_the_floor_and_its_goal(run):
     for scenario in ("S1", "S2", "S3", "S4"):
         shown = {figure["protocol"] for figure in figures if figure["scenario"] == scenario}
         assert shown == PROTOCOLS, scenario
-    assert all(figure["floor"]["median"] > 0 for figure in figures if "µs" not in figure["unit"])
     goals = [figure for figure in figures if "goal" in figure]
     assert {figure["goal"] for figure in goals} >= {"≤ 1.4 × floor", "≤ 80 MB", "≤ 0.7 s", "≤ 2 ms"}
     assert printed.count("\n| ") == len(figures) + 1
