@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -30,8 +31,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results.json")
     for effort, meaning in (("quick", "about a minute"), ("smoke", "only to see that it works")):
         parser.add_argument(f"--{effort}", action="store_const", const=effort, dest="effort", help=meaning)
-    parser.set_defaults(effort="full")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.effort = arguments.effort or ("peers" if arguments.peers else "full")
+    return arguments
 
 
 def _progress(text: str) -> None:
@@ -51,6 +53,7 @@ def _document(results: Results, found: Sequence[Row], effort: str) -> dict[str, 
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
     arguments = _arguments()
     effort = EFFORTS[arguments.effort]
     scenarios = [each for each in map(effort.fitted, SCENARIOS) if each and each.name in arguments.only]
