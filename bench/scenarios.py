@@ -17,7 +17,7 @@ class Scenario:
     load: Load
     stream: bool = True
     conversation: Conversation = SHORT
-    repetitions: int = 7
+    repetitions: int = 5
     warm_up: Load = Load(clients=4, each=5)  # noqa: RUF009
 
 
@@ -38,7 +38,7 @@ SCENARIOS = (
     Scenario("S1few", Script(4), _one_client(120), stream=False),
     Scenario("S2", Script(200), _one_client(60)),
     Scenario("S4", Script(5), _one_client(40), conversation=LONG),
-    _paced("S3", 200, repetitions=4),
+    _paced("S3", 200, repetitions=3),
     _paced("S3x50", 50, repetitions=1),
     _paced("S3x100", 100, repetitions=1),
     _paced("S3x400", 400, repetitions=1),
@@ -61,7 +61,7 @@ def _beside_others(scenario: Scenario) -> Scenario | None:
     """Some take a minute for what the floor does in three seconds."""
     if scenario.script.pause_ms:
         return replace(scenario, repetitions=2) if scenario.repetitions > 1 else None
-    return replace(scenario, repetitions=5)
+    return scenario
 
 
 def _quick(scenario: Scenario) -> Scenario | None:
