@@ -5,11 +5,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 CLIENTS := tests/real_clients
+PEERS  := bench/installed
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := menu
 SECONDS ?= 60
-.PHONY: menu run test test-clients soak lint format types bench settings diagrams accept lock clean
+.PHONY: menu run test test-clients soak lint format types bench bench-peers settings diagrams accept lock clean
 
 menu: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +38,11 @@ format: $(VENV)/.dev ## rewrite the code in the project's format
 types: $(VENV)/.dev ## mypy, strict
 	$(BIN)/mypy
 
-bench: $(VENV)/.run ## CPU per request beside a bare relay of the same stream, as ratios (Linux)
-	@$(BIN)/python bench/measure.py
+bench: $(VENV)/.run ## what a request costs, beside a bare relay (Linux; ARGS=--quick takes a minute)
+	@$(BIN)/python -m bench $(ARGS)
+
+bench-peers: $(VENV)/.run $(PEERS)/litellm/.installed $(PEERS)/portkey/.installed ## the same beside LiteLLM and Portkey (needs Node.js)
+	@$(BIN)/python -m bench --peers $(ARGS)
 
 settings: $(VENV)/.run ## the settings in force and where each came from
 	@$(BIN)/gemini-bridge settings
@@ -63,8 +67,18 @@ $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json
 	cd $(CLIENTS) && node node_modules/@anthropic-ai/claude-code/install.cjs
 	@touch $@
 
+$(PEERS)/litellm/.installed: | $(VENV)/bin/python
+	$(BIN)/python -m venv $(PEERS)/litellm
+	$(PEERS)/litellm/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]'
+	@touch $@
+
+$(PEERS)/portkey/.installed:
+	@command -v npm >/dev/null || { echo "Portkey's gateway needs Node.js with npm." >&2; exit 1; }
+	npm install --prefix $(PEERS)/portkey --no-audit --no-fund --loglevel=error @portkey-ai/gateway
+	@touch $@
+
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) $(CLIENTS)/node_modules build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS)/node_modules $(PEERS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

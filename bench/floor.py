@@ -1,4 +1,8 @@
-"""The floor: a bare Flask relay that parses each chunk and writes it again. None of its kind is cheaper."""
+"""The floor: a bare Flask relay that parses each chunk and writes it again. None of its kind is cheaper.
+
+It checks nothing, converts nothing, logs nothing and notices no silence. What urllib3 hands out at once
+leaves in one write.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,11 @@ from flask import Flask, Response, request
 UPSTREAM = os.environ["BENCH_UPSTREAM"]
 
 app = Flask(__name__)
-pool = urllib3.PoolManager(maxsize=64)
+pool = urllib3.PoolManager(maxsize=256)
+
+
+def reparsed(data: bytes) -> bytes:
+    return orjson.dumps(orjson.loads(data))
 
 
 def chunks(path: str, body: bytes) -> Iterator[bytes]:
@@ -20,14 +28,15 @@ def chunks(path: str, body: bytes) -> Iterator[bytes]:
     rest = b""
     for data in answer.stream(65_536):
         *events, rest = (rest + data).split(b"\r\n\r\n")
-        yield b"".join(b"data: " + orjson.dumps(orjson.loads(event[6:])) + b"\r\n\r\n" for event in events)
+        yield b"".join(b"data: " + reparsed(event[6:]) + b"\r\n\r\n" for event in events)
     answer.release_conn()
 
 
 @app.post("/v1beta/models/<path:method>")
 def relay(method: str) -> Response:
-    body = orjson.dumps(orjson.loads(request.get_data()))
-    streamed = chunks(f"/v1beta/models/{method}", body)
-    if request.args.get("whole"):
-        return Response(b"".join(streamed), content_type="application/json")
-    return Response(streamed, content_type="text/event-stream")
+    path = f"/v1beta/models/{method}"
+    body = reparsed(request.get_data())
+    if "stream" in method:
+        return Response(chunks(f"{path}?alt=sse", body), content_type="text/event-stream")
+    answer = pool.request("POST", UPSTREAM + path, body=body)
+    return Response(reparsed(answer.data), content_type="application/json")

@@ -1,0 +1,9 @@
+"""How gunicorn runs the floor: as it runs the bridge, and without the bridge's code."""
+
+worker_class = "gthread"
+workers = 1
+threads = 256
+keepalive = 75
+loglevel = "warning"
+control_socket_disable = True
+worker_tmp_dir = "/dev/shm"

@@ -1,0 +1,56 @@
+"""What stands between the clients and the fake Gemini: how each is started, and which protocols it speaks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.processes import Command
+from bench.protocols import CHAT, GEMINI, MESSAGES, RESPONSES, Protocol
+
+THREADS = "256"  #: as many as the floor has: more than there are streams in S3
+GUNICORN = (sys.executable, "-m", "gunicorn")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a gateway is to listen, whom to ask, and a folder of its own."""
+
+    port: int
+    upstream: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    name: str
+    protocols: tuple[Protocol, ...]
+    command: Callable[[Place], Command]
+    headers: Callable[[Place], Mapping[str, str]] = lambda place: {}
+
+
+def _floor(place: Place) -> Command:
+    words = ("-c", "bench/floor_gunicorn.py", "-b", f"127.0.0.1:{place.port}", "bench.floor:app")
+    return Command((*GUNICORN, *words), {"BENCH_UPSTREAM": place.upstream})
+
+
+def _bridge(place: Place) -> Command:
+    """As it comes, guards and log and all, but with one worker and room for the streams of a scenario."""
+    return Command(
+        (*GUNICORN, "-c", "gunicorn.conf.py", "app:app"),
+        {
+            "GEMINI_API_KEY": "bench-key-0000",
+            "GOOGLE_GEMINI_BASE_URL": place.upstream,
+            "CODER_AGENT_PORT": str(place.port),
+            "BRIDGE_STATE_DIR": str(place.folder),
+            "BRIDGE_SERVER__WORKERS": "1",
+            "BRIDGE_SERVER__THREADS": THREADS,
+            "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "2",
+        },
+    )
+
+
+FLOOR = Gateway("floor", (GEMINI,), _floor)
+BRIDGE = Gateway("bridge", (CHAT, RESPONSES, MESSAGES), _bridge)
