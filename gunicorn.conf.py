@@ -33,6 +33,7 @@ preload_app = False  # connections and locks made before a fork break in the chi
 reuse_port = False  # a port that is taken must be an error, not a second bridge beside the first
 control_socket_disable = True  # nobody asked for another door
 accesslog = None  # the bridge writes its own line, when a stream has ended
+logger_class = "bridge.observe.gunicorn_log.QuietLogger"  # or that line would be made and thrown away
 logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.secrets)
 if Path("/dev/shm").is_dir():
     worker_tmp_dir = "/dev/shm"  # the heartbeat file must not wait for a disk

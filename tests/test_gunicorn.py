@@ -104,6 +104,22 @@ def test_a_chunked_body_without_a_length_is_read(bridge, gemini):
     assert post(bridge, None, data=iter([json.dumps(HELLO).encode()])).status_code == 200
 
 
+def test_half_a_surrogate_pair_and_a_byte_order_mark_are_forgiven(bridge, gemini):
+    said = rb'{"role": "user", "content": "cut \ud83d, whole \ud83d\ude00, escaped \\ud83d"}'
+    body = b'\xef\xbb\xbf{"model": "gpt-5", "messages": [' + said + b"]}"
+    assert post(bridge, None, data=body).status_code == 200
+    [part] = gemini.asked[-1].body["contents"][0]["parts"]
+    assert part["text"] == "cut \ufffd, whole \U0001f600, escaped \\ud83d"
+
+
+def test_a_chunked_body_that_is_not_framed_is_the_clients_error(bridge, gemini):
+    host, port = bridge.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as client:
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client.sendall(head + b"nonsense\r\n{}\r\n0\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_client_that_leaves_ends_the_upstream_call(bridge, gemini):
     gemini.will_say([*sse(text_chunk("more ")), 4.0, *sse(text_chunk("yet", "STOP"))])
     with post(bridge, {**HELLO, "stream": True}, stream=True, headers={"X-Request-Id": "leaver"}) as answer:

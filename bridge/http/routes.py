@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 from flask import Blueprint, Response, g, request
+from gunicorn.http.errors import ParseException
 from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
@@ -25,6 +27,12 @@ from bridge.settings import Settings
 from bridge.state.answers import AnswerStore
 from bridge.stored import Background, Keep, Keeper
 
+BOM = b"\xef\xbb\xbf"
+UNKNOWN_CHARACTER = rb"\ufffd"
+#: Each escape of a JSON text in turn: an escaped backslash is not the beginning of another.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
 #: Proxies must pass each event on at once, and keep none.
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -128,6 +136,8 @@ def _body(client: Client, edge: Edge) -> bytes:
     try:
         with record.waiting():  # how long a client takes to send is not the bridge's doing
             data = request.get_data(cache=False)
+    except ParseException as error:
+        raise InvalidRequest(f"The body is not framed as HTTP wants it: {type(error).__name__}") from None
     finally:
         if not edge.slow_clients.arrived(client.socket):
             raise SlowRequest(f"The body did not arrive within {seconds:g} seconds")
@@ -139,12 +149,25 @@ def _body(client: Client, edge: Edge) -> bytes:
 
 def _json_object(data: bytes) -> dict[str, Any]:
     try:
-        body = orjson.loads(data)
+        body = _parsed(data.removeprefix(BOM))
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error.msg} at byte {error.pos}") from None
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object")
     return body
+
+
+def _parsed(data: bytes) -> Any:
+    """Half of a surrogate pair is what JavaScript writes after it cut a text in an unlucky place. It stays in
+    the client's history, so a refusal would end the conversation for good: it becomes a question mark."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return orjson.loads(_ESCAPE.sub(_whole_escape, data))
+
+
+def _whole_escape(found: re.Match[bytes]) -> bytes:
+    return UNKNOWN_CHARACTER if found["half"] else found[0]
 
 
 def checked(schema: Schema, body: dict[str, Any]) -> JsonObject:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import requests
@@ -17,6 +18,8 @@ import requests
 from bridge import __version__
 from bridge.upstream.answer import Answer, Waits, answer_to
 from bridge.upstream.promises import PromisingAdapter
+
+REMEMBERED_ADDRESSES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +31,25 @@ class Call:
     model: str = ""
 
     def prepared(self, credentials: Mapping[str, str]) -> requests.PreparedRequest:
-        headers = {
-            **credentials,
-            "Content-Type": "application/json",
-            "Accept-Encoding": "identity",  # compression would hold back what is there to be shown
-            "User-Agent": f"gemini-bridge/{__version__}",
-        }
-        return requests.Request(self.method, self.url, headers=headers, data=self.body).prepare()
+        request = _without_body(self.method, self.url, tuple(credentials.items())).copy()
+        if self.body is not None:
+            request.body = self.body
+            request.headers["Content-Length"] = str(len(self.body))
+        return request
+
+
+@lru_cache(REMEMBERED_ADDRESSES)
+def _without_body(
+    method: str, url: str, credentials: tuple[tuple[str, str], ...]
+) -> requests.PreparedRequest:
+    """Address and headers are taken apart and checked once: it costs more than the rest of a request."""
+    headers = {
+        **dict(credentials),
+        "Content-Type": "application/json",
+        "Accept-Encoding": "identity",  # compression would hold back what is there to be shown
+        "User-Agent": f"gemini-bridge/{__version__}",
+    }
+    return requests.Request(method, url, headers=headers).prepare()
 
 
 @dataclass(frozen=True, slots=True)
