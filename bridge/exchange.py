@@ -20,7 +20,7 @@ from bridge.guards.base import Instead
 from bridge.guards.watch import ActiveGuards, GuardWatch
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
-from bridge.protocols.base import Asked, Caller, Event, EventMachine, Protocol
+from bridge.protocols.base import Asked, Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
 from bridge.settings.models import ModelTable
 from bridge.stamp import Stamp
 from bridge.upstream.base import ChunkStream, Upstream
@@ -53,7 +53,7 @@ class Exchange:
         record: Record,
         trace: Trace | None,
     ) -> None:
-        self._protocol = protocol
+        self._framing = protocol.framing(machine.asked)
         self._machine = machine
         self._send = send
         self._chunks: ChunkStream | None = None
@@ -68,6 +68,11 @@ class Exchange:
     def streaming(self) -> bool:
         return self._machine.asked.stream
 
+    @property
+    def content_type(self) -> str:
+        """Of the stream."""
+        return self._framing.content_type
+
     def start(self) -> None:
         """Send the request and wait for the first events. What fails before them is raised, and gets an HTTP
         status, unless this client understands it better in the stream."""
@@ -78,14 +83,13 @@ class Exchange:
 
     def encoded(self) -> Iterator[bytes]:
         """The stream: events that came together leave together."""
-        encode, keep_alive = self._protocol.encode, self._machine.keep_alive or self._protocol.keep_alive
         self._record.first_byte()
-        yield b"".join(map(encode, self._held))
+        yield self._framing.written(self._held)
         for events in self._batches:
             if events:
-                yield b"".join(map(encode, events))
+                yield self._framing.written(events)
             elif not self._machine.over:
-                yield keep_alive
+                yield self._framing.silence()
 
     def body(self) -> JsonObject:
         return self._folded(self._held + [event for batch in self._batches for event in batch])
@@ -178,14 +182,23 @@ def open_exchange(
 
 
 def count_tokens(
-    protocol: Protocol, body: JsonObject, caller: Caller, services: Services, record: Record
+    counting: TokenCounting, body: JsonObject, caller: Caller, services: Services, record: Record
 ) -> int:
-    asked = protocol.to_gemini(body, caller)
+    asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
     request, _ = _fitted(watch.counted(asked.request), services)
     record.upstream_model = request.model
     return services.upstream.count_tokens(request)
+
+
+def embed(
+    embedding: Embedding, body: JsonObject, caller: Caller, services: Services, record: Record
+) -> JsonObject:
+    asked = embedding.to_gemini(body, caller)
+    record.model = asked.model
+    record.upstream_model = model = services.models.resolve(asked.model)
+    return services.upstream.short_call(model, asked.method, asked.body(model))
 
 
 def _fitted(request: GenerateRequest, services: Services) -> tuple[GenerateRequest, Fitting]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from flask import Flask, Response, g, request
 
 from bridge.exchange import Services
@@ -49,7 +51,7 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         if protocol.storing is not None:
             app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
     app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
-    endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
+    endpoints = [f"POST {_shown(path)}" for protocol in PROTOCOLS for path in protocol.paths]
     app.register_blueprint(
         make_health_blueprint(
             settings.transport_in_force,
@@ -57,6 +59,11 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         )
     )
     return app
+
+
+def _shown(path: str) -> str:
+    """The path as people write it: `{model}` for what is open."""
+    return re.sub(r"<(?:[^<>]+:)?(\w+)>", r"{\1}", path)
 
 
 def _keep_records(app: Flask, observers: tuple[Observer, ...]) -> None:

@@ -1,4 +1,4 @@
-"""GET /v1/models: what the upstream has, and the names the configuration gives it."""
+"""The models, where each protocol looks for them: what the upstream has, and the names we give it."""
 
 from __future__ import annotations
 
@@ -67,17 +67,19 @@ def make_models_blueprint(protocols: Sequence[Protocol], services: Services, lif
     blueprint = Blueprint("models", __name__)
     models = ModelList(services, lifetime)
 
-    @blueprint.get("/v1/models")
     def list_models() -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
-        return json_response(protocol.list_models(list(models.all().values())))
+        return json_response(protocol.list_models(list(models.all().values()), request.args))
 
-    @blueprint.get("/v1/models/<path:name>")
     def show_model(name: str) -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
         model = models.all().get(name.removeprefix("models/"))
         if model is None:
-            raise UnknownModel(f"There is no model {name!r}; GET /v1/models lists them", param="model")
+            known = f"GET {protocol.models_path} lists them"
+            raise UnknownModel(f"There is no model {name!r}; {known}", param="model")
         return json_response(protocol.show_model(model))
 
+    for path in dict.fromkeys(protocol.models_path for protocol in protocols):
+        blueprint.get(path)(list_models)
+        blueprint.get(f"{path}/<path:name>")(show_model)
     return blueprint

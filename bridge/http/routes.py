@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import orjson
 from flask import Blueprint, Response, g, request
 from marshmallow import Schema, ValidationError
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import NotFound, RequestEntityTooLarge
 
 from bridge.errors import InvalidRequest
-from bridge.exchange import Exchange, Services, count_tokens, open_exchange
+from bridge.exchange import Exchange, Services, count_tokens, embed, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
 from bridge.http.owner import owner_of
@@ -22,8 +22,12 @@ from bridge.protocols.base import Caller, Protocol
 from bridge.state.answers import AnswerStore
 from bridge.stored import Background, Keep, Keeper
 
+View = Callable[..., Response]
+
 #: Proxies must pass each event on at once, and keep none.
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+KEY_IN_QUERY = "key"  #: Google's clients may send their key there; nobody below has any use for it
 
 
 def make_blueprint(
@@ -37,21 +41,21 @@ def make_blueprint(
     blueprint = Blueprint(protocol.name, __name__)
     background = Background()
 
-    def caller() -> Caller:
-        return Caller(dict(request.headers), preferences, owner_of(request.headers))
+    def caller(place: Mapping[str, str]) -> Caller:
+        query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
+        return Caller(dict(request.headers), preferences, owner_of(request.headers), place, query)
 
     @blueprint.after_request
     def name_request(response: Response) -> Response:
         response.headers[protocol.request_id_header] = g.record.request_id
         return response
 
-    @blueprint.post(protocol.path)
-    def create() -> Response:
+    def create(**place: str) -> Response:
         record: Record = g.record
         record.protocol = protocol.name
         trace = Trace(record.request_id) if debug else None
         body = checked(protocol.schema, _json_object(_body()))
-        who = caller()
+        who = caller(place)
         if protocol.storing is None:
             return _answered(open_exchange(protocol, body, who, services, record, trace), record, None)
         keeper = Keeper(protocol.storing, answers, who.owner)
@@ -63,14 +67,32 @@ def make_blueprint(
             return json_response(background.begin(exchange, keeper, work, keep))
         return _answered(open_exchange(protocol, resumed, who, services, record, trace), record, keep)
 
-    if (counting := protocol.counting) is not None:
-
-        @blueprint.post(counting.path)
-        def count() -> Response:
+    def short(schema: Schema, answer: Callable[[JsonObject, Caller], JsonObject]) -> View:
+        def view(**place: str) -> Response:
             g.record.protocol = protocol.name
-            body = checked(counting.schema, _json_object(_body()))
-            return json_response(counting.body(count_tokens(protocol, body, caller(), services, g.record)))
+            body = checked(schema, _json_object(_body()))
+            return json_response(answer(body, caller(place)))
 
+        return view
+
+    def nothing(**_place: str) -> Response:
+        raise NotFound
+
+    def serve(name: str, paths: Iterable[str], view: View) -> None:
+        for path in paths:
+            blueprint.add_url_rule(path, name, view, methods=["POST"])
+
+    serve("create", protocol.paths, create)
+    serve("nothing", protocol.nowhere, nothing)
+    if (counting := protocol.counting) is not None:
+        count = short(
+            counting.schema,
+            lambda body, who: counting.body(count_tokens(counting, body, who, services, g.record)),
+        )
+        serve("count", counting.paths, count)
+    if (embedding := protocol.embedding) is not None:
+        vectors = short(embedding.schema, lambda body, who: embed(embedding, body, who, services, g.record))
+        serve("embed", embedding.paths, vectors)
     return blueprint
 
 
@@ -78,7 +100,7 @@ def _answered(exchange: Exchange, record: Record, keep: Keep | None) -> Response
     try:
         exchange.start()
         if exchange.streaming:
-            return _stream(StreamBody(exchange, record, keep))
+            return _stream(StreamBody(exchange, record, keep), exchange.content_type)
         answer = exchange.body()
     except BaseException:
         exchange.close()
@@ -89,8 +111,8 @@ def _answered(exchange: Exchange, record: Record, keep: Keep | None) -> Response
     return json_response(answer)
 
 
-def _stream(body: StreamBody) -> Response:
-    return Response(body, content_type="text/event-stream; charset=utf-8", headers=STREAM_HEADERS)
+def _stream(body: StreamBody, content_type: str) -> Response:
+    return Response(body, content_type=content_type, headers=STREAM_HEADERS)
 
 
 def json_response(body: JsonObject, status: int = 200) -> Response:

@@ -29,13 +29,32 @@ class Event(NamedTuple):
     data: Any
 
 
+class Framing:
+    """The events of a stream as bytes. Each stream has its own, as some look back at what they wrote."""
+
+    content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
+
+    def __init__(self, encode: Callable[[Event], bytes], keep_alive: bytes = b": keep-alive\n\n") -> None:
+        self._encode = encode
+        self._keep_alive = keep_alive
+
+    def written(self, events: Iterable[Event]) -> bytes:
+        return b"".join(map(self._encode, events))
+
+    def silence(self) -> bytes:
+        """A sign of life while the upstream says nothing."""
+        return self._keep_alive
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, as far as a protocol may care."""
+    """Who asks, and where, as far as a protocol may care."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
     preferences: Mapping[str, Any] = field(default_factory=dict)  #: the operator's, for this protocol
     owner: str = ""  #: stored answers are the owner's alone
+    path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
+    query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +70,56 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Protocol:
     name: str
-    path: str
+    paths: tuple[str, ...]  #: as Flask writes them; what stands in `<open places>` is in the Caller
     schema: Schema
     to_gemini: Callable[[JsonObject, Caller], Asked]
     machine: type[EventMachine]
-    encode: Callable[[Event], bytes]
+    framing: Callable[[Asked], Framing]
     error_body: Callable[[BridgeError, str], JsonObject]  #: with the request id
     error_status: Callable[[BridgeError], int]
-    list_models: Callable[[Sequence[JsonObject]], JsonObject]
+    list_models: Callable[[Sequence[JsonObject], Mapping[str, str]], JsonObject]  #: with the query
     show_model: Callable[[JsonObject], JsonObject]
+    models_path: str = "/v1/models"
     #: Request headers by which a client of this protocol is known where the path does not tell.
     marks: frozenset[str] = frozenset()
     counting: TokenCounting | None = None
+    embedding: Embedding | None = None
     storing: Storing | None = None
-    keep_alive: bytes = (
-        b": keep-alive\n\n"  #: sent while the upstream is silent, unless the machine knows better
-    )
+    #: Where nothing is, though a path beside it would take another HTTP method: a 404 tells more than a 405.
+    nowhere: tuple[str, ...] = ()
     request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
+
+    @property
+    def home(self) -> str:
+        """Where all paths belong to this protocol, also those that do not exist."""
+        return self.paths[0].partition("<")[0].rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCounting:
     """A protocol's way to ask how many tokens a request would have."""
 
-    path: str
+    paths: tuple[str, ...]
     schema: Schema
+    to_gemini: Callable[[JsonObject, Caller], Asked]
     body: Callable[[int], JsonObject]
+
+
+class EmbeddingAsked(NamedTuple):
+    """Texts whose vectors are wanted, in the words of Google's API."""
+
+    model: str  #: as the client named it
+    method: str
+    body: Callable[[str], JsonObject]  #: for the model that it means
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """A protocol's way to ask for the vectors of texts. The answer is Google's own."""
+
+    paths: tuple[str, ...]
+    schema: Schema
+    to_gemini: Callable[[JsonObject, Caller], EmbeddingAsked]
 
 
 class PastTurn(NamedTuple):
@@ -109,6 +152,7 @@ class EventMachine(ABC):
     LEGAL: ClassVar[Transitions]
     START: ClassVar[Enum]
     MOST_CANDIDATES: ClassVar[int] = 1  #: how many answers to one question the protocol can tell apart
+    KNOWS_REASONS: ClassVar[bool] = False  #: its clients read Gemini's finish reasons, whatever they say
 
     def __init__(self, asked: Asked, stamp: Stamp) -> None:
         self.asked = asked
@@ -118,7 +162,7 @@ class EventMachine(ABC):
         self.losses: list[str] = []
         self.pending: JsonObject = {}  #: the answer before anything is said, where it can be stored
         self.answer: JsonObject | None = None  #: the whole of it, once it is over, where it can be stored
-        self._turn = Turn(self.MOST_CANDIDATES)
+        self._turn = Turn(self.MOST_CANDIDATES, any_reason=self.KNOWS_REASONS)
         self._on: dict[type[Step], Callable[[Any], Iterable[Event]]] = {
             Began: self.on_began,
             Opened: self.on_opened,
@@ -129,11 +173,6 @@ class EventMachine(ABC):
             Ended: self.on_ended,
             Failed: self._on_failed,
         }
-
-    @property
-    def keep_alive(self) -> bytes | None:
-        """The sign of life for this very client, where the protocol's usual one would not do."""
-        return None
 
     def takes_in_stream(self, error: BridgeError) -> bool:
         """Whether a failure before the first event is better told in the stream than by an HTTP status."""

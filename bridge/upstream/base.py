@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
+from bridge.errors import UnknownModel
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 
 
@@ -35,6 +36,10 @@ class Upstream(ABC):
     @abstractmethod
     def count_tokens(self, request: GenerateRequest) -> int:
         """How many tokens the request would have, with its instruction and tools."""
+
+    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+        """A method of Google's API whose answer is no stream, such as `embedContent`, in Google's words."""
+        raise UnknownModel(f"This upstream has no {method} for {model!r}", param="model")
 
     @abstractmethod
     def models(self) -> Sequence[JsonObject]:

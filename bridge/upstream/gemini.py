@@ -31,7 +31,7 @@ from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.foreign import FOREIGN, foreign_errors_translated
 from bridge.upstream.keys import KeyRing
-from bridge.upstream.payloads import ChunkReader, count_request_bytes, objects_in, request_bytes
+from bridge.upstream.payloads import ChunkReader, count_request_bytes, json_bytes, objects_in, request_bytes
 from bridge.upstream.silence import Listener
 
 READ_SIZE = 65_536
@@ -143,6 +143,17 @@ class GeminiUpstream(Upstream):
         if not isinstance(total, int):
             raise UpstreamMalformed("Gemini counted no tokens.")
         return total
+
+    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+        deadline = time.monotonic() + min(self._read_timeout, LONGEST_SHORT_CALL)
+        call = _Call(
+            "POST",
+            f"{self._base_url}/v1beta/models/{_quoted(model)}:{method}",
+            (self._connect_timeout, deadline - time.monotonic()),
+            json_bytes(body),
+            model,
+        )
+        return self._whole(call, deadline)
 
     def models(self) -> Sequence[JsonObject]:
         deadline = time.monotonic() + min(self._read_timeout, LONGEST_SHORT_CALL)

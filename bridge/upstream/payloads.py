@@ -15,16 +15,16 @@ from bridge.upstream.sse_decoder import SseDecoder
 
 
 def request_bytes(request: GenerateRequest) -> bytes:
-    return _bytes(request_to_json(request))
+    return json_bytes(request_to_json(request))
 
 
 def count_request_bytes(request: GenerateRequest) -> bytes:
     """The body of countTokens. Only in this form are the instruction and the tools counted."""
     counted = {"model": f"models/{request.model.removeprefix('models/')}", **request_to_json(request)}
-    return _bytes({"generateContentRequest": counted})
+    return json_bytes({"generateContentRequest": counted})
 
 
-def _bytes(body: JsonObject) -> bytes:
+def json_bytes(body: JsonObject) -> bytes:
     try:
         return orjson.dumps(body, default=_plain)
     except orjson.JSONEncodeError as error:
