@@ -83,7 +83,6 @@ def make_blueprint(
             blueprint.add_url_rule(path, name, view, methods=["POST"])
 
     serve("create", protocol.paths, create)
-    serve("nothing", protocol.nowhere, nothing)
     if (counting := protocol.counting) is not None:
         count = short(
             counting.schema,
@@ -93,6 +92,7 @@ def make_blueprint(
     if (embedding := protocol.embedding) is not None:
         vectors = short(embedding.schema, lambda body, who: embed(embedding, body, who, services, g.record))
         serve("embed", embedding.paths, vectors)
+    serve("nothing", protocol.nowhere, nothing)  # last: of paths that fit equally well the first is taken
     return blueprint
 
 

@@ -74,6 +74,6 @@ def _wait(bridge: Bridge, process: subprocess.Popen[bytes]) -> None:
         try:
             if requests.get(f"{bridge.address}/readyz", timeout=2).ok:
                 return
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):
             time.sleep(0.05)
     raise AssertionError(f"the bridge did not start:\n{bridge.lines()}")
