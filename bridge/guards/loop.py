@@ -30,8 +30,8 @@ from bridge.guards.texts import with_texts
 FAILURE_WORDS = (b"error", b"Error", b"failed")
 #: Agents put these into the user's turn by themselves; they are not the user speaking.
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
-#: Codex puts these above every output; they differ each time and mean nothing.
-_CLOCK = re.compile(r"^(?:Chunk ID|Wall time): .*\n", re.MULTILINE)
+#: Codex and Gemini CLI put these beside every output; they differ each time and mean nothing.
+_CLOCK = re.compile(r"^(?:Chunk ID|Wall time|Process Group PGID): .*\n", re.MULTILINE)
 _NUMBERS = count()
 DEEPEST = 64
 
@@ -101,15 +101,20 @@ def _told(what: str) -> str:
 def _recent_calls(contents: tuple[Content, ...], exempt: Container[str], most: int) -> list[_Call]:
     """The newest calls since the user last spoke, the oldest of them first."""
     results: dict[str, JsonObject] = {}
+    nameless: dict[str, list[JsonObject]] = {}  # of calls without an id, which their order pairs, by tool
     found: list[_Call] = []
     for content in reversed(contents[_start(contents) :]):
         if len(found) >= most:
             break
         if content.role == MODEL:
-            found += reversed(list(_calls_of(content, results, exempt)))
+            found += reversed(list(_calls_of(content, results, nameless, exempt)))
+            nameless = {}
         for part in content.parts:  # an id may be used again: the nearest result behind a call is its own
-            if isinstance(part.data, FunctionResponse) and part.data.id:
-                results[part.data.id] = part.data.response
+            if isinstance(part.data, FunctionResponse):
+                if part.data.id:
+                    results[part.data.id] = part.data.response
+                else:
+                    nameless.setdefault(part.data.name, []).append(part.data.response)
     return found[::-1]
 
 
@@ -127,11 +132,17 @@ def _is_said(part: Part) -> bool:
     return part.data is not None and not isinstance(part.data, FunctionResponse)
 
 
-def _calls_of(content: Content, results: Mapping[str, JsonObject], exempt: Container[str]) -> Iterator[_Call]:
+def _calls_of(
+    content: Content,
+    results: Mapping[str, JsonObject],
+    nameless: Mapping[str, list[JsonObject]],
+    exempt: Container[str],
+) -> Iterator[_Call]:
     """The calls of one turn. One that has no result yet repeats nothing."""
     seen: set[tuple[str, bytes]] = set()
+    in_order = {name: iter(each) for name, each in nameless.items()}
     for call in content.calls():
-        result = results.get(call.id or "")
+        result = results.get(call.id) if call.id else next(in_order.get(call.name, iter(())), None)
         if result is None or call.name in exempt:
             continue
         made = _Call(call.name, _canonical(dict(call.args or {})), result)

@@ -2,9 +2,10 @@
 
 What Google's SDKs cannot read decides the details. A comment breaks most of them, and a blank line the older
 ones: so while the upstream is silent the next event is begun early, since blanks before JSON mean nothing. An
-error in the middle is a bare JSON object, as Google sends it; behind `data:` some take it for a chunk that
-says nothing. Google's oldest Python SDK reads an array letter by letter and knows no errors in it, but it
-stumbles over anything behind the last bracket: where the answer failed, and only there, it finds a line feed.
+error in the middle comes as an event and once more as a bare JSON object, the two ways in which Google sends
+it: each of the SDKs understands one and takes the other for a chunk that says nothing. Google's oldest Python
+SDK reads an array letter by letter and knows no errors in it, but it stumbles over anything behind the last
+bracket: where the answer failed, and only there, it finds a line feed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import orjson
 
 from bridge.protocols.base import Asked, Event, Framing
 from bridge.protocols.gemini_native.converter import NativeOptions
-from bridge.protocols.gemini_native.machine import CHUNK, END, ERROR
+from bridge.protocols.gemini_native.machine import END, ERROR
 from bridge.protocols.sse import encode_data
 
 DATA = b"data: "
@@ -41,10 +42,10 @@ class EventFraming(Framing):
 
     def _event(self, event: Event) -> bytes:
         begun, self._begun = self._begun, False
-        if event.type == CHUNK:
-            return encode_data(event.data)[len(DATA) if begun else 0 :]
-        left = NOTHING_SAID if begun else b""
-        return left + encode_data(event.data)[len(DATA) :] if event.type == ERROR else left
+        if event.type == END:
+            return NOTHING_SAID if begun else b""
+        written = encode_data(event.data)[len(DATA) if begun else 0 :]
+        return written + orjson.dumps(event.data) + b"\n" if event.type == ERROR else written
 
 
 class ArrayFraming(Framing):
