@@ -70,7 +70,7 @@ def _request(body: JsonObject, model: str, path: str = "") -> GenerateRequest:
     where = f"{path}." if path else ""
     _check_contents(fields.get("contents", []), f"{where}contents")
     _check_tools(fields, where)
-    request = request_from_json(model, fields)
+    request = request_from_json(model, dict(sorted(fields.items())))  # the same bytes for the same request
     return replace(request, system=_said(request.system), native=True)
 
 
