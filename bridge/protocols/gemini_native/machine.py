@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
+from bridge.gemini.finish import Outcome
 from bridge.gemini.types import Chunk
 from bridge.gemini.wire import chunk_to_json
 from bridge.protocols.base import Event, EventMachine, Transitions
@@ -57,7 +58,11 @@ class NativeMachine(EventMachine):
     def on_closed(self, _step: Closed) -> Iterable[Event]:
         return ()
 
-    def on_ended(self, _step: Ended) -> Iterable[Event]:
+    def on_ended(self, step: Ended) -> Iterable[Event]:
+        broken = [each for each in step.endings if each.outcome is Outcome.BROKEN and not each.called]
+        self.losses += ["answer.broken"] * len(
+            broken
+        )  # the client reads which way; the operator wants to know
         return (Event(END, None),)
 
     def on_failed(self, error: BridgeError) -> Iterable[Event]:
