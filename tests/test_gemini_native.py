@@ -181,6 +181,7 @@ def test_an_unknown_method_is_a_404(ask, gemini, version, method):
     error = error_of(ask(f"gemini-2.5-pro:{method}", version=version))
     assert (error["code"], error["status"]) == (404, "NOT_FOUND")
     assert method in error["message"]
+    assert f"/{version}/models/{{model}}:countTokens" in error["message"]
     assert gemini.asked == []
 
 

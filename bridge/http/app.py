@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from flask import Flask, Response, g, request
 
 from bridge.exchange import Services
@@ -13,6 +11,7 @@ from bridge.http.health import make_health_blueprint
 from bridge.http.models import make_models_blueprint
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import make_blueprint
+from bridge.http.short_calls import add_short_calls, shown_path
 from bridge.http.stored import make_stored_blueprint
 from bridge.observe.record import Observer, Record
 from bridge.protocols import PROTOCOLS
@@ -45,13 +44,13 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     )
     for protocol in PROTOCOLS:
         preferences = settings.preferences(protocol.name)
-        app.register_blueprint(
-            make_blueprint(protocol, services, answers, preferences, debug=settings.log.debug)
-        )
+        blueprint = make_blueprint(protocol, services, answers, preferences, debug=settings.log.debug)
+        add_short_calls(blueprint, protocol, services, preferences)
+        app.register_blueprint(blueprint)
         if protocol.storing is not None:
             app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
     app.register_blueprint(make_models_blueprint(PROTOCOLS, services, settings.upstream.models_ttl))
-    endpoints = [f"POST {_shown(path)}" for protocol in PROTOCOLS for path in protocol.paths]
+    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.served]
     app.register_blueprint(
         make_health_blueprint(
             settings.transport_in_force,
@@ -59,11 +58,6 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         )
     )
     return app
-
-
-def _shown(path: str) -> str:
-    """The path as people write it: `{model}` for what is open."""
-    return re.sub(r"<(?:[^<>]+:)?(\w+)>", r"{\1}", path)
 
 
 def _keep_records(app: Flask, observers: tuple[Observer, ...]) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import orjson
 from flask import Blueprint, Response, g, request
 from marshmallow import Schema, ValidationError
-from werkzeug.exceptions import NotFound, RequestEntityTooLarge
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import InvalidRequest
-from bridge.exchange import Exchange, Services, count_tokens, embed, open_exchange
+from bridge.exchange import Exchange, Services, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
 from bridge.http.owner import owner_of
@@ -21,8 +21,6 @@ from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
 from bridge.state.answers import AnswerStore
 from bridge.stored import Background, Keep, Keeper
-
-View = Callable[..., Response]
 
 #: Proxies must pass each event on at once, and keep none.
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -41,10 +39,6 @@ def make_blueprint(
     blueprint = Blueprint(protocol.name, __name__)
     background = Background()
 
-    def caller(place: Mapping[str, str]) -> Caller:
-        query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
-        return Caller(dict(request.headers), preferences, owner_of(request.headers), place, query)
-
     @blueprint.after_request
     def name_request(response: Response) -> Response:
         response.headers[protocol.request_id_header] = g.record.request_id
@@ -54,8 +48,8 @@ def make_blueprint(
         record: Record = g.record
         record.protocol = protocol.name
         trace = Trace(record.request_id) if debug else None
-        body = checked(protocol.schema, _json_object(_body()))
-        who = caller(place)
+        body = checked(protocol.schema, json_body())
+        who = caller(place, preferences)
         if protocol.storing is None:
             return _answered(open_exchange(protocol, body, who, services, record, trace), record, None)
         keeper = Keeper(protocol.storing, answers, who.owner)
@@ -67,33 +61,14 @@ def make_blueprint(
             return json_response(background.begin(exchange, keeper, work, keep))
         return _answered(open_exchange(protocol, resumed, who, services, record, trace), record, keep)
 
-    def short(schema: Schema, answer: Callable[[JsonObject, Caller], JsonObject]) -> View:
-        def view(**place: str) -> Response:
-            g.record.protocol = protocol.name
-            body = checked(schema, _json_object(_body()))
-            return json_response(answer(body, caller(place)))
-
-        return view
-
-    def nothing(**_place: str) -> Response:
-        raise NotFound
-
-    def serve(name: str, paths: Iterable[str], view: View) -> None:
-        for path in paths:
-            blueprint.add_url_rule(path, name, view, methods=["POST"])
-
-    serve("create", protocol.paths, create)
-    if (counting := protocol.counting) is not None:
-        count = short(
-            counting.schema,
-            lambda body, who: counting.body(count_tokens(counting, body, who, services, g.record)),
-        )
-        serve("count", counting.paths, count)
-    if (embedding := protocol.embedding) is not None:
-        vectors = short(embedding.schema, lambda body, who: embed(embedding, body, who, services, g.record))
-        serve("embed", embedding.paths, vectors)
-    serve("nothing", protocol.nowhere, nothing)  # last: of paths that fit equally well the first is taken
+    for path in protocol.paths:
+        blueprint.add_url_rule(path, view_func=create, methods=["POST"])
     return blueprint
+
+
+def caller(place: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
+    query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
+    return Caller(dict(request.headers), preferences, owner_of(request.headers), place, query)
 
 
 def _answered(exchange: Exchange, record: Record, keep: Keep | None) -> Response:
@@ -128,6 +103,10 @@ def _body() -> bytes:
         # Of a chunked body without a length Werkzeug reads up to the limit and stops without a word.
         raise RequestEntityTooLarge
     return data
+
+
+def json_body() -> dict[str, Any]:
+    return _json_object(_body())
 
 
 def _json_object(data: bytes) -> dict[str, Any]:

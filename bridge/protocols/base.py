@@ -9,7 +9,7 @@ anything moves. The body of a non-streaming answer is the fold of the same event
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
@@ -88,6 +88,12 @@ class Protocol:
     #: Where nothing is, though a path beside it would take another HTTP method: a 404 tells more than a 405.
     nowhere: tuple[str, ...] = ()
     request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
+
+    @property
+    def served(self) -> Iterator[str]:
+        """Every path at which something is answered."""
+        for asked in (self, self.counting, self.embedding):
+            yield from asked.paths if asked else ()
 
     @property
     def home(self) -> str:
