@@ -90,10 +90,10 @@ def test_a_call_has_the_id_that_gemini_gave_it_or_none(ask, gemini):
 
 
 def test_a_signature_of_another_family_is_left_out_when_the_model_changes(ask, gemini):
-    signature = f"{uuid4().hex}+/=="
-    gemini.will_say(sse(call_chunk("f", {}, "c1", signature, "STOP")))
+    signature, own = f"{uuid4().hex}+/==", uuid4().hex
+    gemini.will_say(sse(call_chunk("f", {}, own, signature, "STOP")))
     said = ask("gemini-2.5-pro:generateContent").json()["candidates"][0]["content"]
-    answered = {"role": "user", "parts": [{"functionResponse": {"id": "c1", "name": "f", "response": {}}}]}
+    answered = {"role": "user", "parts": [{"functionResponse": {"id": own, "name": "f", "response": {}}}]}
     history = {"contents": [*HELLO["contents"], said, answered]}
     for model, sent in {
         "gemini-2.5-flash": signature,

@@ -10,10 +10,6 @@ from typing import Any
 import orjson
 import pytest
 from google.genai import types
-
-with pytest.warns(FutureWarning, match="All support for the `google.generativeai`"):
-    import google.generativeai
-
 from google.generativeai import protos
 from google.protobuf import json_format
 
@@ -89,4 +85,3 @@ def test_the_oracles_refuse_what_google_does_not_know(part):
         json_format.ParseDict({"contents": [{"role": "user", "parts": [part]}]}, request)
     with pytest.raises(ValueError, match="Extra inputs"):
         types.Content.model_validate({"role": "user", "parts": [part]})
-    assert google.generativeai.__name__
