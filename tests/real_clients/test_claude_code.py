@@ -24,7 +24,7 @@ PNG = base64.b64decode(
 
 def readme_settings(address: str) -> dict[str, str]:
     """What the README tells a user of Claude Code to set."""
-    section = (ROOT / "README.md").read_text().partition("### Claude Code")[2]
+    section = (ROOT / "README.md").read_text().partition("### Claude Code")[2].partition("\n### ")[0]
     settings = dict(re.findall(r"^export (\w+)=(.*)$", section, re.MULTILINE))
     assert settings.keys() == {"ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN"}
     return {name: value.replace("http://127.0.0.1:41242", address) for name, value in settings.items()}
