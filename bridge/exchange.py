@@ -198,7 +198,11 @@ def embed(
     asked = embedding.to_gemini(body, caller)
     record.model = asked.model
     record.upstream_model = model = services.models.resolve(asked.model)
-    return services.upstream.short_call(model, asked.method, asked.body(model))
+    watch = GuardWatch(services.guards, record.request_id)
+    guarded = watch.request(GenerateRequest(asked.model, asked.contents))
+    record.notes.update(watch.notes)
+    contents = asked.contents if isinstance(guarded, Instead) else guarded.contents
+    return services.upstream.short_call(model, asked.method, asked.body(model, contents))
 
 
 def _fitted(request: GenerateRequest, services: Services) -> tuple[GenerateRequest, Fitting]:

@@ -247,6 +247,12 @@ def test_what_takes_no_post_says_so_in_googles_envelope(bridge, path):
     assert (answer.status_code, error_of(answer)["status"]) == (405, "UNIMPLEMENTED")
 
 
+@pytest.mark.parametrize("path", ["/v1beta/cachedContents", "/v1beta/files", "/v1beta"])
+def test_what_of_googles_api_is_not_here_is_a_404_in_googles_envelope(bridge, path):
+    answer = requests.post(f"{bridge.address}{path}", json={}, timeout=30)
+    assert (answer.status_code, error_of(answer)["status"]) == (404, "NOT_FOUND")
+
+
 def test_a_rate_limit_says_how_long_to_wait(ask, gemini):
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2.2s"}
     envelope = {"code": 429, "message": "Slow down.", "status": "RESOURCE_EXHAUSTED", "details": [wait]}

@@ -414,6 +414,25 @@ def test_a_call_to_be_asked_about_is_made_and_marked(ruled_bridge, gemini, reque
     assert notes(ruled_bridge, request_id) == {"guard.tool_policy.asked": 1}
 
 
+@pytest.mark.parametrize("method", ["embedContent", "batchEmbedContents"])
+def test_a_secret_in_a_text_to_be_embedded_does_not_reach_gemini(ruled_bridge, gemini, request_id, method):
+    secret = "ghp_" + "a1B2" * 9
+    one = {"content": {"parts": [{"text": f"TOKEN={secret}"}]}, "taskType": "CLUSTERING"}
+    body = {"requests": [one, one]} if method == "batchEmbedContents" else one
+    gemini.will_say(Reply([b'{"embedding": {"values": [1]}}']))
+    requests.post(
+        f"{ruled_bridge.address}/v1beta/models/gemini-embedding-001:{method}",
+        json=body,
+        headers={"X-Request-Id": request_id},
+        timeout=60,
+    )
+    sent = json.dumps(gemini.asked[-1].body)
+    assert secret not in sent
+    assert "TOKEN=[secret removed]" in sent
+    assert '"taskType": "CLUSTERING"' in sent
+    assert actions(ruled_bridge, request_id) == [("secrets", "changed", "enforce")]
+
+
 @PROTOCOLS
 @BOTH
 def test_a_secret_in_a_result_does_not_reach_gemini(ruled_bridge, gemini, request_id, protocol, stream):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from marshmallow import Schema
 
 from bridge.errors import BridgeError, IllegalTransition
-from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
+from bridge.gemini.types import Chunk, Content, GenerateRequest, JsonObject, Usage
 from bridge.stamp import Stamp
 from bridge.turn import Began, Closed, Ended, Failed, Grew, Noted, Opened, Signed, Step, Turn
 
@@ -87,6 +87,7 @@ class Protocol:
     storing: Storing | None = None
     #: Where nothing is, though a path beside it would take another HTTP method: a 404 tells more than a 405.
     nowhere: tuple[str, ...] = ()
+    root: str = ""  #: what lies below is this protocol's alone, whether it exists or not
     request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
 
     @property
@@ -97,8 +98,8 @@ class Protocol:
 
     @property
     def home(self) -> str:
-        """Where all paths belong to this protocol, also those that do not exist."""
-        return self.paths[0].partition("<")[0].rstrip("/")
+        """The beginning of a path that makes it this protocol's."""
+        return self.root or self.paths[0].partition("<")[0].rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,12 @@ class TokenCounting:
 
 
 class EmbeddingAsked(NamedTuple):
-    """Texts whose vectors are wanted, in the words of Google's API."""
+    """Contents whose vectors are wanted, in the words of Google's API."""
 
     model: str  #: as the client named it
     method: str
-    body: Callable[[str], JsonObject]  #: for the model that it means
+    contents: tuple[Content, ...]
+    body: Callable[[str, Sequence[Content]], JsonObject]  #: for the model that it means
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,4 +40,5 @@ PROTOCOL = Protocol(
         to_gemini=embedding_to_gemini,
     ),
     nowhere=_paths("<method>"),
+    root="/v1beta",
 )

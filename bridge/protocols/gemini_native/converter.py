@@ -20,7 +20,7 @@ from bridge.gemini.types import (
 from bridge.gemini.wire import request_from_json
 from bridge.protocols.base import Asked, Caller
 from bridge.protocols.gemini_native.spelling import REQUEST, read
-from bridge.protocols.reading import needed_name, objects, optional, refuse, shown
+from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
 
 #: `function` is how Google's older SDKs call the one who answers a call.
 ROLES = (None, USER, MODEL, "function")
@@ -106,8 +106,8 @@ def _check_part(part: dict[str, Any], path: str) -> None:
     if "functionResponse" in part:
         part["functionResponse"].setdefault("response", {})
     for name, needs in (("inlineData", ("mimeType", "data")), ("fileData", ("fileUri",))):
-        for missing in set(needs) - part.get(name, dict.fromkeys(needs)).keys():
-            raise refuse("is required", f"{path}.{name}.{missing}")
+        for field in needs if name in part else ():
+            needed(part[name], field, str, f"{path}.{name}")
 
 
 def _check_tools(fields: dict[str, Any], where: str) -> None:
