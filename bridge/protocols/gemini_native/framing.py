@@ -3,9 +3,9 @@
 What Google's SDKs cannot read decides the details. A comment breaks most of them, and a blank line the older
 ones: so while the upstream is silent the next event is begun early, since blanks before JSON mean nothing. An
 error in the middle comes as an event and once more as a bare JSON object, the two ways in which Google sends
-it: each of the SDKs understands one and takes the other for a chunk that says nothing. Google's oldest Python
-SDK reads an array letter by letter and knows no errors in it, but it stumbles over anything behind the last
-bracket: where the answer failed, and only there, it finds a line feed.
+it: some SDKs take the one for a chunk that says nothing, some the other. Google's oldest Python SDK reads an
+array letter by letter and knows no errors in it, but it stumbles over anything behind the last bracket: where
+the answer failed, and only there, it finds a line feed.
 """
 
 from __future__ import annotations
