@@ -23,7 +23,7 @@ from bridge.guards.base import Instead
 from bridge.guards.watch import ActiveGuards, GuardWatch
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
-from bridge.protocols.base import Caller, Event, EventMachine, Protocol
+from bridge.protocols.base import Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
 from bridge.settings.models import ModelTable
 from bridge.stamp import Stamp
 from bridge.upstream.base import ChunkStream, Upstream
@@ -64,7 +64,7 @@ class Exchange:
         record: Record,
         trace: Trace | None,
     ) -> None:
-        self._protocol = protocol
+        self._framing = protocol.framing(machine.asked)
         self._machine = machine
         self._chunks = chunks
         self._watch = watch
@@ -79,6 +79,11 @@ class Exchange:
     @property
     def streaming(self) -> bool:
         return self._machine.asked.stream
+
+    @property
+    def content_type(self) -> str:
+        """Of the stream."""
+        return self._framing.content_type
 
     def start(self, wanted: Wanted) -> None:
         """Send the request and wait for the first events. What fails before them is raised, and gets an HTTP
@@ -106,18 +111,17 @@ class Exchange:
 
     def encoded(self, wanted: Wanted) -> Iterator[bytes]:
         """The stream: events that came together leave together."""
-        encode, keep_alive = self._protocol.encode, self._machine.keep_alive or self._protocol.keep_alive
         self._record.first_byte()
-        yield b"".join(map(encode, self._held)) or keep_alive
+        yield self._framing.written(self._held) or self._framing.silence()
         written = time.monotonic()
         for events in self._batches:
             if events:
-                yield b"".join(map(encode, events))
+                yield self._framing.written(events)
                 written = time.monotonic()
             elif not wanted():
                 return
             elif time.monotonic() - written >= self._heartbeat and not self._machine.over:
-                yield keep_alive
+                yield self._framing.silence()
                 written = time.monotonic()
         self._encoded_to_the_end = True
 
@@ -233,9 +237,9 @@ def _attempts(request: GenerateRequest, services: Services, record: Record, trac
 
 
 def count_tokens(
-    protocol: Protocol, body: JsonObject, caller: Caller, services: Services, record: Record
+    counting: TokenCounting, body: JsonObject, caller: Caller, services: Services, record: Record
 ) -> int:
-    asked = protocol.to_gemini(body, caller)
+    asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
     model = services.models.resolve(record.model)
@@ -244,6 +248,20 @@ def count_tokens(
     fitted = _fitted(watch.counted(asked.request), model, services)
     with record.waiting():
         return services.upstream.count_tokens(fitted.request)
+
+
+def embed(
+    embedding: Embedding, body: JsonObject, caller: Caller, services: Services, record: Record
+) -> JsonObject:
+    asked = embedding.to_gemini(body, caller)
+    record.model = asked.model
+    record.upstream_model = model = services.models.resolve(asked.model)
+    caller.permit(asked.model, model)
+    watch = GuardWatch(services.guards, record.request_id)
+    guarded = watch.request(GenerateRequest(asked.model, asked.contents))
+    record.notes.update(watch.notes)
+    contents = asked.contents if isinstance(guarded, Instead) else guarded.contents
+    return services.upstream.short_call(model, asked.method, asked.body(model, contents))
 
 
 def _fitted(request: GenerateRequest, model: str, services: Services) -> Prepared:

@@ -88,11 +88,15 @@ Step = Began | Opened | Grew | Signed | Closed | Noted | Ended | Failed
 
 
 class Turn:
-    """One answer. `feed` every chunk, then `finish`. `most` candidates are followed, the rest left aside."""
+    """One answer. `feed` every chunk, then `finish`. `most` candidates are followed, the rest left aside.
 
-    def __init__(self, most: int = 1) -> None:
+    `any_reason`: who is told of the answer knows Gemini's finish reasons, so that any is a proper end.
+    """
+
+    def __init__(self, most: int = 1, *, any_reason: bool = False) -> None:
         self.usage = Usage()
         self._most = most
+        self._any_reason = any_reason
         self._candidates: dict[int, _Runs] = {}
         self._begun = False
         self._blocked: str | None = None
@@ -130,7 +134,7 @@ class Turn:
             runs = runs or [self._runs_of(0)]
             for each in runs:
                 each.blocked()
-        error = next(filter(None, (each.failure() for each in runs)), None)
+        error = next(filter(None, (each.failure(self._any_reason) for each in runs)), None)
         if not runs:
             error = UpstreamTruncated("Gemini closed the stream before it answered")
         if error is not None:
@@ -211,10 +215,10 @@ class _Runs:
         """The prompt was refused: where no other reason was given, that is why it stopped."""
         self.reason = self.reason or FinishReason.SAFETY
 
-    def failure(self) -> BridgeError | None:
+    def failure(self, any_reason: bool) -> BridgeError | None:
         if self.reason is None:
             return UpstreamTruncated("Gemini's answer stopped in the middle, without a finish reason")
-        if outcome_of(self.reason) is Outcome.BROKEN and not self._called:
+        if outcome_of(self.reason) is Outcome.BROKEN and not (self._called or any_reason):
             return UpstreamMalformed(f"Gemini ended its answer with {self.reason}")
         return None
 

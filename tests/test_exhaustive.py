@@ -70,6 +70,6 @@ def test_every_state_has_its_row_and_can_reach_the_end(protocol):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, **BY_NAME)
 def test_every_step_has_a_handler(protocol):
-
-    machine = Run(protocol, CONVERSATIONS[protocol.name].opening).machine
+    conversation = CONVERSATIONS[protocol.name]
+    machine = Run(protocol, conversation.opening, caller=conversation.callers[""]).machine
     assert set(machine._on) == set(Step.__args__)

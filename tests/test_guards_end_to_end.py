@@ -33,6 +33,7 @@ class Told:
 
 class Chat:
     path = "/v1/chat/completions"
+    history = "messages"
     text_ending, call_ending = "stop", "tool_calls"
 
     def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
@@ -61,6 +62,7 @@ class Chat:
 
 class Messages:
     path = "/v1/messages"
+    history = "messages"
     text_ending, call_ending = "end_turn", "tool_use"
 
     def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
@@ -90,6 +92,7 @@ class Messages:
 
 class Responses:
     path = "/v1/responses"
+    history = "input"
     text_ending, call_ending = "completed", "requires_action"
 
     def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
@@ -118,7 +121,34 @@ class Responses:
         return text, calls, ending
 
 
-PROTOCOLS = pytest.mark.parametrize("protocol", [Chat(), Messages(), Responses()], ids=lambda each: each.path)
+class Native:
+    path = "/v1beta/models/gemini-2.5-pro"
+    history = "contents"
+    text_ending, call_ending = "STOP", "STOP"
+
+    def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
+        contents: list[Any] = [{"role": "user", "parts": [{"text": "Go."}]}]
+        for name, args, result in made:  # without ids, as Gemini makes its calls
+            response = {"name": name, "response": {"status": "success", "stdout": result}}
+            contents.append({"role": "model", "parts": [{"functionCall": {"name": name, "args": args}}]})
+            contents.append({"role": "user", "parts": [{"functionResponse": response}]})
+        tools = [{"functionDeclarations": [{"name": "shell", "parametersJsonSchema": SCHEMA}]}]
+        return {"contents": contents, "tools": tools}
+
+    def whole(self, body: dict[str, Any]) -> tuple[str, list[Any], str | None]:
+        return self.streamed([body])
+
+    def streamed(self, events: list[dict[str, Any]]) -> tuple[str, list[Any], str | None]:
+        candidates = [candidate for event in events for candidate in event["candidates"]]
+        parts = [part for each in candidates for part in each.get("content", {}).get("parts", ())]
+        made = [part["functionCall"] for part in parts if "functionCall" in part]
+        text = "".join(part.get("text", "") for part in parts)
+        return text, [(each["name"], each["args"]) for each in made], candidates[-1].get("finishReason")
+
+
+PROTOCOLS = pytest.mark.parametrize(
+    "protocol", [Chat(), Messages(), Responses(), Native()], ids=lambda each: type(each).__name__
+)
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
@@ -129,9 +159,13 @@ def request_id() -> str:
 
 def asker(bridge: Any, request_id: str) -> Any:
     def asked(protocol: Any, stream: bool, *made: tuple[str, Any, str]) -> Told:
+        body, path = {**protocol.body(*made), "stream": stream}, protocol.path
+        if isinstance(protocol, Native):
+            del body["stream"]
+            path += ":streamGenerateContent?alt=sse" if stream else ":generateContent"
         answer = requests.post(
-            f"{bridge.address}{protocol.path}",
-            json={**protocol.body(*made), "stream": stream},
+            f"{bridge.address}{path}",
+            json=body,
             headers={"X-Request-Id": request_id},
             timeout=60,
         )
@@ -295,8 +329,8 @@ def test_the_loops_text_stands_in_delta_done_and_completed(ask, gemini):
 def test_a_user_who_speaks_after_a_loop_is_heard(ask, gemini, protocol, stream):
     made = ("shell", {"command": ["ls"]}, "ls: error")
     body = protocol.body(made, made)
-    history = body["input" if "input" in body else "messages"]
-    history.append({"role": "user", "content": "Do go on."})
+    said = {"parts": [{"text": "Do go on."}]} if "contents" in body else {"content": "Do go on."}
+    body[protocol.history].append({"role": "user", **said})
 
     class Continued(type(protocol)):
         def body(self, *_: Any) -> dict[str, Any]:
@@ -378,6 +412,25 @@ def test_a_call_to_be_asked_about_is_made_and_marked(ruled_bridge, gemini, reque
     assert told.calls == [("shell", {"command": ["cat", "doubtful-word"]})]
     assert told.ending == protocol.call_ending
     assert notes(ruled_bridge, request_id) == {"guard.tool_policy.asked": 1}
+
+
+@pytest.mark.parametrize("method", ["embedContent", "batchEmbedContents"])
+def test_a_secret_in_a_text_to_be_embedded_does_not_reach_gemini(ruled_bridge, gemini, request_id, method):
+    secret = "ghp_" + "a1B2" * 9
+    one = {"content": {"parts": [{"text": f"TOKEN={secret}"}]}, "taskType": "CLUSTERING"}
+    body = {"requests": [one, one]} if method == "batchEmbedContents" else one
+    gemini.will_say(Reply([b'{"embedding": {"values": [1]}}']))
+    requests.post(
+        f"{ruled_bridge.address}/v1beta/models/gemini-embedding-001:{method}",
+        json=body,
+        headers={"X-Request-Id": request_id},
+        timeout=60,
+    )
+    sent = json.dumps(gemini.asked[-1].body)
+    assert secret not in sent
+    assert "TOKEN=[secret removed]" in sent
+    assert '"taskType": "CLUSTERING"' in sent
+    assert actions(ruled_bridge, request_id) == [("secrets", "changed", "enforce")]
 
 
 @PROTOCOLS

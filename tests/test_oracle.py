@@ -1,4 +1,6 @@
-"""What we send must parse into Google's published protos, once the fields newer than them are set aside."""
+"""What we send must be Google's own: it parses into the published protos once the newer fields are set aside,
+and with those into the types of the newer SDK.
+"""
 
 from __future__ import annotations
 
@@ -7,65 +9,79 @@ from typing import Any
 
 import orjson
 import pytest
-
-with pytest.warns(FutureWarning, match="All support for the `google.generativeai`"):
-    import google.generativeai
-
+from google.genai import types
 from google.generativeai import protos
 from google.protobuf import json_format
 
 REQUESTS = sorted((Path(__file__).parent / "requests").glob("*/valid/*.gemini.json"))
+EVERY = pytest.mark.parametrize(
+    "path", REQUESTS, ids=lambda path: f"{path.parts[-3]}-{path.name.split('.')[0]}"
+)
 
-#: Fields Google has added since, by the message they stand in.
+#: Fields Google has added since, by the field or list that their message stands in.
 NEWER = {
-    "part": {"thought", "thoughtSignature", "partMetadata"},
+    "request": {"serviceTier", "labels"},
+    "parts": {"thought", "thoughtSignature", "partMetadata", "toolCall", "toolResponse"},
     "functionResponse": {"parts"},
-    "declaration": {"parametersJsonSchema"},
+    "functionDeclarations": {"parametersJsonSchema"},
+    "tools": {"urlContext"},
+    "googleSearch": {"exclude_domains"},
+    "toolConfig": {"includeServerSideToolInvocations"},
     "generationConfig": {"seed", "responseJsonSchema", "thinkingConfig"},
 }
+#: What is inside these is the client's own, and no message of Google's.
+FREE = {"args", "response", "parametersJsonSchema", "responseJsonSchema", "labels"}
 
 
-def without(fields: dict[str, Any], message: str) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if key not in NEWER[message]}
+def without(value: Any, message: str, newer: bool) -> Any:
+    """Without the fields that a client made up, whose names begin with `new`, and maybe newer ones."""
+    if isinstance(value, list):
+        kept = (without(item, message, newer) for item in value)
+        return [item for item in kept if item or item == 0]
+    if not isinstance(value, dict) or message in FREE:
+        return value
+    aside = set() if newer else NEWER.get(message, set())
+    return {
+        key: without(item, key, newer)
+        for key, item in value.items()
+        if key not in aside and not key.startswith("new")
+    }
 
 
-def older_part(part: dict[str, Any]) -> dict[str, Any]:
-    part = without(part, "part")
-    if "functionResponse" in part:
-        part["functionResponse"] = without(part["functionResponse"], "functionResponse")
-    return part
+def recorded(path: Path, *, newer: bool) -> dict[str, Any]:
+    return without(orjson.loads(path.read_bytes())["body"], "request", newer)
 
 
-def older(body: dict[str, Any]) -> dict[str, Any]:
-    body = dict(body)
-    body["contents"] = [
-        {**content, "parts": [older_part(part) for part in content["parts"]]} for content in body["contents"]
-    ]
-    body["tools"] = [
-        {
-            **tool,
-            "functionDeclarations": [without(each, "declaration") for each in tool["functionDeclarations"]],
-        }
-        if "functionDeclarations" in tool
-        else tool
-        for tool in body.get("tools", ())
-    ]
-    body["generationConfig"] = without(body.get("generationConfig", {}), "generationConfig")
-    if body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode") == "VALIDATED":
-        body["toolConfig"]["functionCallingConfig"]["mode"] = "ANY"
-    return body
-
-
-@pytest.mark.parametrize("path", REQUESTS, ids=lambda path: f"{path.parts[-3]}-{path.name.split('.')[0]}")
+@EVERY
 def test_google_can_read_what_we_send(path):
-    body = older(orjson.loads(path.read_bytes())["body"])
+    body = recorded(path, newer=False)
+    calling = body.get("toolConfig", {}).get("functionCallingConfig", {})
+    if calling.get("mode") == "VALIDATED":
+        calling["mode"] = "ANY"
     request = protos.GenerateContentRequest.pb(protos.GenerateContentRequest())
     json_format.ParseDict(body, request)
     assert len(request.contents) == len(body["contents"])
 
 
-def test_the_oracle_refuses_what_google_does_not_know():
+@EVERY
+@pytest.mark.filterwarnings("ignore:.* is not a valid ")
+def test_what_is_newer_than_the_protos_is_known_to_the_newer_sdk(path):
+    body = recorded(path, newer=True)
+    for content in (*body["contents"], *filter(None, [body.get("systemInstruction")])):
+        types.Content.model_validate(content)
+    for tool in body.get("tools", ()):
+        types.Tool.model_validate(tool)
+    types.ToolConfig.model_validate(body.get("toolConfig", {}))
+    generation = {
+        name: value for name, value in body.get("generationConfig", {}).items() if value is not None
+    }
+    types.GenerationConfig.model_validate(generation)
+
+
+@pytest.mark.parametrize("part", [{"texxt": "Hi"}, {"functionCall": {"naem": "f"}}])
+def test_the_oracles_refuse_what_google_does_not_know(part):
     request = protos.GenerateContentRequest.pb(protos.GenerateContentRequest())
     with pytest.raises(json_format.ParseError):
-        json_format.ParseDict({"contents": [{"role": "user", "parts": [{"texxt": "Hi"}]}]}, request)
-    assert google.generativeai.__name__
+        json_format.ParseDict({"contents": [{"role": "user", "parts": [part]}]}, request)
+    with pytest.raises(ValueError, match="Extra inputs"):
+        types.Content.model_validate({"role": "user", "parts": [part]})

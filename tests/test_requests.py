@@ -9,6 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from conversations import CONVERSATIONS
 from gemini_rules import broken_request_rules
 from transcripts import ACCEPT, fitted
 
@@ -16,7 +17,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.wire import request_to_json
 from bridge.http.routes import checked
 from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import Caller
+from bridge.protocols.base import Asked, Protocol
 
 FOLDER = Path(__file__).parent / "requests"
 
@@ -36,9 +37,14 @@ def compare(result: object, expected: Path) -> None:
     assert orjson.loads(orjson.dumps(result)) == orjson.loads(expected.read_bytes())
 
 
+def read(protocol: Protocol, path: Path) -> Asked:
+    body = checked(protocol.schema, orjson.loads(path.read_bytes()))
+    return protocol.to_gemini(body, CONVERSATIONS[protocol.name].callers[""])
+
+
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("valid", ".gemini.json"))
 def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected):
-    asked = protocol.to_gemini(checked(protocol.schema, orjson.loads(path.read_bytes())), Caller())
+    asked = read(protocol, path)
     request, fitting = fitted(asked.request)
     assert broken_request_rules(request, prefill=True) == []
     result = {"body": request_to_json(request)}
@@ -50,9 +56,7 @@ def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected)
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("invalid", ".error.json"))
 def test_a_bad_request_is_refused_with_the_field_named(protocol, path, expected):
     with pytest.raises(BridgeError) as refused:
-        fitted(
-            protocol.to_gemini(checked(protocol.schema, orjson.loads(path.read_bytes())), Caller()).request
-        )
+        fitted(read(protocol, path).request)
     error = refused.value
     assert 400 <= error.status < 500
     assert error.param

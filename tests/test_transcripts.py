@@ -25,7 +25,6 @@ from bridge.errors import UpstreamUnreachable
 from bridge.gemini.types import MODEL
 from bridge.gemini.wire import chunk_from_json, chunk_to_json
 from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import Caller
 
 TOLD = [(protocol, caller) for protocol in PROTOCOLS for caller in CONVERSATIONS[protocol.name].callers]
 EVERY = pytest.mark.parametrize(
@@ -44,7 +43,8 @@ def run(protocol, caller, vault=None):
 
 @EVERY
 def test_the_events_are_the_recorded_ones(name, protocol, caller):
-    sent = b"".join(map(protocol.encode, run(protocol, caller).whole(chunks_of(name))))
+    played = run(protocol, caller)
+    sent = protocol.framing(played.asked).written(played.whole(chunks_of(name)))
     expected = FOLDER / name / f"{protocol.name}{caller}.sse"
     if ACCEPT:
         expected.write_bytes(sent)
@@ -78,11 +78,12 @@ def test_the_answer_put_back_as_history_gives_gemini_its_own_content(name, proto
     vault = MemoryVault() if conversation.relies_on_vault else ForgetfulVault()
     first = run(protocol, caller, vault)
     events = first.whole(chunks_of(name))
-    said = model_content(chunks_of(name))
+    said = model_content(chunks_of(name), as_made=conversation.keeps_calls)
     if first.machine.error is not None or not said:
         return  # nothing was said that could come back
     body = conversation.goes_on(conversation.opening, first.machine.fold(events))
-    request, _ = fitted(protocol.to_gemini(protocol.schema.load(body), Caller()).request, vault)
+    again = protocol.to_gemini(protocol.schema.load(body), conversation.callers[caller])
+    request, _ = fitted(again.request, vault)
     back = [content.parts for content in request.contents if content.role == MODEL]
     assert back == [conversation.seated(said)]
     assert (back == [said]) or first.machine.losses, "what was left out must be counted"

@@ -63,6 +63,23 @@ def ended(outcome: Outcome = Outcome.COMPLETE, *, called: bool = False, usage: U
 # --- runs --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("reason", BAD_ENDS)
+def test_any_reason_is_an_end_for_who_can_read_it(reason: str) -> None:
+    turn = Turn(any_reason=True)
+    turn.feed(chunk("Half.", reason=reason))
+    *_, ended = turn.finish()
+    assert isinstance(ended, Ended)
+    assert ended.endings == (Ending(0, Outcome.BROKEN, called=False),)
+
+
+def test_no_reason_is_no_end_for_anybody() -> None:
+    turn = Turn(any_reason=True)
+    turn.feed(chunk("Half."))
+    (failed,) = turn.finish()
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, UpstreamTruncated)
+
+
 def test_neighbouring_texts_are_one_run() -> None:
     assert steps_of([chunk("Hel"), chunk("lo", "!"), chunk(reason="STOP")]) == [
         Began(),

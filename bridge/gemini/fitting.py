@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.gemini.history import repair
 from bridge.gemini.json_beside_tools import with_json_in_words
-from bridge.gemini.signatures import Vault, seal, signed, unsealed
+from bridge.gemini.signatures import Vault, remember_maker, seal, signed, unsealed, without_foreign
 from bridge.gemini.thinking import thinking_config
 from bridge.gemini.tool_names import ToolNames
 from bridge.gemini.traits import Traits
@@ -36,10 +36,14 @@ NewId = Callable[[str], str]
 
 
 class Fitting:
-    """What one answer needs to become the client's: its tool names, call ids and sealed signatures."""
+    """What one answer needs to become the client's: its tool names, call ids and sealed signatures.
 
-    def __init__(self, traits: Traits, vault: Vault, new_id: NewId) -> None:
+    `native` clients do without ids, and take signatures as they are.
+    """
+
+    def __init__(self, traits: Traits, vault: Vault, new_id: NewId, *, native: bool = False) -> None:
         self.names = ToolNames()
+        self._native = native
         self.notes: tuple[str, ...] = ()
         self._family = traits.family
         self._vault = vault
@@ -66,18 +70,21 @@ class Fitting:
         )
 
     def _part(self, part: Part) -> Part:
-        if part.signature is not None:
+        if part.signature is not None and not self._native:
             part = replace(part, signature=seal(part.signature, self._family))
         if isinstance(part.data, FunctionCall):
             part = replace(part, data=self._call(part.data))
         return part
 
     def _call(self, call: FunctionCall) -> FunctionCall:
+        name = self.names.from_gemini(call.name)
+        if self._native:
+            return replace(call, name=name)
         call_id = call.id
         if not call_id or call_id in self._call_ids:
             call_id = self._new_id(MINTED_ID)
         self._call_ids.add(call_id)
-        return replace(call, id=call_id, name=self.names.from_gemini(call.name))
+        return replace(call, id=call_id, name=name)
 
     def _keep_signatures(self, refitted: Chunk, original: Chunk) -> None:
         signatures = {
@@ -88,6 +95,9 @@ class Fitting:
         }
         if signatures:
             self._vault.keep(self._family, signatures)
+        if self._native:
+            said = (part.signature for candidate in original.candidates for part in candidate.parts)
+            remember_maker(self._family, filter(None, said), self._vault)
 
 
 def _needs_refitting(chunk: Chunk) -> bool:
@@ -102,11 +112,11 @@ def fit(
     request: GenerateRequest, model: str, traits: Traits, vault: Vault, new_id: NewId
 ) -> tuple[GenerateRequest, Fitting]:
     # First unsealed, then repaired: a part that held nothing but a foreign signature is empty then.
-    history = repair(unsealed(request.contents, traits.family), prefill=traits.prefill)
+    history = repair(_with_own_signatures(request, traits.family, vault), prefill=traits.prefill)
     contents = signed(history.contents, traits.family, required=traits.needs_signatures, vault=vault)
     request, refused = _without_clashing_search(_with_past_tools(replace(request, contents=contents)))
     request, reworded = (request, ()) if traits.json_beside_tools else with_json_in_words(request)
-    fitting = Fitting(traits, vault, new_id)
+    fitting = Fitting(traits, vault, new_id, native=request.native)
     fitting.notes = (*history.notes, *refused, *reworded)
     fitting.reserve(call.id for content in contents for call in content.calls())
     fitted = replace(
@@ -121,9 +131,15 @@ def fit(
     return fitted, fitting
 
 
+def _with_own_signatures(request: GenerateRequest, family: str, vault: Vault) -> list[Content]:
+    if request.native:
+        return without_foreign(request.contents, family, vault)
+    return unsealed(request.contents, family)
+
+
 def _with_past_tools(request: GenerateRequest) -> GenerateRequest:
     """Past calls without any declared tool make Gemini call them again, and fail: declare, but forbid."""
-    if any(tool.functions for tool in request.tools):
+    if any(tool.functions for tool in request.tools) or (request.native and request.tools):
         return request
     past = dict.fromkeys(call.name for content in request.contents for call in content.calls())
     if not past:
@@ -135,7 +151,10 @@ def _with_past_tools(request: GenerateRequest) -> GenerateRequest:
 
 def _without_clashing_search(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
     """Gemini refuses its own search beside functions; an agent can do without search, not without them."""
-    if not any(tool.functions for tool in request.tools) or all(tool.functions for tool in request.tools):
+    clash = any(tool.functions for tool in request.tools) and not all(
+        tool.functions for tool in request.tools
+    )
+    if not clash or request.native:
         return request, ()
     kept = tuple(tool for tool in request.tools if tool.functions)
     return replace(request, tools=kept), ("tools.search_beside_functions",)
@@ -196,7 +215,7 @@ def _fit_tool_config(config: JsonObject, names: ToolNames) -> JsonObject:
 
 def _fit_generation(request: GenerateRequest, traits: Traits) -> JsonObject:
     generation = dict(request.generation)
-    config = thinking_config(traits, request.thinking)
+    config = None if request.native else thinking_config(traits, request.thinking)
     if config is not None:
         generation["thinkingConfig"] = config
     if 0 < traits.output_limit < generation.get("maxOutputTokens", 0):

@@ -2,21 +2,28 @@
 
 A signature goes to the client sealed: a prefix says that it is ours and which model family made it. What
 comes back without that prefix, or from another family, is foreign, and Gemini rejects the whole request over
-one foreign signature; so it is dropped. Clients that drop unknown fields are served from a vault keyed by
-call id. The last resort is Google's documented dummy, on the first call of a step only: on parallel calls it
-makes newer models fall silent.
+one foreign signature; so it is dropped. Clients that speak Gemini themselves get theirs unsealed, as bytes
+that their SDKs decode; there the vault remembers which family made which, and one that nobody remembers is
+taken for good. Clients that drop unknown fields are served from a vault keyed by call id. The last resort is
+Google's documented dummy, on the first call of a step only: on parallel calls it makes newer models fall
+silent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Protocol
 
 from bridge.gemini.types import MODEL, Content, FunctionCall, Part
 
 _SEAL = "gb1"
 DUMMY = "skip_thought_signature_validator"
+
+#: The vault's shelf for who made a signature; a family's name has no blanks.
+_MAKERS = "made by"
+_URL_SAFE = str.maketrans("-_", "+/")
 
 
 class Vault(Protocol):
@@ -44,6 +51,36 @@ def unseal(sealed: str, family: str) -> str | None:
 def unsealed(contents: Iterable[Content], family: str) -> list[Content]:
     """Gemini's own signatures as it made them, and no others: it checks one wherever it stands."""
     return [_unsealed(content, family) for content in contents]
+
+
+def remember_maker(family: str, signatures: Iterable[str], vault: Vault) -> None:
+    made = {_digest(signature): family for signature in signatures}
+    if made:
+        vault.keep(_MAKERS, made)
+
+
+def without_foreign(contents: Sequence[Content], family: str, vault: Vault) -> list[Content]:
+    """Signatures that left unsealed, and not those that another family is known to have made."""
+    present = dict.fromkeys(
+        part.signature for content in contents for part in content.parts if part.signature
+    )
+    digests = {signature: _digest(signature) for signature in present if signature}
+    makers = vault.find(_MAKERS, digests.values()) if digests else {}
+    foreign = {each for each, digest in digests.items() if makers.get(digest, family) != family}
+    return [_without(content, foreign) for content in contents] if foreign else list(contents)
+
+
+def _digest(signature: str) -> str:
+    """Of what it says: SDKs decode it and write it anew, in the other of the two alphabets."""
+    return sha256(signature.translate(_URL_SAFE).rstrip("=").encode()).hexdigest()[:32]
+
+
+def _without(content: Content, foreign: Container[str]) -> Content:
+    kept = tuple(
+        replace(part, signature=None) if part.signature and part.signature in foreign else part
+        for part in content.parts
+    )
+    return replace(content, parts=kept)
 
 
 def signed(contents: Sequence[Content], family: str, *, required: bool, vault: Vault) -> tuple[Content, ...]:

@@ -144,6 +144,9 @@ class GenerateRequest:
     tool_config: JsonObject = EMPTY
     generation: JsonObject = EMPTY
     thinking: Thinking | None = None  #: becomes `generation["thinkingConfig"]` once the model is known
+    #: The client speaks Gemini itself: its signatures are Gemini's own, and how it thinks and what tools it
+    #: combines is its affair.
+    native: bool = False
     extra: JsonObject = EMPTY
 
 

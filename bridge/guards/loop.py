@@ -33,8 +33,8 @@ FAILURE_WORDS = (b"error", b"Error", b"failed")
 _SUCCEEDED = re.compile(rb"(?i)exit(?:ed with)?[ _]code\"?[: ]+0\b")
 #: Agents put these into the user's turn by themselves; they are not the user speaking.
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
-#: Codex puts these above every output; they differ each time and mean nothing.
-_CLOCK = re.compile(r"^(?:Chunk ID|Wall time): .*\n", re.MULTILINE)
+#: Codex and Gemini CLI put these beside every output; they differ each time and mean nothing.
+_CLOCK = re.compile(r"^(?:Chunk ID|Wall time|Process Group PGID): .*\n", re.MULTILINE)
 _NUMBERS = count()
 DEEPEST = 64
 

@@ -25,6 +25,7 @@ from bridge.http.places import Places
 from bridge.http.program import program
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import Edge, make_blueprint
+from bridge.http.short_calls import add_short_calls, shown_path
 from bridge.http.stored import make_stored_blueprint
 from bridge.observe.accounts import Accountant
 from bridge.observe.metrics import RequestMetrics
@@ -76,14 +77,16 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb
     )
     for protocol in PROTOCOLS:
-        app.register_blueprint(make_blueprint(protocol, services, answers, edge))
+        blueprint = make_blueprint(protocol, services, answers, edge)
+        add_short_calls(blueprint, protocol, services, edge)
+        app.register_blueprint(blueprint)
         if protocol.storing is not None:
             app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
     models = ModelList(services, settings.upstream.models_ttl)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, accounts.file_bytes))
-    endpoints = [f"POST {protocol.path}" for protocol in PROTOCOLS]
+    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.served]
     endpoints += ["GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"]
     app.register_blueprint(make_front_blueprint(settings, models, endpoints))
     return app

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 def spoken_protocol(protocols: Iterable[Protocol], path: str, headers: Headers) -> Protocol:
     """By the path, else by the caller's headers, else the first."""
     everything = tuple(protocols)
-    by_path = next((each for each in everything if path.startswith(each.path)), None)
+    by_path = next((each for each in everything if path.startswith(each.home)), None)
     by_mark = next((each for each in everything if any(mark in headers for mark in each.marks)), None)
     return by_path or by_mark or everything[0]
 
@@ -38,7 +38,8 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
     everything = tuple(protocols)
 
     def answer(error: BridgeError) -> Response:
-        protocol = spoken_protocol(everything, request.path, request.headers)
+        by_route = next((each for each in everything if each.name == request.blueprint), None)
+        protocol = by_route or spoken_protocol(everything, request.path, request.headers)
         g.record.failed(error)
         body = protocol.error_body(error, g.record.request_id)
         response = json_response(body, protocol.error_status(error))
@@ -71,7 +72,8 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
 def _hint(path: str) -> str:
     """Most often the client's base address lacks the /v1, or has it twice."""
     tail = path.rstrip("/").removeprefix("/v1")
-    meant = next((each.path for each in PROTOCOLS if tail and each.path.endswith(tail)), None)
+    known = (path for each in PROTOCOLS for path in each.paths)
+    meant = next((path for path in known if tail and path.endswith(tail)), None)
     return f"; did you mean {meant}?" if meant else ""
 
 

@@ -1,4 +1,4 @@
-"""GET /v1/models: what the upstream has, and the names the configuration gives it."""
+"""The models, where each protocol looks for them: what the upstream has, and the names we give it."""
 
 from __future__ import annotations
 
@@ -102,19 +102,21 @@ def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> B
         visit: Visit = g.visit
         return visit
 
-    @blueprint.get("/v1/models")
     def list_models() -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
         visible = [model for name, model in models.all().items() if visit().may_use(name, models.meant(name))]
-        return json_response(protocol.list_models(visible))
+        return json_response(protocol.list_models(visible, request.args))
 
-    @blueprint.get("/v1/models/<path:name>")
     def show_model(name: str) -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
         visit().permit(name, models.meant(name))
         model = models.all().get(name.removeprefix("models/"))
         if model is None:
-            raise UnknownModel(f"There is no model {name!r}; GET /v1/models lists them", param="model")
+            known = f"GET {protocol.models_path} lists them"
+            raise UnknownModel(f"There is no model {name!r}; {known}", param="model")
         return json_response(protocol.show_model(model))
 
+    for path in dict.fromkeys(protocol.models_path for protocol in protocols):
+        blueprint.get(path)(list_models)
+        blueprint.get(f"{path}/<path:name>")(show_model)
     return blueprint

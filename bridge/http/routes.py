@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.access.door import Visit
 from bridge.errors import InvalidRequest, SlowRequest
-from bridge.exchange import Exchange, Services, count_tokens, open_exchange
+from bridge.exchange import Exchange, Services, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
 from bridge.http.client import Client, SlowClients
@@ -36,6 +37,8 @@ _ESCAPE = re.compile(
 #: Proxies must pass each event on at once, and keep none.
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
+KEY_IN_QUERY = "key"  #: Google's clients may send their key there; nobody below has any use for it
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -51,30 +54,25 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
     background = Background()
     preferences = edge.settings.preferences(protocol.name)
 
-    def caller() -> Caller:
-        visit: Visit = g.visit
-        return Caller(dict(request.headers), preferences, visit.owner, visit.permit)
-
     @blueprint.after_request
     def name_request(response: Response) -> Response:
         response.headers[protocol.request_id_header] = g.record.request_id
         return response
 
-    @blueprint.post(protocol.path)
-    def create() -> Response:
+    def create(**address: str) -> Response:
         record: Record = g.record
         record.protocol = protocol.name
         place = edge.places.take()
         try:
-            return answered(record, place)
+            return answered(record, place, address)
         except BaseException:
             place.give_back()
             raise
 
-    def answered(record: Record, place: Place) -> Response:
+    def answered(record: Record, place: Place, address: Mapping[str, str]) -> Response:
         trace = Trace(record.request_id) if edge.settings.log.debug else None
-        client, who = Client(request.environ), caller()
-        body = checked(protocol.schema, _json_object(_body(client, edge)))
+        client, who = Client(request.environ), caller(address, preferences)
+        body = checked(protocol.schema, json_body(client, edge))
         keep: Keep | None = None
         if protocol.storing is not None:
             keeper = Keeper(protocol.storing, answers, who.owner)
@@ -92,17 +90,16 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
         exchange = open_exchange(protocol, body, who, services, record, trace)
         return _sent(exchange, client, record, place, keep)
 
-    if (counting := protocol.counting) is not None:
-
-        @blueprint.post(counting.path)
-        def count() -> Response:
-            g.record.protocol = protocol.name
-            with edge.places.take():
-                body = checked(counting.schema, _json_object(_body(Client(request.environ), edge)))
-                total = count_tokens(protocol, body, caller(), services, g.record)
-            return json_response(counting.body(total))
-
+    for path in protocol.paths:
+        blueprint.add_url_rule(path, view_func=create, methods=["POST"])
     return blueprint
+
+
+def caller(address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
+    """Whoever asks now, at an address with these in its open places."""
+    visit: Visit = g.visit
+    query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
+    return Caller(dict(request.headers), preferences, visit.owner, visit.permit, address, query)
 
 
 def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep: Keep | None) -> Response:
@@ -110,7 +107,7 @@ def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep
         exchange.start(client.waits)
         if exchange.streaming:
             body = StreamBody(exchange, client, record, place, keep)
-            return Response(body, content_type="text/event-stream; charset=utf-8", headers=STREAM_HEADERS)
+            return Response(body, content_type=exchange.content_type, headers=STREAM_HEADERS)
         answer = exchange.body(client.waits)
     except BaseException:
         exchange.close()
@@ -145,6 +142,10 @@ def _body(client: Client, edge: Edge) -> bytes:
         # Of a chunked body without a length Werkzeug reads up to the limit and stops without a word.
         raise RequestEntityTooLarge
     return data
+
+
+def json_body(client: Client, edge: Edge) -> dict[str, Any]:
+    return _json_object(_body(client, edge))
 
 
 def _json_object(data: bytes) -> dict[str, Any]:

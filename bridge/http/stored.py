@@ -17,7 +17,7 @@ MOST_LISTED = 100
 
 def make_stored_blueprint(protocol: Protocol, storing: Storing, store: AnswerStore) -> Blueprint:
     blueprint = Blueprint(f"{protocol.name}_stored", __name__)
-    path = f"{protocol.path}/<answer_id>"
+    path = f"{protocol.paths[0]}/<answer_id>"
 
     def keeper() -> Keeper:
         g.record.protocol = protocol.name

@@ -3,11 +3,12 @@
 The first is the default: the shape of answers on paths that belong to no protocol.
 """
 
-from bridge.protocols import anthropic_messages, openai_chat, openai_responses
+from bridge.protocols import anthropic_messages, gemini_native, openai_chat, openai_responses
 from bridge.protocols.base import Protocol
 
 PROTOCOLS: tuple[Protocol, ...] = (
     openai_chat.PROTOCOL,
     openai_responses.PROTOCOL,
     anthropic_messages.PROTOCOL,
+    gemini_native.PROTOCOL,
 )

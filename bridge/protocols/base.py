@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
@@ -19,7 +19,7 @@ from marshmallow import Schema
 
 from bridge.allowance import Allowance
 from bridge.errors import BridgeError, IllegalTransition
-from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
+from bridge.gemini.types import Chunk, Content, GenerateRequest, JsonObject, Usage
 from bridge.stamp import Stamp
 from bridge.turn import Began, Closed, Ended, Failed, Grew, Noted, Opened, Signed, Step, Turn
 
@@ -31,15 +31,34 @@ class Event(NamedTuple):
     data: Any
 
 
+class Framing:
+    """The events of a stream as bytes. Each stream has its own, as some look back at what they wrote."""
+
+    content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
+
+    def __init__(self, encode: Callable[[Event], bytes], keep_alive: bytes = b": keep-alive\n\n") -> None:
+        self._encode = encode
+        self._keep_alive = keep_alive
+
+    def written(self, events: Iterable[Event]) -> bytes:
+        return b"".join(map(self._encode, events))
+
+    def silence(self) -> bytes:
+        """A sign of life while the upstream says nothing."""
+        return self._keep_alive
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, as far as a protocol may care."""
+    """Who asks, and where, as far as a protocol may care."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
     preferences: Mapping[str, Any] = field(default_factory=dict)  #: the operator's, for this protocol
     owner: str = ""  #: stored answers are the owner's alone
     #: Raises NotAllowed if the caller may use neither the name it gave nor the model that it means.
     permit: Callable[[str, str], None] = lambda _name, _model: None
+    path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
+    query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +74,67 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Protocol:
     name: str
-    path: str
+    paths: tuple[str, ...]  #: as Flask writes them; what stands in `<open places>` is in the Caller
     schema: Schema
     to_gemini: Callable[[JsonObject, Caller], Asked]
     machine: type[EventMachine]
-    encode: Callable[[Event], bytes]
+    framing: Callable[[Asked], Framing]
     error_body: Callable[[BridgeError, str], JsonObject]  #: with the request id
     error_status: Callable[[BridgeError], int]
-    list_models: Callable[[Sequence[JsonObject]], JsonObject]
+    list_models: Callable[[Sequence[JsonObject], Mapping[str, str]], JsonObject]  #: with the query
     show_model: Callable[[JsonObject], JsonObject]
+    models_path: str = "/v1/models"
     #: Request headers by which a client of this protocol is known where the path does not tell.
     marks: frozenset[str] = frozenset()
     counting: TokenCounting | None = None
+    embedding: Embedding | None = None
     storing: Storing | None = None
-    keep_alive: bytes = (
-        b": keep-alive\n\n"  #: sent while the upstream is silent, unless the machine knows better
-    )
+    #: Where nothing is, though a path beside it would take another HTTP method: a 404 tells more than a 405.
+    nowhere: tuple[str, ...] = ()
+    root: str = ""  #: what lies below is this protocol's alone, whether it exists or not
     request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
     #: What a limit leaves, in the vendor's headers.
     limit_headers: Callable[[Allowance], Mapping[str, str]] = lambda _allowance: {}
     longest_wait: float = math.inf  #: clients are not told to wait longer, since they would, without a word
+
+    @property
+    def served(self) -> Iterator[str]:
+        """Every path at which something is answered."""
+        for asked in (self, self.counting, self.embedding):
+            yield from asked.paths if asked else ()
+
+    @property
+    def home(self) -> str:
+        """The beginning of a path that makes it this protocol's."""
+        return self.root or self.paths[0].partition("<")[0].rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCounting:
     """A protocol's way to ask how many tokens a request would have."""
 
-    path: str
+    paths: tuple[str, ...]
     schema: Schema
+    to_gemini: Callable[[JsonObject, Caller], Asked]
     body: Callable[[int], JsonObject]
+
+
+class EmbeddingAsked(NamedTuple):
+    """Contents whose vectors are wanted, in the words of Google's API."""
+
+    model: str  #: as the client named it
+    method: str
+    contents: tuple[Content, ...]
+    body: Callable[[str, Sequence[Content]], JsonObject]  #: for the model that it means
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """A protocol's way to ask for the vectors of texts. The answer is Google's own."""
+
+    paths: tuple[str, ...]
+    schema: Schema
+    to_gemini: Callable[[JsonObject, Caller], EmbeddingAsked]
 
 
 class PastTurn(NamedTuple):
@@ -117,6 +168,7 @@ class EventMachine(ABC):
     START: ClassVar[Enum]
     _on: ClassVar[Mapping[type[Step], Callable[[Any, Any], Iterable[Event]]]]
     MOST_CANDIDATES: ClassVar[int] = 1  #: how many answers to one question the protocol can tell apart
+    KNOWS_REASONS: ClassVar[bool] = False  #: its clients read Gemini's finish reasons, whatever they say
 
     def __init__(self, asked: Asked, stamp: Stamp) -> None:
         self.asked = asked
@@ -126,7 +178,7 @@ class EventMachine(ABC):
         self.losses: list[str] = []
         self.pending: JsonObject = {}  #: the answer before anything is said, where it can be stored
         self.answer: JsonObject | None = None  #: the whole of it, once it is over, where it can be stored
-        self._turn = Turn(self.MOST_CANDIDATES)
+        self._turn = Turn(self.MOST_CANDIDATES, any_reason=self.KNOWS_REASONS)
 
     def __init_subclass__(cls) -> None:
         """The table is the class's: one in each machine would make the machine hold on to itself."""
@@ -140,11 +192,6 @@ class EventMachine(ABC):
             Ended: cls.on_ended,
             Failed: cls._on_failed,
         }
-
-    @property
-    def keep_alive(self) -> bytes | None:
-        """The sign of life for this very client, where the protocol's usual one would not do."""
-        return None
 
     def takes_in_stream(self, error: BridgeError) -> bool:
         """Whether a failure before the first event is better told in the stream than by an HTTP status."""

@@ -92,3 +92,12 @@ def text_or_array(*, required: bool = False) -> fields.Raw:
         ),
         required=required,
     )
+
+
+def mapping_or_array(*, required: bool = False) -> fields.Raw:
+    return _field(
+        _check(
+            lambda value: isinstance(value, dict | list) and bool(value), "an array or an object, not empty"
+        ),
+        required=required,
+    )

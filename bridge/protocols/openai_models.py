@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.gemini.types import JsonObject
@@ -17,5 +17,5 @@ def show_model(model: JsonObject) -> dict[str, Any]:
     return shown | {name: limit for name, limit in limits.items() if limit is not None}
 
 
-def list_models(models: Sequence[JsonObject]) -> dict[str, Any]:
+def list_models(models: Sequence[JsonObject], _query: Mapping[str, str]) -> dict[str, Any]:
     return {"object": "list", "data": [show_model(model) for model in models]}

@@ -183,7 +183,7 @@ README = (ROOT / "README.md").read_text()
 HOME = Target("http://127.0.0.1:41242", "any", "gemini-3-pro-preview")
 
 
-@pytest.mark.parametrize("name", ["codex", "claude", "openai-python"])
+@pytest.mark.parametrize("name", ["codex", "claude", "gemini", "openai-python"])
 def test_the_readme_says_the_same(name):
     assert f"```{CLIENTS[name].main.language}\n{CLIENTS[name].main.text(HOME)}```" in README
 

@@ -415,3 +415,85 @@ def test_a_client_that_drops_signatures_gets_those_of_first_calls_from_the_vault
     came = [part for part in answer if isinstance(part.data, FunctionCall)][:1]
     assert [part.signature for part in first] == [part.signature or DUMMY for part in came]
     assert all(part.signature is None for part in sent if part not in first)
+
+
+# --- clients that speak Gemini themselves ------------------------------------------------------------
+
+
+def native(*contents: Content, **fields: Any) -> tuple[GenerateRequest, Fitting]:
+    return fitted(*contents, native=True, **fields)
+
+
+def called(signature: str | None, call_id: str | None = None) -> Content:
+    return Content(MODEL, (Part(FunctionCall("f", {}, call_id), signature=signature),))
+
+
+ANSWERED = Content(USER, (Part(FunctionResponse("f", {"output": 1})),))
+FUNCTIONS = Tool((FunctionDeclaration("f"),))
+SEARCH = Tool(extra={"googleSearch": {}})
+
+
+def chunk_with(*parts: Part) -> Chunk:
+    return Chunk((Candidate(Content(MODEL, parts)),))
+
+
+def test_a_native_client_thinks_as_it_wants_to():
+    for generation in ({}, {"thinkingConfig": {"thinkingLevel": "LOW"}}):
+        request, _ = native(generation=generation, tools=(FUNCTIONS,))
+        assert request.generation == generation
+
+
+def test_a_native_client_may_combine_tools_as_it_wants_to():
+    request, fitting = native(tools=(SEARCH, FUNCTIONS))
+    assert request.tools == (SEARCH, FUNCTIONS)
+    assert fitting.notes == ()
+
+
+def test_past_calls_are_not_declared_beside_a_native_clients_other_tools():
+    request, _ = native(ASK, called("c2ln"), ANSWERED, tools=(SEARCH,))
+    assert request.tools == (SEARCH,)
+
+
+def test_a_native_client_gets_calls_and_signatures_as_gemini_made_them():
+    _, fitting = native(tools=(FUNCTIONS,))
+    parts = (
+        Part(FunctionCall("f", {}), signature="c2ln"),
+        Part(FunctionCall("f", {}, "c1")),
+        Part(FunctionCall("f", {}, "c1")),
+        Part("So.", signature="YQ=="),
+    )
+    assert fitting.feed(chunk_with(*parts)) == chunk_with(*parts)
+
+
+def test_a_native_client_gets_the_names_it_gave_its_tools():
+    request, fitting = native(tools=(Tool((FunctionDeclaration("a b"),)),))
+    legal = request.tools[0].functions[0].name
+    assert legal != "a b"
+    assert fitting.feed(chunk_with(Part(FunctionCall(legal)))) == chunk_with(Part(FunctionCall("a b")))
+
+
+def test_a_native_clients_signature_comes_back_as_it_is_and_a_missing_one_is_made_up_for():
+    for echoed, sent in {"c2ln": "c2ln", None: DUMMY, "skip_thought_signature_validator": DUMMY}.items():
+        request, _ = native(ASK, called(echoed), ANSWERED, tools=(FUNCTIONS,))
+        assert request.contents[1].parts[0].signature == sent
+
+
+def test_a_native_client_that_drops_signatures_gets_those_of_its_calls_back():
+    vault = DictVault()
+    _, fitting = native(tools=(FUNCTIONS,), vault=vault)
+    fitting.feed(chunk_with(Part(FunctionCall("f", {}, "c1"), signature="c2ln")))
+    request, _ = native(ASK, called(None, "c1"), ANSWERED, tools=(FUNCTIONS,), vault=vault)
+    assert request.contents[1].parts[0].signature == "c2ln"
+
+
+@pytest.mark.parametrize("echoed", ["ab+/cd==", "ab-_cd==", "ab-_cd"])
+def test_a_signature_that_another_family_is_known_to_have_made_is_left_out(echoed):
+    vault = DictVault()
+    for family in ("other", FAMILY):
+        _, fitting = native(tools=(FUNCTIONS,), vault=vault, traits=Traits(family=family))
+        fitting.feed(chunk_with(Part("Said.", signature="ab+/cd==" if family == "other" else "own=")))
+    said = Content(
+        MODEL, (Part("Said.", signature=echoed), Part("Own.", signature="own="), Part("?", signature="x"))
+    )
+    request, _ = native(ASK, said, ASK, vault=vault)
+    assert [part.signature for part in request.contents[1].parts] == [None, "own=", "x"]

@@ -122,6 +122,7 @@ def is_loop(story: Story, guard_settings: GuardSettings = DELIVERED) -> bool:
 # --- identical calls at the end ----------------------------------------------------------------------
 
 LOOPS: dict[str, Story] = {
+    "failures without ids": Story().without_ids([("f", {}, BAD)], [("f", {}, BAD)]),
     "two identical failures": repeated(2, BAD),
     "three identical successes": repeated(3, GOOD),
     "many identical successes": repeated(9, GOOD),
@@ -180,6 +181,12 @@ LOOPS: dict[str, Story] = {
 }
 
 PEACEFUL: dict[str, Story] = {
+    "results without ids that differ": Story().without_ids(
+        *([("f", {}, {"result": number})] for number in range(5))
+    ),
+    "two calls without ids, each of which succeeds once": Story().without_ids(
+        [("f", {}, GOOD), ("g", {}, BAD)], [("f", {}, BAD), ("g", {}, GOOD)]
+    ),
     "nothing was called": Story(),
     "one failure": repeated(1, BAD),
     "two identical successes": repeated(2, GOOD),
@@ -252,6 +259,14 @@ def test_a_clock_in_what_codex_tells_does_not_hide_a_loop():
     for number in range(3):
         head = f"Chunk ID: 0a{number}f\nWall time: 0.05{number} seconds\nProcess exited with code 0\n"
         story.made("exec_command", {"cmd": "ls"}, {"result": f"{head}Output:\na.txt\n"})
+    assert is_loop(story)
+
+
+def test_a_number_in_what_gemini_cli_tells_does_not_hide_a_loop():
+    story = Story()
+    for number in range(3):
+        output = f"<untrusted_context>\nOutput: a.txt\nProcess Group PGID: 2153{number}\n</untrusted_context>"
+        story.made("run_shell_command", {"command": "ls"}, {"output": output})
     assert is_loop(story)
 
 

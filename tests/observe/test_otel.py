@@ -93,6 +93,7 @@ def tracing_bridge(gemini, collector):
         GOOGLE_GEMINI_BASE_URL=gemini.address,
         BRIDGE_SERVER__WORKERS="1",
         BRIDGE_OTEL__ENDPOINT=f"{collector.address}/",
+        BRIDGE_UPSTREAM__ATTEMPTS="1",
         OTEL_BSP_SCHEDULE_DELAY="200",
     )
 

@@ -21,6 +21,7 @@ class Conversation(NamedTuple):
     #: What of Gemini's content has a seat in the protocol; anything else must be counted as a loss.
     seated: Callable[[Parts], Parts] = everything
     relies_on_vault: bool = False
+    keeps_calls: bool = False  #: calls reach the client as Gemini made them, with its ids or none
     #: Callers to whom the same answer is told differently, by the name their transcripts carry.
     callers: Mapping[str, Caller] = {"": Caller()}
 
@@ -75,7 +76,23 @@ def _responses_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[
     return {**opening, "input": [*opening["input"], *more]}
 
 
+def _native_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    said = answer["candidates"][0]["content"]
+    calls = [part["functionCall"] for part in said["parts"] if "functionCall" in part]
+    results = [{"functionResponse": {**call, "args": None, "response": {"output": "fine"}}} for call in calls]
+    more = [said, {"role": "user", "parts": [*results, {"text": "Go on."}]}]
+    return {**opening, "contents": [*opening["contents"], *more]}
+
+
 CONVERSATIONS = {
+    "gemini_native": Conversation(
+        {"contents": [{"role": "user", "parts": [{"text": "Please do."}]}]},
+        _native_goes_on,
+        keeps_calls=True,
+        callers={
+            "": Caller(path={"model": "gemini-test", "method": "streamGenerateContent"}, query={"alt": "sse"})
+        },
+    ),
     "openai_responses": Conversation(
         {
             "model": "gpt-5-codex",

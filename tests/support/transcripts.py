@@ -119,18 +119,22 @@ def in_one_lump(chunks: list[Chunk]) -> list[Chunk]:
     usage = next((chunk.usage for chunk in reversed(chunks) if chunk.usage), None)
     feedback = next((chunk.prompt_feedback for chunk in chunks if chunk.prompt_feedback), None)
     everything = tuple(candidate for chunk in chunks for candidate in chunk.candidates)
-    return [Chunk(everything, usage, feedback)] if chunks else []
+    extra = {name: value for chunk in chunks for name, value in chunk.extra.items()}
+    return [Chunk(everything, usage, feedback, extra)] if chunks else []
 
 
-def model_content(chunks: Iterable[Chunk], candidate: int = 0) -> tuple[Part, ...]:
-    """What Gemini said, as it would want it back: unsigned neighbours joined, empty parts left out."""
+def model_content(chunks: Iterable[Chunk], *, as_made: bool = False) -> tuple[Part, ...]:
+    """What Gemini said, as it would want it back: unsigned neighbours joined, empty parts left out.
+
+    `as_made`: with its calls as they were, and not as other clients need them.
+    """
     parts: list[Part] = []
     seen_ids: set[str | None] = set()
-    for part in _said(chunks, candidate):
+    for part in _said(chunks, candidate=0):
         before = parts[-1] if parts else None
         if before is not None and _plain(before) and _plain(part) and before.thought == part.thought:
             parts[-1] = replace(before, data=f"{before.data}{part.data}")
-        elif isinstance(part.data, FunctionCall):
+        elif isinstance(part.data, FunctionCall) and not as_made:
             # A second call under the same id got one of ours, which Gemini never sees.
             own_id = None if part.data.id in seen_ids else part.data.id
             seen_ids.add(part.data.id)

@@ -6,25 +6,27 @@ from bridge.protocols.anthropic_messages.limits import limit_headers
 from bridge.protocols.anthropic_messages.machine import MessagesMachine, encode
 from bridge.protocols.anthropic_messages.models import list_models, show_model
 from bridge.protocols.anthropic_messages.schema import CountSchema, MessagesSchema
-from bridge.protocols.base import Protocol, TokenCounting
+from bridge.protocols.base import Framing, Protocol, TokenCounting
 from bridge.protocols.sse import encode_named
+
+PING = encode_named("ping", {"type": "ping"})
 
 PROTOCOL = Protocol(
     name="anthropic_messages",
-    path="/v1/messages",
+    paths=("/v1/messages",),
     schema=MessagesSchema(),
     to_gemini=to_gemini,
     machine=MessagesMachine,
-    encode=encode,
-    keep_alive=encode_named("ping", {"type": "ping"}),
+    framing=lambda _asked: Framing(encode, PING),
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,
     show_model=show_model,
     marks=frozenset({"anthropic-version"}),
     counting=TokenCounting(
-        path="/v1/messages/count_tokens",
+        paths=("/v1/messages/count_tokens",),
         schema=CountSchema(),
+        to_gemini=to_gemini,
         body=lambda tokens: {"input_tokens": tokens},
     ),
     request_id_header="request-id",

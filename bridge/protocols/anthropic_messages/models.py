@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ def show_model(model: JsonObject) -> dict[str, Any]:
     }
 
 
-def list_models(models: Sequence[JsonObject]) -> dict[str, Any]:
+def list_models(models: Sequence[JsonObject], _query: Mapping[str, str]) -> dict[str, Any]:
     shown = [show_model(model) for model in models]
     ids = [model["id"] for model in shown] or [None]
     return {"data": shown, "has_more": False, "first_id": ids[0], "last_id": ids[-1]}

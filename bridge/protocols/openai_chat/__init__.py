@@ -1,6 +1,6 @@
 """OpenAI Chat Completions: most editors, LangChain, the OpenAI SDKs."""
 
-from bridge.protocols.base import Protocol
+from bridge.protocols.base import Framing, Protocol
 from bridge.protocols.openai_chat.converter import to_gemini
 from bridge.protocols.openai_chat.machine import ChatMachine, encode
 from bridge.protocols.openai_chat.schema import ChatSchema
@@ -10,11 +10,11 @@ from bridge.protocols.openai_models import list_models, show_model
 
 PROTOCOL = Protocol(
     name="openai_chat",
-    path="/v1/chat/completions",
+    paths=("/v1/chat/completions",),
     schema=ChatSchema(),
     to_gemini=to_gemini,
     machine=ChatMachine,
-    encode=encode,
+    framing=lambda _asked: Framing(encode),
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,

@@ -6,17 +6,17 @@ from bridge.protocols.openai_errors import error_body, error_status
 from bridge.protocols.openai_limits import limit_headers
 from bridge.protocols.openai_models import list_models, show_model
 from bridge.protocols.openai_responses.converter import to_gemini
-from bridge.protocols.openai_responses.machine import ResponsesMachine, encode
+from bridge.protocols.openai_responses.machine import ResponsesMachine, framing
 from bridge.protocols.openai_responses.schema import ResponsesSchema
 from bridge.protocols.openai_responses.storing import STORING
 
 PROTOCOL = Protocol(
     name="openai_responses",
-    path="/v1/responses",
+    paths=("/v1/responses",),
     schema=ResponsesSchema(),
     to_gemini=to_gemini,
     machine=ResponsesMachine,
-    encode=encode,
+    framing=framing,
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,

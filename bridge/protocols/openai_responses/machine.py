@@ -14,7 +14,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.grounding import search_in
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
-from bridge.protocols.base import Asked, Event, EventMachine, Transitions
+from bridge.protocols.base import Asked, Event, EventMachine, Framing, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
@@ -288,10 +288,6 @@ class ResponsesMachine(EventMachine):
         response: JsonObject = last.data["response"]
         return response
 
-    @property
-    def keep_alive(self) -> bytes | None:
-        return HEARTBEAT if self._dialect.data_heartbeat else None
-
 
 HEARTBEAT = b'data: {"type":"keepalive"}\n\n'
 
@@ -308,6 +304,12 @@ def usage_from_gemini(usage: Usage) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": usage.thoughts},
         "total_tokens": usage.total,
     }
+
+
+def framing(asked: Asked) -> Framing:
+    if isinstance(asked.options, ResponsesOptions) and asked.options.dialect.data_heartbeat:
+        return Framing(encode, HEARTBEAT)
+    return Framing(encode)
 
 
 def encode(event: Event) -> bytes:

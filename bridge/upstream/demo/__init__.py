@@ -16,7 +16,7 @@ from bridge.errors import UpstreamTruncated
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings
 from bridge.upstream.base import TICK, ChunkStream, Upstream
-from bridge.upstream.demo import server
+from bridge.upstream.demo import embeddings, server
 from bridge.upstream.demo.script import Reply
 from bridge.upstream.errors import error_from_response
 from bridge.upstream.payloads import ChunkReader, request_bytes
@@ -41,6 +41,9 @@ class DemoUpstream(Upstream):
 
     def count_tokens(self, request: GenerateRequest) -> int:
         return server.count_tokens(request.model, orjson.loads(request_bytes(request)))
+
+    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+        return embeddings.answer(method, body)
 
     def models(self) -> Sequence[JsonObject]:
         return server.models()

@@ -45,5 +45,10 @@ def _entry(name: str, display_name: str, description: str) -> JsonObject:
         "description": description,
         "inputTokenLimit": 1_048_576,
         "outputTokenLimit": ask.OUTPUT_LIMIT,
-        "supportedGenerationMethods": ["generateContent"],
+        "supportedGenerationMethods": [
+            "generateContent",
+            "countTokens",
+            "embedContent",
+            "batchEmbedContents",
+        ],
     }

@@ -1,0 +1,44 @@
+"""Gemini's own API: Gemini CLI, Google's SDKs."""
+
+from bridge.protocols.base import Embedding, Protocol, TokenCounting
+from bridge.protocols.gemini_native.converter import counted_to_gemini, to_gemini
+from bridge.protocols.gemini_native.embedding import embedding_to_gemini
+from bridge.protocols.gemini_native.errors import error_body, error_status
+from bridge.protocols.gemini_native.framing import framing
+from bridge.protocols.gemini_native.machine import NativeMachine
+from bridge.protocols.gemini_native.models import list_models, show_model
+from bridge.protocols.gemini_native.schema import CountSchema, EmbeddingSchema, GenerateSchema
+
+
+def _paths(method: str) -> tuple[str, ...]:
+    """In both versions of the API. `path`: a model's name may hold slashes."""
+    return tuple(f"/{version}/models/<path:model>:{method}" for version in ("v1beta", "v1"))
+
+
+PROTOCOL = Protocol(
+    name="gemini_native",
+    paths=_paths("<any(generateContent, streamGenerateContent):method>"),
+    schema=GenerateSchema(),
+    to_gemini=to_gemini,
+    machine=NativeMachine,
+    framing=framing,
+    error_body=error_body,
+    error_status=error_status,
+    list_models=list_models,
+    show_model=show_model,
+    models_path="/v1beta/models",
+    marks=frozenset({"x-goog-api-key", "x-goog-api-client"}),
+    counting=TokenCounting(
+        paths=_paths("countTokens"),
+        schema=CountSchema(),
+        to_gemini=counted_to_gemini,
+        body=lambda tokens: {"totalTokens": tokens},
+    ),
+    embedding=Embedding(
+        paths=_paths("<any(embedContent, batchEmbedContents):method>"),
+        schema=EmbeddingSchema(),
+        to_gemini=embedding_to_gemini,
+    ),
+    nowhere=_paths("<method>"),
+    root="/v1beta",
+)

@@ -1,0 +1,126 @@
+"""A native request to the very same values: it is Gemini's already, in one of several spellings.
+
+Model and method stand in the path. Whatever the bridge has no name for is carried along and reaches Gemini.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bridge.gemini.types import (
+    MODEL,
+    USER,
+    Content,
+    GenerateRequest,
+    JsonObject,
+    Part,
+)
+from bridge.gemini.wire import request_from_json
+from bridge.protocols.base import Asked, Caller
+from bridge.protocols.gemini_native.spelling import REQUEST, read
+from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
+
+#: `function` is how Google's older SDKs call the one who answers a call.
+ROLES = (None, USER, MODEL, "function")
+STREAMING = "streamGenerateContent"
+#: Google's older SDKs send the numbers of these names.
+CALLING_MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
+LONGEST_MODEL = 256
+
+
+@dataclass(frozen=True, slots=True)
+class NativeOptions:
+    sse: bool = False  #: else a stream is one JSON array
+
+
+def to_gemini(body: JsonObject, caller: Caller) -> Asked:
+    stream = caller.path.get("method") == STREAMING
+    return Asked(_request(body, model_named(caller)), stream, NativeOptions(sse=_wants_sse(caller.query)))
+
+
+def counted_to_gemini(body: JsonObject, caller: Caller) -> Asked:
+    """Tokens are counted of contents alone, or of a whole request."""
+    whole = optional(body, "generateContentRequest", dict, "")
+    if (whole is None) == ("contents" not in body):
+        raise refuse("either contents or a generateContentRequest is required, and not both", "contents")
+    path = "" if whole is None else "generateContentRequest"
+    return Asked(_request(body if whole is None else whole, model_named(caller), path), stream=False)
+
+
+def model_named(caller: Caller) -> str:
+    model = caller.path["model"]
+    if len(model) > LONGEST_MODEL:
+        raise refuse(f"must be at most {LONGEST_MODEL} characters", "model")
+    return model
+
+
+def _wants_sse(query: Mapping[str, str]) -> bool:
+    # "json;enum-encoding=int" is what the older SDKs ask for; they read names as well as numbers.
+    form = query.get("alt") or query.get("$alt") or "json"
+    if form.partition(";")[0] not in ("json", "sse"):
+        raise refuse(f"must be json or sse, not {shown(form)}", "alt")
+    return form == "sse"
+
+
+def _request(body: JsonObject, model: str, path: str = "") -> GenerateRequest:
+    fields = read(REQUEST, body, path)
+    fields.pop("model", None)  # the path's counts, and which model it means is decided here
+    where = f"{path}." if path else ""
+    _check_contents(fields.get("contents", []), f"{where}contents")
+    _check_tools(fields, where)
+    request = request_from_json(model, dict(sorted(fields.items())))  # the same bytes for the same request
+    return replace(request, system=_said(request.system), native=True)
+
+
+def _said(system: Content | None) -> Content | None:
+    """Google refuses an instruction that says nothing."""
+    if system is None or not any(map(_says_something, system.parts)):
+        return None
+    return replace(system, parts=tuple(filter(_says_something, system.parts)))
+
+
+def _says_something(part: Part) -> bool:
+    blank = part.data is None or (isinstance(part.data, str) and not part.data.strip())
+    return not blank or bool(part.extra)
+
+
+# --- what Google would refuse, and what would get lost if it were not looked at ------------------------
+
+
+def _check_contents(contents: list[dict[str, Any]], path: str) -> None:
+    for where, content in objects(contents, path):
+        if content.get("role") not in ROLES:
+            raise refuse(f"must be user or model, not {shown(content['role'])}", f"{where}.role")
+        for place, part in objects(content.get("parts", []), f"{where}.parts"):
+            _check_part(part, place)
+    if not any(content.get("parts") for content in contents):
+        raise refuse("must hold at least one part", path)
+
+
+def _check_part(part: dict[str, Any], path: str) -> None:
+    for name in ("functionCall", "functionResponse"):
+        if name in part:
+            needed_name(part[name], f"{path}.{name}")
+    if "functionResponse" in part:
+        part["functionResponse"].setdefault("response", {})
+    for name, needs in (("inlineData", ("mimeType", "data")), ("fileData", ("fileUri",))):
+        for field in needs if name in part else ():
+            needed(part[name], field, str, f"{path}.{name}")
+
+
+def _check_tools(fields: dict[str, Any], where: str) -> None:
+    for path, tool in objects(fields.get("tools", []), f"{where}tools"):
+        for place, function in objects(tool.get("functionDeclarations", []), f"{path}.functionDeclarations"):
+            needed_name(function, place)
+    calling = fields.get("toolConfig", {}).get("functionCallingConfig", {})
+    _check_names(calling.get("allowedFunctionNames", []), f"{where}toolConfig.functionCallingConfig")
+    mode = calling.get("mode")
+    if type(mode) is int and 0 <= mode < len(CALLING_MODES):
+        calling["mode"] = CALLING_MODES[mode]
+
+
+def _check_names(names: Iterable[Any], path: str) -> None:
+    if not all(isinstance(name, str) for name in names):
+        raise refuse("must be an array of strings", f"{path}.allowedFunctionNames")

@@ -1,0 +1,69 @@
+"""Two ways to write a native stream: server-sent events, or one JSON array that grows.
+
+What Google's SDKs cannot read decides the details. A comment breaks most of them, and a blank line the older
+ones: so while the upstream is silent the next event is begun early, since blanks before JSON mean nothing. An
+error in the middle comes as an event and once more as a bare JSON object, the two ways in which Google sends
+it: some SDKs take the one for a chunk that says nothing, some the other. Google's oldest Python SDK reads an
+array letter by letter and knows no errors in it, but it stumbles over anything behind the last bracket: where
+the answer failed, and only there, it finds a line feed.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import orjson
+
+from bridge.protocols.base import Asked, Event, Framing
+from bridge.protocols.gemini_native.converter import NativeOptions
+from bridge.protocols.gemini_native.machine import END, ERROR
+from bridge.protocols.sse import encode_data
+
+DATA = b"data: "
+NOTHING_SAID = b"{}\n\n"
+OPENING, BETWEEN = b"[", b",\n"
+
+
+def framing(asked: Asked) -> Framing:
+    sse = isinstance(asked.options, NativeOptions) and asked.options.sse
+    return EventFraming() if sse else ArrayFraming()
+
+
+class EventFraming(Framing):
+    def __init__(self) -> None:
+        super().__init__(self._event)
+        self._begun = False  #: an event of which only the beginning was sent
+
+    def silence(self) -> bytes:
+        if self._begun:
+            return b" "
+        self._begun = True
+        return DATA
+
+    def _event(self, event: Event) -> bytes:
+        begun, self._begun = self._begun, False
+        if event.type == END:
+            return NOTHING_SAID if begun else b""
+        written = encode_data(event.data)[len(DATA) if begun else 0 :]
+        return written + orjson.dumps(event.data) + b"\n" if event.type == ERROR else written
+
+
+class ArrayFraming(Framing):
+    content_type: ClassVar[str] = "application/json; charset=UTF-8"
+
+    def __init__(self) -> None:
+        super().__init__(self._element)
+        self._before = OPENING  #: what stands before the next element
+
+    def silence(self) -> bytes:
+        if self._before == OPENING:
+            self._before = b""
+            return OPENING
+        return b"\n"
+
+    def _element(self, event: Event) -> bytes:
+        before, self._before = self._before, BETWEEN
+        if event.type == END:
+            return b"[]" if before == OPENING else b"]"
+        written = before + orjson.dumps(event.data)
+        return written + b"]\n" if event.type == ERROR else written

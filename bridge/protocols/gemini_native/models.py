@@ -1,0 +1,32 @@
+"""Models as Google lists them, a page at a time for those who ask for pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bridge.gemini.types import JsonObject
+from bridge.protocols.reading import refuse
+
+LARGEST_PAGE = 1000
+#: What the bridge adds to the upstream's description, for other protocols.
+_NOT_GOOGLES = ("id", "created")
+
+
+def show_model(model: JsonObject) -> dict[str, Any]:
+    described = {name: value for name, value in model.items() if name not in _NOT_GOOGLES}
+    return {**described, "name": f"models/{model['id']}"}
+
+
+def list_models(models: Sequence[JsonObject], query: Mapping[str, str]) -> dict[str, Any]:
+    start = _whole(query, "pageToken", 0)
+    end = start + min(_whole(query, "pageSize", 0) or len(models), LARGEST_PAGE)
+    page: dict[str, Any] = {"models": [show_model(model) for model in models[start:end]]}
+    return {**page, "nextPageToken": str(end)} if end < len(models) else page
+
+
+def _whole(query: Mapping[str, str], name: str, default: int) -> int:
+    given = query.get(name) or str(default)
+    if not given.isascii() or not given.isdecimal():
+        raise refuse("must be a whole number" if name == "pageSize" else "is not one of ours", name)
+    return int(given[:9])

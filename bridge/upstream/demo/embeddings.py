@@ -1,0 +1,42 @@
+"""The pretend model's vectors, good for trying only: texts that share words lie near each other."""
+
+from __future__ import annotations
+
+import math
+import re
+from hashlib import sha256
+from typing import Any
+
+from bridge.gemini.types import JsonObject
+from bridge.gemini.wire import content_from_json
+
+USUAL_SIZE = 64
+LARGEST_SIZE = 3072
+_WORD = re.compile(r"\w+")
+
+
+def answer(method: str, body: JsonObject) -> dict[str, Any]:
+    """What `models/{model}:{method}` answers to this body."""
+    if method == "batchEmbedContents":
+        return {"embeddings": [_embedding(request) for request in body["requests"]]}
+    return {"embedding": _embedding(body)}
+
+
+def _embedding(request: JsonObject) -> dict[str, Any]:
+    parts = content_from_json(request["content"]).parts
+    text = " ".join(part.data for part in parts if isinstance(part.data, str))
+    return {"values": vector(text, _size(request.get("outputDimensionality")))}
+
+
+def _size(wanted: Any) -> int:
+    return wanted if isinstance(wanted, int) and 1 <= wanted <= LARGEST_SIZE else USUAL_SIZE
+
+
+def vector(text: str, size: int) -> list[float]:
+    """Each word pushes one of the numbers up or down; all of them together have the length one."""
+    values = [0.0] * size
+    for word in _WORD.findall(text.lower()) or [""]:
+        digest = int.from_bytes(sha256(word.encode()).digest()[:8], "big")
+        values[digest % size] += 1.0 if digest >> 63 else -1.0
+    length = math.hypot(*values) or 1.0
+    return [round(value / length, 6) for value in values]
