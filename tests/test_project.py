@@ -47,6 +47,15 @@ def test_every_path_a_document_names_is_there(document):
         assert (ROOT / name).exists() or (document.parent / name).exists(), name
 
 
+def test_every_cell_of_the_fault_matrix_names_a_test_that_is_there():
+    text = (ROOT / "docs" / "RELIABILITY.md").read_text()
+    named = dict(re.findall(r"^\[(\w+)\]: \.\./([\w/.]+#\w+)$", text, re.MULTILINE))
+    assert set(re.findall(r"\]\[(\w+)\]", text)) == set(named)
+    for place in named.values():
+        path, _, test = place.partition("#")
+        assert f"def {test}(" in (ROOT / path).read_text(), place
+
+
 def test_the_readmes_curl_streams_an_answer(demo_bridge):
     """Its words are read here rather than run: a machine may have no curl."""
     block = re.search(r"```sh\n(curl .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
