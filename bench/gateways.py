@@ -47,7 +47,7 @@ def _bridge(place: Place) -> Command:
             "BRIDGE_STATE_DIR": str(place.folder),
             "BRIDGE_SERVER__WORKERS": "1",
             "BRIDGE_SERVER__THREADS": THREADS,
-            "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "2",
+            "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "4",
         },
     )
 
