@@ -8,7 +8,8 @@ CLIENTS := tests/real_clients
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := menu
-.PHONY: menu run test test-clients lint format types bench settings diagrams accept lock clean
+SECONDS ?= 60
+.PHONY: menu run test test-clients soak lint format types bench settings diagrams accept lock clean
 
 menu: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +22,9 @@ test: $(VENV)/.dev ## all tests, among them the real app under gunicorn and the 
 
 test-clients: $(VENV)/.dev $(CLIENTS)/node_modules/.installed ## the real agents from the npm registry against the bridge (needs Node.js)
 	$(BIN)/python -m pytest $(CLIENTS)
+
+soak: $(VENV)/.dev ## 200 streams at once with every fault, for SECONDS=60, and a verdict
+	$(BIN)/python tests/faults/soak.py --seconds $(SECONDS)
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -1,15 +1,15 @@
 """How gunicorn runs the bridge, by the same settings as the application: the two cannot drift apart."""
 
+import gc
 import sys
 from pathlib import Path
 
 from bridge.observe.logs import configuration
-from bridge.settings import SettingsError, load
-from bridge.upstream import make_upstream
+from bridge.serving import take_settings
+from bridge.settings import SettingsError
 
 try:
-    _settings = load()
-    make_upstream(_settings)  # opens no connection; it says what is missing
+    _settings, _access = take_settings()
 except SettingsError as error:
     print(f"gemini-bridge: {error}", file=sys.stderr)
     sys.exit(2)
@@ -18,14 +18,17 @@ _server = _settings.server
 
 _host = f"[{_server.host}]" if ":" in _server.host else _server.host
 bind = f"{_host}:{_server.port}"
-worker_class = "gthread"  # a sync worker would be killed in the middle of a long stream
+worker_class = "bridge.http.worker.Worker"  # threads, since a sync worker would be killed in a long stream
 workers = _server.workers  # about one for each core: conversion is CPU work under one lock per process
-threads = _server.threads  # one for each live stream
+threads = _server.threads  # one for each live answer; the bridge itself refuses what is too much
+worker_connections = _server.threads + 1000  # idle ones kept open by clients and proxies cost little
+backlog = 512  # what waits to be accepted while all workers are busy for a moment
 timeout = 120  # watches a worker's main loop only; streams may last longer
-graceful_timeout = _server.graceful_timeout  # a stop or reload lets running streams finish for this long
+graceful_timeout = _server.graceful_timeout  # a stop or reload lets running answers finish for this long
 keepalive = 75  # longer than a front proxy keeps idle connections, so that it closes them and not we
 max_requests = 0  # a worker that retires takes nothing new until its streams end: an outage, not hygiene
 preload_app = False  # connections and locks made before a fork break in the children
+reuse_port = False  # a port that is taken must be an error, not a second bridge beside the first
 control_socket_disable = True  # nobody asked for another door
 accesslog = None  # the bridge writes its own line, when a stream has ended
 logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.upstream.api_keys)
@@ -34,9 +37,11 @@ if Path("/dev/shm").is_dir():
 
 _WELCOME = """
 Gemini Bridge on http://{host}:{port}  ({upstream})
+Access: {access}
 Try it:
   curl -N http://{host}:{port}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{{"model": "gpt-5", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
+Connect your tools: open the address in a browser, or run gemini-bridge connect
 """
 
 _UPSTREAM = {
@@ -47,4 +52,12 @@ _UPSTREAM = {
 def when_ready(server):
     upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
-    print(_WELCOME.format(host=host, port=_server.port, upstream=upstream), file=sys.stderr, flush=True)
+    welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_access)
+    print(welcome, file=sys.stderr, flush=True)
+    server.log.info("access: %s", _access)
+
+
+def post_worker_init(worker):
+    """What was made at the start stays for good: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -6,8 +6,10 @@
     │ └ RequestTooLarge              too_large          413
     ├ NotAuthorized                  unauthorized       401   no valid key; in which way is not told
     ├ NotAllowed                     forbidden          403   the key is good, but not for this
-    ├ LimitReached                   limited            429   a limit that the administrator set for this key
+    ├ LimitReached                   limited            429   a limit that the administrator set
+    │ └ BudgetSpent                  limited            429   one that will not open soon: waiting is no use
     ├ SlowRequest                    slow_request       408   the client took too long to send its body
+    ├ ClientLeft                     client_left        499   nobody waits for the answer any more
     ├ UnknownRoute                   unknown_route      404
     │ ├ UnknownModel                 unknown_model      404
     │ └ UnknownAnswer                unknown_answer     404   no such stored answer, or somebody else's
@@ -17,6 +19,9 @@
     │ └ ShuttingDown                 shutting_down      503   it stops, and could not wait for this
     ├ UpstreamError                                           raised only where an upstream is spoken to
     │ ├ UpstreamRefused              refused            400   Gemini found the request wrong
+    │ │ ├ SignaturesRefused          refused            400   over a thought signature
+    │ │ ├ SchemaRefused              refused            400   over the schema of a tool
+    │ │ └ ThinkingRefused            refused            400   over how much it shall think
     │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or address is wrong
     │ ├ UpstreamRateLimited          rate_limited       429
     │ ├ UpstreamOverloaded           overloaded         503
@@ -48,6 +53,7 @@ class BridgeError(Exception):
     #: Clients repeat every 5xx; some faults only a person can mend.
     worth_repeating: ClassVar[bool] = True
     usual_wait: ClassVar[float | None] = None  #: for when nobody said how long to wait
+    longest_wait: ClassVar[float] = LONGEST_RETRY_AFTER
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -59,7 +65,7 @@ class BridgeError(Exception):
     def retry_after_seconds(self) -> int | None:
         """What the `retry-after` header says: a whole number, rounded up and capped."""
         wait = self.usual_wait if self.retry_after is None else self.retry_after
-        return None if wait is None else min(max(1, math.ceil(wait)), LONGEST_RETRY_AFTER)
+        return None if wait is None else max(1, math.ceil(min(wait, self.longest_wait)))
 
 
 class InvalidRequest(BridgeError):
@@ -76,10 +82,12 @@ class RequestTooLarge(InvalidRequest):
 
 class NotAuthorized(BridgeError):
     kind, status = "unauthorized", 401
+    worth_repeating = False
 
 
 class NotAllowed(BridgeError):
     kind, status = "forbidden", 403
+    worth_repeating = False
 
 
 class LimitReached(BridgeError):
@@ -87,8 +95,17 @@ class LimitReached(BridgeError):
     usual_wait = 60.0
 
 
+class BudgetSpent(LimitReached):
+    worth_repeating = False
+    longest_wait = math.inf  # true, since clients are told not to wait for it
+
+
 class SlowRequest(BridgeError):
     kind, status = "slow_request", 408
+
+
+class ClientLeft(BridgeError):
+    kind, status = "client_left", 499
 
 
 class UnknownRoute(BridgeError):
@@ -127,6 +144,18 @@ class UpstreamError(BridgeError):
 
 class UpstreamRefused(UpstreamError):
     kind, status = "refused", 400
+
+
+class SignaturesRefused(UpstreamRefused):
+    pass
+
+
+class SchemaRefused(UpstreamRefused):
+    pass
+
+
+class ThinkingRefused(UpstreamRefused):
+    pass
 
 
 class UpstreamMisconfigured(UpstreamError):

@@ -1,32 +1,39 @@
 """One request's life, from the client's body to the last event. The only module that sees every layer.
 
 It wires and does not decide: what to convert is the protocol's business, what Gemini accepts the fitting's,
-how an answer ended the Turn's. A failure before the first event is an ordinary HTTP error; after it, the
-protocol's own error event ends the stream.
+whether to ask again the attempts', how an answer ended the Turn's. A failure before the first event is an
+ordinary HTTP error; after it, the protocol's own error event ends the stream.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from functools import partial
 
-from bridge.errors import BridgeError, InternalError, UnknownModel
-from bridge.gemini.fitting import Fitting, fit
+from bridge.attempts import LONGEST_HOLD, Attempts, Policy, Prepared
+from bridge.cooldowns import Cooldowns
+from bridge.drain import Drain
+from bridge.errors import BridgeError, ClientLeft, InternalError, ShuttingDown, UnknownModel
+from bridge.gemini.fitting import fit
 from bridge.gemini.signatures import Vault
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.guards.base import Instead
 from bridge.guards.watch import ActiveGuards, GuardWatch
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
-from bridge.protocols.base import Asked, Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
+from bridge.protocols.base import Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
 from bridge.settings.models import ModelTable
 from bridge.stamp import Stamp
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.spoken import SpokenStream
 
 log = logging.getLogger(__name__)
+
+#: Whether somebody still waits for the answer.
+Wanted = Callable[[], bool]
+BETWEEN_LOOKS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,10 @@ class Services:
     vault: Vault
     stamp: Stamp
     guards: ActiveGuards
+    cooldowns: Cooldowns
+    policy: Policy
+    drain: Drain
+    heartbeat: float
 
 
 class Exchange:
@@ -47,22 +58,23 @@ class Exchange:
         self,
         protocol: Protocol,
         machine: EventMachine,
-        send: Callable[[], ChunkStream],
+        chunks: ChunkStream,
         watch: GuardWatch,
-        fitting: Fitting,
+        services: Services,
         record: Record,
         trace: Trace | None,
     ) -> None:
         self._framing = protocol.framing(machine.asked)
         self._machine = machine
-        self._send = send
-        self._chunks: ChunkStream | None = None
+        self._chunks = chunks
         self._watch = watch
-        self._fitting = fitting
+        self._drain = services.drain
+        self._heartbeat = services.heartbeat
         self._record = record
         self._trace = trace
         self._batches = self._run()
         self._held: list[Event] = []
+        self._encoded_to_the_end = False
 
     @property
     def streaming(self) -> bool:
@@ -73,28 +85,49 @@ class Exchange:
         """Of the stream."""
         return self._framing.content_type
 
-    def start(self) -> None:
+    def start(self, wanted: Wanted) -> None:
         """Send the request and wait for the first events. What fails before them is raised, and gets an HTTP
-        status, unless this client understands it better in the stream."""
-        self._held = next((events for events in self._batches if events), [])
+        status, unless this client understands it better in the stream. A stream that takes long to begin is
+        begun without them: its client wants signs of life."""
+        began = time.monotonic()
+        for events in self._looked_after(wanted):
+            self._held = events
+            if events or (self.streaming and time.monotonic() - began > LONGEST_HOLD):
+                break
         error = self._machine.error
         if error is not None and not (self.streaming and self._machine.takes_in_stream(error)):
             raise error
 
-    def encoded(self) -> Iterator[bytes]:
+    def _looked_after(self, wanted: Wanted) -> Iterator[list[Event]]:
+        """The batches, as long as somebody waits for them."""
+        looked = time.monotonic()
+        for events in self._batches:
+            now = time.monotonic()
+            if now - looked >= BETWEEN_LOOKS or not events:
+                looked = now
+                if not wanted():
+                    raise ClientLeft("The client did not wait for the answer")
+            yield events
+
+    def encoded(self, wanted: Wanted) -> Iterator[bytes]:
         """The stream: events that came together leave together."""
         self._record.first_byte()
-        yield self._framing.written(self._held)
+        yield self._framing.written(self._held) or self._framing.silence()
+        written = time.monotonic()
         for events in self._batches:
             if events:
                 yield self._framing.written(events)
-            elif not self._machine.over:
+                written = time.monotonic()
+            elif not wanted():
+                return
+            elif time.monotonic() - written >= self._heartbeat and not self._machine.over:
                 yield self._framing.silence()
+                written = time.monotonic()
+        self._encoded_to_the_end = True
 
-    def body(self) -> JsonObject:
-        return self._folded(self._held + [event for batch in self._batches for event in batch])
-
-    def _folded(self, events: list[Event]) -> JsonObject:
+    def body(self, wanted: Wanted) -> JsonObject:
+        """The whole answer; raises ClientLeft as soon as nobody waits for it any more."""
+        events = self._held + [event for batch in self._looked_after(wanted) for event in batch]
         if self._machine.error is not None:
             raise self._machine.error
         body = self._machine.fold(events)
@@ -111,29 +144,31 @@ class Exchange:
         """The whole answer, once it is over, in protocols whose answers can be stored."""
         return self._machine.answer
 
-    def worked_off(self, still_wanted: Callable[[], bool]) -> JsonObject | None:
-        """The body, worked off without a client; None as soon as nobody wants it any more."""
-        events: list[Event] = []
-        for batch in self._batches:
-            events += batch
-            if not still_wanted():
-                return None
-        return self._folded(events)
-
-    def _run(self) -> Iterator[list[Event]]:
+    def _run(self) -> Generator[list[Event], None, None]:
         try:
-            self._chunks = self._send()
             for chunks in self._chunks:
+                if self._drain.over:
+                    raise ShuttingDown("The bridge is restarting; please repeat the request")
                 if self._trace:
                     self._trace.chunks(chunks)
-                fitted = map(self._fitting.feed, chunks)
-                yield self._traced(self._machine.feed(map(self._watch.feed, fitted)))
+                yield self._traced(self._machine.feed(map(self._watch.feed, chunks)))
             yield self._traced(self._machine.finish())
         except BridgeError as error:
-            yield self._traced(self._machine.fail(error))
+            yield self._traced(self._machine.fail(self._explained(error)))
         except Exception:
             log.exception("unexpected failure", extra={"request_id": self._record.request_id})
             yield self._traced(self._machine.fail(InternalError("The bridge failed; its log says where")))
+
+    def _explained(self, error: BridgeError) -> BridgeError:
+        """A model that the client never named is nothing it could correct."""
+        asked, sent = self._machine.asked.request.model, self._record.upstream_model
+        if not isinstance(error, UnknownModel) or asked == sent:
+            return error
+        return UnknownModel(
+            f"{asked!r} is served by {sent!r} here (config/models.toml), "
+            "and the upstream does not have that model",
+            param="model",
+        )
 
     def _traced(self, events: list[Event]) -> list[Event]:
         if self._trace:
@@ -141,16 +176,20 @@ class Exchange:
         return events
 
     def close(self) -> None:
-        if self._chunks is not None:
-            self._chunks.close()
+        self._batches.close()  # it holds on to us, and we to it
+        self._chunks.close()
         record, machine = self._record, self._machine
         record.usage = machine.usage
         record.notes.update(machine.losses)
         record.notes.update(self._watch.notes)
+        if isinstance(self._chunks, Attempts):
+            record.upstream_model = self._chunks.request.model
+            record.usage += self._chunks.discarded
+            record.notes.update(self._chunks.notes)
         if machine.error is not None:
             record.failed(machine.error)
         elif not machine.over:
-            record.outcome = "client_left"
+            record.unfinished(lost=self._encoded_to_the_end)
 
 
 def open_exchange(
@@ -166,19 +205,32 @@ def open_exchange(
         trace.client_request(body)
     asked = protocol.to_gemini(body, caller)
     record.model, record.stream = asked.request.model, asked.stream
+    record.notes.update(asked.losses)
+    caller.permit(record.model, services.models.resolve(record.model))
     watch = GuardWatch(services.guards, record.request_id)
     judged = watch.request(asked.request)
-    guarded = asked.request if isinstance(judged, Instead) else judged
-    request, fitting = _fitted(guarded, services)
-    record.upstream_model = request.model
-    record.notes.update((*asked.losses, *fitting.notes))
-    if trace:
-        trace.gemini_request(request)
-    machine = protocol.machine(asked, services.stamp)
-    send: Callable[[], ChunkStream] = partial(_sent, request, asked, services)
+    chunks: ChunkStream
     if isinstance(judged, Instead):
-        send = partial(SpokenStream, judged.text)
-    return Exchange(protocol, machine, send, watch, fitting, record, trace)
+        record.upstream_model = services.models.resolve(asked.request.model)
+        chunks = SpokenStream(judged.text)
+    else:
+        chunks = _attempts(judged, services, record, trace)
+    return Exchange(protocol, protocol.machine(asked, services.stamp), chunks, watch, services, record, trace)
+
+
+def _attempts(request: GenerateRequest, services: Services, record: Record, trace: Trace | None) -> Attempts:
+    wanted = services.models.resolve(request.model)
+    models = (wanted, *services.models.traits(wanted).fallbacks)
+
+    def prepare(model: str) -> Prepared:
+        prepared = _fitted(request, model, services)
+        record.upstream_model = model
+        record.notes.update(prepared.fitting.notes)
+        if trace:
+            trace.gemini_request(prepared.request)
+        return prepared
+
+    return Attempts(services.upstream, models, prepare, services.policy, services.cooldowns)
 
 
 def count_tokens(
@@ -187,9 +239,10 @@ def count_tokens(
     asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
-    request, _ = _fitted(watch.counted(asked.request), services)
-    record.upstream_model = request.model
-    return services.upstream.count_tokens(request)
+    model = services.models.resolve(record.model)
+    caller.permit(record.model, model)
+    record.upstream_model = model
+    return services.upstream.count_tokens(_fitted(watch.counted(asked.request), model, services).request)
 
 
 def embed(
@@ -198,6 +251,7 @@ def embed(
     asked = embedding.to_gemini(body, caller)
     record.model = asked.model
     record.upstream_model = model = services.models.resolve(asked.model)
+    caller.permit(asked.model, model)
     watch = GuardWatch(services.guards, record.request_id)
     guarded = watch.request(GenerateRequest(asked.model, asked.contents))
     record.notes.update(watch.notes)
@@ -205,20 +259,6 @@ def embed(
     return services.upstream.short_call(model, asked.method, asked.body(model, contents))
 
 
-def _fitted(request: GenerateRequest, services: Services) -> tuple[GenerateRequest, Fitting]:
-    model = services.models.resolve(request.model)
+def _fitted(request: GenerateRequest, model: str, services: Services) -> Prepared:
     traits = services.models.traits(model)
-    return fit(request, model, traits, services.vault, services.stamp.new_id)
-
-
-def _sent(request: GenerateRequest, asked: Asked, services: Services) -> ChunkStream:
-    try:
-        return services.upstream.stream(request)
-    except UnknownModel as error:
-        if asked.request.model == request.model:
-            raise
-        raise UnknownModel(
-            f"{asked.request.model!r} is served by {request.model!r} here (config/models.toml), "
-            "and the upstream does not have that model",
-            param="model",
-        ) from error
+    return Prepared(*fit(request, model, traits, services.vault, services.stamp.new_id))

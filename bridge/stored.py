@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.errors import BridgeError, InternalError, InvalidRequest, TooBusy, UnknownAnswer
+from bridge.errors import BridgeError, ClientLeft, InternalError, InvalidRequest, TooBusy, UnknownAnswer
 from bridge.exchange import Exchange
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
@@ -138,11 +138,12 @@ class Background:
         self._places = threading.BoundedSemaphore(MOST_IN_BACKGROUND)
 
     def begin(self, exchange: Exchange, keeper: Keeper, record: Record, keep: Keep) -> JsonObject:
-        if not self._places.acquire(blocking=False):
-            raise TooBusy("Too many answers are being worked on in the background")
         pending = {**exchange.pending, "status": "queued"}
         keep(pending)
         keeper.found(pending["id"])  # one that could not be kept could never be asked for
+        if not self._places.acquire(blocking=False):
+            keeper.forget(pending["id"])
+            raise TooBusy("Too many answers are being worked on in the background")
         arguments = (exchange, keeper, record, keep, pending)
         threading.Thread(target=self._work, args=arguments, daemon=True).start()
         return pending
@@ -152,9 +153,9 @@ class Background:
     ) -> None:
         keep({**pending, "status": "in_progress"})
         try:
-            answer = exchange.worked_off(_Watch(keeper, pending["id"]))
-            if answer is not None:
-                keep(answer)
+            keep(exchange.body(_Watch(keeper, pending["id"])))
+        except ClientLeft:
+            pass  # cancelled or forgotten: the store knows
         except BridgeError as error:
             keep({**pending, "status": "failed", "error": {"code": error.kind, "message": error.message}})
         except Exception:

@@ -41,7 +41,9 @@ def bridge(_gemini: ScriptedGemini) -> Iterator[Bridge]:
         GEMINI_API_KEY=CANARY_KEY,
         GOOGLE_GEMINI_BASE_URL=_gemini.address,
         BRIDGE_UPSTREAM__READ_TIMEOUT="5",
-        BRIDGE_UPSTREAM__HEARTBEAT="0.3",
+        BRIDGE_SERVER__HEARTBEAT="0.3",
+        BRIDGE_UPSTREAM__ATTEMPTS="1",  # what the upstream says is what the client must see
+        BRIDGE_UPSTREAM__KEY_COOLDOWN="0",  # one test's refusal is not the next one's
     ) as running:
         yield running
 

@@ -70,7 +70,8 @@ def upstream() -> Replay:
 
 @pytest.fixture
 def client(upstream, tmp_path):
-    settings = load(environ={"BRIDGE_STATE_DIR": str(tmp_path), "BRIDGE_SERVER__MAX_BODY_MB": "1"})
+    environ = {"BRIDGE_SERVER__MAX_BODY_MB": "1", "BRIDGE_UPSTREAM__ATTEMPTS": "1"}
+    settings = load(environ={"BRIDGE_STATE_DIR": str(tmp_path), **environ})
     return create_app(settings, upstream).test_client()
 
 

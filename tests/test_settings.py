@@ -96,7 +96,7 @@ def test_each_layer_lies_over_the_one_before(config: Path, write_local: Write) -
 def test_a_layer_changes_only_what_it_names(config: Path, write_local: Write) -> None:
     write_local("[server]\nport = 1001")
     settings = load(config, {})
-    assert (settings.server.host, settings.server.threads) == ("127.0.0.1", 64)
+    assert (settings.server.host, settings.server.threads) == ("127.0.0.1", 128)
 
 
 def test_the_folder_can_be_named_in_the_environment(config: Path, write_local: Write) -> None:
@@ -109,7 +109,7 @@ def test_without_a_folder_the_projects_own_is_read() -> None:
 
 
 def test_every_value_remembers_where_it_came_from(config: Path, write_local: Write) -> None:
-    write_local("[server]\nport = 1001\nthreads = 8")
+    write_local("[server]\nport = 1001\nthreads = 32")
     environ = {"BRIDGE_SERVER__PORT": "1002", "DEBUG": "1", "DEFAULT_MODEL": "gemini-x"}
     origins = load(config, environ).origins
     assert origins["server.host"] == str(config / "default.toml")
@@ -168,6 +168,7 @@ def test_settings_cannot_be_changed(config: Path) -> None:
         ("BRIDGE_STATE_DIR", "/var/lib/bridge", "state.dir", Path("/var/lib/bridge")),
         ("BRIDGE_STATE_DIR", "2024", "state.dir", None),
         ("BRIDGE_TEST_ACCEPT", "1", "server.port", 41242),
+        ("BRIDGE_KEY", "gbk_a_clients", "server.port", 41242),
         ("USE_CCPA", "0", "server.port", 41242),
         ("USE_CCPA", "", "server.port", 41242),
     ],

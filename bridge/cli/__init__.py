@@ -9,11 +9,15 @@ from collections.abc import Mapping, Sequence
 
 from bridge import __version__
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
+from bridge.cli.connect import CONNECT
+from bridge.cli.key import KEY
 from bridge.cli.settings import SETTINGS
 from bridge.settings import SettingsError
 
 COMMANDS: Mapping[str, Command] = {
     "settings": SETTINGS,
+    "connect": CONNECT,
+    "key": KEY,
 }
 
 

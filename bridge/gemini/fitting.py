@@ -54,7 +54,7 @@ class Fitting:
         self._call_ids.update(filter(None, call_ids))
 
     def feed(self, chunk: Chunk) -> Chunk:
-        if not any(_needs_refitting(part) for candidate in chunk.candidates for part in candidate.parts):
+        if not _needs_refitting(chunk):
             return chunk  # plain text, nearly always
         refitted = replace(chunk, candidates=tuple(map(self._candidate, chunk.candidates)))
         self._keep_signatures(refitted, chunk)
@@ -99,8 +99,12 @@ class Fitting:
             remember_maker(self._family, filter(None, said), self._vault)
 
 
-def _needs_refitting(part: Part) -> bool:
-    return part.signature is not None or isinstance(part.data, FunctionCall)
+def _needs_refitting(chunk: Chunk) -> bool:
+    for candidate in chunk.candidates:
+        for part in candidate.parts:
+            if part.signature is not None or isinstance(part.data, FunctionCall):
+                return True
+    return False
 
 
 def fit(
@@ -155,7 +159,7 @@ def _without_clashing_search(request: GenerateRequest) -> tuple[GenerateRequest,
 
 
 def _fit_content(content: Content, traits: Traits, names: ToolNames) -> Content:
-    parts = tuple(_fit_part(part, names) for part in content.parts)
+    parts = tuple([_fit_part(part, names) for part in content.parts])
     if not traits.tool_media:
         parts = _with_media_beside(parts)
     return Content(content.role, parts, content.extra)

@@ -51,9 +51,20 @@ def _nudge() -> Content:
 
 def _cleaned(contents: Iterable[Content]) -> Iterator[Content]:
     for content in contents:
+        if _is_clean(content):
+            yield content
+            continue
         parts = (part for part in content.parts if not _is_blank(part))
         for role, group in groupby(parts, key=lambda part: _rightful_role(part, content)):
             yield Content(role, tuple(group), content.extra)
+
+
+def _is_clean(content: Content) -> bool:
+    """Nearly always: nothing blank, and every part on its rightful side."""
+    role = content.role
+    if (role != USER and role != MODEL) or not content.parts:
+        return False
+    return not any(_is_blank(part) or _rightful_role(part, content) != role for part in content.parts)
 
 
 def _rightful_role(part: Part, content: Content) -> str:
@@ -66,9 +77,9 @@ def _rightful_role(part: Part, content: Content) -> str:
 
 
 def _is_blank(part: Part) -> bool:
-    if part.signature or part.extra:
+    if part.data is not None and (not isinstance(part.data, str) or (part.data and not part.data.isspace())):
         return False
-    return part.data is None or (isinstance(part.data, str) and not part.data.strip())
+    return not part.signature and not part.extra
 
 
 def _merged(contents: Iterable[Content]) -> list[Content]:
@@ -144,8 +155,9 @@ class _Pairing:
             self._orphans[turn].append(part)
             self.notes.append("history.result_without_call")
             return
-        answer = replace(response, name=call.call.name, id=call.call.id)
-        self._answers[call.turn, call.position] = replace(part, data=answer)
+        if (response.name, response.id) != (call.call.name, call.call.id):
+            part = replace(part, data=replace(response, name=call.call.name, id=call.call.id))
+        self._answers[call.turn, call.position] = part
         if turn != call.turn + 1:
             self.notes.append("history.result_moved")
 

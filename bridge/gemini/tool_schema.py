@@ -43,9 +43,37 @@ _DROPPED = frozenset(
 
 PLAIN_OBJECT: JsonObject = {"type": "object"}
 
+#: Some agents' tools a few times over; all of them together take a few megabytes.
+MOST_REMEMBERED = 512
+LARGEST_REMEMBERED = 16_384
+_REMEMBERED: dict[bytes, JsonObject] = {}
 
-def object_schema(schema: JsonObject, param: str) -> dict[str, Any]:
-    """The schema of a tool's arguments: its root is always an object."""
+
+def object_schema(schema: JsonObject, param: str) -> JsonObject:
+    """The schema of a tool's arguments: its root is always an object.
+
+    Agents declare the same tools in every turn, so what was made of a schema is remembered by its bytes.
+    """
+    try:
+        written = orjson.dumps(schema)
+    except orjson.JSONEncodeError:  # too deep, which the walk will tell in better words
+        return _object_schema(schema, param)
+    known = _REMEMBERED.get(written)
+    if known is None:
+        known = _object_schema(schema, param)
+        _remember(written, known)
+    return known
+
+
+def _remember(written: bytes, prepared: JsonObject) -> None:
+    if len(written) > LARGEST_REMEMBERED:
+        return
+    if len(_REMEMBERED) >= MOST_REMEMBERED:
+        _REMEMBERED.clear()
+    _REMEMBERED[written] = prepared
+
+
+def _object_schema(schema: JsonObject, param: str) -> JsonObject:
     prepared = plain_schema(schema, param)
     if prepared.get("type") == "object":
         return prepared

@@ -23,3 +23,4 @@ class Traits:
     tool_media: bool = False  #: a function response may hold images
     prefill: bool = False  #: the conversation may end with a model turn
     output_limit: int = 0  #: the most output tokens it takes; 0 if that is not known
+    fallbacks: tuple[str, ...] = ()  #: models that are asked instead while it is overloaded or out of quota

@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 JsonObject = Mapping[str, Any]
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def value(cls: type[T]) -> type[T]:
+    """A frozen dataclass to the type checker, and a plain one at run time: a frozen one costs several times
+    as much to make, and a stream makes five for every chunk."""
+    return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 class _Empty(JsonObject):
@@ -39,7 +48,7 @@ USER = "user"
 MODEL = "model"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FunctionCall:
     name: str
     args: JsonObject | None = None
@@ -47,7 +56,7 @@ class FunctionCall:
     extra: JsonObject = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FunctionResponse:
     name: str
     response: JsonObject = EMPTY
@@ -56,21 +65,21 @@ class FunctionResponse:
     extra: JsonObject = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InlineData:
     mime_type: str
     data: str  #: base64, as it came
     extra: JsonObject = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FileData:
     uri: str
     mime_type: str | None = None
     extra: JsonObject = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OtherData:
     """A member of the oneof that the bridge only carries: executed code, server-side tools, the future."""
 
@@ -82,7 +91,7 @@ class OtherData:
 PartData = str | FunctionCall | FunctionResponse | InlineData | FileData | OtherData | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Part:
     data: PartData = None
     thought: bool = False
@@ -90,7 +99,7 @@ class Part:
     extra: JsonObject = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Content:
     role: str | None
     parts: tuple[Part, ...] = ()
@@ -100,7 +109,7 @@ class Content:
         return (part.data for part in self.parts if isinstance(part.data, FunctionCall))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FunctionDeclaration:
     name: str
     description: str | None = None
@@ -108,7 +117,7 @@ class FunctionDeclaration:
     extra: JsonObject = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tool:
     functions: tuple[FunctionDeclaration, ...] = ()
     extra: JsonObject = EMPTY  #: googleSearch, codeExecution and their kin
@@ -117,7 +126,7 @@ class Tool:
 GOOGLE_SEARCH = Tool(extra={"googleSearch": {}})
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Thinking:
     """What the client asked for; which of Gemini's fields says it depends on the model."""
 
@@ -126,7 +135,7 @@ class Thinking:
     show: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GenerateRequest:
     model: str
     contents: tuple[Content, ...]
@@ -141,7 +150,7 @@ class GenerateRequest:
     extra: JsonObject = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Usage:
     """`usageMetadata`: running totals, of which the last counts. `prompt` includes what was cached."""
 
@@ -150,6 +159,11 @@ class Usage:
     def _count(self, name: str) -> int:
         value = self.raw.get(name)
         return value if isinstance(value, int) else 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Of two answers together: the numbers alone, since details cannot be added."""
+        names = [name for name in {**self.raw, **other.raw} if name.endswith("TokenCount")]
+        return Usage({name: self._count(name) + other._count(name) for name in names})
 
     @property
     def prompt(self) -> int:
@@ -173,7 +187,7 @@ class Usage:
         return self._count("totalTokenCount") or self.prompt + self.output
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Candidate:
     content: Content | None = None
     finish_reason: str | None = None  #: as sent; `finish.py` says what it means
@@ -189,7 +203,7 @@ class Candidate:
         return self.content.parts if self.content else ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Chunk:
     candidates: tuple[Candidate, ...] = ()
     usage: Usage | None = None

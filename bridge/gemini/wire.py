@@ -2,6 +2,8 @@
 
 One rule keeps it lossless: a field is taken out of the JSON only when it has its usual form. Anything else
 (an unknown field, `"thought": false`, an empty `parts`) stays in `extra` and leaves exactly as it came.
+Where all of an object's fields are usual, which is nearly always so in a stream, nothing need be taken out:
+as many usual fields as there are fields.
 """
 
 from __future__ import annotations
@@ -137,12 +139,23 @@ def part_from_json(source: JsonObject) -> Part:
     return Part(data, thought, _take(fields, "thoughtSignature", str), _rest(fields))
 
 
+def _is_one_object(items: Any) -> bool:
+    return type(items) is list and len(items) == 1 and type(items[0]) is dict
+
+
 def content_from_json(source: JsonObject) -> Content:
+    role: Any = source.get("role")
+    parts: Any = source.get("parts")
+    if len(source) == 2 and type(role) is str and _is_one_object(parts):
+        return Content(role, (part_from_json(parts[0]),))
     fields = dict(source)
     return Content(_take(fields, "role", str), _take_each(fields, "parts", part_from_json), _rest(fields))
 
 
 def _candidate_from_json(source: JsonObject) -> Candidate:
+    said, reason, index = source.get("content"), source.get("finishReason"), source.get("index")
+    if type(said) is dict and 1 + (type(reason) is str) + (type(index) is int) == len(source):
+        return Candidate(content_from_json(said), reason, index)
     fields = dict(source)
     content = _take(fields, "content", dict)
     return Candidate(
@@ -199,7 +212,8 @@ def request_from_json(model: str, source: JsonObject) -> GenerateRequest:
 def _present(extra: JsonObject, **fields: Any) -> Fields:
     """The named fields that have a value, then what was carried along."""
     found = {key: value for key, value in fields.items() if value is not None}
-    found.update(extra)
+    if extra is not EMPTY:
+        found.update(extra)
     return found
 
 
@@ -245,7 +259,8 @@ def part_to_json(part: Part) -> Fields:
         fields["thought"] = True
     if part.signature is not None:
         fields["thoughtSignature"] = part.signature
-    fields.update(part.extra)
+    if part.extra is not EMPTY:
+        fields.update(part.extra)
     return fields
 
 

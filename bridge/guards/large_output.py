@@ -18,6 +18,8 @@ class LargeOutput(Guard):
     name = "large_output"
 
     def on_request(self, request: GenerateRequest) -> GenerateRequest:
+        if all(self._is_fine(part) for content in request.contents for part in content.parts):
+            return request
         contents = tuple(map(self._content, request.contents))
         changed = any(new is not old for new, old in zip(contents, request.contents, strict=True))
         return replace(request, contents=contents) if changed else request
@@ -28,12 +30,19 @@ class LargeOutput(Guard):
         return replace(content, parts=parts) if changed else content
 
     def _part(self, part: Part) -> Part:
-        if not isinstance(part.data, FunctionResponse):
+        if self._is_fine(part) or not isinstance(part.data, FunctionResponse):
             return part
         response = self._cut(part.data.response, 0)
         if response is part.data.response:
             return part
         return replace(part, data=replace(part.data, response=response))
+
+    def _is_fine(self, part: Part) -> bool:
+        """Nearly always: no result, or a few texts, none of them long."""
+        if not isinstance(part.data, FunctionResponse):
+            return True
+        most = self.settings.large_output.most_characters
+        return all(type(value) is str and len(value) <= most for value in part.data.response.values())
 
     def _cut(self, value: Any, depth: int) -> Any:
         """The value with its long texts cut; the same object if there are none."""

@@ -21,7 +21,7 @@ _SECRETS = re.compile(
     r"|\bgh[pousr]_[0-9A-Za-z]{36,255}\b|\bgithub_pat_[0-9A-Za-z_]{22,255}\b|\bglpat-[0-9A-Za-z_\-]{20,}"
     r"|\bxox[abposr]-[0-9A-Za-z\-]{10,}"  # Slack
     r"|\bsk-(?:ant|proj|svcacct|admin|or)-[0-9A-Za-z_\-]{20,}|\bsk-[0-9A-Za-z]{32,}"  # OpenAI, Anthropic
-    r"|\bgb_[0-9A-Za-z]{32,}\b"  # this bridge's clients
+    r"|\bgbk_[0-9A-Za-z]{38}\b"  # this bridge's clients
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----)){0,20000}"
     r"-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 )

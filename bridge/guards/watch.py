@@ -69,11 +69,14 @@ class GuardWatch:
             return request
 
     def feed(self, chunk: Chunk) -> Chunk:
-        if not any(_has_call(candidate.parts) for candidate in chunk.candidates):
-            self._spoken = self._spoken or any(
-                _is_said(part) for candidate in chunk.candidates for part in candidate.parts
-            )
-            return chunk  # nearly always: plain text
+        for candidate in chunk.candidates:
+            for part in candidate.parts:
+                if isinstance(part.data, FunctionCall):
+                    return self._guarded(chunk)
+                self._spoken = self._spoken or _is_said(part)
+        return chunk  # nearly always: plain text
+
+    def _guarded(self, chunk: Chunk) -> Chunk:
         return replace(chunk, candidates=tuple(map(self._candidate, chunk.candidates)))
 
     def _candidate(self, candidate: Candidate) -> Candidate:

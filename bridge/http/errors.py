@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from http import HTTPStatus
 
 from flask import Flask, Response, g, request
 from werkzeug.datastructures import Headers
@@ -44,8 +45,11 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
         response = json_response(body, protocol.error_status(error))
         if not error.worth_repeating:
             response.headers["X-Should-Retry"] = "false"
-        if error.retry_after_seconds is not None:
-            response.headers["Retry-After"] = str(error.retry_after_seconds)
+        wait = error.retry_after_seconds
+        if wait is not None and wait <= protocol.longest_wait:
+            response.headers["Retry-After"] = str(wait)
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            response.headers["WWW-Authenticate"] = "Bearer"
         return response
 
     @app.errorhandler(BridgeError)

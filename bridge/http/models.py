@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
+from bridge.access.door import Visit
 from bridge.errors import UnknownModel, UpstreamError
 from bridge.exchange import Services
 from bridge.gemini.types import JsonObject
@@ -16,6 +17,7 @@ from bridge.http.routes import json_response
 from bridge.protocols.base import Protocol
 
 PAUSE_AFTER_FAILURE = 10.0
+PATIENCE_OF_A_VISITOR = 1.0
 
 
 class ModelList:
@@ -30,6 +32,7 @@ class ModelList:
         self._lock = threading.Lock()
         self._models: dict[str, JsonObject] = {}
         self._due = clock()
+        self.answered = False  #: whether the upstream did, when it was last asked
 
     def all(self) -> dict[str, JsonObject]:
         # While one thread asks, the others are served the old list, if there is one.
@@ -41,14 +44,39 @@ class ModelList:
                 self._lock.release()
         return self._models
 
+    def offered(self) -> list[str]:
+        """The upstream's names for models that converse, as far as they are at hand: whoever only wants to
+        look does not wait for an upstream that is down."""
+        if self._clock() >= self._due:
+            asking = threading.Thread(target=self._try_to_fetch, daemon=True)
+            asking.start()
+            asking.join(PATIENCE_OF_A_VISITOR)
+        aliases = {alias for alias, _ in self._services.models.aliases}
+        return [name for name, model in self._models.items() if name not in aliases and _converses(model)]
+
+    def _try_to_fetch(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._fetch()
+            except UpstreamError:
+                pass  # `answered` tells
+            finally:
+                self._lock.release()
+
+    def meant(self, name: str) -> str:
+        """The upstream's model behind a client's name."""
+        return self._services.models.resolve(name)
+
     def _fetch(self) -> None:
         try:
             listed = self._services.upstream.models()
         except UpstreamError:
+            self.answered = False
             if not self._models:
                 raise
             self._due = self._clock() + PAUSE_AFTER_FAILURE
             return
+        self.answered = True
         self._models = self._described(listed)
         self._due = self._clock() + self._lifetime
 
@@ -63,16 +91,25 @@ class ModelList:
         return models
 
 
-def make_models_blueprint(protocols: Sequence[Protocol], services: Services, lifetime: float) -> Blueprint:
+def _converses(model: JsonObject) -> bool:
+    return "generateContent" in model.get("supportedGenerationMethods", ("generateContent",))
+
+
+def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> Blueprint:
     blueprint = Blueprint("models", __name__)
-    models = ModelList(services, lifetime)
+
+    def visit() -> Visit:
+        visit: Visit = g.visit
+        return visit
 
     def list_models() -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
-        return json_response(protocol.list_models(list(models.all().values()), request.args))
+        visible = [model for name, model in models.all().items() if visit().may_use(name, models.meant(name))]
+        return json_response(protocol.list_models(visible, request.args))
 
     def show_model(name: str) -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
+        visit().permit(name, models.meant(name))
         model = models.all().get(name.removeprefix("models/"))
         if model is None:
             known = f"GET {protocol.models_path} lists them"

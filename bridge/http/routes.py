@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -11,14 +11,17 @@ from flask import Blueprint, Response, g, request
 from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from bridge.errors import InvalidRequest
+from bridge.access.door import Visit
+from bridge.errors import InvalidRequest, SlowRequest
 from bridge.exchange import Exchange, Services, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
-from bridge.http.owner import owner_of
+from bridge.http.client import Client, SlowClients
+from bridge.http.places import Place, Places
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
+from bridge.settings import Settings
 from bridge.state.answers import AnswerStore
 from bridge.stored import Background, Keep, Keeper
 
@@ -28,85 +31,107 @@ STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 KEY_IN_QUERY = "key"  #: Google's clients may send their key there; nobody below has any use for it
 
 
-def make_blueprint(
-    protocol: Protocol,
-    services: Services,
-    answers: AnswerStore,
-    preferences: Mapping[str, Any],
-    *,
-    debug: bool,
-) -> Blueprint:
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What one process has to deal with its clients."""
+
+    places: Places
+    slow_clients: SlowClients
+    settings: Settings
+
+
+def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore, edge: Edge) -> Blueprint:
     blueprint = Blueprint(protocol.name, __name__)
     background = Background()
+    preferences = edge.settings.preferences(protocol.name)
 
     @blueprint.after_request
     def name_request(response: Response) -> Response:
         response.headers[protocol.request_id_header] = g.record.request_id
         return response
 
-    def create(**place: str) -> Response:
+    def create(**address: str) -> Response:
         record: Record = g.record
         record.protocol = protocol.name
-        trace = Trace(record.request_id) if debug else None
-        body = checked(protocol.schema, json_body())
-        who = caller(place, preferences)
-        if protocol.storing is None:
-            return _answered(open_exchange(protocol, body, who, services, record, trace), record, None)
-        keeper = Keeper(protocol.storing, answers, who.owner)
-        body = keeper.dereferenced(body)
-        keep, resumed = keeper.keeping(body), keeper.resumed(body)
-        if keep and keeper.storing.background(body):
-            work = replace(record, status=200)  # its own line in the log, when the work is done
-            exchange = open_exchange(protocol, resumed, who, services, work, trace)
-            return json_response(background.begin(exchange, keeper, work, keep))
-        return _answered(open_exchange(protocol, resumed, who, services, record, trace), record, keep)
+        place = edge.places.take()
+        try:
+            return answered(record, place, address)
+        except BaseException:
+            place.give_back()
+            raise
+
+    def answered(record: Record, place: Place, address: Mapping[str, str]) -> Response:
+        trace = Trace(record.request_id) if edge.settings.log.debug else None
+        client, who = Client(request.environ), caller(address, preferences)
+        body = checked(protocol.schema, json_body(client, edge))
+        keep: Keep | None = None
+        if protocol.storing is not None:
+            keeper = Keeper(protocol.storing, answers, who.owner)
+            body = keeper.dereferenced(body)
+            keep, body, given = keeper.keeping(body), keeper.resumed(body), body
+            if keep and keeper.storing.background(given):
+                work = replace(record, status=200)  # its own line in the log, when the work is done
+                exchange = open_exchange(protocol, body, who, services, work, trace)
+                pending = background.begin(exchange, keeper, work, keep)
+                record.settlers = ()  # what the answer used is known when the work is done
+                place.give_back()
+                return json_response(pending)
+        client.must_take_within(edge.settings.server.send_timeout)
+        exchange = open_exchange(protocol, body, who, services, record, trace)
+        return _sent(exchange, client, record, place, keep)
 
     for path in protocol.paths:
         blueprint.add_url_rule(path, view_func=create, methods=["POST"])
     return blueprint
 
 
-def caller(place: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
+def caller(address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
+    """Whoever asks now, at an address with these in its open places."""
+    visit: Visit = g.visit
     query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
-    return Caller(dict(request.headers), preferences, owner_of(request.headers), place, query)
+    return Caller(dict(request.headers), preferences, visit.owner, visit.permit, address, query)
 
 
-def _answered(exchange: Exchange, record: Record, keep: Keep | None) -> Response:
+def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep: Keep | None) -> Response:
     try:
-        exchange.start()
+        exchange.start(client.waits)
         if exchange.streaming:
-            return _stream(StreamBody(exchange, record, keep), exchange.content_type)
-        answer = exchange.body()
+            body = StreamBody(exchange, client, record, place, keep)
+            return Response(body, content_type=exchange.content_type, headers=STREAM_HEADERS)
+        answer = exchange.body(client.waits)
     except BaseException:
         exchange.close()
         raise
     exchange.close()
+    place.give_back()
     if keep:
         keep(answer)
     return json_response(answer)
-
-
-def _stream(body: StreamBody, content_type: str) -> Response:
-    return Response(body, content_type=content_type, headers=STREAM_HEADERS)
 
 
 def json_response(body: JsonObject, status: int = 200) -> Response:
     return Response(orjson.dumps(body), status, content_type="application/json")
 
 
-def _body() -> bytes:
+def _body(client: Client, edge: Edge) -> bytes:
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
         raise InvalidRequest(f"The bridge does not read bodies with Content-Encoding: {encoding[:20]}")
-    data = request.get_data(cache=False)
+    seconds = edge.settings.server.body_timeout
+    edge.slow_clients.expect(client.socket, seconds)
+    try:
+        data = request.get_data(cache=False)
+    finally:
+        if not edge.slow_clients.arrived(client.socket):
+            raise SlowRequest(f"The body did not arrive within {seconds:g} seconds")
     if request.content_length is None and len(data) == request.max_content_length:
         # Of a chunked body without a length Werkzeug reads up to the limit and stops without a word.
         raise RequestEntityTooLarge
     return data
 
 
-def json_body() -> dict[str, Any]:
-    return _json_object(_body())
+def json_body(client: Client, edge: Edge) -> dict[str, Any]:
+    return _json_object(_body(client, edge))
 
 
 def _json_object(data: bytes) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from flask import Blueprint, Response, g, request
 from marshmallow import Schema
@@ -12,20 +11,22 @@ from marshmallow import Schema
 from bridge.errors import UnknownRoute
 from bridge.exchange import Services, count_tokens, embed
 from bridge.gemini.types import JsonObject
-from bridge.http.routes import caller, checked, json_body, json_response
+from bridge.http.client import Client
+from bridge.http.routes import Edge, caller, checked, json_body, json_response
 from bridge.protocols.base import Caller, Protocol
 
 View = Callable[..., Response]
 
 
-def add_short_calls(
-    blueprint: Blueprint, protocol: Protocol, services: Services, preferences: Mapping[str, Any]
-) -> None:
+def add_short_calls(blueprint: Blueprint, protocol: Protocol, services: Services, edge: Edge) -> None:
+    preferences = edge.settings.preferences(protocol.name)
+
     def answering(schema: Schema, answer: Callable[[JsonObject, Caller], JsonObject]) -> View:
-        def view(**place: str) -> Response:
+        def view(**address: str) -> Response:
             g.record.protocol = protocol.name
-            body = checked(schema, json_body())
-            return json_response(answer(body, caller(place, preferences)))
+            with edge.places.take():
+                body = checked(schema, json_body(Client(request.environ), edge))
+                return json_response(answer(body, caller(address, preferences)))
 
         return view
 
@@ -48,7 +49,7 @@ def add_short_calls(
 
 
 def _nothing(served: list[str]) -> View:
-    def nothing(**_place: str) -> Response:
+    def nothing(**_address: str) -> Response:
         beside = [path for path in served if request.path.startswith(path.partition("<")[0])]
         there_are = ", ".join(map(shown_path, beside))
         raise UnknownRoute(f"There is no POST {request.path} here; there are {there_are}")

@@ -7,7 +7,6 @@ from typing import Any
 from flask import Blueprint, Response, g, request
 
 from bridge.errors import InvalidRequest
-from bridge.http.owner import owner_of
 from bridge.http.routes import json_response
 from bridge.protocols.base import Protocol, Storing
 from bridge.state.answers import AnswerStore
@@ -22,7 +21,7 @@ def make_stored_blueprint(protocol: Protocol, storing: Storing, store: AnswerSto
 
     def keeper() -> Keeper:
         g.record.protocol = protocol.name
-        return Keeper(storing, store, owner_of(request.headers))
+        return Keeper(storing, store, g.visit.owner)
 
     @blueprint.get(path)
     def show(answer_id: str) -> Response:

@@ -13,9 +13,9 @@ import orjson
 
 MASK = "[masked]"
 
-#: Google, OpenAI and Anthropic keys, bearer tokens, and keys in query strings.
+#: Google, OpenAI and Anthropic keys, the bridge's own, bearer tokens, and keys in query strings.
 _KEYS = re.compile(
-    r"AIza[0-9A-Za-z_\-]{20,}|\bsk-[0-9A-Za-z_\-]{16,}"
+    r"AIza[0-9A-Za-z_\-]{20,}|gbk_[0-9A-Za-z]{16,}|\bsk-[0-9A-Za-z_\-]{16,}"
     r"|(?<=Bearer )[0-9A-Za-z._~+/\-]{8,}=*|(?<=[?&]key=)[^&\s\"]+"
 )
 

@@ -14,6 +14,8 @@ from bridge.gemini.types import Usage
 
 log = logging.getLogger("bridge.access")
 
+CLIENT_LEFT = "client_left"
+
 
 @dataclass(slots=True)
 class Record:
@@ -21,13 +23,16 @@ class Record:
     method: str
     path: str
     observers: tuple[Observer, ...] = ()  #: each is told once, when all is known
+    settlers: tuple[Observer, ...] = ()  #: told before all others, of this request alone
     key: str | None = None  #: the name of the client's key
     protocol: str | None = None
     model: str | None = None  #: as the client named it
     upstream_model: str | None = None
     stream: bool = False
     status: int = 0
-    outcome: str = "completed"  #: completed, failed or client_left
+    outcome: str = (
+        "completed"  #: completed, failed, client_left, or lost: the client waited for an end in vain
+    )
     error: str | None = None
     reason: str | None = None  #: the message, where it is the operator's to act on
     usage: Usage | None = None
@@ -37,8 +42,14 @@ class Record:
     _first_byte: float | None = None
     _told: bool = False
 
+    def unfinished(self, *, lost: bool) -> None:
+        """The answer has no end: the client did not wait for it, or else we lost it."""
+        self.outcome = "lost" if lost else CLIENT_LEFT
+
     def failed(self, error: BridgeError) -> None:
         self.outcome, self.error = "failed", error.kind
+        if error.kind == CLIENT_LEFT:
+            self.outcome, self.error = CLIENT_LEFT, None
         # What a client did wrong may be told in the words of its own prompt; that stays out of the log.
         self.reason = error.message if error.status >= 500 else None
 
@@ -59,6 +70,8 @@ class Record:
         if self._told:
             return
         self._told = True
+        for settler in self.settlers:
+            self._tell(settler)
         level = logging.WARNING if self.reason else logging.INFO
         log.log(level, "request", extra=self._fields())
         for observer in self.observers:

@@ -8,6 +8,7 @@ anything moves. The body of a non-streaming answer is the fold of the same event
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from marshmallow import Schema
 
+from bridge.allowance import Allowance
 from bridge.errors import BridgeError, IllegalTransition
 from bridge.gemini.types import Chunk, Content, GenerateRequest, JsonObject, Usage
 from bridge.stamp import Stamp
@@ -53,6 +55,8 @@ class Caller:
     headers: Mapping[str, str] = field(default_factory=dict)
     preferences: Mapping[str, Any] = field(default_factory=dict)  #: the operator's, for this protocol
     owner: str = ""  #: stored answers are the owner's alone
+    #: Raises NotAllowed if the caller may use neither the name it gave nor the model that it means.
+    permit: Callable[[str, str], None] = lambda _name, _model: None
     path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
     query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
 
@@ -89,6 +93,9 @@ class Protocol:
     nowhere: tuple[str, ...] = ()
     root: str = ""  #: what lies below is this protocol's alone, whether it exists or not
     request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
+    #: What a limit leaves, in the vendor's headers.
+    limit_headers: Callable[[Allowance], Mapping[str, str]] = lambda _allowance: {}
+    longest_wait: float = math.inf  #: clients are not told to wait longer, since they would, without a word
 
     @property
     def served(self) -> Iterator[str]:
@@ -159,6 +166,7 @@ class EventMachine(ABC):
 
     LEGAL: ClassVar[Transitions]
     START: ClassVar[Enum]
+    _on: ClassVar[Mapping[type[Step], Callable[[Any, Any], Iterable[Event]]]]
     MOST_CANDIDATES: ClassVar[int] = 1  #: how many answers to one question the protocol can tell apart
     KNOWS_REASONS: ClassVar[bool] = False  #: its clients read Gemini's finish reasons, whatever they say
 
@@ -171,15 +179,18 @@ class EventMachine(ABC):
         self.pending: JsonObject = {}  #: the answer before anything is said, where it can be stored
         self.answer: JsonObject | None = None  #: the whole of it, once it is over, where it can be stored
         self._turn = Turn(self.MOST_CANDIDATES, any_reason=self.KNOWS_REASONS)
-        self._on: dict[type[Step], Callable[[Any], Iterable[Event]]] = {
-            Began: self.on_began,
-            Opened: self.on_opened,
-            Grew: self.on_grew,
-            Signed: self.on_signed,
-            Closed: self.on_closed,
-            Noted: self.on_noted,
-            Ended: self.on_ended,
-            Failed: self._on_failed,
+
+    def __init_subclass__(cls) -> None:
+        """The table is the class's: one in each machine would make the machine hold on to itself."""
+        cls._on = {
+            Began: cls.on_began,
+            Opened: cls.on_opened,
+            Grew: cls.on_grew,
+            Signed: cls.on_signed,
+            Closed: cls.on_closed,
+            Noted: cls.on_noted,
+            Ended: cls.on_ended,
+            Failed: cls._on_failed,
         }
 
     def takes_in_stream(self, error: BridgeError) -> bool:
@@ -215,7 +226,7 @@ class EventMachine(ABC):
 
     def _take(self, steps: Iterable[Step], events: list[Event]) -> None:
         for step in steps:
-            for event in self._on[type(step)](step):
+            for event in self._on[type(step)](self, step):
                 self._pass(event)
                 events.append(event)
 

@@ -22,6 +22,7 @@ WORDS: Mapping[str, Words] = {
     "forbidden": Words("invalid_request_error", "model_not_allowed"),
     "limited": Words("rate_limit_error", "rate_limit_exceeded"),
     "slow_request": Words("invalid_request_error", "request_timeout"),
+    "client_left": Words("invalid_request_error", "client_left"),
     "unknown_route": Words("invalid_request_error", "unknown_url"),
     "unknown_model": Words("invalid_request_error", "model_not_found"),
     "unknown_answer": Words("invalid_request_error", "not_found"),

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from bridge.settings.guards import GuardSettings, load_guards
+from bridge.settings.limits import Limits
 from bridge.settings.models import ModelTable, load_models
 from bridge.settings.source import (
     CONFIG_DIR,
@@ -31,6 +32,7 @@ from bridge.settings.source import (
     variable_entries,
 )
 from bridge.settings.value import (
+    Networks,
     OneOf,
     Range,
     Secret,
@@ -42,6 +44,9 @@ from bridge.settings.value import (
 )
 
 __all__ = [
+    "AccessSettings",
+    "ConnectSettings",
+    "Limits",
     "LogSettings",
     "ResponsesSettings",
     "ServerSettings",
@@ -68,9 +73,20 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: Annotated[int, Range(1, 65535)] = 41242
     workers: Count = 2
-    threads: Count = 64
+    threads: Annotated[int, Range(16)] = 128
     max_body_mb: Count = 64
-    graceful_timeout: Count = 120
+    head_timeout: Timeout = 15.0
+    body_timeout: Timeout = 60.0
+    send_timeout: Timeout = 60.0
+    heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
+    graceful_timeout: Annotated[int, Range(4)] = 120
+    trusted_proxies: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
+
+    @property
+    def address(self) -> str:
+        """Where a client on this machine finds the bridge."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +95,11 @@ class UpstreamSettings:
     base_url: Annotated[str, WebAddress()] = "https://generativelanguage.googleapis.com"
     api_keys: Annotated[tuple[str, ...], Secret()] = field(default=(), repr=False)
     connect_timeout: Timeout = 10.0
+    first_byte_timeout: Timeout = 300.0
     read_timeout: Timeout = 300.0
-    heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
+    answer_timeout: Annotated[float, Range(1, 86400)] = 3600.0
+    attempts: Annotated[int, Range(1, 10)] = 3
+    longest_wait: Annotated[float, Range(0, 60)] = 8.0
     key_cooldown: Duration = 60.0
     models_ttl: Duration = 300.0
 
@@ -105,12 +124,26 @@ class StateSettings:
     dir: Path = Path("state")
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectSettings:
+    help: str = "Ask your administrator for a key."
+    model: str = AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    open: bool = False  #: nobody needs a key, whatever the address
+
+
 SECTIONS: Mapping[str, type] = {
     "server": ServerSettings,
     "upstream": UpstreamSettings,
     "log": LogSettings,
     "responses": ResponsesSettings,
     "state": StateSettings,
+    "connect": ConnectSettings,
+    "access": AccessSettings,
+    "limits": Limits,
 }
 
 KNOWN: Mapping[str, Shape] = {
@@ -136,6 +169,9 @@ class Settings:
     log: LogSettings = LogSettings()
     responses: ResponsesSettings = ResponsesSettings()
     state: StateSettings = StateSettings()
+    connect: ConnectSettings = ConnectSettings()
+    access: AccessSettings = AccessSettings()
+    limits: Limits = field(default_factory=Limits)
     #: Dotted key → the file or variable that the value came from.
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -144,6 +180,11 @@ class Settings:
         if self.upstream.transport != AUTO:
             return self.upstream.transport
         return GEMINI if self.upstream.api_keys else DEMO
+
+    @property
+    def model_for_clients(self) -> str:
+        """The model that the settings shown to developers name."""
+        return self.models.default if self.connect.model == AUTO else self.connect.model
 
     def preferences(self, protocol: str) -> Mapping[str, Any]:
         """What the operator prefers of one protocol, in the protocol's own terms."""

@@ -20,6 +20,8 @@ PREFIX = "BRIDGE_"
 CONFIG_DIR = "BRIDGE_CONFIG_DIR"
 STATE_DIR = "BRIDGE_STATE_DIR"
 TEST_PREFIX = "BRIDGE_TEST_"
+#: Not a setting but a client's own key; a developer's shell may well have it.
+CLIENT_KEY = "BRIDGE_KEY"
 
 #: As systemd names it: https://systemd.io/CREDENTIALS
 CREDENTIALS_DIR = "CREDENTIALS_DIRECTORY"
@@ -109,7 +111,7 @@ def variable_entries(environ: Mapping[str, str], known: Collection[str]) -> Iter
 
 
 def _has_other_use(name: str) -> bool:
-    return name in (CONFIG_DIR, STATE_DIR) or name.startswith(TEST_PREFIX)
+    return name in (CONFIG_DIR, STATE_DIR, CLIENT_KEY) or name.startswith(TEST_PREFIX)
 
 
 def from_json(text: str) -> object:

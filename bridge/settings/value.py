@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
@@ -86,6 +87,17 @@ class Secret:
 
     def accepts(self, value: Any) -> bool:
         return all(text.isascii() and text.isprintable() and " " not in text for text in value)
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    words: str = ", each an IP address or a range such as 10.0.0.0/8"
+
+    def accepts(self, value: Any) -> bool:
+        try:
+            return all(ip_network(text, strict=False) for text in value)
+        except ValueError:
+            return False
 
 
 #: Values under these rules are not repeated in a message: an address may hold a password.

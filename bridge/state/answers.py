@@ -81,7 +81,7 @@ class AnswerStore:
     def find(self, owner: str, answer_id: str) -> KeptAnswer | None:
         query = f"SELECT {_COLUMNS} FROM answer WHERE id = ? AND owner = ? AND kept > ?"
         oldest = self.now() - self._lifetime
-        row = self._database.transaction(
+        row = self._database.read(
             lambda database: database.execute(query, (answer_id, owner, oldest)).fetchone()
         )
         return None if row is None else _kept(row)
@@ -89,7 +89,7 @@ class AnswerStore:
     def item(self, owner: str, item_id: str) -> dict[str, Any] | None:
         """An item of some stored answer of this owner's."""
         query = "SELECT answer FROM item WHERE id = ?"
-        row = self._database.transaction(lambda database: database.execute(query, (item_id,)).fetchone())
+        row = self._database.read(lambda database: database.execute(query, (item_id,)).fetchone())
         kept = None if row is None else self.find(owner, row[0])
         items = [] if kept is None else kept.answer["output"]
         return next((item for item in items if item.get("id") == item_id), None)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from bridge.state.database import Database
+from bridge.state.database import Database, Work
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class SqliteVault:
             if self._writes % WRITES_BETWEEN_TIDYING == 1:
                 self._tidy(database)
 
-        self._attempt(insert, None)
+        self._attempt(self._database.transaction, insert, None)
 
     def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]:
         wanted = list(call_ids)[-MOST_LOOKED_UP:]  # the newest turns are the ones Gemini checks
@@ -56,7 +56,9 @@ class SqliteVault:
         query = f"SELECT call_id, signature FROM signature WHERE family = ? AND call_id IN ({marks})"
         nothing: dict[str, str] = {}
         return self._attempt(
-            lambda database: dict(database.execute(query, (family, *wanted)).fetchall()), nothing
+            self._database.read,
+            lambda database: dict(database.execute(query, (family, *wanted)).fetchall()),
+            nothing,
         )
 
     def _tidy(self, database: sqlite3.Connection) -> None:
@@ -64,10 +66,10 @@ class SqliteVault:
         oldest = "SELECT family, call_id FROM signature ORDER BY kept DESC LIMIT -1 OFFSET ?"
         database.execute(f"DELETE FROM signature WHERE (family, call_id) IN ({oldest})", (MOST_ROWS,))
 
-    def _attempt(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+    def _attempt(self, run: Callable[[Work[T]], T], work: Work[T], otherwise: T) -> T:
         """Nothing that goes wrong reaches the caller."""
         try:
-            return self._database.transaction(work)
+            return run(work)
         except (sqlite3.Error, OSError) as error:
             log.warning("signature store not usable", extra={"reason": type(error).__name__})
             return otherwise

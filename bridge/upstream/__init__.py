@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from bridge.cooldowns import Cooldowns, LocalCooldowns
 from bridge.settings import Settings, SettingsError
 from bridge.upstream.base import Upstream
 from bridge.upstream.demo import DemoUpstream
 from bridge.upstream.gemini import GeminiUpstream
 
-UPSTREAMS: Mapping[str, Callable[[Settings], Upstream]] = {
+UPSTREAMS: Mapping[str, Callable[[Settings, Cooldowns], Upstream]] = {
     "gemini": GeminiUpstream.from_settings,
     "demo": DemoUpstream.from_settings,
 }
 
 
-def make_upstream(settings: Settings) -> Upstream:
+def make_upstream(settings: Settings, cooldowns: Cooldowns | None = None) -> Upstream:
     make = UPSTREAMS.get(settings.transport_in_force)
     if make is None:
         allowed = ", ".join(("auto", *UPSTREAMS))
@@ -23,4 +24,4 @@ def make_upstream(settings: Settings) -> Upstream:
             f"{settings.origins.get('upstream.transport')}: upstream.transport is "
             f"{settings.upstream.transport!r}; allowed are {allowed}"
         )
-    return make(settings)
+    return make(settings, cooldowns or LocalCooldowns())

@@ -13,12 +13,15 @@ from collections.abc import Iterator, Sequence
 from bridge.errors import UnknownModel
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 
+#: Seconds of silence after which whoever reads a stream is given the turn, by an empty batch.
+TICK = 1.0
+
 
 class ChunkStream(ABC):
-    """One running answer. `close` may be called at any time, and more than once.
+    """One answer: asked for when its reading begins. `close` may be called at any time, and more than once.
 
-    An empty batch means that nothing came for a while: a chance to show the client that we are still here,
-    and to notice that it is not.
+    An empty batch means that nothing came for a tick, before the answer began or in the middle of it: a
+    chance to show the client that we are still here, to notice that it is not, or that we must stop.
     """
 
     @abstractmethod
@@ -31,7 +34,7 @@ class ChunkStream(ABC):
 class Upstream(ABC):
     @abstractmethod
     def stream(self, request: GenerateRequest) -> ChunkStream:
-        """Send the request; return once the upstream has accepted it."""
+        """Prepare the request; what cannot be sent is refused here. Reading the stream sends it."""
 
     @abstractmethod
     def count_tokens(self, request: GenerateRequest) -> int:

@@ -20,6 +20,9 @@ from bridge.errors import (
     BridgeError,
     ContextOverflow,
     RequestTooLarge,
+    SchemaRefused,
+    SignaturesRefused,
+    ThinkingRefused,
     UnknownModel,
     UpstreamMalformed,
     UpstreamMisconfigured,
@@ -73,6 +76,18 @@ _PAYLOAD_SIZE = re.compile(r"(?i)request payload size exceeds")
 _RETRY_TEXT = re.compile(r"(?i)please retry in ((?:[0-9.]+(?:ms|h|m|s))+)")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: What the bridge can repair by itself, and send once more.
+_REPAIRABLE = (
+    (re.compile(r"(?i)thought[ _]signature"), SignaturesRefused),
+    (re.compile(r"(?i)thinking[ _]?(?:config|level|budget)"), ThinkingRefused),
+    (
+        re.compile(
+            r"(?i)function_?declarations?|parameters_?json_?schema|too many states|nesting depth"
+            r"|\bschema\b|\.parameters\b"
+        ),
+        SchemaRefused,
+    ),
+)
 _LONG_QUOTA = re.compile(r"(?i)perday|daily")
 
 
@@ -204,7 +219,8 @@ def _overflow(count: str | None, limit: re.Match[str] | None) -> ContextOverflow
 
 
 def _refused(report: _Report, _model: str) -> BridgeError:
-    return UpstreamRefused(report.text or f"Gemini refused the request ({report.heading}) without a reason.")
+    kind = next((kind for pattern, kind in _REPAIRABLE if pattern.search(report.text)), UpstreamRefused)
+    return kind(report.text or f"Gemini refused the request ({report.heading}) without a reason.")
 
 
 def _is_about_the_key(report: _Report) -> bool:

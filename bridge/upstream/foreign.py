@@ -69,11 +69,23 @@ def foreign_errors_translated() -> Iterator[None]:
         raise translate(error) from shown
 
 
+def cut(error: BaseException) -> UpstreamError:
+    return _told(*_CUT, error)
+
+
+def unreachable(error: BaseException) -> UpstreamError:
+    return _told(*_UNREACHABLE, error)
+
+
 def translate(error: BaseException) -> UpstreamError:
     kind, text = next(FOREIGN[cls] for cls in type(error).__mro__ if cls in FOREIGN)
     root = _root(error)
     if kind is UpstreamMisconfigured and isinstance(root, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         kind, text = _UNREACHABLE  # hung up on us during the handshake: no fault of the certificates
+    return _told(kind, text, root)
+
+
+def _told(kind: type[UpstreamError], text: str, root: BaseException) -> UpstreamError:
     return kind(f"{text} ({type(root).__name__}).")
 
 

@@ -8,38 +8,38 @@ environment once, by the same rules.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-import requests.adapters
+import requests
 
 from bridge import __version__
+from bridge.cooldowns import Cooldowns, LocalCooldowns
 from bridge.errors import (
+    LONGEST_RETRY_AFTER,
     BridgeError,
     UpstreamMalformed,
     UpstreamMisconfigured,
     UpstreamRateLimited,
-    UpstreamTimeout,
 )
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings, SettingsError
-from bridge.upstream.base import ChunkStream, Upstream
+from bridge.upstream.answer import Answer, Waits, answer_to
+from bridge.upstream.base import TICK, ChunkStream, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
-from bridge.upstream.foreign import FOREIGN, foreign_errors_translated
+from bridge.upstream.foreign import foreign_errors_translated
 from bridge.upstream.keys import KeyRing
 from bridge.upstream.payloads import ChunkReader, count_request_bytes, json_bytes, objects_in, request_bytes
-from bridge.upstream.silence import Listener
+from bridge.upstream.promises import PromisingAdapter
 
-READ_SIZE = 65_536
-MOST_AT_ONCE = 64
 LARGEST_ERROR_BODY = 1 << 20
 LARGEST_WHOLE_ANSWER = 16 << 20
 MOST_MODEL_PAGES = 20
 LONGEST_SHORT_CALL = 30.0
+Tick = tuple[()]  #: nothing came for a while: the reader's chance to look after other things
 SHORTEST_SECRET = 8  #: a shorter "key" is a placeholder, and masking it would eat ordinary words
 
 
@@ -50,28 +50,29 @@ SHORTEST_SECRET = 8  #: a shorter "key" is a placeholder, and masking it would e
 class _Line:
     """One process's connections, and what its environment says about reaching the address."""
 
-    adapter: requests.adapters.HTTPAdapter
+    adapter: PromisingAdapter
     settings: Mapping[str, Any]  #: `proxies`, `verify`, `cert`, `stream`, as `send` takes them
 
     @classmethod
     def open(cls, address: str, pool_size: int) -> _Line:
-        # The next key or the caller's retry is the answer to a failure; urllib3 must not repeat a request.
-        adapter = requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=pool_size, max_retries=0)
+        # Whoever asked decides about a second try; urllib3 must not repeat a request.
+        adapter = PromisingAdapter(pool_connections=1, pool_maxsize=pool_size, max_retries=0)
         with requests.Session() as session:
             settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
         return cls(adapter, settings)
 
-    def send(self, request: requests.PreparedRequest, timeout: tuple[float, float]) -> requests.Response:
-        return self.adapter.send(request, timeout=timeout, **self.settings)
+    def send(self, request: requests.PreparedRequest, waits: Waits) -> Answer:
+        timeout = (waits.connect, waits.first_byte)
+        return answer_to(self.adapter.send(request, timeout=timeout, **self.settings), waits)
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     method: str
     url: str
-    timeout: tuple[float, float]
+    waits: Waits
     body: bytes | None = None
-    model: str | None = None
+    model: str = ""
 
     def prepared(self, key: str) -> requests.PreparedRequest:
         headers = {
@@ -89,144 +90,168 @@ class GeminiUpstream(Upstream):
         *,
         base_url: str,
         keys: tuple[str, ...],
-        connect_timeout: float,
-        read_timeout: float,
+        waits: Waits,
         key_cooldown: float,
         pool_size: int,
-        heartbeat: float = 5.0,
+        cooldowns: Cooldowns | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
-        self._keys = KeyRing(map(str.strip, keys), key_cooldown)
-        self._connect_timeout = connect_timeout
-        self._read_timeout = read_timeout
+        self._keys = KeyRing(map(str.strip, keys), key_cooldown, cooldowns or LocalCooldowns())
+        self._waits = waits
         self._pool_size = pool_size
-        self._heartbeat = heartbeat
         self._lines: dict[int, _Line] = {}  #: by process id: two processes on one TLS connection garble it
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> GeminiUpstream:
+    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> GeminiUpstream:
         upstream = settings.upstream
         if not upstream.api_keys:
             raise SettingsError("upstream.transport is gemini, but there is no key: set GEMINI_API_KEY")
         return cls(
             base_url=upstream.base_url,
             keys=upstream.api_keys,
-            connect_timeout=upstream.connect_timeout,
-            read_timeout=upstream.read_timeout,
+            waits=Waits(
+                upstream.connect_timeout,
+                upstream.first_byte_timeout,
+                upstream.read_timeout,
+                upstream.answer_timeout,
+                min(TICK, settings.server.heartbeat),
+            ),
             key_cooldown=upstream.key_cooldown,
             pool_size=settings.server.threads,
-            heartbeat=upstream.heartbeat,
+            cooldowns=cooldowns,
         )
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
-        model = request.model.removeprefix("models/")
-        call = _Call(
-            "POST",
-            f"{self._base_url}/v1beta/models/{_quoted(model)}:streamGenerateContent?alt=sse",
-            (self._connect_timeout, self._read_timeout),
-            request_bytes(request),
-            model,
+        call = self._model_call(
+            request.model, "streamGenerateContent?alt=sse", request_bytes(request), self._waits
         )
-        return GeminiStream(self._accepted(call), model, self._heartbeat, self._read_timeout)
+        return GeminiStream(self, call)
 
     def count_tokens(self, request: GenerateRequest) -> int:
-        model = request.model.removeprefix("models/")
-        deadline = time.monotonic() + min(self._read_timeout, LONGEST_SHORT_CALL)
-        call = _Call(
-            "POST",
-            f"{self._base_url}/v1beta/models/{_quoted(model)}:countTokens",
-            (self._connect_timeout, deadline - time.monotonic()),
-            count_request_bytes(request),
-            model,
+        call = self._model_call(
+            request.model, "countTokens", count_request_bytes(request), self._short(LONGEST_SHORT_CALL)
         )
-        total = self._whole(call, deadline).get("totalTokens")
+        total = self._whole(call).get("totalTokens")
         if not isinstance(total, int):
             raise UpstreamMalformed("Gemini counted no tokens.")
         return total
 
     def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
-        deadline = time.monotonic() + min(self._read_timeout, LONGEST_SHORT_CALL)
-        call = _Call(
-            "POST",
-            f"{self._base_url}/v1beta/models/{_quoted(model)}:{method}",
-            (self._connect_timeout, deadline - time.monotonic()),
-            json_bytes(body),
-            model,
-        )
-        return self._whole(call, deadline)
+        return self._whole(self._model_call(model, method, json_bytes(body), self._short(LONGEST_SHORT_CALL)))
+
+    def _model_call(self, model: str, method: str, body: bytes, waits: Waits) -> _Call:
+        model = model.removeprefix("models/")
+        url = f"{self._base_url}/v1beta/models/{_quoted(model)}:{method}"
+        return _Call("POST", url, waits, body, model)
+
+    def _short(self, seconds: float) -> Waits:
+        """For a call whose answer is not a stream: so long for all of it."""
+        seconds = min(self._waits.between, seconds)
+        return replace(self._waits, first_byte=seconds, between=seconds, whole=seconds)
 
     def models(self) -> Sequence[JsonObject]:
-        deadline = time.monotonic() + min(self._read_timeout, LONGEST_SHORT_CALL)
         found: list[JsonObject] = []
-        token: str | None = ""
+        query = {"pageSize": "1000"}
         for _ in range(MOST_MODEL_PAGES):
-            page = self._model_page(token, deadline)
+            page = self._whole(
+                _Call(
+                    "GET",
+                    f"{self._base_url}/v1beta/models?{urlencode(query)}",
+                    self._short(LONGEST_SHORT_CALL),
+                )
+            )
             found.extend(_able_to_generate(page.get("models")))
             if not (token := page.get("nextPageToken")):
                 break
+            query["pageToken"] = token
         return tuple(found)
 
-    def _model_page(self, token: str | None, deadline: float) -> JsonObject:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise UpstreamTimeout("Gemini did not list its models in time.")
-        query = {"pageSize": "1000"} | ({"pageToken": token} if token else {})
-        call = _Call(
-            "GET",
-            f"{self._base_url}/v1beta/models?{urlencode(query)}",
-            (min(self._connect_timeout, left), left),
-        )
-        return self._whole(call, deadline)
-
-    def _whole(self, call: _Call, deadline: float) -> JsonObject:
+    def _whole(self, call: _Call) -> JsonObject:
         """The object of an answer that is not a stream."""
-        response = self._accepted(call)
+        answer = _outcome(self.accepted(call))
         try:
-            with foreign_errors_translated():
-                body = b"".join(_pieces(response, LARGEST_WHOLE_ANSWER, deadline))
+            answered = objects_in(b"".join(_at_most(LARGEST_WHOLE_ANSWER, answer.body())))[0]
         finally:
-            response.close()
-        answer = objects_in(body)[0]
-        if "error" in answer:
-            raise error_from_payload(answer, call.model or "")
-        return answer
+            answer.close()
+        if "error" in answered:
+            raise error_from_payload(answered, call.model)
+        return answered
 
     # --- sending -------------------------------------------------------------------------------------
 
-    def _accepted(self, call: _Call) -> requests.Response:
-        """The answer's head, once some key was accepted."""
+    def accepted(
+        self, call: _Call, began: Callable[[Answer], None] = lambda _answer: None
+    ) -> Generator[Tick, None, Answer]:
+        """The answer, once some key was accepted and its head has come. Each answer is shown to `began`
+        before it is waited for, so that it can be closed meanwhile."""
+        if wait := self._keys.told_to_wait(call.model):
+            raise UpstreamRateLimited("Gemini's quota for this model is used up for now.", retry_after=wait)
         refusal: BridgeError = UpstreamMisconfigured("The bridge has no Gemini key.")
         for key in self._keys.available(call.model):
-            response = self._sent(call, key)
-            if response.status_code == 200:
-                return response
-            refusal = self._refusal(response, call, key)
+            answer = self._sent(call, key)
+            began(answer)
+            for _ in answer.head():
+                yield ()
+            if answer.status == 200:
+                return answer
+            refusal = yield from self._refusal(answer, call, key)
             if not isinstance(refusal, UpstreamRateLimited | UpstreamMisconfigured):
                 break
-            limited = isinstance(refusal, UpstreamRateLimited)
-            self._keys.rest(key, refusal.retry_after, call.model if limited else None)
+            self._rest(key, refusal, call.model)
         raise refusal
 
-    def _sent(self, call: _Call, key: str) -> requests.Response:
+    def _rest(self, key: str, refusal: BridgeError, model: str) -> None:
+        if isinstance(refusal, UpstreamRateLimited):
+            told = refusal.retry_after
+            self._keys.rest(key, None if told is None else min(told, LONGEST_RETRY_AFTER), model)
+        else:
+            self._keys.rest(key)
+
+    def _sent(self, call: _Call, key: str) -> Answer:
         with foreign_errors_translated():
             prepared = call.prepared(key)  # first, as it finds out whether the address can be used
-            return self._line().send(prepared, call.timeout)
+            return self._line().send(prepared, call.waits)
 
     def _line(self) -> _Line:
         process = os.getpid()
         line = self._lines.get(process)
         return line or self._lines.setdefault(process, _Line.open(self._base_url, self._pool_size))
 
-    def _refusal(self, response: requests.Response, call: _Call, key: str) -> BridgeError:
-        status, body = response.status_code, _error_body(response)
-        if 300 <= status < 400 or (status == 404 and call.model is None):
+    def _refusal(self, answer: Answer, call: _Call, key: str) -> Generator[Tick, None, BridgeError]:
+        pieces: list[bytes] = []
+        with suppress(BridgeError):  # as much as could be had: the status alone says enough
+            for data in _at_most(LARGEST_ERROR_BODY, answer.body()):
+                pieces.append(data)
+                if not data:
+                    yield ()
+        answer.close()
+        if 300 <= answer.status < 400 or (answer.status == 404 and not call.model):
             # No key would mend this, so it is raised past the rotation.
             raise UpstreamMisconfigured(
-                f"{_shown(self._base_url)} answered {status}: it is not the Gemini API."
+                f"{_shown(self._base_url)} answered {answer.status}: it is not the Gemini API."
             )
+        body = b"".join(pieces)
         if len(key) >= SHORTEST_SECRET:
             body = body.replace(key.encode(), b"[key]")
-        return error_from_response(status, body, call.model or "")
+        return error_from_response(answer.status, body, call.model)
+
+
+def _outcome(waiting: Generator[Tick, None, Answer]) -> Answer:
+    """What is waited for, by somebody who has nothing else to do."""
+    while True:
+        try:
+            next(waiting)
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
+
+
+def _at_most(limit: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for data in pieces:
+        yield data[:limit]
+        limit -= len(data)
+        if limit <= 0:
+            return
 
 
 def _shown(address: str) -> str:
@@ -250,91 +275,43 @@ def _methods(model: JsonObject) -> Sequence[str]:
     return methods if isinstance(methods, list) else ()
 
 
-# --- reading -----------------------------------------------------------------------------------------
-
-
-def _read(response: requests.Response) -> bytes:
-    """What is there, at least one byte; nothing at the end. urllib3 then has the connection in its pool."""
-    return response.raw.read1(READ_SIZE, decode_content=True) or b""
-
-
-def _pieces(response: requests.Response, limit: int, deadline: float = float("inf")) -> Iterator[bytes]:
-    while limit > 0 and (data := _read(response)):
-        yield data[:limit]
-        limit -= len(data)
-        if time.monotonic() > deadline:
-            raise UpstreamTimeout("Gemini did not answer in time.")
-
-
-def _error_body(response: requests.Response) -> bytes:
-    """As much of the body as could be had: the status alone says enough."""
-    pieces: list[bytes] = []
-    with suppress(*FOREIGN):
-        pieces.extend(_pieces(response, LARGEST_ERROR_BODY))
-    response.close()
-    return b"".join(pieces)
-
-
 class GeminiStream(ChunkStream):
-    def __init__(self, response: requests.Response, model: str, heartbeat: float, patience: float) -> None:
-        self._response = response
-        self._listener = Listener(response)
-        self._reader = ChunkReader(model)
-        self._heartbeat = heartbeat
-        self._patience = patience
-        self._failure: BridgeError | None = None
+    def __init__(self, upstream: GeminiUpstream, call: _Call) -> None:
+        self._upstream = upstream
+        self._call = call
+        self._answer: Answer | None = None
         self._closed = False
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
+        if self._closed:
+            return
         try:
-            yield from self._silence()
-            while data := self._arrived():
-                yield from self._reader.feed(data)
-                if self._failure is not None:
-                    raise self._failure
-                yield from self._silence()
-            if not self._closed:
-                yield from self._reader.finish()
+            yield from self._chunks()
         finally:
             self.close()
 
-    def _silence(self) -> Iterator[Sequence[Chunk]]:
-        """An empty batch for every heartbeat in which nothing comes."""
-        patience = self._patience
-        while not self._closed and not self._hears(min(self._heartbeat, patience)):
-            patience -= self._heartbeat
-            if patience <= 0:
-                raise UpstreamTimeout("Gemini fell silent in the middle of the answer.")
-            yield ()
+    def _chunks(self) -> Iterator[Sequence[Chunk]]:
+        try:
+            answer = yield from self._upstream.accepted(self._call, self._take)
+        except BridgeError:
+            if self._closed:  # meanwhile: whatever it ran into is what was wanted
+                return
+            raise
+        reader = ChunkReader(self._call.model)
+        for data in answer.body():
+            if data:
+                yield from reader.feed(data)
+            else:
+                yield ()
+        if not self._closed:
+            yield from reader.finish()
 
-    def _hears(self, seconds: float) -> bool:
-        with foreign_errors_translated():
-            return self._listener.hears(seconds)
+    def _take(self, answer: Answer) -> None:
+        self._answer = answer
+        if self._closed:
+            answer.close()
 
     def close(self) -> None:
-        if self._closed:
-            return
         self._closed = True
-        # Another thread may be waiting in a read: closing would wait for it, a shutdown wakes it.
-        with suppress(OSError, RuntimeError, ValueError):
-            self._response.raw.shutdown()
-        self._response.close()
-
-    def _arrived(self) -> bytes:
-        """All that is here: a read gives one frame of a chunked body at most, and often several have come."""
-        pieces = [self._next_bytes()]
-        try:
-            while pieces[-1] and len(pieces) < MOST_AT_ONCE and self._listener.has_more():
-                pieces.append(self._next_bytes())
-        except BridgeError as failure:
-            self._failure = failure  # what came before it is handed on first
-        return b"".join(pieces)
-
-    def _next_bytes(self) -> bytes:
-        try:
-            with foreign_errors_translated():
-                return b"" if self._closed else _read(self._response)
-        except Exception:
-            if self._closed:  # closed under the read: whatever it ran into is what was wanted
-                return b""
-            raise
+        if self._answer is not None:
+            self._answer.close()

@@ -1,54 +1,60 @@
 """The upstream's API keys: whose turn it is, and which of them rest.
 
 A key that was refused rests for a while; one that ran out of quota rests for that model, since quotas are
-counted by model. The ring is shared between the threads of one
-process and no further: another worker finds out for itself, at the price of one refused request.
+counted by model. All workers learn of it, and none ever learns the key: a digest stands for it.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from hashlib import sha256
+
+from bridge.cooldowns import Cooldowns
+
+ALL_MODELS = "*"
 
 
 class KeyRing:
-    def __init__(
-        self, keys: Iterable[str], cooldown: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._keys = list(dict.fromkeys(keys))
+    def __init__(self, keys: Iterable[str], cooldown: float, cooldowns: Cooldowns) -> None:
+        self._names = {key: f"key:{sha256(key.encode()).hexdigest()[:24]}" for key in keys}
         self._cooldown = cooldown
-        self._clock = clock
+        self._cooldowns = cooldowns
         self._lock = threading.Lock()
         self._turn = 0
-        self._wakes: dict[
-            tuple[str, str | None], float
-        ] = {}  #: resting keys only, each for a model or for all
 
-    def available(self, model: str | None = None) -> list[str]:
+    def available(self, model: str = ALL_MODELS) -> list[str]:
         """The keys to try, in order; each call starts with the next one, so that load spreads.
 
-        When all rest, the one that wakes first alone: its quota may be back, and the others' surely is not.
+        When all rest, the one that wakes first alone: what it rests for may be over.
         """
+        rests = {key: self._left(key, model) for key in self._names}
+        awake = [key for key in self._names if not rests[key]]
+        if not awake:
+            return sorted(self._names, key=rests.__getitem__)[:1]
         with self._lock:
-            self._wake(self._clock())
-            wakes = {key: self._wakes_at(key, model) for key in self._keys}
-            awake = [key for key in self._keys if not wakes[key]]
-            if not awake:
-                return sorted(self._keys, key=wakes.__getitem__)[:1]
             start = self._turn % len(awake)
             self._turn += 1
-            return awake[start:] + awake[:start]
+        return awake[start:] + awake[:start]
 
-    def rest(self, key: str, seconds: float | None = None, model: str | None = None) -> None:
-        """Leave the key out for so long (by default the cooldown), for one model or for all of them;
-        a longer rest under way is kept."""
-        with self._lock:
-            wakes = self._clock() + (self._cooldown if seconds is None else seconds)
-            self._wakes[key, model] = max(wakes, self._wakes.get((key, model), wakes))
+    def told_to_wait(self, model: str) -> float:
+        """Seconds until the first key may be used again, where the upstream itself has said so for each."""
+        return min((self._cooldowns.left(_told(name, model)) for name in self._names.values()), default=0.0)
 
-    def _wakes_at(self, key: str, model: str | None) -> float:
-        return max(self._wakes.get((key, None), 0.0), self._wakes.get((key, model), 0.0))
+    def rest(self, key: str, told: float | None = None, model: str = ALL_MODELS) -> None:
+        """Leave the key out for as long as the upstream told, else for the cooldown; for a model or for
+        all."""
+        name = self._names[key]
+        if not self._cooldown:
+            return
+        if told is not None:
+            self._cooldowns.rest(_told(name, model), told)
+        self._cooldowns.rest(f"{name}:{model}", self._cooldown if told is None else told)
 
-    def _wake(self, now: float) -> None:
-        self._wakes = {resting: wakes for resting, wakes in self._wakes.items() if wakes > now}
+    def _left(self, key: str, model: str) -> float:
+        name = self._names[key]
+        return max(self._cooldowns.left(f"{name}:{ALL_MODELS}"), self._cooldowns.left(f"{name}:{model}"))
+
+
+def _told(name: str, model: str) -> str:
+    return f"{name}:{model}:told"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.access.secret import new_secret
 from bridge.gemini.types import (
     MODEL,
     USER,
@@ -50,7 +51,7 @@ KEYS: dict[str, str] = {
     "OpenAI": "sk-" + "aB3" * 16,
     "OpenAI, of a project": "sk-proj-" + "aB3_-" * 10,
     "Anthropic": "sk-ant-" + "api03-" + "aB3_-" * 10,
-    "this bridge": "gb_" + "aB3" * 12,
+    "this bridge": new_secret(),
     "a private key": block("PRIVATE KEY"),
     "a private RSA key": block("RSA PRIVATE KEY"),
     "a private EC key": block("EC PRIVATE KEY"),
@@ -75,7 +76,7 @@ ORDINARY: dict[str, str] = {
     "a certificate": block("CERTIFICATE"),
     "a question about keys": "What does -----BEGIN PRIVATE KEY----- mean?",
     "base64": "aGVsbG8gd29ybGQ=" * 20,
-    "a path": "/home/sk/ghp/src/github_patches/gb_tools.py",
+    "a path": "/home/sk/ghp/src/github_patches/gbk_tools.py",
     "other languages": "鍵は安全です — ключ в безопасности",
 }
 

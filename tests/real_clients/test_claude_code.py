@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gunicorn_bridge import ROOT, clean_environment
+from gunicorn_bridge import clean_environment
 from scripted_gemini import Asked, Reply, call_chunk, sse, text_chunk
+
+from bridge.connect.clients import CLIENTS, Target
 
 CLAUDE = Path(__file__).parent / "node_modules" / ".bin" / "claude"
 MODEL = "gemini-3-pro-preview"
@@ -22,31 +24,40 @@ PNG = base64.b64decode(
 )
 
 
-def readme_settings(address: str) -> dict[str, str]:
-    """What the README tells a user of Claude Code to set."""
-    section = (ROOT / "README.md").read_text().partition("### Claude Code")[2].partition("\n### ")[0]
-    settings = dict(re.findall(r"^export (\w+)=(.*)$", section, re.MULTILINE))
-    assert settings.keys() == {"ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN"}
-    return {name: value.replace("http://127.0.0.1:41242", address) for name, value in settings.items()}
+def settings_for(address: str) -> dict[str, str]:
+    """What a user of Claude Code is told to set, by the README, the command and the page."""
+    exports = CLIENTS["claude"].main.text(Target(address, "any", MODEL))
+    settings = dict(re.findall(r"^export (\w+)=(.*)$", exports, re.MULTILINE))
+    assert settings.keys() >= {"ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_MODEL"}
+    return settings
 
 
 class Claude:
     """One user with a home and a project of her own."""
 
     def __init__(self, address: str, folder: Path) -> None:
+        self._address = address
         self.home, self.project = folder / "home", folder / "project"
         self.home.mkdir()
         self.project.mkdir()
         self._environment = clean_environment() | {
             "HOME": str(self.home),
-            **readme_settings(address),
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            **settings_for(address),
             "DISABLE_AUTOUPDATER": "1",
             "IS_SANDBOX": "1",  # allows it to run without asking, also for root
         }
 
-    def says(self, prompt: str, *options: str, model: str = MODEL) -> dict[str, Any]:
-        command = [CLAUDE, "-p", prompt, "--model", model, "--output-format", "json"]
+    def reads_its_settings_from_a_file(self) -> None:
+        """Instead of the environment: the other way that users are told."""
+        settings = settings_for(self._address)
+        self._environment = {name: value for name, value in self._environment.items() if name not in settings}
+        (self.home / ".claude").mkdir()
+        text = CLIENTS["claude"].snippets[1].text(Target(self._address, "any", MODEL))
+        (self.home / ".claude" / "settings.json").write_text(text)
+
+    def says(self, prompt: str, *options: str, model: str | None = None) -> dict[str, Any]:
+        chosen = ["--model", model] if model else []
+        command = [CLAUDE, "-p", prompt, *chosen, "--output-format", "json"]
         ran = subprocess.run(
             [*command, "--dangerously-skip-permissions", *options],
             cwd=self.project,
@@ -97,6 +108,13 @@ def test_plain_text(claude, gemini):
     body = gemini.asked[0].body
     assert "billing-header" not in body["systemInstruction"]["parts"][0]["text"]
     assert {each["name"] for each in body["tools"][0]["functionDeclarations"]} >= {"Bash", "Read", "Edit"}
+
+
+def test_the_settings_file_does_as_well_as_the_environment(claude, gemini):
+    gemini.will_say(say("Hello from the bridge."))
+    claude.reads_its_settings_from_a_file()
+    assert claude.says("say hello")["result"] == "Hello from the bridge."
+    assert MODEL in gemini.asked[0].path
 
 
 def test_bash_runs_and_its_result_comes_back(claude, gemini):

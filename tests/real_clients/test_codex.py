@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import Any
 
 import pytest
 import requests
-from gunicorn_bridge import ROOT, clean_environment
+from gunicorn_bridge import clean_environment
 from scripted_gemini import CUT, Asked, Reply, call_chunk, sse, text_chunk
+
+from bridge.connect.clients import CLIENTS, Target
 
 HERE = Path(__file__).parent
 CODEX = HERE / "node_modules" / ".bin" / "codex"
@@ -28,27 +29,23 @@ args = [{json.dumps(str(HERE / "calculator_mcp.py"))}]
 """
 
 
-def readme_configuration(address: str) -> str:
-    """What the README tells a user of Codex to write into config.toml."""
-    section = (ROOT / "README.md").read_text().partition("### Codex")[2]
-    block = re.search(r"```toml\n(.*?)```", section, re.DOTALL)[1]
-    return block.replace("http://127.0.0.1:41242", address)
-
-
 class Codex:
     """One user with a home and a project of her own."""
+
+    settings_file = "config.toml"
 
     def __init__(self, address: str, folder: Path) -> None:
         self.home, self.project = folder / "home", folder / "project"
         (self.home / ".codex").mkdir(parents=True)
         self.project.mkdir()
-        self._configuration = readme_configuration(address)
+        # What a user of Codex is told to write into config.toml, by the README, the command and the page.
+        self._configuration = CLIENTS["codex"].main.text(Target(address, "any", "gemini-3-pro-preview"))
         self._environment = clean_environment() | {"HOME": str(self.home), "BRIDGE_KEY": "any"}
 
     def says(
         self, prompt: str, *options: str, model: str | None = None, more: str = ""
     ) -> list[dict[str, Any]]:
-        (self.home / ".codex" / "config.toml").write_text(self._configuration + more)
+        (self.home / ".codex" / self.settings_file).write_text(self._configuration + more)
         chosen = ["--model", model] if model else []
         ran = subprocess.run(
             [
@@ -102,6 +99,14 @@ def parts(asked: Asked, kind: str) -> list[dict[str, Any]]:
 def error(status: int, name: str, message: str, *details: Any) -> Reply:
     envelope = {"error": {"code": status, "status": name, "message": message, "details": list(details)}}
     return Reply([json.dumps(envelope).encode()], status=status)
+
+
+def test_the_settings_may_be_a_profile_beside_the_users_own(codex, gemini):
+    (codex.home / ".codex" / "config.toml").write_text('model = "another"\n')
+    codex.settings_file = "bridge.config.toml"
+    gemini.will_say(say("Hello from the bridge."))
+    assert answer_of(codex.says("say hello", "--profile", "bridge")) == "Hello from the bridge."
+    assert "gemini-3-pro-preview" in gemini.asked[0].path
 
 
 def test_plain_text(codex, gemini):

@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gunicorn_bridge import ROOT, clean_environment
+from gunicorn_bridge import clean_environment
 from scripted_gemini import CUT, Asked, Reply, call_chunk, sse, text_chunk
+
+from bridge.connect.clients import CLIENTS, Target
 
 GEMINI = Path(__file__).parent / "node_modules" / ".bin" / "gemini"
 SIGNATURE = "c2lnbmVkLWJ5LWdlbWluaQ=="
-#: Of the project, beside what the README says: nothing is to leave this machine.
+#: Of the project, beside what she is told: nothing is to leave this machine.
 QUIET = {"privacy": {"usageStatisticsEnabled": False}, "general": {"enableAutoUpdate": False}}
-
-
-def readme(kind: str) -> str:
-    """What the README tells a user of Gemini CLI to write."""
-    section = (ROOT / "README.md").read_text().partition("### Gemini CLI")[2]
-    return re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL)[1]
 
 
 class GeminiCli:
@@ -29,12 +25,15 @@ class GeminiCli:
 
     def __init__(self, address: str, folder: Path) -> None:
         self.home, self.project = folder / "home", folder / "project"
-        for place, settings in ((self.home, readme("json")), (self.project, json.dumps(QUIET))):
+        # What a user of Gemini CLI is told to export and to write, by the README, the command and the page.
+        exports, settings = CLIENTS["gemini"].snippets
+        target = Target(address, "any", "gemini-2.5-pro")
+        for place, written in ((self.home, settings.text(target)), (self.project, json.dumps(QUIET))):
             (place / ".gemini").mkdir(parents=True)
-            (place / ".gemini" / "settings.json").write_text(settings)
-        exported = re.findall(r"export (\w+)=(\S+)", readme("sh"))
-        variables = {name: value.replace("http://127.0.0.1:41242", address) for name, value in exported}
-        self._environment = clean_environment() | variables
+            (place / ".gemini" / "settings.json").write_text(written)
+        self._environment = clean_environment() | dict(
+            re.findall(r"export (\w+)=(\S+)", exports.text(target))
+        )
         places = {"HOME": str(self.home), "TMPDIR": str(folder)}
         self._environment |= {**places, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
@@ -106,32 +105,32 @@ def test_the_shell_runs_and_its_result_comes_back_with_the_signature(cli, gemini
 def test_a_file_is_written(cli, gemini):
     written = call("write_file", file_path=str(cli.project / "poem.txt"), content="roses are blue\n")
     gemini.will_say(sse(written), say("Written."))
-    assert cli.says("write it", "--model", "gemini-2.5-pro")["response"] == "Written."
+    assert cli.says("write it")["response"] == "Written."
     assert (cli.project / "poem.txt").read_text() == "roses are blue\n"
 
 
 def test_a_long_thought_is_waited_for(cli, gemini):
     """Longer than several signs of life, before and after the first word."""
     gemini.will_say([1.0, *sse(text_chunk("Let me see … ")), 1.0, *say("Yes.")])
-    assert cli.says("think", "--model", "gemini-2.5-pro")["response"] == "Let me see … Yes."
+    assert cli.says("think")["response"] == "Let me see … Yes."
 
 
 @pytest.mark.parametrize("silence", [[], [1.0]], ids=["at once", "after a silence"])
 def test_a_cut_stream_is_repeated_and_not_taken_for_an_answer(cli, gemini, silence):
     gemini.will_say([*sse(text_chunk("Half an ans")), *silence, CUT], say("The whole answer."))
-    assert cli.says("tell me", "--model", "gemini-2.5-pro")["response"].endswith("The whole answer.")
+    assert cli.says("tell me")["response"].endswith("The whole answer.")
     assert len(gemini.asked) == 2
 
 
 def test_a_rate_limit_is_waited_out(cli, gemini):
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.5s"}
     gemini.will_say(error(429, "RESOURCE_EXHAUSTED", "Slow down.", wait), say("Made it."))
-    assert cli.says("hurry", "--model", "gemini-2.5-pro")["response"] == "Made it."
+    assert cli.says("hurry")["response"] == "Made it."
     assert len(gemini.asked) == 2
 
 
 def test_a_wrong_upstream_key_is_told_once_in_plain_words(cli, gemini):
     gemini.will_answer(lambda _: error(403, "PERMISSION_DENIED", "No."))
-    told = cli.says("try", "--model", "gemini-2.5-pro")
+    told = cli.says("try")
     assert "administrator" in told["error"]["message"]
     assert len(gemini.asked) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import requests
 
@@ -22,9 +24,31 @@ ROOT = Path(__file__).parent.parent.parent
 class Bridge:
     address: str
     log: Path
+    state: Path
+    process: subprocess.Popen[bytes]
 
     def lines(self) -> str:
         return self.log.read_text()
+
+    def requests(self) -> list[dict[str, Any]]:
+        """What the log says of each request."""
+        lines = (json.loads(line) for line in self.lines().splitlines() if line.startswith("{"))
+        return [line for line in lines if line.get("message") == "request"]
+
+    def request_for(self, model: str) -> dict[str, Any] | None:
+        """The last one for this model, as the client named it."""
+        return next((line for line in reversed(self.requests()) if line.get("model") == model), None)
+
+    def workers(self) -> list[int]:
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def descriptors(self) -> int:
+        """Open files and sockets of all workers together."""
+        return sum(len(os.listdir(f"/proc/{worker}/fd")) for worker in self.workers())
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
 
 
 def free_port() -> int:
@@ -59,7 +83,7 @@ def gunicorn_bridge(**environment: str) -> Iterator[Bridge]:
                 stdout=output,
             )
         try:
-            bridge = Bridge(f"http://127.0.0.1:{port}", log)
+            bridge = Bridge(f"http://127.0.0.1:{port}", log, Path(folder), process)
             _wait(bridge, process)
             yield bridge
         finally:

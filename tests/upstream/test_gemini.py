@@ -20,6 +20,7 @@ from bridge import errors
 from bridge.errors import BridgeError
 from bridge.gemini.types import Chunk, Content, FunctionCall, GenerateRequest, Part
 from bridge.upstream import gemini
+from bridge.upstream.answer import Waits
 from bridge.upstream.base import ChunkStream
 from bridge.upstream.foreign import foreign_errors_translated, translate
 from bridge.upstream.gemini import GeminiUpstream
@@ -54,8 +55,7 @@ def upstream(base_url: str = BASE, *keys: str, read_timeout: float = 5, pool_siz
     return GeminiUpstream(
         base_url=base_url,
         keys=keys or (KEY,),
-        connect_timeout=5,
-        read_timeout=read_timeout,
+        waits=Waits(connect=5, first_byte=read_timeout, between=read_timeout, whole=60),
         key_cooldown=60,
         pool_size=pool_size,
     )
@@ -224,12 +224,12 @@ def test_nothing_is_read_after_a_failure(google: responses.RequestsMock) -> None
         (503, "UNAVAILABLE", errors.UpstreamOverloaded),
     ],
 )
-def test_an_http_error_is_raised_before_the_stream_begins(
+def test_an_http_error_is_raised_before_anything_is_read(
     google: responses.RequestsMock, code: int, status: str, expected: type[BridgeError]
 ) -> None:
     google.post(URL, status=code, body=failure(code, status))
     with pytest.raises(expected):
-        upstream(BASE, "key-one", "key-two").stream(request())
+        read(upstream(BASE, "key-one", "key-two").stream(request()))
     assert len(google.calls) == 1, "no second key would have helped"
 
 
@@ -241,7 +241,7 @@ def test_a_redirect_is_not_followed(google: responses.RequestsMock, code: int) -
         headers={"Location": "https://evil.test/"},
     )
     with pytest.raises(errors.UpstreamMisconfigured, match=r"https://gemini\.test") as caught:
-        upstream("https://me:secret@gemini.test", "key-one", "key-two").stream(request())
+        read(upstream("https://me:secret@gemini.test", "key-one", "key-two").stream(request()))
     assert "secret" not in caught.value.message
     assert "evil" not in caught.value.message
     assert len(google.calls) == 1
@@ -274,7 +274,7 @@ def test_when_no_key_is_left_the_last_error_is_raised(google: responses.Requests
     google.post(URL, status=403, body=failure(403, "PERMISSION_DENIED"))
     google.post(URL, status=429, body=failure(429, "RESOURCE_EXHAUSTED", "Please retry in 34.5s."))
     with pytest.raises(errors.UpstreamRateLimited) as caught:
-        upstream(BASE, "key-one", "key-two").stream(request())
+        read(upstream(BASE, "key-one", "key-two").stream(request()))
     assert caught.value.retry_after == 34.5
     assert keys_used(google) == ["key-one", "key-two"]
 
@@ -283,19 +283,17 @@ def test_a_rest_lasts_as_long_as_google_says(google: responses.RequestsMock) -> 
     google.post(URL, status=429, body=failure(429, "RESOURCE_EXHAUSTED", "Please retry in 10ms."))
     google.post(URL, body=events("a"))
     gemini_api = upstream(BASE, "key-one", "key-two")
-    gemini_api.stream(request()).close()
+    read(gemini_api.stream(request()))
     time.sleep(0.02)
-    gemini_api.stream(request()).close()
-    gemini_api.stream(request()).close()
+    read(gemini_api.stream(request()))
+    read(gemini_api.stream(request()))
     assert keys_used(google) == ["key-one", "key-two", "key-two", "key-one"]
 
 
 def test_without_a_key_the_bridge_is_misconfigured() -> None:
-    bare = GeminiUpstream(
-        base_url=BASE, keys=(), connect_timeout=1, read_timeout=1, key_cooldown=1, pool_size=1
-    )
+    bare = GeminiUpstream(base_url=BASE, keys=(), waits=Waits(1, 1, 1, 1), key_cooldown=1, pool_size=1)
     with pytest.raises(errors.UpstreamMisconfigured, match="no Gemini key"):
-        bare.stream(request())
+        read(bare.stream(request()))
 
 
 # --- models ------------------------------------------------------------------------------------------
@@ -404,7 +402,7 @@ def test_a_translated_error_keeps_its_cause_and_names_the_root() -> None:
 def test_a_missing_ca_bundle_is_the_administrators_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/does/not/exist.pem")
     with pytest.raises(errors.UpstreamMisconfigured, match="REQUESTS_CA_BUNDLE"):
-        upstream("https://127.0.0.1:9").stream(request())
+        read(upstream("https://127.0.0.1:9").stream(request()))
 
 
 @pytest.mark.parametrize(
@@ -412,7 +410,7 @@ def test_a_missing_ca_bundle_is_the_administrators_problem(monkeypatch: pytest.M
 )
 def test_a_bad_address_is_the_administrators_problem(address: str) -> None:
     with pytest.raises(errors.UpstreamMisconfigured, match="address"):
-        upstream(address).stream(request())
+        read(upstream(address).stream(request()))
 
 
 # --- no key in any message ---------------------------------------------------------------------------
@@ -436,7 +434,7 @@ def test_an_answer_that_quotes_the_key_does_not_leak_it(
     google: responses.RequestsMock, code: int, key: str
 ) -> None:
     google.post(URL, status=code, body=failure(code, "INTERNAL", f"The key {key} at ?key={key} is bad"))
-    assert key not in traces_of(raised_by(lambda: upstream(BASE, key).stream(request())))
+    assert key not in traces_of(raised_by(lambda: read(upstream(BASE, key).stream(request()))))
 
 
 def test_a_stream_that_quotes_the_key_does_not_leak_it(google: responses.RequestsMock) -> None:

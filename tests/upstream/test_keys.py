@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+from bridge.cooldowns import LocalCooldowns
 from bridge.upstream.keys import KeyRing
 
 
@@ -16,7 +17,7 @@ class Clock:
 
 def ring(*keys: str, cooldown: float = 60) -> tuple[KeyRing, Clock]:
     clock = Clock()
-    return KeyRing(keys, cooldown, clock), clock
+    return KeyRing(keys, cooldown, LocalCooldowns(clock)), clock
 
 
 def test_each_call_starts_with_the_next_key() -> None:

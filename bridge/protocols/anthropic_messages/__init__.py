@@ -2,6 +2,7 @@
 
 from bridge.protocols.anthropic_messages.converter import to_gemini
 from bridge.protocols.anthropic_messages.errors import error_body, error_status
+from bridge.protocols.anthropic_messages.limits import limit_headers
 from bridge.protocols.anthropic_messages.machine import MessagesMachine, encode
 from bridge.protocols.anthropic_messages.models import list_models, show_model
 from bridge.protocols.anthropic_messages.schema import CountSchema, MessagesSchema
@@ -29,4 +30,5 @@ PROTOCOL = Protocol(
         body=lambda tokens: {"input_tokens": tokens},
     ),
     request_id_header="request-id",
+    limit_headers=limit_headers,
 )

@@ -21,6 +21,7 @@ WORDS: dict[str, _Words] = {
     "forbidden": _Words("permission_error", 403),
     "limited": _Words("rate_limit_error", 429),
     "slow_request": _Words("invalid_request_error", 408),
+    "client_left": _Words("invalid_request_error", 499),
     "unknown_route": _Words("not_found_error", 404),
     "unknown_model": _Words("not_found_error", 404),
     "unknown_answer": _Words("not_found_error", 404),

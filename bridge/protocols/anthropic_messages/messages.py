@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
@@ -27,11 +27,6 @@ class Messages:
         self.losses: list[str] = []
         self._system: list[str] = []
         self._call_names: dict[str, str] = {}
-        self._roles: dict[str, Callable[[JsonObject, str], None]] = {
-            "user": self._user,
-            "assistant": self._assistant,
-            "system": self._instruction,
-        }
 
     @property
     def system(self) -> Content | None:
@@ -44,7 +39,7 @@ class Messages:
         self._system += [text for text in texts if text.strip() and not text.startswith(BILLING_LINE)]
 
     def add(self, message: JsonObject, path: str) -> None:
-        chosen_by(message, "role", self._roles, path)(message, path)
+        chosen_by(message, "role", self._ROLES, path)(self, message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
         """In the middle of a conversation it stays where it is, marked as agents mark their reminders:
@@ -80,6 +75,13 @@ class Messages:
         self._call_names.update((call.id or "", call.name) for call in said.content().calls())
         self.contents.append(said.content())
 
+    #: In the class and not in each object, which would then hold on to itself.
+    _ROLES: ClassVar[Mapping[str, Callable[[Messages, JsonObject, str], None]]] = {
+        "user": _user,
+        "assistant": _assistant,
+        "system": _instruction,
+    }
+
 
 class _Said:
     """One assistant message, block by block."""
@@ -88,19 +90,12 @@ class _Said:
         self._parts: list[Part] = []
         self._losses = losses
         self._for_next_call: str | None = None
-        self._readers: dict[str, Callable[[JsonObject, str], None]] = {
-            "text": self._text,
-            "thinking": self._thinking,
-            "redacted_thinking": self._redacted,
-            "tool_use": self._tool_use,
-            **dict.fromkeys(SERVER_TOOL_BLOCKS, self._server_tool),
-        }
 
     def content(self) -> Content:
         return Content(MODEL, tuple(self._parts))
 
     def add(self, block: JsonObject, path: str) -> None:
-        chosen_by(block, "type", self._readers, path)(block, path)
+        chosen_by(block, "type", self._READERS, path)(self, block, path)
 
     def _text(self, block: JsonObject, path: str) -> None:
         self._parts.append(Part(needed(block, "text", str, path)))
@@ -125,3 +120,12 @@ class _Said:
         )
         self._parts.append(Part(call, signature=self._for_next_call))
         self._for_next_call = None
+
+    #: In the class and not in each object, which would then hold on to itself.
+    _READERS: ClassVar[Mapping[str, Callable[[_Said, JsonObject, str], None]]] = {
+        "text": _text,
+        "thinking": _thinking,
+        "redacted_thinking": _redacted,
+        "tool_use": _tool_use,
+        **dict.fromkeys(SERVER_TOOL_BLOCKS, _server_tool),
+    }

@@ -5,6 +5,7 @@ from bridge.protocols.openai_chat.converter import to_gemini
 from bridge.protocols.openai_chat.machine import ChatMachine, encode
 from bridge.protocols.openai_chat.schema import ChatSchema
 from bridge.protocols.openai_errors import error_body, error_status
+from bridge.protocols.openai_limits import limit_headers
 from bridge.protocols.openai_models import list_models, show_model
 
 PROTOCOL = Protocol(
@@ -18,4 +19,5 @@ PROTOCOL = Protocol(
     error_status=error_status,
     list_models=list_models,
     show_model=show_model,
+    limit_headers=limit_headers,
 )

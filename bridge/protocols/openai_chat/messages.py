@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_call
 from bridge.gemini.media import inline_from_base64, media_from_url
@@ -40,21 +40,13 @@ class Messages:
         self._system: list[str] = []
         self._call_names: dict[str, str] = {}
         self._called_functions: set[str] = set()
-        self._roles: dict[str, Callable[[JsonObject, str], None]] = {
-            "system": self._instruction,
-            "developer": self._instruction,
-            "user": self._user,
-            "assistant": self._assistant,
-            "tool": self._tool,
-            "function": self._function,
-        }
 
     @property
     def system(self) -> Content | None:
         return system_content(self._system)
 
     def add(self, message: JsonObject, path: str) -> None:
-        chosen_by(message, "role", self._roles, path)(message, path)
+        chosen_by(message, "role", self._ROLES, path)(self, message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
         text = "\n\n".join(only_texts(_content_parts(message, path), f"{path}.content"))
@@ -128,6 +120,16 @@ class Messages:
         if name not in self._called_functions:
             raise refuse("names no function_call of an assistant message before it", f"{path}.name")
         self.contents.append(Content(USER, (_response_part(message, name, None, path),)))
+
+    #: In the class and not in each object, which would then hold on to itself.
+    _ROLES: ClassVar[Mapping[str, Callable[[Messages, JsonObject, str], None]]] = {
+        "system": _instruction,
+        "developer": _instruction,
+        "user": _user,
+        "assistant": _assistant,
+        "tool": _tool,
+        "function": _function,
+    }
 
 
 def _call_part(function: JsonObject, call_id: str | None, signature: Any, path: str) -> Part:

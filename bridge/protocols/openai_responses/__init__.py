@@ -1,7 +1,9 @@
 """OpenAI Responses: Codex, the OpenAI SDKs, the AI SDK."""
 
+from bridge.errors import LONGEST_RETRY_AFTER
 from bridge.protocols.base import Protocol
 from bridge.protocols.openai_errors import error_body, error_status
+from bridge.protocols.openai_limits import limit_headers
 from bridge.protocols.openai_models import list_models, show_model
 from bridge.protocols.openai_responses.converter import to_gemini
 from bridge.protocols.openai_responses.machine import ResponsesMachine, framing
@@ -20,4 +22,6 @@ PROTOCOL = Protocol(
     list_models=list_models,
     show_model=show_model,
     storing=STORING,
+    limit_headers=limit_headers,
+    longest_wait=LONGEST_RETRY_AFTER,  # Codex waits as long as it is told; told nothing, it says why
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from mimetypes import guess_type
-from typing import Any
+from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_call
 from bridge.gemini.media import inline_from_base64, media_from_url
@@ -46,22 +46,6 @@ class Items:
         self._system: list[str] = []
         self._call_names: dict[str, str] = {}
         self._for_next_call: str | None = None
-        self._readers: dict[str, Callable[[JsonObject, str], None]] = {
-            "message": self._message,
-            "reasoning": self._reasoning,
-            "function_call": self._function_call,
-            "function_call_output": self._output,
-            "custom_tool_call": self._custom_call,
-            "custom_tool_call_output": self._output,
-            "local_shell_call": self._local_shell_call,
-            "local_shell_call_output": self._output,
-            "tool_search_call": self._tool_search_call,
-            "tool_search_output": self._tool_search_output,
-            "additional_tools": self._additional_tools,
-            "compaction": self._compaction,
-            "compaction_summary": self._compaction,
-            "context_compaction": self._compaction,
-        }
 
     @property
     def system(self) -> Content | None:
@@ -75,11 +59,11 @@ class Items:
         kind = optional(item, "type", str, path) or "message"  # the easy form leaves it out
         if kind in UNSAID:
             return
-        read = self._readers.get(kind)
+        read = self._READERS.get(kind)
         if read is None:
             self.losses.append(f"responses.item_{kind[:32]}")
             return
-        read(item, path)
+        read(self, item, path)
 
     def _say(self, role: str, *parts: Part) -> None:
         self.contents.append(Content(role, parts))
@@ -155,6 +139,24 @@ class Items:
 
     def _additional_tools(self, item: JsonObject, path: str) -> None:
         self._declared.add(needed(item, "tools", list, path), f"{path}.tools")
+
+    #: In the class and not in each object, which would then hold on to itself.
+    _READERS: ClassVar[Mapping[str, Callable[[Items, JsonObject, str], None]]] = {
+        "message": _message,
+        "reasoning": _reasoning,
+        "function_call": _function_call,
+        "function_call_output": _output,
+        "custom_tool_call": _custom_call,
+        "custom_tool_call_output": _output,
+        "local_shell_call": _local_shell_call,
+        "local_shell_call_output": _output,
+        "tool_search_call": _tool_search_call,
+        "tool_search_output": _tool_search_output,
+        "additional_tools": _additional_tools,
+        "compaction": _compaction,
+        "compaction_summary": _compaction,
+        "context_compaction": _compaction,
+    }
 
 
 def _call_id(item: JsonObject, path: str) -> str:

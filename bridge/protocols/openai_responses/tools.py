@@ -6,10 +6,10 @@ as a function, and knows a namespaced tool only by its two names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.tool_schema import object_schema
@@ -60,13 +60,6 @@ class Declared:
         self.losses: list[str] = []
         self._functions: dict[str, FunctionDeclaration] = {}
         self._search = False
-        self._readers: dict[str, Callable[[JsonObject, str, str | None], list[str]]] = {
-            "function": self._function,
-            "custom": self._custom,
-            "namespace": self._namespace,
-            "local_shell": self._local_shell,
-            "tool_search": self._tool_search,
-        }
 
     def add(self, tools: list[Any], path: str, namespace: str | None = None) -> list[str]:
         """The names under which these tools can be called from now on."""
@@ -75,8 +68,8 @@ class Declared:
             kind = needed(tool, "type", str, where)
             if kind.startswith("web_search"):
                 self._search = True
-            elif kind in self._readers:
-                names += self._readers[kind](tool, where, namespace)
+            elif kind in self._READERS:
+                names += self._READERS[kind](self, tool, where, namespace)
             else:
                 self.losses.append(f"responses.tool_{kind[:32]}")
         return names
@@ -136,6 +129,15 @@ class Declared:
         prepared = object_schema(schema, f"{path}.parameters") if schema else None
         called = Called(Kind.TOOL_SEARCH, TOOL_SEARCH)
         return self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
+
+    #: In the class and not in each object, which would then hold on to itself.
+    _READERS: ClassVar[Mapping[str, Callable[[Declared, JsonObject, str, str | None], list[str]]]] = {
+        "function": _function,
+        "custom": _custom,
+        "namespace": _namespace,
+        "local_shell": _local_shell,
+        "tool_search": _tool_search,
+    }
 
 
 def chosen_tools(choice: Any, declared: Declared) -> JsonObject:

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
+from bridge.cooldowns import Cooldowns
 from bridge.errors import UpstreamTruncated
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings
-from bridge.upstream.base import ChunkStream, Upstream
+from bridge.upstream.base import TICK, ChunkStream, Upstream
 from bridge.upstream.demo import embeddings, server
 from bridge.upstream.demo.script import Reply
 from bridge.upstream.errors import error_from_response
@@ -24,22 +25,19 @@ __all__ = ["DemoStream", "DemoUpstream"]
 
 
 class DemoUpstream(Upstream):
-    def __init__(self, pace: float = 1.0, heartbeat: float = 5.0) -> None:
+    def __init__(self, pace: float = 1.0, tick: float = TICK) -> None:
         """`pace` stretches the pauses between chunks; 0 means no waiting at all."""
         self._pace = pace
-        self._heartbeat = heartbeat
+        self._tick = tick
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> DemoUpstream:
-        return cls(heartbeat=settings.upstream.heartbeat)
+    def from_settings(cls, settings: Settings, _cooldowns: Cooldowns) -> DemoUpstream:
+        return cls(tick=min(TICK, settings.server.heartbeat))
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
         model = request.model.removeprefix("models/")
         reply = server.answer(model, orjson.loads(request_bytes(request)))
-        if reply.status != 200:
-            body = b"".join(item for item in reply.body if isinstance(item, bytes))
-            raise error_from_response(reply.status, body, model)
-        return DemoStream(reply, model, self._pace, self._heartbeat)
+        return DemoStream(reply, model, self._pace, self._tick)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         return server.count_tokens(request.model, orjson.loads(request_bytes(request)))
@@ -52,14 +50,18 @@ class DemoUpstream(Upstream):
 
 
 class DemoStream(ChunkStream):
-    def __init__(self, reply: Reply, model: str, pace: float, heartbeat: float) -> None:
+    def __init__(self, reply: Reply, model: str, pace: float, tick: float) -> None:
+        self._status = reply.status
         self._body = reply.body
         self._model = model
         self._pace = pace
-        self._heartbeat = heartbeat
+        self._tick = tick
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
+        if self._status != 200:
+            body = b"".join(item for item in self._body if isinstance(item, bytes))
+            raise error_from_response(self._status, body, self._model)
         reader = ChunkReader(self._model)
         for data in self._arriving():
             if data:
@@ -73,9 +75,9 @@ class DemoStream(ChunkStream):
         self._closed.set()
 
     def _pause(self, seconds: float) -> Iterator[bytes]:
-        """Nothing, for every heartbeat of a pause that is longer than one."""
-        while seconds > self._heartbeat and not self._closed.wait(self._heartbeat):
-            seconds -= self._heartbeat
+        """Nothing, for every tick of a pause that is longer than one."""
+        while seconds > self._tick and not self._closed.wait(self._tick):
+            seconds -= self._tick
             yield b""
         self._closed.wait(seconds)
 

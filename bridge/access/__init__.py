@@ -1,0 +1,1 @@
+"""Who may come in, for what, and how much. No HTTP framework is known here."""

@@ -1,0 +1,54 @@
+"""Where a request came from: the peer, or whom a trusted proxy speaks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+def networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    return tuple(ip_network(text, strict=False) for text in texts)
+
+
+def address(text: str) -> Address | None:
+    """Also with a port, in brackets, or as IPv4 in the clothes of IPv6; None if it is no address."""
+    host = text.strip()
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return mapped or found
+
+
+def lies_in(found: Address | None, ranges: Sequence[Network]) -> bool:
+    return found is not None and any(found in each for each in ranges)
+
+
+def is_local(host: str) -> bool:
+    """Whether a server that listens there can be reached from this machine alone."""
+    found = address(host)
+    return host == "localhost" or (found is not None and found.is_loopback)
+
+
+def client_address(peer: str, forwarded: str, trusted: Sequence[Network]) -> Address | None:
+    """The nearest address that is not a trusted proxy's own.
+
+    Each proxy adds the address it was called from at the end; what stands before an untrusted one can be
+    made up. A peer without an address is a process at the other end of a local socket, and trusted.
+    """
+    claimed = [text for text in forwarded.split(",") if text.strip()]
+    if peer and not lies_in(address(peer), trusted):
+        return address(peer)
+    for text in reversed(claimed):
+        found = address(text)
+        if not lies_in(found, trusted):
+            return found
+    return address(claimed[0] if claimed else peer)

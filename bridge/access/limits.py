@@ -1,0 +1,149 @@
+"""Limits, of a key and of all clients together: asked before a request, told after it what it used.
+
+A limit never fails a request that it should not: if what was spent cannot be read, everybody passes.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import NamedTuple
+
+from bridge.access.keys import Key
+from bridge.access.window import Barrier, Spent, allowances, barriers, scarcest
+from bridge.allowance import Allowance
+from bridge.errors import LONGEST_RETRY_AFTER, BudgetSpent, LimitReached
+from bridge.observe.record import Observer, Record
+from bridge.settings.limits import Limits
+
+#: What a request has cost, in the currency of the limits.
+CostOf = Callable[[Record], float]
+
+NOT_ENFORCED = "limits_not_enforced"
+
+
+def free(_record: Record) -> float:
+    return 0.0
+
+
+class Subject(NamedTuple):
+    """Whose limits these are."""
+
+    id: str
+    words: str
+    limits: Limits
+
+
+class LedgerUnusable(Exception):
+    """What was spent cannot be read or written now."""
+
+
+class Sight(NamedTuple):
+    """What each subject had spent at a moment."""
+
+    spent: Sequence[Spent]
+    now: float
+
+
+class Ledger(ABC):
+    """What was spent, shared by all workers. Raises LedgerUnusable and nothing else."""
+
+    @abstractmethod
+    def enter(self, subjects: Sequence[Subject], passes: Callable[[Sight], bool]) -> Sight:
+        """What was spent so far. If `passes` approves of it, the request is booked in the same moment, and no
+        other can come between."""
+
+    @abstractmethod
+    def leave(self, subjects: Sequence[Subject], tokens: int, cost: float) -> None:
+        """A request that was booked has ended."""
+
+    @abstractmethod
+    def look(self, subjects: Sequence[Subject]) -> Sight: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    allowances: tuple[Allowance, ...] = ()
+    refusal: LimitReached | None = None
+    settle: Observer | None = None  #: to be told how the request ended
+    enforced: bool = True  #: false where the ledger could not be asked
+
+
+class Limiter:
+    def __init__(self, ledger: Ledger, total: Limits, cost_of: CostOf = free) -> None:
+        self._ledger = ledger
+        self._cost_of = cost_of
+        self._total = [Subject("all", "all clients together", total)] if total.any else []
+
+    def admit(self, key: Key | None) -> Admission:
+        subjects = self._subjects(key)
+        if not subjects:
+            return Admission()
+        try:
+            sight = self._ledger.enter(subjects, lambda sight: not _reached(subjects, sight))
+        except LedgerUnusable:
+            return Admission(enforced=False)
+        reached = _reached(subjects, sight)
+        if reached:
+            return Admission(_left(subjects, sight, 0), _refusal(reached, sight.now))
+        return Admission(_left(subjects, sight, 1), settle=partial(self._settle, subjects))
+
+    def look(self, key: Key | None) -> tuple[Allowance, ...]:
+        """What is left, for a request that counts for nothing."""
+        subjects = self._subjects(key)
+        try:
+            return _left(subjects, self._ledger.look(subjects), 0) if subjects else ()
+        except LedgerUnusable:
+            return ()
+
+    def _subjects(self, key: Key | None) -> list[Subject]:
+        if key is None or not key.rules.limits.any:
+            return self._total
+        return [Subject(f"key:{key.id}", f"the key {key.name!r}", key.rules.limits), *self._total]
+
+    def _settle(self, subjects: Sequence[Subject], record: Record) -> None:
+        tokens, cost = record.usage.total if record.usage else 0, 0.0
+        try:
+            cost = self._cost_of(record)
+        finally:  # whatever a price table runs into, the request has ended
+            self._leave(subjects, tokens, cost, record)
+
+    def _leave(self, subjects: Sequence[Subject], tokens: int, cost: float, record: Record) -> None:
+        try:
+            self._ledger.leave(subjects, tokens, cost)
+        except LedgerUnusable:
+            record.notes[NOT_ENFORCED] += 1
+
+
+def _reached(subjects: Iterable[Subject], sight: Sight) -> list[tuple[Subject, Barrier]]:
+    return [
+        (subject, barrier)
+        for subject, spent in zip(subjects, sight.spent, strict=True)
+        for barrier in barriers(subject.limits, spent, sight.now)
+    ]
+
+
+def _left(subjects: Iterable[Subject], sight: Sight, entering: int) -> tuple[Allowance, ...]:
+    return scarcest(
+        allowance
+        for subject, spent in zip(subjects, sight.spent, strict=True)
+        for allowance in allowances(subject.limits, spent, sight.now, entering)
+    )
+
+
+def _refusal(reached: Sequence[tuple[Subject, Barrier]], now: float) -> LimitReached:
+    """By the barrier that will stand longest: before it falls no request would pass."""
+    subject, barrier = max(reached, key=lambda each: each[1].wait)
+    kind = LimitReached if barrier.wait <= LONGEST_RETRY_AFTER else BudgetSpent
+    message = f"The limit of {barrier.words} for {subject.words} is reached; {_when(barrier.wait, now)}."
+    return kind(message, retry_after=barrier.wait)
+
+
+def _when(wait: float, now: float) -> str:
+    if wait <= LONGEST_RETRY_AFTER:
+        return f"try again in {math.ceil(wait)} s"
+    return f"it is free again at {datetime.fromtimestamp(math.ceil(now + wait), UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,123 @@
+"""`gemini-bridge connect`: a client's settings, ready to paste, or the proof that they work.
+
+The settings go to standard output and what explains them to standard error, so that
+`gemini-bridge connect codex >> file` writes settings and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from textwrap import indent
+
+from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.lights import light
+from bridge.cli.table import lined_up
+from bridge.connect.clients import CLIENTS, PLACEHOLDER_KEY, Client, Snippet, Target
+from bridge.connect.probe import Finding, probe
+from bridge.connect.speakers import SPEAKERS
+from bridge.settings import SettingsError, load
+from bridge.settings.source import CLIENT_KEY
+from bridge.settings.value import WebAddress, suggestion
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("client", nargs="?", metavar="CLIENT", help="without one, all clients are listed")
+    parser.add_argument("--url", help="the bridge's address, http://HOST:PORT; default: the one set here")
+    parser.add_argument("--key", help=f"your key for the bridge; default: the variable {CLIENT_KEY}")
+    parser.add_argument("--model", help="default: connect.model of the settings")
+    parser.add_argument(
+        "--probe", action="store_true", help="prove it: a streamed answer and tool calls through the bridge"
+    )
+
+
+def _connect(arguments: argparse.Namespace) -> int:
+    if arguments.client is None and not arguments.probe:
+        print(_listed())
+        return 0
+    client = _client(arguments.client)
+    target = _target(arguments)
+    if arguments.probe:
+        return _prove(client, target)
+    _print_settings(client, target)
+    return 0
+
+
+CONNECT = Command(_connect, "settings for a client, or the proof they work", _arguments)
+
+
+def _client(name: str | None) -> Client:
+    if name is None:
+        raise SettingsError(f"--probe: name a client: {', '.join(CLIENTS)}")
+    if name not in CLIENTS:
+        raise SettingsError(f"connect: {name} is not a client known here; {suggestion(name, CLIENTS)}")
+    return CLIENTS[name]
+
+
+# --- the bridge --------------------------------------------------------------------------------------
+
+
+def _target(arguments: argparse.Namespace) -> Target:
+    """With address and model given, the settings of this machine are not looked at: it need not have any."""
+    url = _checked(arguments.url) if arguments.url else load().server.address
+    model = arguments.model or load().model_for_clients
+    key = arguments.key or os.environ.get(CLIENT_KEY) or PLACEHOLDER_KEY
+    try:
+        return Target(url, key, model)
+    except ValueError as error:
+        raise SettingsError(f"connect: {error}") from None
+
+
+def _checked(url: str) -> str:
+    rule = WebAddress()
+    if not rule.accepts(url):
+        raise SettingsError(f"--url must be{rule.words.removeprefix(':')}")
+    if url.rstrip("/").endswith(("/v1", "/v1beta")):
+        raise SettingsError("--url goes without the /v1: the settings of those clients that need it have it")
+    return url.rstrip("/")
+
+
+# --- what is printed ---------------------------------------------------------------------------------
+
+
+def _listed() -> str:
+    rows = [("CLIENT", "", "SPEAKS")]
+    rows += [(each.name, each.title, SPEAKERS[each.speaks].title) for each in CLIENTS.values()]
+    hint = f"{PROGRAM} connect CLIENT prints its settings; --probe proves them."
+    return "\n".join([*lined_up(rows), "", hint])
+
+
+def _print_settings(client: Client, target: Target) -> None:
+    _explain(f"{client.title} ({SPEAKERS[client.speaks].title})", f"{client.main.place}:", "")
+    print(client.main.text(target), end="", flush=True)
+    _explain("", *(_also(snippet, target) for snippet in client.snippets[1:]))
+    _explain(*(f"• {note}" for note in client.notes))
+    if target.key == PLACEHOLDER_KEY:
+        _explain(f"• Put your own key in place of {PLACEHOLDER_KEY}, or give it with --key.")
+    words = [PROGRAM, "connect", client.name, "--url", target.url, "--model", target.model, "--probe"]
+    _explain("", f"Prove it: {shlex.join(words)}")
+
+
+def _also(snippet: Snippet, target: Target) -> str:
+    return f"{snippet.place}:\n\n{indent(snippet.text(target), '    ')}"
+
+
+def _explain(*lines: str) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def _prove(client: Client, target: Target) -> int:
+    print(f"{client.title} on {target.url} with {target.model} ({SPEAKERS[client.speaks].title})")
+    failed = False
+    for finding in probe(client, target):
+        print(_line(finding), flush=True)
+        failed = failed or not finding.good
+    return FAILED if failed else 0
+
+
+def _line(finding: Finding) -> str:
+    line = f"{light(finding.good)} {finding.what:<22}{finding.seconds:6.2f} s   {finding.detail}"
+    return line if finding.good else f"{line}\n  → {finding.remedy}"

@@ -1,0 +1,153 @@
+"""What an administrator writes behind the options of `gemini-bridge key`, as the values of a key's rules."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from bridge.access.keys import LONGEST_OWNER, NAME, NAME_RULE, Rules
+from bridge.settings.limits import Limits
+from bridge.settings.value import Networks, SettingsError, Shape, shapes
+
+UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+LONGEST = 100 * 365 * 86400  #: seconds; whoever means longer means never
+
+_LIMITS = shapes(Limits)
+
+
+def name(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"a name is made of {NAME_RULE}")
+    return text
+
+
+def owner(text: str) -> str:
+    if len(text) > LONGEST_OWNER or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"must be one line of at most {LONGEST_OWNER} characters")
+    return text.strip()
+
+
+def models(text: str) -> tuple[str, ...]:
+    """`*` alone lifts the restriction."""
+    patterns = _listed(text)
+    return () if "*" in patterns else patterns
+
+
+def networks(text: str) -> tuple[str, ...]:
+    ranges = () if text == "anywhere" else _listed(text)
+    rule = Networks()
+    if not rule.accepts(ranges):
+        raise argparse.ArgumentTypeError(f"must be 'anywhere' or a list{rule.words}")
+    return ranges
+
+
+def duration(text: str) -> float:
+    """Seconds."""
+    found = re.fullmatch(r"(\d{1,6})([mhdw])", text)
+    if text == "0":
+        return 0.0
+    if found is None or (seconds := int(found[1]) * UNITS[found[2]]) > LONGEST:
+        raise argparse.ArgumentTypeError("must be 0 or a time such as 30m, 24h, 90d or 2w")
+    return float(seconds)
+
+
+def expiry(text: str) -> float | None:
+    """Of a day, its end in UTC."""
+    if text == "never":
+        return None
+    moment = _end_of_day(text) if "-" in text else time.time() + duration(text)
+    if moment <= time.time():
+        raise argparse.ArgumentTypeError("must lie in the future")
+    return moment
+
+
+def _end_of_day(text: str) -> float:
+    try:
+        return (datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=1)).timestamp()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            "must be a day such as 2027-01-31, a time such as 90d, or never"
+        ) from None
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _amount(field: str) -> Callable[[str], Any]:
+    shape: Shape = _LIMITS[field]
+
+    def read(text: str) -> Any:
+        try:
+            number: int | float = int(text)
+        except ValueError:
+            number = _fraction(text)
+        try:
+            return shape.read("", number)
+        except SettingsError:
+            raise argparse.ArgumentTypeError(f"must be {shape.words}; 0: no limit") from None
+
+    return read
+
+
+def _fraction(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0  # no limit is negative, so this is refused as any other wrong number
+
+
+# --- the options -------------------------------------------------------------------------------------
+
+
+class Option(NamedTuple):
+    read: Callable[[str], Any]
+    field: str  #: of Rules or of Limits
+    metavar: str
+    help: str
+
+
+OPTIONS: Mapping[str, Option] = {
+    "--owner": Option(owner, "owner", "TEXT", "whose it is, for people to read"),
+    "--models": Option(
+        models, "models", "PATTERNS", "the models it may use: 'gemini-*flash*,gpt-5'; '*': all"
+    ),
+    "--expires": Option(expiry, "expires", "WHEN", "2027-01-31 (to the end of that day, UTC), 90d, or never"),
+    "--from": Option(
+        networks, "networks", "RANGES", "where it may be used: 10.0.0.0/8,fd00::/8, or anywhere"
+    ),
+    "--rpm": Option(_amount("requests_per_minute"), "requests_per_minute", "N", "requests per minute"),
+    "--tpm": Option(_amount("tokens_per_minute"), "tokens_per_minute", "N", "tokens per minute, in and out"),
+    "--tokens-per-day": Option(_amount("tokens_per_day"), "tokens_per_day", "N", "tokens per day (UTC)"),
+    "--cost-per-day": Option(_amount("cost_per_day"), "cost_per_day", "X", "cost per day (UTC)"),
+    "--streams": Option(_amount("streams"), "streams", "N", "answers on their way at the same time"),
+}
+
+_OF_LIMITS = {each.name for each in fields(Limits)}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    for flag, option in OPTIONS.items():
+        parser.add_argument(
+            flag,
+            type=option.read,
+            dest=option.field,
+            metavar=option.metavar,
+            help=option.help,
+            default=argparse.SUPPRESS,
+        )
+
+
+def changed(rules: Rules, arguments: argparse.Namespace) -> Rules:
+    """The rules with what was given on the command line."""
+    given = {
+        each.field: getattr(arguments, each.field) for each in OPTIONS.values() if each.field in arguments
+    }
+    limits = {field: value for field, value in given.items() if field in _OF_LIMITS}
+    others = {field: value for field, value in given.items() if field not in _OF_LIMITS}
+    return replace(rules, **others, limits=replace(rules.limits, **limits))

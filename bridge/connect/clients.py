@@ -1,0 +1,131 @@
+"""The table of clients, and their settings for a given bridge, ready to paste.
+
+Everything a client is told stands in `clients.toml` beside this module. A snippet is given out as pieces, so
+that a page can colour them; their texts put together are the snippet.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+#: Stands for a key wherever none is known. A bridge without keys takes it as well as any other text.
+PLACEHOLDER_KEY = "gbk_your_key"
+
+KINDS: Mapping[str, str] = {"agent": "Agents", "editor": "Editors", "library": "Code"}
+
+PLAIN, STRING, COMMENT, KEY, MODEL = "plain", "string", "comment", "key", "model"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bridge as a client sees it. Quoting makes a value safe to paste; what no header takes is refused."""
+
+    url: str  #: without a path of the API, and without a slash at the end
+    key: str
+    model: str
+
+    def __post_init__(self) -> None:
+        for name in ("url", "key", "model"):
+            value: str = getattr(self, name)
+            if not value or not value.isascii() or not value.isprintable() or " " in value:
+                raise ValueError(f"the {name} must be plain letters, digits and signs without blanks")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    text: str
+    role: str = PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    place: str  #: where it is to be pasted
+    language: str
+    template: str
+
+    def text(self, target: Target) -> str:
+        return "".join(piece.text for piece in self.pieces(target))
+
+    def pieces(self, target: Target) -> Iterator[Piece]:
+        """Plain text, strings and comments; the key and the model each in a piece of their own."""
+        end = 0
+        for found in _TOKENS[self.language].finditer(self.template):
+            if found.start() > end:
+                yield Piece(self.template[end : found.start()])
+            end = found.end()
+            if found["hole"] is None:
+                yield Piece(found[0], STRING if found["string"] else COMMENT)
+            else:
+                yield from _filled(found["hole"], found["quotes"] or self.language, target)
+        if end < len(self.template):
+            yield Piece(self.template[end:])
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    name: str
+    title: str
+    kind: str
+    speaks: str
+    notes: tuple[str, ...]
+    snippets: tuple[Snippet, ...]
+
+    @property
+    def main(self) -> Snippet:
+        return self.snippets[0]
+
+
+# --- quoting -----------------------------------------------------------------------------------------
+
+#: A JSON text is also a string of TOML, YAML, Python and JavaScript, as long as it is ASCII and printable.
+QUOTES: Mapping[str, Callable[[str], str]] = {
+    "sh": shlex.quote,
+    **dict.fromkeys(("json", "toml", "yaml", "python", "javascript"), json.dumps),
+    "text": str,
+}
+
+_HOLE = r"@(?P<quotes>json)?\((?P<hole>[^)]*)\)"
+_STRING = r"""(?P<string>"[^"\n]*"|'[^'\n]*')"""
+_HASH, _SLASHES, _NEVER = r"(?P<comment>\#.*)", r"(?P<comment>//.*)", r"(?P<comment>(?!))"
+
+_TOKENS: Mapping[str, re.Pattern[str]] = {
+    **{name: re.compile(f"{_HOLE}|{_STRING}|{_HASH}") for name in ("sh", "toml", "yaml", "python")},
+    "javascript": re.compile(f"{_HOLE}|{_STRING}|{_SLASHES}"),
+    "json": re.compile(f"{_HOLE}|{_STRING}|{_NEVER}"),
+    "text": re.compile(rf"{_HOLE}|(?P<string>(?!))|{_NEVER}"),
+}
+
+
+def _filled(hole: str, quotes: str, target: Target) -> Iterator[Piece]:
+    values = {"url": target.url, "key": target.key, "model": target.model}
+    quoted = QUOTES[quotes](hole.format_map(values))
+    role = next((role for role in (KEY, MODEL) if f"{{{role}}}" in hole), None)
+    if role is None:
+        yield Piece(quoted, STRING)
+        return
+    before, value, after = quoted.rpartition(values[role])
+    pieces = (Piece(before, STRING), Piece(value, role), Piece(after, STRING))
+    yield from (piece for piece in pieces if piece.text)
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+def _read() -> tuple[Client, ...]:
+    text = files(__package__).joinpath("clients.toml").read_text("utf-8")
+    return tuple(_client(row) for row in tomllib.loads(text)["client"])
+
+
+def _client(row: dict[str, Any]) -> Client:
+    snippets = tuple(Snippet(each["place"], each["language"], each["text"]) for each in row.pop("snippet"))
+    return Client(**row | {"notes": tuple(row["notes"])}, snippets=snippets)
+
+
+CLIENTS: Mapping[str, Client] = {client.name: client for client in _read()}

@@ -1,0 +1,86 @@
+"""What can be mended in a request that Gemini refused, one function for each kind of refusal.
+
+Each gives up something for the sake of an answer: signatures, what a schema says beyond its shape, the wish
+for thinking. A function returns the very request it was given if there is nothing to give up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bridge.gemini.signatures import signed
+from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
+
+#: Deeper than this a schema says only that there is an object.
+DEEPEST = 8
+_KEPT = ("type", "description", "properties", "required", "items", "anyOf")
+_LONGEST_CHOICES = 500
+
+
+class _NoVault:
+    def keep(self, family: str, signatures: Mapping[str, str]) -> None:
+        pass
+
+    def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]:
+        return {}
+
+
+def without_signatures(request: GenerateRequest) -> GenerateRequest:
+    """All signatures gone, and the documented dummy where Gemini insists on one."""
+    bare = tuple(
+        replace(content, parts=tuple(replace(part, signature=None) for part in content.parts))
+        for content in request.contents
+    )
+    contents = signed(bare, "", required=True, vault=_NoVault())
+    return request if contents == request.contents else replace(request, contents=contents)
+
+
+def without_thinking(request: GenerateRequest) -> GenerateRequest:
+    if "thinkingConfig" not in request.generation:
+        return request
+    kept = {key: value for key, value in request.generation.items() if key != "thinkingConfig"}
+    return replace(request, generation=kept)
+
+
+def with_simple_schemas(request: GenerateRequest) -> GenerateRequest:
+    tools = tuple(
+        Tool(tuple(_simple_function(each) for each in tool.functions), tool.extra) for tool in request.tools
+    )
+    return request if tools == request.tools else replace(request, tools=tools)
+
+
+def _simple_function(function: FunctionDeclaration) -> FunctionDeclaration:
+    if function.schema is None:
+        return function
+    return replace(function, schema=_simple(function.schema, 0))
+
+
+def _simple(schema: Any, depth: int) -> Any:
+    if not isinstance(schema, Mapping) or depth > DEEPEST:
+        return {"type": "object"}
+    simple = {key: _member(key, schema[key], depth + 1) for key in _KEPT if key in schema}
+    if choices := _choices(schema):
+        simple["description"] = " ".join(filter(None, (simple.get("description"), choices)))
+    if simple.get("type") == "array":
+        simple.setdefault("items", {"type": "string"})
+    return simple
+
+
+def _member(key: str, value: Any, depth: int) -> Any:
+    if key == "properties" and isinstance(value, Mapping):
+        return {name: _simple(child, depth) for name, child in value.items()}
+    if key == "items":
+        return _simple(value, depth)
+    if key == "anyOf" and isinstance(value, list):
+        return [_simple(child, depth) for child in value]
+    if key == "type" and isinstance(value, list):
+        return next((each for each in value if each != "null"), "string")
+    return value
+
+
+def _choices(schema: JsonObject) -> str:
+    """What an enumeration allowed, in words: a model that cannot be bound can still be told."""
+    values = schema["enum"] if isinstance(schema.get("enum"), list) else []
+    return f"One of: {', '.join(map(str, values))}"[:_LONGEST_CHOICES] if values else ""

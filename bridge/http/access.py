@@ -1,0 +1,65 @@
+"""Keys and limits at the edge: asked once for every request, before anything of its body is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from flask import Flask, Response, g, request
+
+from bridge.access.door import REFUSED, Door, Visit
+from bridge.access.keys import Key
+from bridge.access.limits import NOT_ENFORCED, Limiter
+from bridge.allowance import Allowance
+from bridge.errors import NotAuthorized
+from bridge.http.credentials import shown_keys
+from bridge.http.errors import spoken_protocol
+from bridge.observe.record import Record
+from bridge.protocols.base import Protocol
+
+
+def install_access(
+    app: Flask, door: Door, limiter: Limiter, protocols: Sequence[Protocol], open_to_all: Collection[str]
+) -> None:
+    """`open_to_all` are blueprints: what serves a request decides, never how its path is spelt."""
+    counted = {protocol.name for protocol in protocols}
+
+    @app.before_request
+    def let_in() -> None:
+        g.visit, g.allowances = Visit(), ()
+        if request.blueprint in open_to_all:
+            return
+        g.visit = _identified(door, g.record)
+        if request.blueprint in counted:
+            _admit(limiter, g.visit.key, g.record)
+        else:
+            g.allowances = limiter.look(g.visit.key)
+
+    @app.after_request
+    def tell_allowances(response: Response) -> Response:
+        left: Sequence[Allowance] = g.get("allowances", ())
+        if left:
+            protocol = spoken_protocol(protocols, request.path, request.headers)
+            for allowance in left:
+                response.headers.update(protocol.limit_headers(allowance))
+        return response
+
+
+def _identified(door: Door, record: Record) -> Visit:
+    forwarded = request.headers.get("X-Forwarded-For", "")
+    visit = door.visit(shown_keys(request), request.remote_addr or "", forwarded)
+    record.key = None if visit.key is None else visit.key.name
+    if visit.problem is not None:
+        record.notes[visit.problem] += 1
+        raise NotAuthorized(REFUSED)
+    return visit
+
+
+def _admit(limiter: Limiter, key: Key | None, record: Record) -> None:
+    admission = limiter.admit(key)
+    g.allowances = admission.allowances
+    if not admission.enforced:
+        record.notes[NOT_ENFORCED] += 1
+    if admission.refusal is not None:
+        raise admission.refusal
+    if admission.settle is not None:
+        record.settlers = (*record.settlers, admission.settle)

@@ -1,0 +1,28 @@
+"""How much may be used: the same fields for one key and, in `config/`, for all together. 0: no limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from bridge.settings.value import Range
+
+Amount = Annotated[int, Range(0, 1_000_000_000_000)]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    requests_per_minute: Amount = 0
+    tokens_per_minute: Amount = 0
+    tokens_per_day: Amount = 0
+    cost_per_day: Annotated[float, Range(0, 1e9)] = 0.0
+    streams: Amount = 0  #: answers on their way at the same time, streamed or whole
+
+    @property
+    def any(self) -> bool:
+        return bool(self.requests_per_minute or self.streams) or self.counts_tokens
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether anything hangs on what an answer has used, which is known when it has ended."""
+        return bool(self.tokens_per_minute or self.tokens_per_day or self.cost_per_day)

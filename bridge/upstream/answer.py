@@ -1,0 +1,248 @@
+"""An HTTP answer, read as it comes by somebody who has other things to look after.
+
+Whoever reads is given the turn again after every tick without news. The socket never blocks: a read that
+times out inside a buffered reader would lose bytes. Each of the waits has its own limit.
+"""
+
+from __future__ import annotations
+
+import select
+import ssl
+import time
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPException
+from itertools import chain
+from typing import Any
+
+import requests
+from urllib3.response import HTTPResponse
+
+from bridge.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamTruncated
+from bridge.upstream.base import TICK
+from bridge.upstream.foreign import cut, foreign_errors_translated, unreachable
+from bridge.upstream.framing import BadFraming, Chunked, Framing, Sized, UntilTheEnd
+from bridge.upstream.promises import Promise
+
+READ_SIZE = 65_536
+#: What came at once is read at once, but not more than this: what is here must be handed on.
+MOST_READ = 1 << 20
+LARGEST_HEAD = 65_536
+HEAD_END = b"\r\n\r\n"
+#: zlib's way to say: gzip or deflate, whichever it is.
+ANY_COMPRESSION = 47
+
+NOTHING_YET = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long to wait for what, in seconds."""
+
+    connect: float
+    first_byte: float
+    between: float
+    whole: float
+    tick: float = TICK
+
+
+class Answer(ABC):
+    status: int
+
+    @abstractmethod
+    def head(self) -> Iterator[None]:
+        """Nothing, once a tick, until the status is known."""
+
+    @abstractmethod
+    def body(self) -> Iterator[bytes]:
+        """The body's bytes as they come, and none once a tick."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """May be called at any time, from any thread, and more than once."""
+
+
+def answer_to(response: requests.Response, waits: Waits) -> Answer:
+    raw = response.raw
+    return PromisedAnswer(raw, waits) if isinstance(raw, Promise) else WholeAnswer(response)
+
+
+class PromisedAnswer(Answer):
+    def __init__(self, promise: Promise, waits: Waits) -> None:
+        self._promise = promise
+        self._socket: Any = promise.connection.sock
+        self._waits = waits
+        self._began = time.monotonic()
+        self._silent_since = self._began
+        self._patience = waits.first_byte
+        self._closed = False
+        self._response: HTTPResponse | None = None
+        self._early = b""  #: of the body, come with the head
+        self._socket.settimeout(0)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def head(self) -> Iterator[None]:
+        come = b""
+        for data in self._arriving():
+            if not data:
+                yield
+                continue
+            come = _without_interim(come + data)
+            if HEAD_END in come:
+                self._take_head(come)
+                return
+            if len(come) > LARGEST_HEAD:
+                raise UpstreamMalformed("The head of Gemini's answer has no end.")
+        raise unreachable(ConnectionResetError())
+
+    def _take_head(self, come: bytes) -> None:
+        end = come.index(HEAD_END) + len(HEAD_END)
+        try:
+            self._response = self._promise.kept(come[:end])
+        except HTTPException as error:
+            raise UpstreamMalformed("Gemini's answer is not HTTP.") from error
+        self.status = self._response.status
+        self._early = come[end:]
+        self._patience = self._waits.between
+
+    def body(self) -> Iterator[bytes]:
+        assert self._response is not None
+        framing, opened = _framing(self._response), _decompression(self._response)
+        pieces = chain([self._early] if self._early else [], self._arriving())
+        try:
+            while not framing.done and (data := next(pieces, None)) is not None:
+                body = framing.feed(data)
+                if body or not data:
+                    yield opened.decompress(body) if opened and body else body
+        except (BadFraming, zlib.error) as error:
+            raise cut(error) from error
+        self._end(framing)
+
+    def _end(self, framing: Framing) -> None:
+        if not framing.done and not isinstance(framing, UntilTheEnd) and not self._closed:
+            raise UpstreamTruncated("The connection to Gemini was closed in the middle of the answer.")
+        if framing.reusable and not self._closed:
+            self._release()
+        else:
+            self.close()
+
+    def _release(self) -> None:
+        """The connection may carry the next request."""
+        assert self._response is not None
+        original = self._response._original_response
+        assert original is not None
+        self._closed = True
+        original.close()
+        if original.will_close:
+            self._promise.connection.close()
+        self._response.release_conn()
+
+    def _arriving(self) -> Iterator[bytes]:
+        """What the socket has, and nothing once a tick; ends with the connection."""
+        try:
+            while not self._closed:
+                if not self._hears():
+                    self._still_patient()
+                    yield NOTHING_YET
+                elif (data := self._read()) is not None:
+                    if not data:
+                        return
+                    self._silent_since = time.monotonic()
+                    if self._silent_since - self._began > self._waits.whole:
+                        raise UpstreamTimeout("Gemini's answer took longer than any may.")
+                    yield data
+        except (OSError, ValueError) as error:
+            if self._closed:  # under the read: whatever it ran into is what was wanted
+                return
+            raise self._broken(error) from error
+
+    def _hears(self) -> bool:
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        left = self._patience - (time.monotonic() - self._silent_since)
+        return bool(self._poll.poll(max(0.0, min(self._waits.tick, left)) * 1000))
+
+    def _read(self) -> bytes | None:
+        """All that is here; None if it was not for us, but for TLS itself."""
+        pieces: list[bytes] = []
+        size = 0
+        with suppress(BlockingIOError, ssl.SSLWantReadError):
+            while size < MOST_READ:
+                data = self._socket.recv(READ_SIZE)
+                pieces.append(data)
+                size += len(data)
+                if not data or (len(data) < READ_SIZE and not isinstance(self._socket, ssl.SSLSocket)):
+                    break
+        if not pieces:
+            return None
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _still_patient(self) -> None:
+        now = time.monotonic()
+        if now - self._silent_since >= self._patience:
+            begun = self._response is not None
+            where = "fell silent in the middle of the answer" if begun else "did not answer in time"
+            raise UpstreamTimeout(f"Gemini {where}.")
+        if now - self._began > self._waits.whole:
+            raise UpstreamTimeout("Gemini's answer took longer than any may.")
+
+    def _broken(self, error: Exception) -> UpstreamError:
+        return unreachable(error) if self._response is None else cut(error)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        # Another thread may be waiting for bytes: closing would not wake it, a shutdown does.
+        with suppress(OSError, ValueError):
+            self._socket.shutdown(2)
+        self._promise.connection.close()
+        with suppress(OSError):
+            self._socket.close()
+
+
+class WholeAnswer(Answer):
+    """Of a connection that waits: behind a SOCKS proxy, or in a test."""
+
+    def __init__(self, response: requests.Response) -> None:
+        self._response = response
+        self._closed = False
+        self.status = response.status_code
+
+    def head(self) -> Iterator[None]:
+        return iter(())
+
+    def body(self) -> Iterator[bytes]:
+        with foreign_errors_translated():
+            while not self._closed and (data := self._response.raw.read1(READ_SIZE, decode_content=True)):
+                yield data
+        self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        self._response.close()
+
+
+def _without_interim(come: bytes) -> bytes:
+    """`100 Continue` and its kin come before the answer and say nothing."""
+    while come.startswith(b"HTTP/1.1 1") and HEAD_END in come:
+        come = come.partition(HEAD_END)[2]
+    return come
+
+
+def _framing(response: HTTPResponse) -> Framing:
+    if response.chunked:
+        return Chunked()
+    if response.length_remaining is not None:
+        return Sized(response.length_remaining)
+    return UntilTheEnd()
+
+
+def _decompression(response: HTTPResponse) -> Any:
+    """We ask for none, but a proxy between may insist."""
+    encoding = response.headers.get("content-encoding", "identity").lower()
+    return None if encoding in ("", "identity") else zlib.decompressobj(ANY_COMPRESSION)

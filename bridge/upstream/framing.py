@@ -1,0 +1,121 @@
+"""Where the body of an HTTP/1.1 answer ends: by its frames, by its length, or with the connection. No IO."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+#: The size of a frame, or a trailer, is a short line; an endless one is not HTTP.
+LONGEST_LINE = 8192
+LINE_END = b"\r\n"
+
+
+class BadFraming(ValueError):
+    """The bytes are not what the head of the answer promised."""
+
+
+class Framing(Protocol):
+    @property
+    def done(self) -> bool:
+        """The body is whole."""
+
+    @property
+    def reusable(self) -> bool:
+        """Another answer may follow on the same connection."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What these bytes hold of the body."""
+
+
+class Chunked:
+    """Frames of a known size each, the last one empty, then perhaps trailers."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._missing = 0  #: bytes of the frame under way
+        self._line_end_due = False  #: behind each frame
+        self._in_trailers = False
+        self._rest = b""  #: bytes that no step could be made of yet
+
+    @property
+    def reusable(self) -> bool:
+        return self.done and not self._rest
+
+    def feed(self, data: bytes) -> bytes:
+        data = self._rest + data if self._rest else data
+        pieces: list[bytes] = []
+        at = 0
+        while not self.done:
+            following = self._step(data, at, pieces)
+            if following == at:
+                break
+            at = following
+        self._rest = data[at:]
+        return b"".join(pieces)
+
+    def _step(self, data: bytes, at: int, pieces: list[bytes]) -> int:
+        """Where the next step begins; here, if these bytes are not enough for one."""
+        if self._missing:
+            piece = data[at : at + self._missing]
+            self._missing -= len(piece)
+            self._line_end_due = not self._missing
+            pieces.append(piece)
+            return at + len(piece)
+        if self._line_end_due:
+            return self._line_end(data, at)
+        end = data.find(LINE_END, at)
+        if end < 0:
+            if len(data) - at > LONGEST_LINE:
+                raise BadFraming("a line without an end")
+            return at
+        self._line(data[at:end])
+        return end + len(LINE_END)
+
+    def _line_end(self, data: bytes, at: int) -> int:
+        found = data[at : at + len(LINE_END)]
+        if len(found) < len(LINE_END):
+            return at
+        if found != LINE_END:
+            raise BadFraming("a frame longer than its size")
+        self._line_end_due = False
+        return at + len(LINE_END)
+
+    def _line(self, line: bytes) -> None:
+        if self._in_trailers:
+            self.done = not line
+            return
+        size, _, _extension = line.partition(b";")
+        try:
+            self._missing = int(size, 16)
+        except ValueError:
+            raise BadFraming("a frame without a size") from None
+        if self._missing < 0:
+            raise BadFraming("a frame of less than nothing")
+        self._in_trailers = not self._missing
+
+
+class Sized:
+    """As many bytes as the head said."""
+
+    def __init__(self, length: int) -> None:
+        self._missing = length
+        self.reusable = False
+
+    @property
+    def done(self) -> bool:
+        return self._missing == 0
+
+    def feed(self, data: bytes) -> bytes:
+        body = data[: self._missing]
+        self._missing -= len(body)
+        self.reusable = self.done and len(body) == len(data)
+        return body
+
+
+class UntilTheEnd:
+    """All that comes: only the end of the connection ends it, so nobody can tell whether it is whole."""
+
+    done = False
+    reusable = False
+
+    def feed(self, data: bytes) -> bytes:
+        return data

@@ -1,0 +1,336 @@
+"""Who is let in, and what is remembered when the keys cannot be read."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.access import ring as ring_module
+from bridge.access.door import Door, Visit, rule_at_start
+from bridge.access.keys import Rules
+from bridge.access.ring import BETWEEN_LOOKS, PAUSE_AFTER_FAILURE, KeyRing
+from bridge.access.secret import new_secret
+from bridge.access.store import KEYS_FILE, KeyStore
+from bridge.errors import NotAllowed, TooBusy
+from bridge.settings import Settings, SettingsError, load
+from bridge.state import database as database_module
+
+HERE = "10.0.0.7"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_900_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> KeyStore:
+    return KeyStore(tmp_path / KEYS_FILE, clock)
+
+
+def settings(tmp_path: Path, **environ: str) -> Settings:
+    return load(environ={"BRIDGE_STATE_DIR": str(tmp_path), **environ})
+
+
+@pytest.fixture
+def make_door(tmp_path: Path, clock: Clock):
+    def make(**environ: str) -> Door:
+        ring = KeyRing(KeyStore(tmp_path / KEYS_FILE), clock)
+        return Door(settings(tmp_path, **environ), ring, clock)
+
+    return make
+
+
+def visit(door: Door, *shown: str, peer: str = HERE, forwarded: str = "") -> Visit:
+    return door.visit(shown, peer, forwarded)
+
+
+# --- with and without keys ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "with_keys", "let_in"),
+    [
+        ({}, False, True),
+        ({}, True, False),
+        ({"BRIDGE_SERVER__HOST": "0.0.0.0"}, False, False),
+        ({"BRIDGE_SERVER__HOST": "0.0.0.0"}, True, False),
+        ({"BRIDGE_SERVER__HOST": "0.0.0.0", "BRIDGE_ACCESS__OPEN": "true"}, False, True),
+        ({"BRIDGE_ACCESS__OPEN": "true"}, True, True),
+    ],
+)
+@pytest.mark.parametrize("shown", [(), ("any",)])
+def test_who_shows_no_good_key_is_let_in_only_where_none_is_asked_for(
+    make_door, store: KeyStore, environ: dict[str, str], with_keys: bool, let_in: bool, shown: tuple[str, ...]
+) -> None:
+    if with_keys:
+        store.add("alice", Rules())
+    assert (visit(make_door(**environ), *shown).problem is None) == let_in
+
+
+def test_one_good_key_among_those_shown_is_enough(make_door, store: KeyStore) -> None:
+    secret = store.add("alice", Rules())
+    door = make_door()
+    for shown in ([secret], ["of a proxy", secret], [secret, "dummy"]):
+        found = visit(door, *shown)
+        assert found.key is not None
+        assert (found.key.name, found.problem) == ("alice", None)
+
+
+def test_an_open_bridge_still_knows_whose_key_it_sees(make_door, store: KeyStore) -> None:
+    secret = store.add("alice", Rules())
+    assert visit(make_door(BRIDGE_ACCESS__OPEN="true"), secret).key.name == "alice"
+
+
+def test_the_log_is_told_what_was_wrong(make_door, store: KeyStore, clock: Clock) -> None:
+    good = store.add("good", Rules())
+    expired = store.add("expired", Rules(expires=clock.now + 10))
+    revoked = store.add("revoked", Rules())
+    store.revoke("revoked")
+    rotated = store.add("rotated", Rules())
+    store.rotate("rotated", 5)
+    elsewhere = store.add("elsewhere", Rules(networks=("192.168.0.0/16",)))
+    clock.now += 10
+    door = make_door()
+    assert [visit(door, *shown).problem for shown in ([good], [])] == [None, "key_missing"]
+    assert visit(door, new_secret()).problem == "key_unknown"
+    assert visit(door, "' OR 1=1 --").problem == "key_malformed"
+    assert visit(door, expired).problem == "key_expired"
+    assert visit(door, revoked).problem == "key_revoked"
+    assert visit(door, rotated).problem == "key_rotated"
+    assert visit(door, elsewhere).problem == "key_not_from_here"
+    assert visit(door, elsewhere).key.name == "elsewhere"
+
+
+def test_a_key_is_good_from_its_ranges_alone(make_door, store: KeyStore) -> None:
+    secret = store.add("alice", Rules(networks=("192.168.0.0/16", "::1")))
+    door = make_door()
+    assert visit(door, secret, peer="192.168.3.4").problem is None
+    assert visit(door, secret, peer="::1").problem is None
+    assert visit(door, secret, peer="127.0.0.1", forwarded="192.168.3.4").problem is None
+    assert visit(door, secret, peer=HERE, forwarded="192.168.3.4").problem == "key_not_from_here"
+    assert (
+        visit(door, secret, peer="127.0.0.1", forwarded="192.168.3.4, 8.8.8.8").problem == "key_not_from_here"
+    )
+    strict = make_door(BRIDGE_SERVER__TRUSTED_PROXIES="[]")
+    assert visit(strict, secret, peer="127.0.0.1", forwarded="192.168.3.4").problem == "key_not_from_here"
+
+
+def test_stored_answers_belong_to_the_key_and_not_to_its_value(make_door, store: KeyStore) -> None:
+    first = store.add("alice", Rules())
+    second = store.rotate("alice", 3600)
+    other = store.add("bob", Rules())
+    door = make_door()
+    assert visit(door, first).owner == visit(door, second).owner != visit(door, other).owner
+    assert first not in visit(door, first).owner
+
+
+def test_without_keys_they_belong_to_whoever_sends_the_same_text(make_door) -> None:
+    door = make_door()
+    assert visit(door, "one").owner == visit(door, "one", "more").owner
+    assert len({visit(door).owner, visit(door, "one").owner, visit(door, "two").owner}) == 3
+
+
+# --- models ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("patterns", "name", "model", "allowed"),
+    [
+        ((), "anything", "at-all", True),
+        (("gemini-*flash*",), "gemini-2.5-flash", "gemini-2.5-flash", True),
+        (("gemini-*flash*",), "models/gemini-2.5-flash", "gemini-2.5-flash", True),
+        (("gemini-*flash*",), "gpt-5-mini", "gemini-2.5-flash", True),  # by what it means
+        (("gpt-5",), "gpt-5", "gemini-2.5-pro", True),  # by its own name
+        (("gpt-5",), "gemini-2.5-pro", "gemini-2.5-pro", False),
+        (("gemini-*flash*",), "gemini-2.5-pro", "gemini-2.5-pro", False),
+        (("GEMINI-*",), "gemini-2.5-pro", "gemini-2.5-pro", True),
+        (("gpt-5",), "gpt-5\n", "gemini-2.5-pro", False),
+        (("gpt-5",), "xgpt-5", "gemini-2.5-pro", False),
+    ],
+)
+def test_models_are_allowed_by_either_name(
+    make_door, store: KeyStore, patterns: tuple[str, ...], name: str, model: str, allowed: bool
+) -> None:
+    found = visit(make_door(), store.add("alice", Rules(models=patterns)))
+    assert found.may_use(name, model) == allowed
+    if allowed:
+        found.permit(name, model)
+        return
+    with pytest.raises(NotAllowed) as refused:
+        found.permit(name, model)
+    assert repr(name) in refused.value.message
+    assert patterns[0] in refused.value.message
+
+
+def test_a_very_long_model_name_is_not_repeated(make_door, store: KeyStore) -> None:
+    found = visit(make_door(), store.add("alice", Rules(models=("gpt-5",))))
+    with pytest.raises(NotAllowed) as refused:
+        found.permit("x" * 100_000, "gemini-2.5-flash")
+    assert len(refused.value.message) < 400
+
+
+# --- changes reach the workers -----------------------------------------------------------------------
+
+
+def test_a_change_is_known_after_a_moment_without_a_restart(make_door, store: KeyStore, clock: Clock) -> None:
+    door = make_door()
+    assert visit(door).problem is None
+    secret = store.add("alice", Rules())
+    clock.now += BETWEEN_LOOKS
+    assert visit(door).problem == "key_missing"
+    assert visit(door, secret).problem is None
+    store.change("alice", lambda rules: replace(rules, networks=("8.8.8.8",)))
+    clock.now += BETWEEN_LOOKS
+    assert visit(door, secret).problem == "key_not_from_here"
+    store.revoke("alice")
+    clock.now += BETWEEN_LOOKS
+    assert visit(door, secret).problem == "key_revoked"
+    assert visit(door).problem == "key_missing", "a revoked key is still a key: nothing opens again"
+
+
+def test_between_two_looks_the_file_is_left_alone(make_door, store: KeyStore, monkeypatch) -> None:
+    secret = store.add("alice", Rules())
+    door = make_door()
+    visit(door, secret)
+    monkeypatch.setattr(KeyStore, "version", lambda self: pytest.fail("read again"))
+    for _ in range(100):
+        assert visit(door, secret, new_secret()).problem is None
+
+
+def test_after_an_idle_hour_nobody_goes_by_what_was_known_before_it(
+    make_door, store: KeyStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = store.add("alice", Rules())
+    door = make_door()
+    visit(door, secret)
+    store.revoke("alice")
+    clock.now += 3600
+    version = KeyStore.version
+    monkeypatch.setattr(KeyStore, "version", lambda self: (time.sleep(0.2), version(self))[1])
+    with ThreadPoolExecutor(8) as pool:
+        assert {each.problem for each in pool.map(lambda _: visit(door, secret), range(8))} == {"key_revoked"}
+
+
+# --- the file cannot be read -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
+    """Another process can have the file to itself."""
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT", 0)
+    with closing(sqlite3.connect(tmp_path / KEYS_FILE, isolation_level=None)) as holder:
+        yield holder
+
+
+def test_a_locked_file_stops_nobody_who_is_known_and_lets_nobody_else_in(
+    make_door, store: KeyStore, clock: Clock, locked: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = store.add("alice", Rules())
+    door = make_door()
+    visit(door, secret)
+    locked.execute("BEGIN EXCLUSIVE")
+    for _ in range(3):
+        clock.now += PAUSE_AFTER_FAILURE
+        assert visit(door, secret).problem is None
+        assert visit(door, "wrong").problem == "key_malformed"
+        assert visit(door).problem == "key_missing"
+        with pytest.raises(TooBusy, match="cannot read its keys"):
+            visit(door, new_secret())  # it may be one that was added just now
+    assert [record.name for record in caplog.records] == [ring_module.__name__] * 3
+    assert secret not in caplog.text
+    locked.execute("ROLLBACK")
+    clock.now += PAUSE_AFTER_FAILURE
+    assert visit(door, new_secret()).problem == "key_unknown"
+
+
+def test_a_file_that_could_never_be_read_lets_nobody_in(
+    make_door, store: KeyStore, clock: Clock, locked: sqlite3.Connection
+) -> None:
+    secret = store.add("alice", Rules())
+    locked.execute("BEGIN EXCLUSIVE")
+    door, open_door = make_door(), make_door(BRIDGE_ACCESS__OPEN="true")
+    for shown in ([], [secret], ["wrong"]):
+        with pytest.raises(TooBusy):
+            visit(door, *shown)
+        assert visit(open_door, *shown).problem is None
+    locked.execute("ROLLBACK")
+    clock.now += PAUSE_AFTER_FAILURE
+    assert visit(door, secret).problem is None
+
+
+@pytest.mark.parametrize("content", [b"This is no database. " * 100, b""])
+def test_a_broken_file_lets_nobody_in(make_door, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / KEYS_FILE
+    path.write_bytes(content)
+    if content:
+        with pytest.raises(TooBusy):
+            visit(make_door(), "any")
+    else:
+        assert visit(make_door(), "any").problem is None, "an empty file is an empty list"
+
+
+def test_an_open_bridge_that_loses_its_empty_list_stays_open(
+    make_door, store: KeyStore, clock: Clock, tmp_path: Path
+) -> None:
+    door = make_door()
+    assert visit(door, "any").problem is None
+    (tmp_path / KEYS_FILE).write_bytes(b"This is no database. " * 100)
+    clock.now += BETWEEN_LOOKS
+    assert visit(door, "any").problem is None
+
+
+def test_a_proxy_before_an_open_bridge_is_warned_of_once(make_door, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    door = make_door()
+    visit(door)
+    assert not caplog.records
+    visit(door, forwarded=HERE)
+    visit(door, forwarded=HERE)
+    (warning,) = caplog.records
+    assert "no key is defined" in warning.message
+
+
+# --- at the start ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "bridge.example"])
+def test_an_address_for_others_needs_keys_or_the_word_open(
+    tmp_path: Path, store: KeyStore, host: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        rule_at_start(settings(tmp_path, BRIDGE_SERVER__HOST=host))
+    for part in (host, "gemini-bridge key add", "access.open = true"):
+        assert part in str(refused.value)
+    opened = settings(tmp_path, BRIDGE_SERVER__HOST=host, BRIDGE_ACCESS__OPEN="true")
+    assert "open to everybody who can reach it" in rule_at_start(opened)
+    store.add("alice", Rules())
+    assert rule_at_start(settings(tmp_path, BRIDGE_SERVER__HOST=host)) == "a key is needed; 1 defined"
+
+
+def test_a_loopback_address_is_open_until_there_is_a_key(tmp_path: Path, store: KeyStore) -> None:
+    assert "open to everybody on this machine" in rule_at_start(settings(tmp_path))
+    store.add("alice", Rules())
+    assert rule_at_start(settings(tmp_path)) == "a key is needed; 1 defined"
+
+
+def test_keys_that_cannot_be_read_do_not_stop_the_start(tmp_path: Path) -> None:
+    (tmp_path / KEYS_FILE).write_bytes(b"This is no database. " * 100)
+    told = rule_at_start(settings(tmp_path, BRIDGE_SERVER__HOST="0.0.0.0"))
+    assert "nobody is let in until they can" in told

@@ -1,0 +1,459 @@
+"""Limits over the shared ledger: between threads, between processes, and when the file cannot be used."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bridge.access import ledger as ledger_module
+from bridge.access.keys import Key, Rules
+from bridge.access.ledger import DEAD_AFTER, PAUSE_AFTER_FAILURE, SqliteLedger
+from bridge.access.limits import Admission, CostOf, Limiter, free
+from bridge.errors import BudgetSpent, LimitReached
+from bridge.gemini.types import Usage
+from bridge.observe.record import Record
+from bridge.settings.limits import Limits
+from bridge.state import database as database_module
+
+NO_LIMITS = Limits()
+NOON = 20_000 * 86400 + 43200.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "limits.sqlite3"
+
+
+Make = Callable[..., Limiter]
+
+
+@pytest.fixture
+def worker(path: Path, clock: Clock) -> Make:
+    """Each call is another worker on the same file."""
+
+    def make(total: Limits = NO_LIMITS, cost_of: CostOf = free) -> Limiter:
+        return Limiter(SqliteLedger(path, clock, clock), total, cost_of)
+
+    return make
+
+
+def key(name: str = "alice", **limits: float) -> Key:
+    return Key(f"id_{name}", name, Rules(limits=Limits(**limits)), 0.0)
+
+
+def record(tokens: int = 0) -> Record:
+    made = Record("req_1", "POST", "/v1/chat/completions")
+    made.usage = Usage({"totalTokenCount": tokens})
+    return made
+
+
+def passes(admission: Admission) -> bool:
+    return admission.refusal is None
+
+
+def use(limiter: Limiter, holder: Key | None, tokens: int = 0) -> Admission:
+    """A request from its beginning to its end."""
+    admission = limiter.admit(holder)
+    if admission.settle is not None:
+        admission.settle(record(tokens))
+    return admission
+
+
+# --- each limit --------------------------------------------------------------------------------------
+
+
+def test_a_key_without_limits_leaves_no_trace(worker: Make, path: Path) -> None:
+    limiter = worker()
+    for holder in (None, key()):
+        assert use(limiter, holder, 100) == Admission()
+        assert limiter.look(holder) == ()
+    assert not path.exists()
+
+
+def test_requests_per_minute(worker: Make, clock: Clock) -> None:
+    one, other, alice = worker(), worker(), key(requests_per_minute=3)
+    assert [use(limiter, alice).allowances[0].remaining for limiter in (one, other, one)] == [2, 1, 0]
+    clock.now += 20.5
+    refused = other.admit(alice)
+    assert refused.refusal is not None
+    assert type(refused.refusal) is LimitReached
+    assert refused.refusal.message == (
+        "The limit of 3 requests per minute for the key 'alice' is reached; try again in 41 s."
+    )
+    assert refused.refusal.retry_after_seconds == 41
+    assert refused.allowances[0].remaining == 0
+    assert passes(other.admit(key("bob", requests_per_minute=3))), "a limit is a key's own"
+    clock.now += 41
+    assert passes(other.admit(alice))
+
+
+def test_a_refused_request_does_not_count(worker: Make, clock: Clock) -> None:
+    limiter, alice = worker(), key(requests_per_minute=1)
+    use(limiter, alice)
+    for _ in range(50):
+        clock.now += 1
+        assert not passes(limiter.admit(alice))
+    clock.now += 11
+    assert passes(limiter.admit(alice))
+
+
+def test_tokens_per_minute_are_settled_at_the_end(worker: Make, clock: Clock) -> None:
+    one, other, alice = worker(), worker(), key(tokens_per_minute=1000)
+    first = one.admit(alice)
+    assert passes(first)
+    assert passes(other.admit(alice)), "nobody knows yet what the first will use"
+    clock.now += 90
+    first.settle(record(1500))
+    refused = other.admit(alice)
+    assert not passes(refused)
+    assert refused.refusal.retry_after_seconds == 61
+    assert [(left.counted, left.remaining) for left in refused.allowances] == [("tokens", 0)]
+    clock.now += 61
+    assert passes(other.admit(alice))
+
+
+def test_tokens_per_day_end_at_midnight(worker: Make, clock: Clock) -> None:
+    limiter, alice = worker(), key(tokens_per_day=100)
+    use(limiter, alice, 60)
+    clock.now += 3600
+    use(limiter, alice, 60)
+    refusal = limiter.admit(alice).refusal
+    assert isinstance(refusal, BudgetSpent)
+    assert "100 tokens per day for the key 'alice' is reached" in refusal.message
+    assert refusal.message.endswith("it is free again at 2024-10-05 00:00 UTC.")
+    assert refusal.retry_after_seconds == 11 * 3600
+    assert not refusal.worth_repeating
+    clock.now += 11 * 3600 - 100
+    assert type(limiter.admit(alice).refusal) is LimitReached, "close to midnight waiting is worth it"
+    clock.now += 100
+    assert passes(limiter.admit(alice))
+
+
+def test_cost_per_day(worker: Make, clock: Clock) -> None:
+    limiter = worker(cost_of=lambda ended: ended.usage.total / 1000)
+    alice = key(cost_per_day=2.5)
+    use(limiter, alice, 2400)
+    assert passes(limiter.admit(alice))
+    use(limiter, alice, 100)
+    refusal = limiter.admit(alice).refusal
+    assert "a cost of 2.5 per day" in refusal.message
+    clock.now += 43200
+    assert passes(limiter.admit(alice))
+
+
+def test_answers_at_the_same_time(worker: Make) -> None:
+    one, other, alice = worker(), worker(), key(streams=2)
+    first, second = one.admit(alice), other.admit(alice)
+    for limiter in (one, other):
+        refused = limiter.admit(alice).refusal
+        assert "2 answers at the same time" in refused.message
+        assert refused.retry_after_seconds == 5
+    first.settle(record())
+    assert passes(other.admit(alice))
+    assert not passes(one.admit(alice))
+    second.settle(record())
+    assert passes(one.admit(alice))
+
+
+def test_the_total_is_for_all_keys_and_for_those_without(worker: Make) -> None:
+    limiter = worker(Limits(requests_per_minute=3))
+    for holder in (key("alice"), key("bob", requests_per_minute=100), None):
+        assert passes(use(limiter, holder))
+    for holder in (key("alice"), key("bob", requests_per_minute=100), None):
+        refused = limiter.admit(holder)
+        assert "3 requests per minute for all clients together" in refused.refusal.message
+    assert limiter.look(key("bob", requests_per_minute=100))[0].limit == 3, "the scarcer is told"
+
+
+def test_what_one_limit_refuses_is_booked_with_no_other(worker: Make, clock: Clock) -> None:
+    limiter, alice = worker(Limits(streams=1)), key(requests_per_minute=2)
+    running = limiter.admit(alice)
+    assert not passes(limiter.admit(alice))
+    running.settle(record())
+    assert limiter.look(alice)[0].remaining == 1
+
+
+def test_of_several_reached_limits_the_longest_wait_is_told(worker: Make, clock: Clock) -> None:
+    limiter, alice = worker(), key(requests_per_minute=1, tokens_per_day=10, streams=1)
+    use(limiter, alice, 10)
+    assert "10 tokens per day" in limiter.admit(alice).refusal.message
+
+
+def test_limits_that_are_changed_hold_at_once(worker: Make) -> None:
+    limiter = worker()
+    use(limiter, key(requests_per_minute=1))
+    assert not passes(limiter.admit(key(requests_per_minute=1)))
+    assert passes(limiter.admit(key(requests_per_minute=2)))
+    assert passes(limiter.admit(key()))
+
+
+def test_looking_costs_nothing(worker: Make) -> None:
+    limiter, alice = worker(), key(requests_per_minute=2)
+    for _ in range(5):
+        assert limiter.look(alice)[0].remaining == 2
+
+
+# --- odd ends ----------------------------------------------------------------------------------------
+
+
+def test_a_price_table_that_fails_does_not_keep_the_place_taken(worker: Make) -> None:
+    def fails(_record: Record) -> float:
+        raise ValueError("no price")
+
+    limiter, alice = worker(cost_of=fails), key(streams=1)
+    admission = limiter.admit(alice)
+    with pytest.raises(ValueError, match="no price"):
+        admission.settle(record(5))
+    assert passes(limiter.admit(alice))
+
+
+def test_a_clock_that_is_set_back_locks_nobody_out(path: Path, clock: Clock) -> None:
+    limiter, alice = Limiter(SqliteLedger(path, clock), NO_LIMITS), key(requests_per_minute=1, streams=3)
+    limiter.admit(alice)
+    clock.now -= 7200
+    assert passes(limiter.admit(alice))
+    assert not passes(limiter.admit(alice))
+
+
+def test_the_file_does_not_grow(worker: Make, clock: Clock, path: Path) -> None:
+    limiter, alice = worker(), key(requests_per_minute=1000, tokens_per_day=10**9, streams=5)
+    for _ in range(200):
+        clock.now += 1800
+        use(limiter, alice, 10)
+    with closing(sqlite3.connect(path)) as database:
+        counts = [
+            database.execute(f"SELECT COUNT(*) FROM {t}").fetchone()[0] for t in ("second", "day", "running")
+        ]
+    assert counts == [1, 1, 0]
+
+
+def test_an_answer_without_usage_counts_as_a_request_alone(worker: Make) -> None:
+    limiter, alice = worker(), key(requests_per_minute=5, tokens_per_minute=5)
+    ended = record()
+    ended.usage = None
+    limiter.admit(alice).settle(ended)
+    left = {each.counted: each.remaining for each in limiter.look(alice)}
+    assert left == {"requests": 4, "tokens": 5}
+
+
+# --- workers -----------------------------------------------------------------------------------------
+
+
+def test_threads_never_get_more_than_the_limit(path: Path) -> None:
+    limiter, alice = Limiter(SqliteLedger(path), NO_LIMITS), key(requests_per_minute=50, streams=20)
+    with ThreadPoolExecutor(16) as pool:
+        admitted = list(pool.map(lambda _: limiter.admit(alice), range(100)))
+    assert sum(map(passes, admitted)) == 20
+    for admission in admitted:
+        if admission.settle:
+            admission.settle(record())
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(lambda _: passes(use(limiter, alice)), range(100))) <= 30
+
+
+HURRY = """
+import sys
+from pathlib import Path
+from bridge.access.keys import Key, Rules
+from bridge.access.ledger import SqliteLedger
+from bridge.access.limits import Limiter
+from bridge.settings.limits import Limits
+from bridge.state import database
+database.BUSY_TIMEOUT = 30
+limiter = Limiter(SqliteLedger(Path(sys.argv[1])), Limits())
+alice = Key("id_alice", "alice", Rules(limits=Limits(requests_per_minute=100)), 0.0)
+print(sum(limiter.admit(alice).refusal is None for _ in range(80)))
+"""
+
+
+def test_processes_share_a_limit_to_the_last_request(path: Path) -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", HURRY, str(path)], stdout=subprocess.PIPE) for _ in range(2)
+    ]
+    admitted = [int(process.communicate(timeout=60)[0]) for process in processes]
+    assert sum(admitted) == 100
+    assert [process.returncode for process in processes] == [0, 0]
+
+
+def test_a_worker_that_was_killed_gives_its_places_back(worker: Make, clock: Clock) -> None:
+    doomed, alive, alice = worker(), worker(), key(streams=1)
+    doomed.admit(alice)
+    clock.now += DEAD_AFTER - 1
+    assert not passes(alive.admit(alice))
+    clock.now += 2
+    assert passes(alive.admit(alice))
+
+
+def test_a_worker_that_is_heard_of_keeps_its_places(worker: Make, clock: Clock) -> None:
+    busy, other, alice = worker(), worker(), key(streams=1)
+    running = busy.admit(alice)
+    for _ in range(10):
+        clock.now += DEAD_AFTER - 1
+        busy._ledger.beat()
+        assert not passes(other.admit(alice))
+    running.settle(record())
+    busy._ledger.beat()
+    assert passes(other.admit(alice))
+
+
+def test_a_worker_is_heard_of_without_being_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "BETWEEN_BEATS", 0.05)
+    monkeypatch.setattr(ledger_module, "DEAD_AFTER", 0.4)
+    busy, other = (Limiter(SqliteLedger(path), NO_LIMITS) for _ in range(2))
+    alice = key(streams=1)
+    busy.admit(alice)
+    end = time.monotonic() + 1.2
+    while time.monotonic() < end:
+        assert not passes(other.admit(alice))
+        time.sleep(0.1)
+    pulse = busy._ledger._pulse
+    del busy
+    pulse.join(5)
+    assert not pulse.is_alive(), "the pulse ends with its ledger"
+    time.sleep(0.5)
+    assert passes(other.admit(alice))
+
+
+# --- the file cannot be used -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        yield holder
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[int]:
+    return [line.missed_before for line in caplog.records if line.name == ledger_module.__name__]
+
+
+def test_a_locked_file_lets_everybody_pass_and_is_not_waited_for_again_and_again(
+    worker: Make, clock: Clock, locked: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    limiter, alice = worker(), key(requests_per_minute=1)
+    use(limiter, alice)
+    assert not passes(limiter.admit(alice))
+    locked.execute("BEGIN EXCLUSIVE")
+    began = time.monotonic()
+    admitted = [limiter.admit(alice) for _ in range(100)]
+    assert time.monotonic() - began < 1.0
+    assert all(passes(each) and not each.enforced and each.allowances == () for each in admitted)
+    assert logged(caplog) == [0]
+    clock.now += PAUSE_AFTER_FAILURE
+    assert passes(limiter.admit(alice))
+    assert logged(caplog) == [0, 99], "the log says how many passed unseen"
+    locked.execute("ROLLBACK")
+    clock.now += PAUSE_AFTER_FAILURE
+    assert not passes(limiter.admit(alice)), "and then the limit holds again"
+
+
+def test_threads_that_wait_together_give_up_together(path: Path, locked: sqlite3.Connection) -> None:
+    limiter, alice = Limiter(SqliteLedger(path), NO_LIMITS), key(requests_per_minute=1)
+    use(limiter, alice)
+    locked.execute("BEGIN EXCLUSIVE")
+    threads = [threading.Thread(target=limiter.admit, args=(alice,)) for _ in range(32)]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - began < 2.0, "not 32 times a quarter of a second"
+
+
+def test_a_full_disk_lets_everybody_pass(worker: Make, clock: Clock) -> None:
+    limiter, alice = worker(), key(requests_per_minute=100_000, tokens_per_day=10**9, streams=10)
+    use(limiter, alice)
+    connection = limiter._ledger._database._connection
+    connection.execute("PRAGMA max_page_count = 1")  # what SQLite then says is what a full disk makes it say
+    outcomes = []
+    for number in range(3000):
+        clock.now += PAUSE_AFTER_FAILURE
+        outcomes.append(use(limiter, key(f"somebody-{number}", requests_per_minute=5, tokens_per_day=9)))
+    assert all(map(passes, outcomes))
+    assert not all(each.enforced for each in outcomes), "the disk was full"
+
+
+@pytest.mark.parametrize("kind", ["a directory", "not a database", "below a file", "of another shape"])
+def test_a_file_that_is_none_lets_everybody_pass(
+    path: Path, clock: Clock, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    match kind:
+        case "a directory":
+            path.mkdir()
+        case "not a database":
+            path.write_bytes(b"This is no database. " * 100)
+        case "below a file":
+            path.write_text("a file")
+            path = path / "limits.sqlite3"
+        case "of another shape":
+            with closing(sqlite3.connect(path)) as database:
+                database.execute("CREATE TABLE second (something_else TEXT)")
+    limiter, alice = Limiter(SqliteLedger(path, clock, clock), Limits(streams=1)), key(requests_per_minute=1)
+    for _ in range(5):
+        assert passes(use(limiter, alice))
+        assert limiter.look(alice) == ()
+    assert logged(caplog) == [0]
+
+
+def test_places_are_given_back_though_the_end_could_not_be_written(
+    worker: Make, clock: Clock, locked: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other, alice = worker(), worker(), key(streams=2)
+    first, second = one.admit(alice), one.admit(alice)
+    locked.execute("BEGIN EXCLUSIVE")
+    ended = record()
+    first.settle(ended)
+    assert ended.notes == {"limits_not_enforced": 1}
+    locked.execute("ROLLBACK")
+    clock.now += PAUSE_AFTER_FAILURE
+    assert not passes(other.admit(alice)), "it does not know yet"
+    one._ledger.beat()
+    assert passes(other.admit(alice))
+    second.settle(record())
+    assert passes(one.admit(alice))
+
+
+def test_a_request_that_could_not_be_booked_holds_no_place(
+    worker: Make, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter, alice = worker(), key(streams=1)
+    use(limiter, alice)
+    monkeypatch.setattr(ledger_module, "_SET_RUNNING", "INSERT INTO nowhere VALUES (?, ?, ?, ?)")
+    assert not limiter.admit(alice).enforced
+    monkeypatch.undo()
+    clock.now += PAUSE_AFTER_FAILURE
+    assert passes(limiter.admit(alice))
+
+
+def test_a_busy_file_is_given_a_moment(path: Path) -> None:
+    limiter, alice = Limiter(SqliteLedger(path), NO_LIMITS), key(requests_per_minute=5)
+    use(limiter, alice)
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        assert limiter.look(alice)[0].remaining == 4, "who only looks waits for nobody"
+        release = threading.Timer(database_module.BUSY_TIMEOUT / 5, holder.execute, ("ROLLBACK",))
+        release.start()
+        assert limiter.admit(alice).enforced
+        release.join()

@@ -1,0 +1,65 @@
+"""Keys as texts: hard to guess, easy to find, and misspellings told apart."""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.access.secret import ALPHABET, PREFIX, RANDOM_LENGTH, digest, hint, new_secret, well_formed
+
+
+def test_a_key_can_be_found_by_a_scanner_and_holds_enough_chance() -> None:
+    secret = new_secret()
+    assert re.fullmatch(r"gbk_[0-9A-Za-z]{38}", secret)
+    assert RANDOM_LENGTH * math.log2(len(ALPHABET)) >= 160
+    assert len({new_secret() for _ in range(1000)}) == 1000
+
+
+def test_a_new_key_is_well_formed() -> None:
+    assert all(well_formed(new_secret()) for _ in range(1000))
+
+
+@given(st.integers(min_value=0, max_value=41), st.sampled_from(string.ascii_letters + string.digits))
+def test_one_wrong_letter_is_noticed(place: int, letter: str) -> None:
+    secret = new_secret()
+    wrong = secret[:place] + letter + secret[place + 1 :]
+    assert well_formed(wrong) == (wrong == secret)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        PREFIX,
+        "sk-" + "a" * 40,
+        "any",
+        new_secret()[:-1],
+        new_secret() + "0",
+        " " + new_secret(),
+        "gbk_é" * 20,
+    ],
+)
+def test_what_was_never_a_key_is_not_well_formed(text: str) -> None:
+    assert not well_formed(text)
+
+
+@given(st.text(alphabet=st.characters(), max_size=100))
+def test_any_text_has_a_digest_and_a_judgement(text: str) -> None:
+    assert len(digest(text)) == 32
+    well_formed(text)
+
+
+def test_lone_surrogates_do_not_stop_it() -> None:
+    assert len(digest("\udc80")) == 32
+    assert not well_formed("gbk_" + "\udc80" * 38)
+
+
+def test_the_hint_gives_away_nothing_but_checksum() -> None:
+    secret = new_secret()
+    assert secret.endswith(hint(secret))
+    assert len(hint(secret)) < len(secret) - len(PREFIX) - RANDOM_LENGTH

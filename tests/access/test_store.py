@@ -1,0 +1,203 @@
+"""The file of keys: digests only, names used once, and changes that every reader sees."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.access.keys import Rules
+from bridge.access.secret import digest, new_secret
+from bridge.access.store import REMEMBERED, Held, KeyRevoked, KeyStore, NameTaken, NoSuchKey
+from bridge.settings.limits import Limits
+
+ALL = Rules("Alice", ("gemini-*", "gpt-5"), ("10.0.0.0/8",), 2e9, Limits(1, 2, 3, 4.5, 6))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_900_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "not yet there" / "keys.sqlite3"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(path: Path, clock: Clock) -> KeyStore:
+    return KeyStore(path, clock)
+
+
+def found(store: KeyStore, secret: str) -> Held | None:
+    return store.held().get(digest(secret))
+
+
+def test_a_key_is_found_by_its_secret_and_by_no_other(store: KeyStore) -> None:
+    secret = store.add("alice", ALL)
+    store.add("bob", Rules())
+    held = found(store, secret)
+    assert held is not None
+    assert (held.key.name, held.key.rules, held.expires) == ("alice", ALL, None)
+    assert found(store, new_secret()) is None
+    assert [key.name for key in store.all()] == ["alice", "bob"]
+
+
+def test_no_byte_of_a_secret_is_kept_but_its_hint(store: KeyStore, path: Path) -> None:
+    secret = store.add("alice", Rules())
+    kept = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert secret[4:-4].encode() not in kept
+    assert secret[4:16].encode() not in kept
+    assert digest(secret) in kept
+
+
+def test_the_file_is_for_its_owner_alone(store: KeyStore, path: Path) -> None:
+    store.add("alice", Rules())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_reading_makes_no_file(store: KeyStore, path: Path) -> None:
+    assert (store.version(), store.held(), store.all()) == ((0, 0), {}, [])
+    assert not path.parent.exists()
+
+
+def test_a_name_is_used_once_whatever_its_case_and_even_if_revoked(store: KeyStore) -> None:
+    store.add("alice", Rules())
+    store.revoke("alice")
+    for name in ("alice", "ALICE"):
+        with pytest.raises(NameTaken):
+            store.add(name, Rules())
+    assert len(store.all()) == 1
+
+
+def test_every_change_gives_another_version_to_every_reader(store: KeyStore, path: Path) -> None:
+    reader = KeyStore(path)
+    versions = [reader.version()]
+    for change in (
+        lambda: store.add("alice", Rules()),
+        lambda: store.rotate("alice", 0),
+        lambda: store.change("alice", lambda rules: replace(rules, owner="Alice")),
+        lambda: store.revoke("alice"),
+    ):
+        change()
+        versions.append(reader.version())
+    assert len(set(versions)) == 5
+    assert reader.version() == versions[-1]
+
+
+def test_a_file_that_was_replaced_is_read_anew(store: KeyStore, path: Path, tmp_path: Path) -> None:
+    reader = KeyStore(path)
+    old = store.add("alice", Rules())
+    assert found(reader, old)
+    before = reader.version()
+    elsewhere = KeyStore(tmp_path / "other")
+    new = elsewhere.add("bob", Rules())
+    (tmp_path / "other").replace(path)
+    assert reader.version() != before
+    assert found(reader, new)
+    assert not found(reader, old)
+    path.unlink()
+    assert (reader.version(), reader.held()) == ((0, 0), {})
+
+
+def test_a_rotated_key_stays_the_same_key_and_its_old_secret_runs_out(store: KeyStore, clock: Clock) -> None:
+    first = store.add("alice", ALL)
+    second = store.rotate("alice", grace=3600)
+    old, new = found(store, first), found(store, second)
+    assert old is not None
+    assert new is not None
+    assert old.key == new.key
+    assert (old.expires, new.expires) == (clock.now + 3600, None)
+    clock.now += 60
+    third = store.rotate("alice", grace=86400)
+    assert [found(store, each).expires for each in (first, second, third)] == [
+        clock.now + 3540,  # another rotation does not lengthen its life
+        clock.now + 86400,
+        None,
+    ]
+    store.rotate("alice", grace=0)
+    assert found(store, third).expired(clock.now)
+    assert len(store.secrets(new.key)) == 1
+    clock.now += REMEMBERED + 3541
+    store.rotate("alice", grace=0)
+    assert found(store, first) is None, "what ran out long ago is forgotten"
+
+
+def test_secrets_of_a_key_are_listed_the_newest_first(store: KeyStore, clock: Clock) -> None:
+    store.add("bob", Rules())
+    secrets = [store.add("alice", Rules())]
+    for _ in range(2):
+        clock.now += 1
+        secrets.append(store.rotate("alice", 100))
+    alice = store.all()[-1] if store.all()[-1].name == "alice" else store.all()[0]
+    assert [each.hint for each in store.secrets(alice)] == [secret[-4:] for secret in reversed(secrets)]
+
+
+def test_a_revoked_key_stays_revoked(store: KeyStore, clock: Clock) -> None:
+    secret = store.add("alice", Rules())
+    first = store.revoke("Alice").revoked
+    clock.now += 100
+    assert store.revoke("alice").revoked == first == found(store, secret).key.revoked
+    with pytest.raises(KeyRevoked):
+        store.rotate("alice", 0)
+    with pytest.raises(KeyRevoked):
+        store.change("alice", lambda rules: rules)
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "' OR 1=1 --", "alice'; DROP TABLE key; --", "\x00", "%"])
+def test_an_unknown_name_changes_nothing(store: KeyStore, name: str) -> None:
+    store.add("alice", Rules())
+    before = (store.held(), store.version())
+    for change in (
+        store.revoke,
+        lambda each: store.rotate(each, 0),
+        lambda each: store.change(each, lambda r: r),
+    ):
+        with pytest.raises(NoSuchKey):
+            change(name)
+    assert (store.held(), store.version()) == before
+
+
+@settings(max_examples=20)
+@given(
+    owner=st.text(st.characters(codec="utf-8"), max_size=20),
+    models=st.lists(st.text(st.characters(codec="utf-8"))),
+)
+def test_rules_come_back_as_they_were_written(tmp_path_factory, owner: str, models: list[str]) -> None:
+    rules = Rules(owner, tuple(models), ("::1",), None, Limits(streams=3, cost_per_day=0.1))
+    store = KeyStore(tmp_path_factory.mktemp("keys") / "k")
+    assert found(store, store.add("alice", rules)).key.rules == rules
+
+
+def test_rules_of_another_version_are_read(store: KeyStore, path: Path) -> None:
+    store.add("alice", Rules(owner="Alice"))
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            """UPDATE key SET rules = '{"owner":"A","limits":{"streams":2,"moons":1},"mood":3}'"""
+        )
+        database.commit()
+    assert store.all()[0].rules == Rules(owner="A", limits=Limits(streams=2))
+
+
+def test_it_can_be_read_while_nothing_can_be_written(store: KeyStore, path: Path) -> None:
+    """As on a full or read-only disk: no file beside it is needed."""
+    secret = store.add("alice", Rules())
+    path.chmod(0o400)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
+        assert database.execute("SELECT name FROM key").fetchall() == [("alice",)]
+    assert found(KeyStore(path), secret)

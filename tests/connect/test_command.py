@@ -1,0 +1,125 @@
+"""`gemini-bridge connect`: settings on standard output, words on standard error, a code for scripts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from gunicorn_bridge import ROOT, free_port
+
+from bridge.cli import main
+from bridge.connect.clients import CLIENTS
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    for name in [name for name in os.environ if name.startswith(("BRIDGE_", "CODER_", "DEFAULT_MODEL"))]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "config"
+    shutil.copytree(ROOT / "config", folder, ignore=shutil.ignore_patterns("local.toml"))
+    monkeypatch.setenv("BRIDGE_CONFIG_DIR", str(folder))
+    return folder
+
+
+def test_without_a_client_all_are_listed(capsys):
+    assert main(["connect"]) == 0
+    printed = capsys.readouterr().out
+    for client in CLIENTS.values():
+        assert f"\n{client.name} " in printed
+        assert client.title in printed
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_standard_output_has_the_settings_and_nothing_else(name, capsys):
+    assert main(["connect", name, "--url", "http://b:1/", "--key", "gbk_k", "--model", "m"]) == 0
+    printed = capsys.readouterr()
+    client = CLIENTS[name]
+    assert client.main.place in printed.err
+    assert all(note in printed.err for note in client.notes)
+    assert "gbk_your_key" not in printed.out + printed.err
+    assert f"gemini-bridge connect {name} --url http://b:1 --model m --probe" in printed.err
+    for snippet in client.snippets[1:]:
+        assert snippet.place in printed.err
+        assert snippet.place not in printed.out
+
+
+def test_the_settings_of_this_machine_are_the_default(capsys, monkeypatch):
+    monkeypatch.setenv("BRIDGE_SERVER__PORT", "8080")
+    monkeypatch.setenv("BRIDGE_SERVER__HOST", "0.0.0.0")
+    monkeypatch.setenv("BRIDGE_CONNECT__MODEL", "gemini-x")
+    assert main(["connect", "codex"]) == 0
+    printed = capsys.readouterr()
+    settings = tomllib.loads(printed.out)
+    assert settings["model_providers"]["bridge"]["base_url"] == "http://127.0.0.1:8080/v1"
+    assert settings["model"] == "gemini-x"
+    assert "Put your own key in place of gbk_your_key" in printed.err
+
+
+def test_an_ipv6_address_is_written_as_addresses_write_it(capsys, monkeypatch):
+    monkeypatch.setenv("BRIDGE_SERVER__HOST", "::1")
+    main(["connect", "claude"])
+    assert "export ANTHROPIC_BASE_URL='http://[::1]:41242'\n" in capsys.readouterr().out
+
+
+def test_the_key_may_come_from_the_environment_but_an_argument_wins(capsys, monkeypatch):
+    monkeypatch.setenv("BRIDGE_KEY", "gbk_environment")
+    main(["connect", "claude"])
+    assert "TOKEN=gbk_environment\n" in capsys.readouterr().out
+    main(["connect", "claude", "--key", "gbk_argument"])
+    assert "TOKEN=gbk_argument\n" in capsys.readouterr().out
+
+
+def test_a_machine_without_settings_needs_none_when_all_is_given(capsys, monkeypatch):
+    monkeypatch.setenv("BRIDGE_CONFIG_DIR", "/nowhere")
+    assert main(["connect", "claude", "--url", "https://bridge.example", "--model", "m"]) == 0
+    assert main(["connect", "claude", "--url", "https://bridge.example"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["kodex"], "kodex is not a client known here; did you mean codex?"),
+        (["--probe"], "name a client: codex, claude"),
+        (["codex", "--url", "bridge:41242"], "--url must be an http:// or https:// address"),
+        (["codex", "--url", "http://me:secret@bridge"], "--url must be an http:// or https:// address"),
+        (["codex", "--url", "http://bridge/v1"], "--url goes without the /v1"),
+        (["codex", "--key", "two words"], "the key must be plain letters"),
+    ],
+)
+def test_wrong_use_ends_with_a_sentence_and_code_2(arguments, message, capsys):
+    assert main(["connect", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("gemini-bridge: ")
+    assert message in printed.err
+    assert "secret" not in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_proof_is_green_lines_and_code_0(capsys, demo_bridge):
+    assert main(["connect", "codex", "--url", demo_bridge.address, "--probe"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert "Codex CLI" in first
+    assert demo_bridge.address in first
+    assert [line[0] for line in lines] == ["✓"] * 3
+
+
+def test_a_failed_proof_is_a_red_line_with_the_remedy_and_code_1(capsys):
+    address = f"http://127.0.0.1:{free_port()}"
+    assert main(["connect", "claude", "--url", address, "--probe"]) == 1
+    _, line, remedy = capsys.readouterr().out.splitlines()
+    assert line.startswith("✗ streamed text")
+    assert "connection refused" in line
+    assert remedy.strip().startswith("→ Is the bridge running there?")
+
+
+def test_colours_are_for_people(capsys, monkeypatch, demo_bridge):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    main(["connect", "curl", "--url", demo_bridge.address, "--probe"])
+    assert "\x1b[32m✓\x1b[0m" in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    main(["connect", "curl", "--url", demo_bridge.address, "--probe"])
+    assert "\x1b" not in capsys.readouterr().out

@@ -1,0 +1,218 @@
+"""Many streams at once, with every fault there is, for as long as you like: `make soak SECONDS=1200`
+
+The real bridge with two workers stands between an evil Gemini and clients of every protocol, some of which
+leave. At the end it says whether a stream was left without its last event, whether the workers' memory grew,
+and whether connections or descriptors were left behind. The exit code is 0 if all is well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+
+from askers import ASKERS, Answer, Asker  # noqa: E402
+from evil_gemini import END, HEAD, Deed, Evil, Visit, framed, text, wait_until  # noqa: E402
+from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
+
+from bridge.upstream.framing import Chunked, Framing, Sized  # noqa: E402
+from tests.faults.deeds import DEEDS  # noqa: E402
+
+SETTINGS = {
+    "GEMINI_API_KEY": "AIzaSoak0123456789abcdefghijklmnopqrstu",
+    "BRIDGE_SERVER__THREADS": "192",
+    "BRIDGE_SERVER__HEARTBEAT": "1",
+    "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "20",
+    "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "8",
+    "BRIDGE_UPSTREAM__READ_TIMEOUT": "6",
+    "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "20",
+    "BRIDGE_UPSTREAM__LONGEST_WAIT": "3",
+    "BRIDGE_UPSTREAM__KEY_COOLDOWN": "0",
+}
+BETWEEN_SAMPLES = 2.0
+#: Of the whole time: until then pools fill, caches grow and threads start.
+WARM_UP = 0.3
+MOST_GROWTH = 1.0  #: MB in ten minutes
+SHORTEST_FOR_A_SLOPE = 600.0  #: seconds; below that, noise says more than growth
+NOT_FOR_LOAD = {"ten-megabytes", "flood", "never-ending"}
+
+
+def talk(visit: Visit) -> None:
+    """An ordinary answer: a few seconds of chunks."""
+    visit.say(HEAD)
+    for number in range(random.randint(10, 40)):
+        visit.say(framed(text(f"word {number} ")))
+        time.sleep(random.uniform(0.05, 0.3))
+    visit.say(framed(text("done.", "STOP")), END)
+
+
+FAULTS: dict[str, Deed] = {name: deed for name, deed in DEEDS.items() if name not in NOT_FOR_LOAD}
+
+
+@dataclass
+class Tally:
+    outcomes: Counter[str] = field(default_factory=Counter)
+    lost: list[str] = field(default_factory=list)
+
+    def take(self, asker: Asker, deed: str, outcome: str) -> None:
+        self.outcomes[outcome] += 1
+        if outcome == "no end":
+            self.lost.append(f"{asker.name} {deed}")
+
+
+async def keep_asking(bridge: Bridge, until: float, tally: Tally) -> None:
+    while time.monotonic() < until:
+        asker = random.choice(ASKERS)
+        deed = "talk" if random.random() < 0.7 else random.choice(sorted(FAULTS))
+        patience = random.uniform(0.1, 5) if random.random() < 0.1 else 60.0
+        model = f"gemini-{deed}--{random.getrandbits(60):x}"
+        tally.take(asker, deed, await outcome_of(bridge, asker, model, patience))
+
+
+async def outcome_of(bridge: Bridge, asker: Asker, model: str, patience: float) -> str:
+    try:
+        answer = await asyncio.wait_for(asked(bridge, asker, model, stream=random.random() < 0.9), patience)
+    except TimeoutError:
+        return "left" if patience < 60 else "no end"
+    except OSError as error:
+        return f"connection: {type(error).__name__}"
+    if answer.status in (503, 529):
+        return "refused: busy"
+    if answer.ended_well and not answer.failed:
+        return "whole"
+    return "failed legally" if answer.ended_legally else "no end"
+
+
+async def asked(bridge: Bridge, asker: Asker, model: str, *, stream: bool) -> Answer:
+    host, port = bridge.address.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        body = json.dumps({**asker.body, "model": model, "stream": stream}).encode()
+        lines = [
+            f"POST {asker.path} HTTP/1.1",
+            "Host: b",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        ]
+        lines += [f"{name}: {value}" for name, value in asker.headers.items()]
+        writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        head, _, come = (await reader.read()).partition(b"\r\n\r\n")
+        return Answer(asker, int(head[9:12] or 0), {}, unframed(head, come), stream)
+    except ValueError:  # cut before it began
+        return Answer(asker, 0, {}, b"{}", stream)
+    finally:
+        writer.close()
+
+
+def unframed(head: bytes, come: bytes) -> bytes:
+    framing: Framing = Chunked() if b"chunked" in head.lower() else Sized(len(come))
+    body = framing.feed(come)
+    return body if framing.done else b""
+
+
+# --- what is watched ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Watch:
+    """Memory of the workers, by time."""
+
+    samples: list[tuple[float, float]] = field(default_factory=list)
+
+    async def follow(self, bridge: Bridge, until: float) -> None:
+        began = time.monotonic()
+        while time.monotonic() < until:
+            megabytes = sum(map(resident, bridge.workers()))
+            self.samples.append((time.monotonic() - began, megabytes))
+            await asyncio.sleep(BETWEEN_SAMPLES)
+
+    def growth(self) -> float:
+        """MB in ten minutes, after the warm-up."""
+        warm = [sample for sample in self.samples if sample[0] > WARM_UP * self.samples[-1][0]]
+        times, sizes = zip(*warm, strict=True)
+        return statistics.linear_regression(times, sizes).slope * 600
+
+
+def resident(pid: int) -> float:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):  # it has just ended
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+async def reload_now_and_then(bridge: Bridge, until: float, every: float) -> None:
+    while every and time.monotonic() + every < until:
+        await asyncio.sleep(every)
+        bridge.signal(signal.SIGHUP)
+
+
+async def load(bridge: Bridge, arguments: argparse.Namespace) -> tuple[Tally, Watch]:
+    tally, watch = Tally(), Watch()
+    until = time.monotonic() + arguments.seconds
+    clients = [keep_asking(bridge, until, tally) for _ in range(arguments.streams)]
+    await asyncio.gather(
+        *clients, watch.follow(bridge, until), reload_now_and_then(bridge, until, arguments.reload)
+    )
+    return tally, watch
+
+
+def verdict(
+    bridge: Bridge, evil: Evil, tally: Tally, watch: Watch, arguments: argparse.Namespace
+) -> list[str]:
+    """What is wrong."""
+    wrong = [f"{len(tally.lost)} streams without an end: {Counter(tally.lost)}"] if tally.lost else []
+    lost = [line for line in bridge.requests() if line["outcome"] == "lost"]
+    if lost:
+        wrong.append(f"{len(lost)} answers lost, says the log")
+    if "Traceback" in bridge.lines() or '"exception"' in bridge.lines():
+        wrong.append("the log holds an exception")
+    if not wait_until(lambda: evil.open <= 2 * arguments.streams, 15):
+        wrong.append(f"{evil.open} upstream connections are open")
+    if arguments.seconds >= SHORTEST_FOR_A_SLOPE and not arguments.reload and watch.growth() > MOST_GROWTH:
+        wrong.append(f"memory grew by {watch.growth():.2f} MB in ten minutes")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--reload", type=float, default=0, help="SIGHUP every so many seconds")
+    arguments = parser.parse_args()
+    evil = Evil({**FAULTS, "talk": talk})
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **SETTINGS) as bridge:
+        tally, watch = asyncio.run(load(bridge, arguments))
+        wrong = verdict(bridge, evil, tally, watch, arguments)
+        descriptors = bridge.descriptors()
+    sizes = [size for _, size in watch.samples]
+    print(f"{arguments.streams} streams for {arguments.seconds:g} s: {sum(tally.outcomes.values())} answers")
+    for outcome, count in tally.outcomes.most_common():
+        print(f"  {count:7} {outcome}")
+    print(
+        f"workers' memory: {sizes[0]:.1f} MB at first, {max(sizes):.1f} at most, {sizes[-1]:.1f} at the end,"
+    )
+    print(
+        f"  {watch.growth():+.2f} MB in ten minutes after the warm-up; {descriptors} descriptors at the end"
+    )
+    print(
+        "\n".join(f"WRONG: {each}" for each in wrong)
+        or "VERDICT: every stream ended, nothing was left behind"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""Clients that leave, do not read, or send one byte at a time cost neither threads nor upstream calls."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+from askers import ASKERS, CHAT, MESSAGES, Asker
+from evil_gemini import USAGE, Evil, wait_until
+from gunicorn_bridge import Bridge, gunicorn_bridge
+
+from tests.faults.conftest import IMPATIENT, fresh
+
+every_asker = pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.name)
+
+
+@pytest.fixture(scope="module")
+def narrow(evil: Evil) -> Iterator[Bridge]:
+    """One worker with eight places, quick to lose patience with its clients."""
+    environment = {
+        **IMPATIENT,
+        "BRIDGE_SERVER__WORKERS": "1",
+        "BRIDGE_SERVER__THREADS": "16",
+        "BRIDGE_SERVER__HEAD_TIMEOUT": "1.5",
+        "BRIDGE_SERVER__BODY_TIMEOUT": "1.5",
+        "BRIDGE_SERVER__SEND_TIMEOUT": "1.5",
+        "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "30",
+        "BRIDGE_UPSTREAM__READ_TIMEOUT": "30",
+        "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "60",
+    }
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as running:
+        yield running
+
+
+def connected(bridge: Bridge) -> socket.socket:
+    host, port = bridge.address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def request_bytes(asker: Asker, model: str, *, stream: bool) -> bytes:
+    body = json.dumps({**asker.body, "model": model, "stream": stream}).encode()
+    head = f"POST {asker.path} HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\n"
+    more = "".join(f"{name}: {value}\r\n" for name, value in asker.headers.items())
+    return f"{head}{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+# --- leaving -----------------------------------------------------------------------------------------
+
+
+@every_asker
+@pytest.mark.parametrize(
+    ("deed", "stream", "reads"),
+    [
+        ("stall-before-head", True, False),
+        ("stall-before-head", False, False),
+        ("stall-after-head", True, False),
+        ("silent", True, True),
+        ("silent", False, False),
+    ],
+)
+def test_when_the_client_leaves_the_upstream_call_ends(
+    narrow: Bridge, evil: Evil, asker: Asker, deed: str, stream: bool, reads: bool
+) -> None:
+    model = fresh(deed)
+    with connected(narrow) as client:
+        client.sendall(request_bytes(asker, model, stream=stream))
+        assert wait_until(lambda: evil.asked[model] == 1)
+        if reads:
+            assert client.recv(100)
+    assert wait_until(lambda: evil.hung_up[model] == 1, 4), "the upstream call went on"
+    assert wait_until(lambda: narrow.request_for(model) is not None, 4)
+    line = narrow.request_for(model)
+    assert line["outcome"] == "client_left"
+
+
+def test_a_client_that_leaves_while_chunks_flow_ends_the_call_whole_or_streamed(
+    narrow: Bridge, evil: Evil
+) -> None:
+    for stream in (True, False):
+        model = fresh("never-ending")
+        with connected(narrow) as client:
+            client.sendall(request_bytes(CHAT, model, stream=stream))
+            assert wait_until(lambda model=model: evil.asked[model] == 1)
+        assert wait_until(lambda model=model: evil.hung_up[model] == 1, 5)
+
+
+def test_what_was_used_until_the_client_left_is_accounted(narrow: Bridge, evil: Evil) -> None:
+    model = fresh("silent")
+    with connected(narrow) as client:
+        client.sendall(request_bytes(MESSAGES, model, stream=True))
+        assert client.recv(100)
+    assert wait_until(lambda: narrow.request_for(model) is not None, 5)
+    line = narrow.request_for(model)
+    assert line["input_tokens"] == USAGE["promptTokenCount"]
+    assert line["output_tokens"] == USAGE["candidatesTokenCount"]
+
+
+def test_what_a_discarded_attempt_used_is_accounted_too(impatient: Bridge) -> None:
+    model = fresh("malformed-once")
+    assert CHAT.ask(impatient.address, model, stream=False).ended_well
+    assert wait_until(lambda: impatient.request_for(model) is not None)
+    assert impatient.request_for(model)["input_tokens"] == 2 * USAGE["promptTokenCount"]
+
+
+# --- not reading, not sending ------------------------------------------------------------------------
+
+
+def test_a_client_that_does_not_read_is_let_go(narrow: Bridge, evil: Evil) -> None:
+    model = fresh("flood")
+    with connected(narrow) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(request_bytes(CHAT, model, stream=True))
+        assert wait_until(lambda: narrow.request_for(model) is not None, 10)
+    assert narrow.request_for(model)["outcome"] == "client_left"
+    assert "Traceback" not in narrow.lines()
+
+
+@pytest.mark.parametrize("dripping", [False, True], ids=["silent", "dripping"])
+def test_a_client_that_does_not_send_its_body_is_told_so(narrow: Bridge, dripping: bool) -> None:
+    with connected(narrow) as client:
+        whole = request_bytes(CHAT, "gemini-x", stream=False)
+        client.sendall(whole[:-30])
+        answer = b""
+        client.settimeout(0.2)
+        for at in range(30):
+            try:
+                answer = client.recv(4096)
+                answer += client.recv(4096)
+                break
+            except TimeoutError:
+                if dripping:
+                    client.sendall(whole[-30 + at : -29 + at])
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"did not arrive within 1.5 seconds" in answer
+
+
+def test_clients_that_never_finish_the_head_of_a_request_hold_no_thread(narrow: Bridge) -> None:
+    lazy = [connected(narrow) for _ in range(16)]
+    for client in lazy:
+        client.sendall(b"POST /v1/chat/completions HT")
+    assert CHAT.ask(narrow.address, "gemini-x", stream=False, timeout=10).ended_well
+    for client in lazy:
+        assert client.recv(100) == b"", "it was let go"
+        client.close()
+
+
+# --- too many ----------------------------------------------------------------------------------------
+
+
+def test_what_is_too_much_is_refused_at_once_and_health_is_answered_meanwhile(
+    narrow: Bridge, evil: Evil
+) -> None:
+    models = [fresh("long") for _ in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        running = [threads.submit(CHAT.ask, narrow.address, model, stream=True) for model in models]
+        assert wait_until(lambda: all(evil.asked[model] for model in models))
+        refused = CHAT.ask(narrow.address, "gemini-x", stream=True)
+        told = MESSAGES.ask(narrow.address, "gemini-x", stream=True)
+        health = requests.get(f"{narrow.address}/healthz", timeout=5)
+        assert all(each.result().ended_well for each in running)
+    assert (refused.status, refused.headers["Retry-After"]) == (503, "2")
+    assert (told.status, json.loads(told.content)["error"]["type"]) == (529, "overloaded_error")
+    assert health.ok
+    assert CHAT.ask(narrow.address, "gemini-x", stream=True).ended_well, "the places are free again"
+
+
+def test_nothing_is_left_behind(narrow: Bridge, evil: Evil) -> None:
+    before = narrow.descriptors()
+    with ThreadPoolExecutor(8) as threads:
+        for deed in ("reset-in-stream", "no-finish", "malformed", "overloaded-once", "drip"):
+            answers = [threads.submit(CHAT.ask, narrow.address, fresh(deed), stream=True) for _ in range(8)]
+            assert all(answer.result().ended_legally for answer in answers)
+    assert wait_until(lambda: narrow.descriptors() <= before + 10), "a few pooled connections may stay"

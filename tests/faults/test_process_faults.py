@@ -1,0 +1,159 @@
+"""Stops, reloads and killed workers: streams end with their own last event, and somebody always serves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+from askers import ASKERS, CHAT, Answer, Asker
+from evil_gemini import Evil, wait_until
+from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
+
+from tests.faults.conftest import IMPATIENT, fresh
+
+LASTING = {
+    **IMPATIENT,
+    "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "60",
+    "BRIDGE_UPSTREAM__READ_TIMEOUT": "60",
+    "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "120",
+    "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "12",
+}
+HASTY = {**LASTING, "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "5"}
+
+
+def asked_together(
+    threads: ThreadPoolExecutor, bridge: Bridge, evil: Evil, deed: str
+) -> list[Future[Answer]]:
+    """Every protocol at once; returns when all of them have reached the upstream."""
+    models = [fresh(deed) for _ in ASKERS]
+    asked = [
+        threads.submit(asker.ask, bridge.address, model, stream=True)
+        for asker, model in zip(ASKERS, models, strict=True)
+    ]
+    assert wait_until(lambda: all(evil.asked[model] for model in models))
+    time.sleep(0.3)
+    return asked
+
+
+def test_a_stop_lets_streams_finish(evil: Evil) -> None:
+    with (
+        ThreadPoolExecutor() as threads,
+        gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
+    ):
+        asked = asked_together(threads, bridge, evil, "long")
+        bridge.signal(signal.SIGTERM)
+        answers = [each.result() for each in asked]
+        assert all(answer.ended_well and b"done." in answer.content for answer in answers)
+        assert bridge.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("deed", ["silent", "never-ending"])
+def test_a_stream_that_cannot_finish_in_time_gets_its_last_event(evil: Evil, deed: str) -> None:
+    with (
+        ThreadPoolExecutor() as threads,
+        gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **HASTY) as bridge,
+    ):
+        asked = asked_together(threads, bridge, evil, deed)
+        bridge.signal(signal.SIGTERM)
+        answers = [each.result() for each in asked]
+        assert all(answer.status == 200 and answer.ended_legally and answer.failed for answer in answers)
+        assert bridge.process.wait(10) == 0
+        assert {line["error"] for line in bridge.requests()} == {"shutting_down"}
+
+
+def test_a_reload_lets_streams_finish_and_new_workers_serve_meanwhile(evil: Evil) -> None:
+    with (
+        ThreadPoolExecutor() as threads,
+        gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
+    ):
+        old = set(bridge.workers())
+        asked = asked_together(threads, bridge, evil, "long")
+        bridge.signal(signal.SIGHUP)
+        assert wait_until(lambda: bool(set(bridge.workers()) - old))
+        assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
+        assert all(each.result().ended_well for each in asked)
+        assert wait_until(lambda: not old & set(bridge.workers()))
+
+
+def test_a_reload_with_a_broken_configuration_leaves_the_old_one_serving(evil: Evil, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    shutil.copytree(ROOT / "config", config, ignore=shutil.ignore_patterns("local.toml"))
+    environment = {**LASTING, "BRIDGE_CONFIG_DIR": str(config)}
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
+        old = set(bridge.workers())
+        (config / "local.toml").write_text("[server]\nthreads = 'many'\n")
+        bridge.signal(signal.SIGHUP)
+        assert wait_until(lambda: not old & set(bridge.workers()) and len(bridge.workers()) == 2)
+        assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
+        assert "reload refused" in bridge.lines()
+        assert "server.threads must be a whole number" in bridge.lines()
+        (config / "local.toml").write_text("[log]\nlevel = 'error'\n")
+        bridge.signal(signal.SIGHUP)
+        written = len(bridge.requests())
+        assert wait_until(lambda: quiet_by_now(bridge, written)), "a mended configuration is taken"
+
+
+def quiet_by_now(bridge: Bridge, written: int) -> bool:
+    assert CHAT.ask(bridge.address, fresh("good"), stream=False).ended_well
+    time.sleep(0.2)
+    return len(bridge.requests()) == written or quiet_by_now(bridge, len(bridge.requests()))
+
+
+def test_a_killed_worker_takes_only_its_own_streams_with_it(evil: Evil) -> None:
+    with (
+        ThreadPoolExecutor(16) as threads,
+        gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
+    ):
+        models = [fresh("long") for _ in range(16)]
+        asked = [threads.submit(outcome, bridge, model) for model in models]
+        assert wait_until(lambda: all(evil.asked[model] for model in models))
+        victim = bridge.workers()[0]
+        os.kill(victim, signal.SIGKILL)
+        outcomes = [each.result() for each in asked]
+        assert "whole" in outcomes
+        assert set(outcomes) <= {"whole", "cut"}
+        assert wait_until(lambda: len(bridge.workers()) == 2 and victim not in bridge.workers())
+        assert wait_until(lambda: requests.get(f"{bridge.address}/readyz", timeout=5).ok)
+        assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
+
+
+def outcome(bridge: Bridge, model: str) -> str:
+    try:
+        return "whole" if CHAT.ask(bridge.address, model, stream=True).ended_well else "broken"
+    except requests.RequestException:
+        return "cut"
+
+
+def test_reloads_every_few_seconds_under_load_lose_no_stream(evil: Evil) -> None:
+    done = threading.Event()
+    with (
+        ThreadPoolExecutor(12) as threads,
+        gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
+    ):
+        running = [
+            threads.submit(keep_asking, bridge, ASKERS[number % len(ASKERS)], done) for number in range(12)
+        ]
+        for _ in range(4):
+            time.sleep(2.5)
+            bridge.signal(signal.SIGHUP)
+        time.sleep(1)
+        done.set()
+        answers = [answer for each in running for answer in each.result()]
+        assert len(answers) > 50
+        assert all(answer.ended_well for answer in answers)
+        assert "lost" not in {line["outcome"] for line in bridge.requests()}
+
+
+def keep_asking(bridge: Bridge, asker: Asker, done: threading.Event) -> list[Answer]:
+    answers = []
+    while not done.is_set():
+        deed = "long" if len(answers) % 3 == 0 else "slow-start" if len(answers) % 3 == 1 else "good"
+        answers.append(asker.ask(bridge.address, fresh(deed), stream=True))
+    return answers

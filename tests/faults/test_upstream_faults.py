@@ -1,0 +1,219 @@
+"""Whatever the upstream does, every client gets a whole answer or a legal end, streamed or not."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from askers import ASKERS, CHAT, MESSAGES, Answer, Asker
+from evil_gemini import Evil, wait_until
+from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
+
+from tests.faults.conftest import IMPATIENT, fresh
+from tests.faults.deeds import TEN_MB
+
+EVERY_WAY = [(asker, stream) for asker in ASKERS for stream in (True, False)]
+
+
+def ask_every_way(bridge: Bridge, deed: str) -> list[tuple[str, Answer]]:
+    """In every protocol, streamed and whole, at the same time; each with a model of its own."""
+
+    def ask(way: tuple[Asker, bool]) -> tuple[str, Answer]:
+        asker, stream = way
+        model = fresh(deed)
+        return model, asker.ask(bridge.address, model, stream=stream)
+
+    with ThreadPoolExecutor(len(EVERY_WAY)) as threads:
+        return list(threads.map(ask, EVERY_WAY))
+
+
+#: What happens → how often the upstream is asked.
+MENDED = {
+    "overloaded-once": 2,
+    "overloaded-twice": 3,
+    "quota-once": 2,
+    "reset-once": 2,
+    "empty-once": 2,
+    "nothing-once": 2,
+    "thoughts-alone-once": 2,
+    "malformed-once": 2,
+    "error-body-once": 2,
+    "html-once": 2,
+}
+
+
+@pytest.mark.parametrize("deed", MENDED)
+def test_what_another_attempt_mends_the_client_never_sees(impatient: Bridge, evil: Evil, deed: str) -> None:
+    for model, answer in ask_every_way(impatient, deed):
+        assert answer.ended_well, answer
+        assert not answer.failed, answer
+        assert b"All " in answer.content
+        assert b"Hm." not in answer.content, "nothing of the first attempt was shown"
+        assert evil.asked[model] == MENDED[deed]
+
+
+#: What happens → how the log names it.
+BROKEN = {
+    "stall-before-head": "timeout",
+    "stall-in-head": "timeout",
+    "stall-after-head": "timeout",
+    "stall-in-frame-size": "timeout",
+    "stall-in-chunk": "timeout",
+    "reset-in-stream": "truncated",
+    "close-in-stream": "truncated",
+    "no-finish": "truncated",
+    "truncated-json": "truncated",
+    "half-a-character": "truncated",
+    "error-in-stream": "overloaded",
+    "never-ending": "timeout",
+    "overloaded": "overloaded",
+    "quota": "rate_limited",
+    "malformed": "malformed",
+    "signature": "refused",
+}
+
+
+@pytest.mark.parametrize("deed", BROKEN)
+def test_what_cannot_be_mended_ends_legally_and_is_told(impatient: Bridge, evil: Evil, deed: str) -> None:
+    for model, answer in ask_every_way(impatient, deed):
+        assert answer.ended_legally, answer.content[-400:]
+        assert answer.failed, answer
+        assert wait_until(lambda model=model: outcome_of(impatient, model) == ("failed", BROKEN[deed]))
+
+
+def outcome_of(bridge: Bridge, model: str) -> tuple[str, str | None] | None:
+    line = bridge.request_for(model)
+    return None if line is None else (line["outcome"], line.get("error"))
+
+
+def test_a_half_told_answer_is_shown_before_its_failure(impatient: Bridge) -> None:
+    for _, answer in ask_every_way(impatient, "reset-in-stream"):
+        if answer.stream:
+            assert answer.status == 200
+            assert b"Half " in answer.content
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [("slow-start", "is well."), ("drip", "is well."), ("long", "done."), ("ten-megabytes", TEN_MB)],
+)
+def test_an_upstream_that_takes_its_time_is_waited_for(impatient: Bridge, deed: str, told: str) -> None:
+    for _, answer in ask_every_way(impatient, deed):
+        assert answer.ended_well
+        assert told.encode() in answer.content
+
+
+def test_signs_of_life_come_before_the_head_of_the_answer_too(evil: Evil) -> None:
+    longer = {
+        **IMPATIENT,
+        "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "12",
+        "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "60",
+    }
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **longer) as patient:
+        for _, answer in ask_every_way(patient, "stall-before-head"):
+            assert answer.ended_legally
+            if answer.stream:
+                assert answer.content.count(answer.asker.sign_of_life) >= 2
+
+
+def test_an_empty_answer_that_stays_empty_ends_well(impatient: Bridge, evil: Evil) -> None:
+    for model, answer in ask_every_way(impatient, "empty"):
+        assert answer.ended_well
+        assert evil.asked[model] == 3
+
+
+# --- what the client is told -------------------------------------------------------------------------
+
+
+def test_a_long_wait_that_google_asks_for_is_left_to_the_client(impatient: Bridge, evil: Evil) -> None:
+    for model, answer in ask_every_way(impatient, "quota"):
+        assert answer.status == 429
+        assert answer.headers["Retry-After"] == "48"
+        assert evil.asked[model] == 1
+
+
+def test_in_a_storm_of_refusals_google_is_asked_once_and_everybody_told_how_long(evil: Evil) -> None:
+    environment = {**IMPATIENT, "BRIDGE_UPSTREAM__KEY_COOLDOWN": "60"}
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
+        model = fresh("quota")
+        assert CHAT.ask(bridge.address, model, stream=True).status == 429
+        time.sleep(1.2)  # by then all workers know
+        answers = [CHAT.ask(bridge.address, model, stream=stream) for stream in (True, False) * 10]
+    assert {answer.status for answer in answers} == {429}
+    assert all(30 < int(answer.headers["Retry-After"]) <= 48 for answer in answers)
+    assert evil.asked[model] == 1
+
+
+def test_a_fallback_model_answers_while_the_other_is_overloaded(evil: Evil, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    shutil.copytree(ROOT / "config", config, ignore=shutil.ignore_patterns("local.toml"))
+    first, second = fresh("overloaded"), fresh("good")
+    row = f'[[model]]\nmatch = ["{first}"]\nfallbacks = ["{second}"]\n\n'
+    table = (config / "models.toml").read_text()
+    (config / "models.toml").write_text(table.replace("[[model]]", row + "[[model]]", 1))
+    environment = {**IMPATIENT, "BRIDGE_CONFIG_DIR": str(config)}
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
+        answer = MESSAGES.ask(bridge.address, first, stream=True)
+        assert answer.ended_well
+        assert f'"model":"{first}"'.encode() in answer.content, "the client keeps the name it asked for"
+        asked = evil.asked[first]
+        time.sleep(1.2)
+        assert MESSAGES.ask(bridge.address, first, stream=False).ended_well
+        assert evil.asked[first] == asked, "it is left alone for a while"
+        assert wait_until(lambda: bridge.request_for(first) is not None)
+        assert bridge.request_for(first)["upstream_model"] == second
+
+
+# --- repairs -----------------------------------------------------------------------------------------
+
+TOOL = {
+    "name": "look",
+    "description": "Look somewhere.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"where": {"type": "string", "enum": ["up", "down"], "pattern": "^[a-z]+$"}},
+        "required": ["where"],
+    },
+}
+
+
+def test_a_refused_signature_is_replaced_once(impatient: Bridge, evil: Evil) -> None:
+    model = fresh("signature-once")
+    used = [{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"where": "up"}}]
+    result = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "sky"}]
+    history = [
+        {"role": "user", "content": "Look up"},
+        {"role": "assistant", "content": used},
+        {"role": "user", "content": result},
+    ]
+    sealed = [{"type": "thinking", "thinking": "", "signature": f"gb1:{model}:c2ln"}, *used]
+    signed = [history[0], {"role": "assistant", "content": sealed}, history[2]]
+    answer = MESSAGES.ask(impatient.address, model, stream=True, messages=signed, tools=[TOOL])
+    assert answer.ended_well
+    sent = [str(body["contents"]) for body in evil.bodies[model]]
+    assert len(sent) == 2
+    assert "skip_thought_signature_validator" in sent[1]
+    assert "c2ln" not in sent[1]
+
+
+def test_a_refused_schema_is_simplified_once(impatient: Bridge, evil: Evil) -> None:
+    model = fresh("schema-once")
+    assert MESSAGES.ask(impatient.address, model, stream=False, tools=[TOOL]).ended_well
+    first, second = (
+        body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["properties"]["where"]
+        for body in evil.bodies[model]
+    )
+    assert first["enum"] == ["up", "down"]
+    assert second == {"type": "string", "description": "One of: up, down"}
+
+
+def test_a_refused_wish_for_thinking_is_dropped_once(impatient: Bridge, evil: Evil) -> None:
+    model = "gemini-3-pro-" + fresh("thinking-once").removeprefix("gemini-")
+    evil.faults[model.removeprefix("gemini-").partition("--")[0]] = evil.faults["thinking-once"]
+    assert CHAT.ask(impatient.address, model, stream=False, reasoning_effort="low").ended_well
+    first, second = (body.get("generationConfig", {}) for body in evil.bodies[model])
+    assert "thinkingConfig" in first
+    assert "thinkingConfig" not in second

@@ -1,0 +1,156 @@
+"""A Gemini on a raw socket that does what no HTTP server would: stalls, resets, drips, floods, never ends.
+
+A model's name picks what it does; `Evil.faults` holds the deeds. It counts who asked and who hung up.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+USAGE = {"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10}
+
+Deed = Callable[["Visit"], None]
+
+
+def event(*parts: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
+    if finish:
+        candidate["finishReason"] = finish
+    return b"data: " + orjson.dumps({"candidates": [candidate], "usageMetadata": USAGE, **more}) + b"\r\n\r\n"
+
+
+def text(said: str, finish: str | None = None) -> bytes:
+    return event({"text": said}, finish=finish)
+
+
+def framed(*pieces: bytes) -> bytes:
+    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+
+
+def refusal(code: int, status: str, message: str, *details: dict[str, Any]) -> bytes:
+    error = {"code": code, "status": status, "message": message, "details": list(details)}
+    body = orjson.dumps({"error": error})
+    return b"HTTP/1.1 %d Refused\r\nContent-Length: %d\r\n\r\n%b" % (code, len(body), body)
+
+
+GOOD = HEAD + framed(text("All "), text("is well.", "STOP")) + END
+
+
+class Visit:
+    """One request on one connection."""
+
+    def __init__(self, evil: Evil, connection: socket.socket, model: str, number: int, body: Any) -> None:
+        self.evil = evil
+        self.connection = connection
+        self.model = model
+        self.number = number  #: of the requests for this model, from 1
+        self.body = body
+
+    def say(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.connection.sendall(piece)
+
+    def stall(self, seconds: float = 30.0) -> None:
+        """Wait, unless the client hangs up."""
+        self.connection.settimeout(seconds)
+        with suppress(OSError):
+            if self.connection.recv(1) == b"":
+                self.evil.hung_up[self.model] += 1
+        raise OSError
+
+    def reset(self) -> None:
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+        raise OSError
+
+    def hang_up(self) -> None:
+        self.connection.close()
+        raise OSError
+
+
+class Evil:
+    def __init__(self, faults: dict[str, Deed]) -> None:
+        self.faults = faults
+        self.asked: Counter[str] = Counter()
+        self.hung_up: Counter[str] = Counter()
+        self.bodies: dict[str, list[Any]] = {}
+        self.open = 0
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with self._lock:
+            self.open += 1
+        try:
+            with connection, suppress(OSError):
+                for model, body in _requests(connection):
+                    self._visit(connection, model, body)
+        finally:
+            with self._lock:
+                self.open -= 1
+
+    def _visit(self, connection: socket.socket, model: str, body: Any) -> None:
+        with self._lock:
+            self.asked[model] += 1
+            number = self.asked[model]
+            self.bodies.setdefault(model, []).append(body)
+        name = model.removeprefix("gemini-").partition("--")[0]
+        try:
+            self.faults.get(name, _good)(Visit(self, connection, model, number, body))
+        except (BrokenPipeError, ConnectionResetError):
+            self.hung_up[model] += 1
+            raise
+
+
+def _good(visit: Visit) -> None:
+    visit.say(GOOD)
+
+
+def _requests(connection: socket.socket) -> Iterator[tuple[str, Any]]:
+    reader = connection.makefile("rb")
+    while line := reader.readline():
+        length = 0
+        while (header := reader.readline()) not in (b"\r\n", b""):
+            if header.lower().startswith(b"content-length:"):
+                length = int(header.split(b":")[1])
+        body = reader.read(length)
+        found = re.search(rb"/models/([^:?/ ]+):", line)
+        yield (found[1].decode() if found else "list", orjson.loads(body) if body else None)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,76 @@
+"""The SQLite files: transactions that do not trip over one another, and files for their owner alone."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bridge.state.database import ROLLBACK, WAL, Database
+
+SCHEMA = "CREATE TABLE IF NOT EXISTS counter (number INTEGER)"
+
+COUNT_UP = """
+import sys
+from pathlib import Path
+from bridge.state import database
+database.BUSY_TIMEOUT = 30
+counter = database.Database(Path(sys.argv[1]), "", getattr(database, sys.argv[2]))
+def one_more(connection):
+    number, = connection.execute("SELECT number FROM counter").fetchone()
+    connection.execute("UPDATE counter SET number = ?", (number + 1,))
+for _ in range(200):
+    counter.transaction(one_more)
+"""
+
+
+@pytest.mark.parametrize("mode", ["WAL", "ROLLBACK"])
+def test_processes_that_read_before_they_write_lose_nothing_and_are_not_refused(
+    tmp_path: Path, mode: str
+) -> None:
+    path = tmp_path / "counter"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute(SCHEMA)
+        made.execute("INSERT INTO counter VALUES (0)")
+        made.commit()
+    script = [sys.executable, "-c", COUNT_UP, str(path), mode]
+    processes = [subprocess.Popen(script, stderr=subprocess.PIPE) for _ in range(3)]
+    for process in processes:
+        _, told = process.communicate(timeout=60)
+        assert (process.returncode, told) == (0, b"")
+    with closing(sqlite3.connect(path)) as found:
+        assert found.execute("SELECT number FROM counter").fetchone() == (600,)
+
+
+@pytest.mark.parametrize("mode", [WAL, ROLLBACK])
+def test_only_its_owner_may_open_it(tmp_path: Path, mode: tuple[str, str]) -> None:
+    database = Database(tmp_path / "private", SCHEMA, mode)
+    database.transaction(lambda connection: connection.execute("INSERT INTO counter VALUES (1)"))
+    for file in tmp_path.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for others")
+def test_what_root_makes_belongs_to_the_owner_of_the_folder(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 23456)
+    database = Database(tmp_path / "theirs", SCHEMA)
+    database.transaction(lambda connection: connection.execute("INSERT INTO counter VALUES (1)"))
+    for file in tmp_path.iterdir():
+        assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456), file
+
+
+def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "shared"
+    database = Database(path, SCHEMA)
+    database.transaction(lambda connection: connection.execute("INSERT INTO counter VALUES (1)"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert database.read(lambda found: found.execute("SELECT number FROM counter").fetchone()) == (1,)
+        with pytest.raises(sqlite3.OperationalError):
+            database.transaction(lambda connection: connection.execute("DELETE FROM counter"))

@@ -1,0 +1,307 @@
+"""GET /: JSON for programs, a page for people, and nothing on it that should not be."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+import time
+from pathlib import Path
+
+import pytest
+import requests
+from gunicorn_bridge import ROOT, gunicorn_bridge
+from html_checker import HtmlChecker
+
+from bridge import __version__
+from bridge.connect.clients import CLIENTS
+from bridge.errors import UpstreamUnreachable
+from bridge.http.app import create_app
+from bridge.http.models import PATIENCE_OF_A_VISITOR
+from bridge.settings import load
+from bridge.upstream.base import Upstream
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+KEY = "AIzaCanary0123456789abcdefghijklmnopqrs"
+
+
+class Listing(Upstream):
+    """Only lists its models; after a while, or in vain, if it is told to."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.delay = 0.0
+        self.error: Exception | None = None
+        self.asked = 0
+
+    def models(self):
+        self.asked += 1
+        time.sleep(self.delay)
+        if self.error:
+            raise self.error
+        methods = {"embedder": ["embedContent"]}
+        return [
+            {"name": f"models/{name}", "supportedGenerationMethods": methods.get(name, ["generateContent"])}
+            for name in self.names
+        ]
+
+    def stream(self, request):
+        raise NotImplementedError
+
+    def count_tokens(self, request):
+        raise NotImplementedError
+
+
+@pytest.fixture
+def upstream() -> Listing:
+    return Listing("gemini-2.5-pro", "gemini-2.5-flash", "embedder")
+
+
+@pytest.fixture
+def visit(upstream: Listing, tmp_path: Path):
+    def page(host: str | None = None, **environ: str) -> str:
+        settings = load(environ={"BRIDGE_STATE_DIR": str(tmp_path), "GEMINI_API_KEY": KEY, **environ})
+        client = create_app(settings, upstream).test_client()
+        answer = client.get("/", headers=BROWSER | ({"Host": host} if host else {}))
+        assert answer.status_code == 200
+        assert answer.content_type == "text/html; charset=utf-8"
+        return answer.text
+
+    return page
+
+
+@pytest.fixture
+def client(upstream: Listing, tmp_path: Path):
+    return create_app(load(environ={"BRIDGE_STATE_DIR": str(tmp_path)}), upstream).test_client()
+
+
+# --- who gets what -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (None, "application/json"),
+        ("*/*", "application/json"),
+        ("application/json", "application/json"),
+        ("application/json, text/html;q=0.5", "application/json"),
+        ("text/html;q=0", "application/json"),
+        ("text/html", "text/html"),
+        (BROWSER["Accept"], "text/html"),
+        ("nonsense", "application/json"),
+    ],
+)
+def test_a_page_is_for_those_who_ask_for_one(client, accept, kind):
+    answer = client.get("/", headers={"Accept": accept} if accept else {})
+    assert (answer.status_code, answer.mimetype) == (200, kind)
+    assert answer.headers["Vary"] == "Accept"
+
+
+def test_programs_learn_name_version_and_endpoints(client):
+    told = client.get("/").json
+    assert (told["name"], told["version"], told["upstream"]) == ("gemini-bridge", __version__, "demo")
+    assert "POST /v1/chat/completions" in told["endpoints"]
+
+
+def test_a_head_request_is_answered_as_claude_code_asks_it(client):
+    for headers in ({"User-Agent": "Bun/1.4.0"}, BROWSER):
+        answer = client.head("/", headers=headers)
+        assert answer.status_code == 200
+        assert answer.data == b""
+
+
+# --- what stands on it -------------------------------------------------------------------------------
+
+
+def test_every_client_has_its_settings_for_the_address_as_it_was_reached(visit):
+    text = html.unescape(re.sub(r"<[^>]+>", "", visit("bridge.example:8080")))
+    for client in CLIENTS.values():
+        assert client.title in text
+        for snippet in client.snippets:
+            assert snippet.place in text
+    assert 'base_url = "http://bridge.example:8080/v1"' in text
+    assert "export ANTHROPIC_BASE_URL=http://bridge.example:8080\n" in text
+    assert "gbk_your_key" in text
+    assert __version__ in text
+
+
+def test_models_are_those_that_converse_and_the_names_that_stand_for_them(visit):
+    page = visit()
+    assert "<li><code>gemini-2.5-pro</code></li>" in page
+    assert "embedder" not in page
+    assert "<td><code>gpt-5</code></td><td><code>gemini-2.5-pro</code></td>" in page
+
+
+def test_the_operator_says_how_to_get_a_key_and_which_model_to_take(visit):
+    page = visit(BRIDGE_CONNECT__HELP="Ask it@company & <friends>.", BRIDGE_CONNECT__MODEL="gemini-2.5-pro")
+    assert "Ask it@company &amp; &lt;friends&gt;." in page
+    assert "<option selected>gemini-2.5-pro</option>" in page
+
+
+def test_the_state_is_told_in_words(visit, upstream):
+    assert "</span>Ready</p>" in visit()
+    assert "This is the demo model" in visit(BRIDGE_UPSTREAM__TRANSPORT="demo")
+    upstream.error = UpstreamUnreachable("no route")
+    assert "</span>Gemini does not answer</p>" in visit()
+    assert "not at hand right now" in visit()
+
+
+def test_an_upstream_that_hangs_does_not_hang_the_page(upstream, tmp_path):
+    upstream.delay = 4 * PATIENCE_OF_A_VISITOR
+    app = create_app(load(environ={"BRIDGE_STATE_DIR": str(tmp_path), "GEMINI_API_KEY": KEY}), upstream)
+    client = app.test_client()
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        assert "not at hand right now" in client.get("/", headers=BROWSER).text
+        times.append(time.monotonic() - began)
+    assert times[0] < 2 * PATIENCE_OF_A_VISITOR
+    assert max(times[1:]) < PATIENCE_OF_A_VISITOR  # somebody is asking already: nobody else waits
+    assert upstream.asked == 1
+
+
+def test_the_list_is_asked_for_once_and_shared_with_the_api(client, upstream):
+    for _ in range(3):
+        client.get("/", headers=BROWSER)
+        client.get("/v1/models")
+    assert upstream.asked == 1
+
+
+# --- what must not be possible -----------------------------------------------------------------------
+
+EVIL = [
+    'a"><script>alert(1)</script>',
+    "evil.example/path",
+    "user:pass@evil.example",
+    "evil host",
+    "x'$(id)'",
+    "-o-ProxyCommand",
+    "a." * 150,
+    "evil.example:99999999",
+    "[::1",
+    "bücher.example",
+    "javascript:alert(1)",
+]
+
+
+@pytest.mark.parametrize("host", EVIL)
+def test_a_host_that_is_none_is_not_repeated(visit, host):
+    page = visit(host)
+    assert host not in page
+    assert html.escape(host) not in page
+    assert "http://127.0.0.1:41242" in page
+    assert HtmlChecker(page).problems == []
+
+
+@pytest.mark.parametrize("host", ["bridge", "bridge.example", "10.0.0.7:8080", "[::1]:41242", "a-b.c"])
+def test_a_host_that_is_one_is_shown(visit, host):
+    assert f"http://{host}</code>" in visit(host)
+
+
+def test_the_page_holds_no_key_and_nothing_of_the_request(visit, client):
+    assert KEY not in visit()
+    page = client.get(
+        "/?q=canary-query", headers=BROWSER | {"Authorization": "Bearer canary", "Cookie": "canary=1"}
+    )
+    assert "canary" not in page.text
+
+
+def test_the_policy_allows_only_what_stands_in_the_page(client):
+    answer = client.get("/", headers=BROWSER)
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
+    for tag, rule in (("style", "style-src"), ("script", "script-src")):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert policy[rule] == f"'sha256-{digest}'"
+    assert policy["default-src"] == "'none'"
+    assert {policy[rule] for rule in ("base-uri", "form-action", "frame-ancestors")} == {"'none'"}
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_the_page_is_well_formed_and_fetches_nothing(visit):
+    page = visit()
+    assert HtmlChecker(page).problems == []
+    assert "http://www.w3.org/2000/svg" in page  # a name, not a place
+    assert set(re.findall(r"https?://[^/\"'&<) ]+", page)) <= {"http://www.w3.org", "http://localhost"}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "problem"),
+    [
+        (("</main>", ""), "left open"),
+        (('id="models"', 'id="clients"'), "stands twice"),
+        (('<a href="#curl"', '<a href="#nowhere"'), "refers to nowhere"),
+        (("<h1>", '<h1 style="color: red">'), "policy forbids"),
+        (('href="/healthz"', 'href="https://elsewhere/"'), "outside"),
+        (("<h1>", "<h1><p></p>"), "<p> inside <h1>"),
+    ],
+)
+def test_the_checker_finds_mistakes(visit, mistake, problem):
+    broken = visit().replace(*mistake, 1)
+    assert any(problem in each for each in HtmlChecker(broken).problems)
+
+
+# --- how it looks ------------------------------------------------------------------------------------
+
+STYLE = (ROOT / "bridge/http/templates/front.css").read_text()
+LIGHT, DARK = (dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in STYLE.split("@media", 2)[:2])
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("ink", "ground", "least"),
+    [
+        *(("ink", ground, 7.0) for ground in ("paper", "sheet", "code")),
+        *((ink, ground, 4.5) for ink in ("soft", "accent") for ground in ("paper", "sheet", "code")),
+        *((ink, "code", 4.5) for ink in ("string", "comment")),
+        ("accent", "wash", 4.5),
+        ("marked", "mark", 4.5),
+        ("edge", "sheet", 3.0),
+        ("good", "sheet", 3.0),
+        ("fair", "sheet", 3.0),
+    ],
+)
+def test_text_stands_out_from_its_ground(palette, ink, ground, least):
+    assert contrast(palette[ink], palette[ground]) >= least
+
+
+# --- behind a proxy ----------------------------------------------------------------------------------
+
+
+def address_shown(bridge: str, **headers: str) -> str:
+    page = requests.get(bridge, headers=BROWSER | headers, timeout=20).text
+    return re.search(r'<code id="address">(.*?)</code>', page)[1]
+
+
+def test_a_trusted_proxy_tells_the_scheme_and_the_host(demo_bridge):
+    told = {"Host": "bridge.company", "X-Forwarded-Proto": "https"}
+    assert address_shown(demo_bridge.address, **told) == "https://bridge.company"
+    assert address_shown(demo_bridge.address) == demo_bridge.address
+    assert "evil" not in address_shown(demo_bridge.address, **{"X-Forwarded-Host": "evil.example"})
+
+
+def test_a_stranger_does_not_tell_the_scheme():
+    with gunicorn_bridge(FORWARDED_ALLOW_IPS="10.0.0.1") as bridge:
+        assert address_shown(bridge.address, **{"X-Forwarded-Proto": "https"}) == bridge.address
+
+
+def test_under_gunicorn_a_strange_host_gets_no_page_with_it(demo_bridge):
+    for host in EVIL:
+        if host.isascii():
+            answer = requests.get(demo_bridge.address, headers=BROWSER | {"Host": host}, timeout=20)
+            assert host not in answer.text
