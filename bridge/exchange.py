@@ -189,8 +189,8 @@ class Exchange:
             record.upstream_model = self._chunks.request.model
             record.usage += self._chunks.discarded
             record.notes.update(self._chunks.notes)
-        if machine.error is not None:
-            record.failed(machine.error)
+        if error := machine.error or machine.handed_on:
+            record.failed(error)
         elif not machine.over:
             record.unfinished(lost=self._encoded_to_the_end)
 

@@ -30,6 +30,11 @@ MESSAGES = (
     {"model": "claude-sonnet-4-5", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]},
 )
 COUNT = ("/v1/messages/count_tokens", {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]})
+HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
+NATIVE = ("/v1beta/models/gpt-5:generateContent", {"contents": [HELLO]})
+EACH_DOOR = pytest.mark.parametrize(
+    "call", [CHAT, RESPONSES, MESSAGES, NATIVE], ids=["chat", "responses", "messages", "native"]
+)
 EACH_PROTOCOL = pytest.mark.parametrize(
     "call", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"]
 )
@@ -54,6 +59,10 @@ class Willing(Upstream):
     def count_tokens(self, request: GenerateRequest) -> int:
         self.asked += 1
         return 42
+
+    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+        self.asked += 1
+        return {"embedding": {"values": [1]}}
 
     def models(self) -> list[JsonObject]:
         return [{"name": "models/gemini-2.5-pro"}, {"name": "models/gemini-2.5-flash"}]
@@ -102,7 +111,7 @@ def test_without_a_key_defined_everybody_is_served(client) -> None:
     assert post(client, CHAT, "any").status_code == 200
 
 
-@EACH_PROTOCOL
+@EACH_DOOR
 @pytest.mark.parametrize(
     "options",
     [
@@ -144,7 +153,7 @@ WRONG = {
 }
 
 
-@EACH_PROTOCOL
+@EACH_DOOR
 def test_every_wrong_key_gets_the_very_same_answer(client, store, upstream, call) -> None:
     refused = {name: store.add(name, Rules()) for name in ("revoked", "expired", "rotated", "elsewhere")}
     store.revoke("revoked")
@@ -168,6 +177,9 @@ def test_each_protocol_refuses_in_its_own_words(client, store) -> None:
     answer = post(client, MESSAGES).json
     assert (answer["type"], answer["error"]["type"]) == ("error", "authentication_error")
     assert answer["request_id"].startswith("req_")
+    error = post(client, NATIVE).json["error"]
+    assert (error["code"], error["status"]) == (401, "UNAUTHENTICATED")
+    assert error["details"][0]["reason"] == "API_KEY_INVALID"
 
 
 @pytest.mark.parametrize(
@@ -183,6 +195,13 @@ def test_each_protocol_refuses_in_its_own_words(client, store) -> None:
         ("POST", "/v1/responses/resp_1/cancel", 401),
         ("GET", "/v1/responses/resp_1/input_items", 401),
         ("POST", "/v1/messages/count_tokens", 401),
+        ("GET", "/v1beta/models", 401),
+        ("GET", "/v1beta/models/gpt-5", 401),
+        ("POST", "/v1beta/models/gpt-5:streamGenerateContent", 401),
+        ("POST", "/v1/models/gpt-5:generateContent", 401),
+        ("POST", "/v1beta/models/gpt-5:countTokens", 401),
+        ("POST", "/v1beta/models/gpt-5:embedContent", 401),
+        ("POST", "/v1beta/models/gpt-5:nothing", 401),
         ("GET", "/v1/nothing", 401),
         ("GET", "/v1/chat/completions", 401),
         ("OPTIONS", "/v1/chat/completions", 401),
@@ -270,6 +289,33 @@ def test_a_model_that_a_key_may_not_use_is_a_403_that_names_those_it_may(
     for model in ("gemini-2.5-flash", "gpt-5-mini", "haiku", "models/gemini-2.5-flash"):
         assert post(client, call, secret, more={"model": model}).status_code == 200
     assert post(client, call, secret, more={"stream": True}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "method", ["generateContent", "streamGenerateContent", "countTokens", "embedContent"]
+)
+def test_the_models_of_a_key_hold_at_the_native_door(client, store, upstream, method) -> None:
+    secret = store.add("alice", Rules(models=("gemini-*flash*",)))
+    body = {"content": HELLO} if method == "embedContent" else NATIVE[1]
+    answer = post(client, (f"/v1beta/models/gpt-5:{method}", body), secret)
+    assert (answer.status_code, answer.json["error"]["status"]) == (403, "PERMISSION_DENIED")
+    assert upstream.asked == 0
+    assert post(client, (f"/v1/models/haiku:{method}", body), secret).status_code == 200
+    listed = client.get("/v1beta/models", headers={"x-goog-api-key": secret}).json["models"]
+    assert "models/gemini-2.5-flash" in [model["name"] for model in listed]
+    assert "models/gpt-5" not in [model["name"] for model in listed]
+
+
+def test_a_reached_limit_is_told_in_googles_words(client, store) -> None:
+    secret = limited(store, requests_per_minute=1)
+    assert post(client, NATIVE, secret).status_code == 200
+    answer = post(client, NATIVE, secret)
+    error = answer.json["error"]
+    assert (answer.status_code, error["status"]) == (429, "RESOURCE_EXHAUSTED")
+    assert error["details"][0] == {
+        "@type": "type.googleapis.com/google.rpc.RetryInfo",
+        "retryDelay": f"{answer.headers['Retry-After']}s",
+    }
 
 
 def test_tokens_are_counted_only_for_models_that_may_be_used(client, store, upstream) -> None:
@@ -372,7 +418,7 @@ def test_questions_that_cost_nothing_are_not_counted(client, store) -> None:
     assert client.get("/v1/models", headers=headers).headers["x-ratelimit-remaining-requests"] == "0"
 
 
-@EACH_PROTOCOL
+@EACH_DOOR
 def test_a_spent_budget_is_told_as_such_and_not_waited_for(client, store, call) -> None:
     secret = limited(store, tokens_per_day=100)
     assert post(client, call, secret).status_code == 200

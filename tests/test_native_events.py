@@ -88,11 +88,11 @@ def test_the_chunks_of_a_stream_are_those_that_gemini_sent(name):
 
 
 @pytest.mark.parametrize("name", ["malformed_call", "unknown_finish_reason"])
-def test_a_reason_that_others_take_for_a_failure_is_the_clients_to_read_and_counted(name):
+def test_a_reason_that_others_take_for_a_failure_is_the_clients_to_read_and_the_logs_to_tell(name):
     run = Run(PROTOCOL, CONVERSATION.opening, caller=CONVERSATION.callers[""])
     assert [event.type for event in run.whole(chunks_of(name))][-1] == "end"
     assert run.machine.error is None
-    assert run.machine.losses == ["answer.broken"]
+    assert run.machine.handed_on.kind == "malformed"
 
 
 # --- the whole answer --------------------------------------------------------------------------------

@@ -175,6 +175,7 @@ class EventMachine(ABC):
         self.stamp = stamp
         self.state: Enum = self.START
         self.error: BridgeError | None = None
+        self.handed_on: BridgeError | None = None  #: a failure that the client reads in the answer itself
         self.losses: list[str] = []
         self.pending: JsonObject = {}  #: the answer before anything is said, where it can be stored
         self.answer: JsonObject | None = None  #: the whole of it, once it is over, where it can be stored

@@ -99,9 +99,10 @@ async def asked(bridge: Bridge, asker: Asker, model: str, *, stream: bool) -> An
     host, port = bridge.address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        body = json.dumps({**asker.body, "model": model, "stream": stream}).encode()
+        path, fields = asker.request(model, stream)
+        body = json.dumps(fields).encode()
         lines = [
-            f"POST {asker.path} HTTP/1.1",
+            f"POST {path} HTTP/1.1",
             "Host: b",
             f"Content-Length: {len(body)}",
             "Connection: close",

@@ -42,8 +42,9 @@ def connected(bridge: Bridge) -> socket.socket:
 
 
 def request_bytes(asker: Asker, model: str, *, stream: bool) -> bytes:
-    body = json.dumps({**asker.body, "model": model, "stream": stream}).encode()
-    head = f"POST {asker.path} HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\n"
+    path, fields = asker.request(model, stream)
+    body = json.dumps(fields).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\n"
     more = "".join(f"{name}: {value}\r\n" for name, value in asker.headers.items())
     return f"{head}{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
 

@@ -19,14 +19,20 @@ class Asker:
     sign_of_life: bytes
     headers: dict[str, str] = field(default_factory=dict)
 
+    def request(self, model: str, stream: bool) -> tuple[str, dict[str, Any]]:
+        """The path and the body."""
+        return self.path, {**self.body, "model": model, "stream": stream}
+
     def ask(self, address: str, model: str, *, stream: bool, timeout: float = 60, **more: Any) -> Answer:
-        response = requests.post(
-            address + self.path,
-            json={**self.body, "model": model, "stream": stream, **more},
-            headers=self.headers,
-            timeout=timeout,
-        )
+        path, body = self.request(model, stream)
+        response = requests.post(address + path, json={**body, **more}, headers=self.headers, timeout=timeout)
         return Answer(self, response.status_code, dict(response.headers), response.content, stream)
+
+
+class NativeAsker(Asker):
+    def request(self, model: str, stream: bool) -> tuple[str, dict[str, Any]]:
+        method = "streamGenerateContent?alt=sse" if stream else "generateContent"
+        return f"{self.path}/{model}:{method}", self.body
 
 
 @dataclass(frozen=True)
@@ -59,13 +65,16 @@ class Answer:
 
     @property
     def failed(self) -> bool:
-        return self.status != 200 or b'"error":{' in self.content
+        told = (b'"error":{', b'"finishReason":"MALFORMED')  # Gemini's own clients read the reason themselves
+        return self.status != 200 or any(each in self.content for each in told)
 
 
 def kind_of(data: bytes) -> str:
     if data == b"[DONE]":
         return "[DONE]"
     event = json.loads(data)
+    if "candidates" in event:
+        return "last chunk" if any("finishReason" in each for each in event["candidates"]) else "chunk"
     return str(event.get("type") or event.get("object") or next(iter(event)))
 
 
@@ -99,4 +108,12 @@ CODEX = Asker(
     b'data: {"type":"keepalive"}\n\n',
     {"originator": "codex_exec"},
 )
-ASKERS = (CHAT, MESSAGES, RESPONSES, CODEX)
+NATIVE = NativeAsker(
+    "native",
+    "/v1beta/models",
+    {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]},
+    ("last chunk",),
+    ("error",),
+    b"   ",  # blanks inside an event that was begun early
+)
+ASKERS = (CHAT, MESSAGES, RESPONSES, CODEX, NATIVE)

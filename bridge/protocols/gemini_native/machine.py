@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Any, ClassVar
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, UpstreamMalformed
 from bridge.gemini.finish import Outcome
 from bridge.gemini.types import Chunk
 from bridge.gemini.wire import chunk_to_json
@@ -59,10 +59,8 @@ class NativeMachine(EventMachine):
         return ()
 
     def on_ended(self, step: Ended) -> Iterable[Event]:
-        broken = [each for each in step.endings if each.outcome is Outcome.BROKEN and not each.called]
-        self.losses += ["answer.broken"] * len(
-            broken
-        )  # the client reads which way; the operator wants to know
+        if any(ending.outcome is Outcome.BROKEN and not ending.called for ending in step.endings):
+            self.handed_on = UpstreamMalformed("Gemini's answer is broken; its finish reason says how")
         return (Event(END, None),)
 
     def on_failed(self, error: BridgeError) -> Iterable[Event]:
