@@ -53,6 +53,7 @@ def served(upstream: ScriptedGemini, state: Path, **environment: str):
         GOOGLE_GEMINI_BASE_URL=upstream.address,
         BRIDGE_STATE_DIR=str(state),
         BRIDGE_SERVER__HEARTBEAT="0.2",
+        BRIDGE_UPSTREAM__ATTEMPTS="1",  # what the upstream counted once is counted once
         **environment,
     )
 

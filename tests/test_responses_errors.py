@@ -26,9 +26,12 @@ WORTH_A_TRY = {
 }
 #: Errors that no stream can run into.
 BEFORE_ANY_STREAM = {"unauthorized", "forbidden", "unknown_route", "unknown_answer", "method", "upgrade"}
+#: Nobody is there to be told.
+UNHEARD = {"client_left"}
 
 KINDS = sorted(
-    (kind for kind in concrete_errors() if kind.kind not in BEFORE_ANY_STREAM), key=lambda kind: kind.__name__
+    (kind for kind in concrete_errors() if kind.kind not in BEFORE_ANY_STREAM | UNHEARD),
+    key=lambda kind: kind.__name__,
 )
 
 
@@ -36,7 +39,7 @@ KINDS = sorted(
 def test_codex_repeats_what_a_repetition_may_mend_and_nothing_else(kind: type[BridgeError]) -> None:
     told = stream_error(kind("What happened."))
     assert told["message"].startswith("What happened.")
-    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY)
+    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.worth_repeating)
 
 
 def test_codex_is_told_in_words_how_long_to_wait() -> None:

@@ -115,7 +115,8 @@ def fit(
     history = repair(_with_own_signatures(request, traits.family, vault), prefill=traits.prefill)
     contents = signed(history.contents, traits.family, required=traits.needs_signatures, vault=vault)
     request, refused = _without_clashing_search(_with_past_tools(replace(request, contents=contents)))
-    request, reworded = (request, ()) if traits.json_beside_tools else with_json_in_words(request)
+    passes = traits.json_beside_tools or request.native  # who speaks Gemini's own language knows its rules
+    request, reworded = (request, ()) if passes else with_json_in_words(request)
     fitting = Fitting(traits, vault, new_id, native=request.native)
     fitting.notes = (*history.notes, *refused, *reworded)
     fitting.reserve(call.id for content in contents for call in content.calls())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from gunicorn_bridge import ROOT, clean_environment
 
+import bridge.observe.metrics  # noqa: F401  before a test runs gunicorn.conf.py, which would make it write files
 from bridge.doctor.finding import Patient
 from bridge.settings import load
 
@@ -22,6 +23,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name not in kept or any(word in name.lower() for word in ELSEWHERE):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")  # so that it is as it was afterwards, whatever happens
     monkeypatch.setattr("bridge.serving._in_force", None)  # a command is a process of its own
 
 
