@@ -149,7 +149,7 @@ def written(rules: Iterable[str]) -> Iterator[str]:
 def _question(protocol: Protocol, schema: Schema, path: str, *, streams: bool) -> Json:
     content: Json = {JSON: {"schema": _answer(path)}}
     if streams and not path.endswith(":generateContent"):
-        content[EVENTS] = {"schema": {"type": "string"}}
+        content[EVENTS] = {}
     asked = {"schema": _request(schema, INSIDE[protocol.name]), "example": _by_end(EXAMPLES, path)}
     return {
         "requestBody": {"required": True, "content": {JSON: asked}},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import requests
 import schemathesis
-from gunicorn_bridge import ROOT
+from gunicorn_bridge import ROOT, gunicorn_bridge
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -74,7 +74,31 @@ def session():
         yield session
 
 
+@pytest.fixture(scope="module")
+def address():
+    with gunicorn_bridge("tests.support.hasty_demo:app") as running:
+        yield running.address
+
+
 @SCHEMA.parametrize()
-def test_any_request_is_answered_as_the_document_says(case, demo_bridge, session):
-    response = case.call(base_url=demo_bridge.address, session=session, timeout=20)
+def test_any_request_is_answered_as_the_document_says(case, address, session):
+    response = case.call(base_url=address, session=session, timeout=20)
     case.validate_response(response, checks=CHECKS)
+
+
+def test_the_life_of_a_stored_answer_is_as_the_document_says(address, session):
+    asked = {"model": "demo", "input": "Hi", "store": True}
+    made = session.post(f"{address}/v1/responses", json=asked, timeout=20).json()
+    path = "/v1/responses/{answer_id}"
+    life = [(path, "GET"), (f"{path}/input_items", "GET"), (f"{path}/cancel", "POST"), (path, "DELETE")]
+    statuses = []
+    for path, method in [*life, life[0]]:
+        case = SCHEMA[path][method].Case(path_parameters={"answer_id": made["id"]})
+        statuses.append(case.call_and_validate(address, session=session, checks=CHECKS[:-1]).status_code)
+    assert statuses == [200, 200, 400, 200, 404]
+
+
+@pytest.mark.parametrize("path", ["/v1/models/{name}", "/v1beta/models/{name}"])
+def test_a_model_is_described_as_the_document_says(address, session, path):
+    case = SCHEMA[path]["GET"].Case(path_parameters={"name": "demo"})
+    assert case.call_and_validate(address, session=session, checks=CHECKS[:-1]).status_code == 200
