@@ -76,7 +76,7 @@ QUERIES: dict[str, Json] = {
         "after": {"type": "string", "description": "the id of the last item seen"},
         "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED},
     },
-    "/v1beta/models": {"pageSize": {"type": "integer", "minimum": 0}, "pageToken": {"type": "string"}},
+    "/v1beta/models": {name: {"type": "string", "pattern": "^[0-9]*$"} for name in ("pageSize", "pageToken")},
 }
 
 
@@ -150,10 +150,11 @@ def _question(protocol: Protocol, schema: Schema, path: str, *, streams: bool) -
     content: Json = {JSON: {"schema": _answer(path)}}
     if streams and not path.endswith(":generateContent"):
         content[EVENTS] = {}
+    face = (protocol,) if path.startswith(protocol.home) else PROTOCOLS
     asked = {"schema": _request(schema, INSIDE[protocol.name]), "example": _by_end(EXAMPLES, path)}
     return {
         "requestBody": {"required": True, "content": {JSON: asked}},
-        "responses": {"200": {"description": "The answer", "content": content}, **_failures((protocol,))},
+        "responses": {"200": {"description": "The answer", "content": content}, **_failures(face)},
     }
 
 

@@ -1,4 +1,4 @@
-"""The bridge with the demo model, which here answers without pauses: for tests that ask it a thousand times."""
+"""The bridge with the demo model, here without its pauses: for tests that ask it a thousand times."""
 
 from bridge.http.app import create_app
 from bridge.serving import settings_in_force
