@@ -47,9 +47,10 @@ bench-peers: $(VENV)/.run $(PEERS)/litellm/.installed $(PEERS)/portkey/.installe
 settings: $(VENV)/.run ## the settings in force and where each came from
 	@$(BIN)/gemini-bridge settings
 
-diagrams: $(VENV)/.run ## docs/states/ from the transition tables, and the table of docs/UPSTREAMS.md
+diagrams: $(VENV)/.run ## docs/states/ from the transition tables, the table of docs/UPSTREAMS.md, docs/openapi.json
 	$(BIN)/python docs/states/generate.py
 	$(BIN)/python docs/upstreams.py
+	$(BIN)/python docs/openapi.py
 
 accept: $(VENV)/.dev ## take what the golden transcripts give now as expected; review the diff
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/test_transcripts.py tests/test_requests.py

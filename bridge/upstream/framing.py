@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 
 #: The size of a frame, or a trailer, is a short line; an endless one is not HTTP.
 LONGEST_LINE = 8192
 LINE_END = b"\r\n"
+#: Python's own reading of numbers also takes signs, underscores and 0x, which others on the way may not.
+SIZE = re.compile(rb"[0-9A-Fa-f]+(?=[ \t]*(?:;|\Z))")
 
 
 class BadFraming(ValueError):
@@ -63,9 +66,10 @@ class Chunked:
         if self._line_end_due:
             return self._line_end(data, at)
         end = data.find(LINE_END, at)
+        length = (end if end >= 0 else len(data) - data.endswith(b"\r")) - at
+        if length > LONGEST_LINE:
+            raise BadFraming("a line without an end")
         if end < 0:
-            if len(data) - at > LONGEST_LINE:
-                raise BadFraming("a line without an end")
             return at
         self._line(data[at:end])
         return end + len(LINE_END)
@@ -83,13 +87,10 @@ class Chunked:
         if self._in_trailers:
             self.done = not line
             return
-        size, _, _extension = line.partition(b";")
-        try:
-            self._missing = int(size, 16)
-        except ValueError:
-            raise BadFraming("a frame without a size") from None
-        if self._missing < 0:
-            raise BadFraming("a frame of less than nothing")
+        size = SIZE.match(line)
+        if size is None:
+            raise BadFraming("a frame without a size")
+        self._missing = int(size[0], 16)
         self._in_trailers = not self._missing
 
 

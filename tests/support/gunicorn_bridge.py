@@ -65,7 +65,7 @@ def clean_environment() -> dict[str, str]:
 
 
 @contextmanager
-def gunicorn_bridge(**environment: str) -> Iterator[Bridge]:
+def gunicorn_bridge(program: str = "app:app", **environment: str) -> Iterator[Bridge]:
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
@@ -77,7 +77,7 @@ def gunicorn_bridge(**environment: str) -> Iterator[Bridge]:
         }
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "app:app"],
+                [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", program],
                 cwd=ROOT,
                 env=env,
                 stderr=output,

@@ -1,0 +1,283 @@
+"""Writes docs/openapi.json, the bridge's HTTP surface, from the protocols' own schemas: `make diagrams`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from marshmallow import Schema
+
+from bridge import __version__
+from bridge.errors import BridgeError, ClientLeft, MethodNotAllowed, UpgradeRefused, concrete_errors
+from bridge.http.stored import MOST_LISTED
+from bridge.protocols import PROTOCOLS
+from bridge.protocols.base import Protocol
+from bridge.protocols.fields import JSON_SCHEMA
+
+Json = dict[str, Any]
+
+PAGE = Path(__file__).parent / "openapi.json"
+JSON, EVENTS = "application/json", "text/event-stream"
+#: Nobody is there to be told of the first; the others come only at paths or with methods not in the document.
+UNTOLD = (ClientLeft, MethodNotAllowed, UpgradeRefused)
+
+_HI = {"parts": [{"text": "Hi"}]}
+
+#: What the lists of a request hold.
+INSIDE: dict[str, Json] = {
+    "openai_chat": {
+        "messages": {"items": {"type": "object", "required": ["role"]}},
+        "tools": {"items": {"type": "object", "required": ["type"]}},
+    },
+    "openai_responses": {
+        "input": {"items": {"type": "object"}},
+        "tools": {"items": {"type": "object", "required": ["type"]}},
+    },
+    "anthropic_messages": {
+        "messages": {"items": {"type": "object", "required": ["role", "content"]}},
+        "tools": {"items": {"type": "object", "required": ["name"]}},
+    },
+    "gemini_native": {"contents": {"items": {"type": "object"}}},
+}
+
+#: A small question that each path understands, by how the path ends.
+EXAMPLES: dict[str, Json] = {
+    "/chat/completions": {"model": "gemini-flash", "messages": [{"role": "user", "content": "Hi"}]},
+    "/responses": {"model": "gemini-flash", "input": "Hi"},
+    "/messages": {"model": "gemini-flash", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]},
+    "/count_tokens": {"model": "gemini-flash", "messages": [{"role": "user", "content": "Hi"}]},
+    "enerateContent": {"contents": [{"role": "user", **_HI}]},
+    ":countTokens": {"contents": [{"role": "user", **_HI}]},
+    ":embedContent": {"content": _HI},
+    ":batchEmbedContents": {"requests": [{"content": _HI}]},
+}
+
+#: What an answer always has, by how the path ends.
+ANSWERS: dict[str, tuple[str, ...]] = {
+    "/chat/completions": ("id", "object", "created", "model", "choices", "usage"),
+    "/responses": ("id", "object", "created_at", "status", "model", "output"),
+    "/messages": ("id", "type", "role", "model", "content", "stop_reason", "usage"),
+    "/count_tokens": ("input_tokens",),
+    ":generateContent": ("usageMetadata", "modelVersion"),
+    ":countTokens": ("totalTokens",),
+    ":embedContent": ("embedding",),
+    ":batchEmbedContents": ("embeddings",),
+}
+
+#: What may stand in the query, by how the path ends.
+QUERIES: dict[str, Json] = {
+    ":streamGenerateContent": {"alt": {"type": "string", "description": "`sse` for events, else an array"}},
+    "/input_items": {
+        "order": {"type": "string", "description": "`asc` for the oldest first, else the newest"},
+        "after": {"type": "string", "description": "the id of the last item seen"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED},
+    },
+    "/v1beta/models": {name: {"type": "string", "pattern": "^[0-9]*$"} for name in ("pageSize", "pageToken")},
+}
+
+
+def document() -> Json:
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Gemini Bridge",
+            "version": __version__,
+            "description": "Essential shapes only. Unknown fields pass; conversations are the vendors' own.",
+        },
+        "security": [{}, *({name: []} for name in SECURITY)],
+        "paths": _merged([*_asking(), *_stored(), *_models(), *_operating()]),
+        "components": {
+            "securitySchemes": SECURITY,
+            "schemas": {each.name: _shape_of(_errors(each)) for each in PROTOCOLS},
+            "responses": {
+                _name(each, status): answer for each in FACES for status, answer in _answers(each).items()
+            },
+        },
+    }
+
+
+SECURITY: Json = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "anthropic": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    "google": {"type": "apiKey", "in": "header", "name": "x-goog-api-key"},
+    "google_query": {"type": "apiKey", "in": "query", "name": "key"},
+}
+
+Operation = tuple[str, str, Json]  #: path, method, what it is
+
+
+def _merged(operations: Iterable[Operation]) -> Json:
+    paths: defaultdict[str, Json] = defaultdict(dict)
+    for path, method, operation in operations:
+        parameters = [*_open_places(path), *_query(path)]
+        paths[path][method] = {**({"parameters": parameters} if parameters else {}), **operation}
+    return dict(paths)
+
+
+def _open_places(path: str) -> list[Json]:
+    place = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    return [{"name": name, **place} for name in re.findall(r"{(\w+)}", path)]
+
+
+def _query(path: str) -> list[Json]:
+    found = _by_end(QUERIES, path) or {}
+    return [{"name": name, "in": "query", "schema": schema} for name, schema in found.items()]
+
+
+# --- questions ---------------------------------------------------------------------------------------
+
+
+def _asking() -> Iterator[Operation]:
+    for protocol in PROTOCOLS:
+        for asked in filter(None, (protocol, protocol.counting, protocol.embedding)):
+            for path in written(asked.paths):
+                yield path, "post", _question(protocol, asked.schema, path, streams=asked is protocol)
+
+
+def written(rules: Iterable[str]) -> Iterator[str]:
+    """Flask's rules as OpenAPI writes them: one path for each choice, open places in braces."""
+    for rule in rules:
+        before, choices, after = (*re.split(r"<any\(([^)]*)\):\w+>", rule), "", "")[:3]
+        for choice in choices.split(", "):
+            yield re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", before + choice + after)
+
+
+def _question(protocol: Protocol, schema: Schema, path: str, *, streams: bool) -> Json:
+    content: Json = {JSON: {"schema": _answer(path)}}
+    if streams and not path.endswith(":generateContent"):
+        content[EVENTS] = {}
+    face = (protocol,) if path.startswith(protocol.home) else PROTOCOLS
+    asked = {"schema": _request(schema, INSIDE[protocol.name]), "example": _by_end(EXAMPLES, path)}
+    return {
+        "requestBody": {"required": True, "content": {JSON: asked}},
+        "responses": {"200": {"description": "The answer", "content": content}, **_failures(face)},
+    }
+
+
+def _by_end(table: dict[str, Any], path: str) -> Any:
+    return next((value for end, value in table.items() if path.endswith(end)), None)
+
+
+def _answer(path: str) -> Json:
+    required = _by_end(ANSWERS, path)
+    return {"type": "object", "required": list(required)} if required else {"type": "array"}
+
+
+def _request(schema: Schema, inside: Json) -> Json:
+    properties: Json = {}
+    for name, field in schema.fields.items():
+        shape = {**field.metadata[JSON_SCHEMA], **inside.get(name, {})}
+        properties[name] = {"anyOf": [shape, {"type": "null"}]} if field.allow_none else shape
+    required = [name for name, field in schema.fields.items() if field.required]
+    return {"type": "object", "required": required, "properties": properties}
+
+
+# --- failures ----------------------------------------------------------------------------------------
+
+
+Face = tuple[Protocol, ...]  #: the protocols that may be spoken at a path
+
+FACES: list[Face] = [*((protocol,) for protocol in PROTOCOLS), PROTOCOLS]
+
+
+def _told() -> list[BridgeError]:
+    kinds = [kind for kind in concrete_errors() if not issubclass(kind, UNTOLD)]
+    return [kind("What happened", param=param) for kind in kinds for param in (None, "field")]
+
+
+def _errors(protocol: Protocol) -> list[Json]:
+    return [protocol.error_body(error, "req_1") for error in _told()]
+
+
+def _name(face: Face, status: int) -> str:
+    return f"{'any' if len(face) > 1 else face[0].name}_{status}"
+
+
+def _answers(face: Face) -> dict[int, Json]:
+    """Each status with what it may mean; where several protocols meet, in the envelope of any of them."""
+    meanings: defaultdict[int, set[str]] = defaultdict(set)
+    for protocol in face:
+        for error in _told():
+            meanings[protocol.error_status(error)].add(error.kind)
+    content = {JSON: {"schema": {"anyOf": [{"$ref": f"#/components/schemas/{each.name}"} for each in face]}}}
+    return {
+        status: {"description": ", ".join(sorted(kinds)), "content": content}
+        for status, kinds in sorted(meanings.items())
+    }
+
+
+def _failures(face: Face) -> Json:
+    return {
+        str(status): {"$ref": f"#/components/responses/{_name(face, status)}"} for status in _answers(face)
+    }
+
+
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", type(None): "null"}
+
+
+def _shape_of(samples: list[Any]) -> Json:
+    """A schema that all of these fit, and that wants what all of them have."""
+    if not all(isinstance(each, dict) for each in samples):
+        types = sorted({_TYPES[type(each)] for each in samples})
+        return {"type": types if types[1:] else types[0]}
+    names = list(dict.fromkeys(name for each in samples for name in each))
+    return {
+        "type": "object",
+        "required": [name for name in names if all(name in each for each in samples)],
+        "properties": {name: _shape_of([each[name] for each in samples if name in each]) for name in names},
+    }
+
+
+# --- everything else ---------------------------------------------------------------------------------
+
+
+def _found(face: Face, *required: str) -> Json:
+    content = {JSON: {"schema": {"type": "object", "required": list(required)}}}
+    return {"responses": {"200": {"description": "Found", "content": content}, **_failures(face)}}
+
+
+def _stored() -> Iterator[Operation]:
+    for protocol in PROTOCOLS:
+        if protocol.storing is not None:
+            path = f"{protocol.paths[0]}/{{answer_id}}"
+            yield path, "get", _found((protocol,), "id", "object", "status", "output")
+            yield path, "delete", _found((protocol,), "id", "object", "deleted")
+            yield f"{path}/cancel", "post", _found((protocol,), "id", "object", "status")
+            yield f"{path}/input_items", "get", _found((protocol,), "object", "data", "has_more")
+
+
+def _models() -> Iterator[Operation]:
+    """In the shape of the caller's vendor, where the path does not tell which."""
+    for path in dict.fromkeys(protocol.models_path for protocol in PROTOCOLS):
+        alone = tuple(each for each in PROTOCOLS if each.root and path.startswith(each.root))
+        yield path, "get", _found(alone or PROTOCOLS)
+        yield f"{path}/{{name}}", "get", _found(alone or PROTOCOLS)
+
+
+def _operating() -> Iterator[Operation]:
+    status = {JSON: {"schema": {"type": "object", "required": ["status"]}}}
+    about = {JSON: {"schema": {"type": "object", "required": ["name", "version", "endpoints"]}}}
+    text = {"schema": {"type": "string"}}
+    hidden = {"404": _failures(PROTOCOLS)["404"]}
+    yield "/", "get", _open({"200": {"description": "What this is", "content": {**about, "text/html": text}}})
+    yield "/healthz", "get", _open({"200": {"description": "Alive", "content": status}})
+    ready = {"200": {"description": "Ready", "content": status}}
+    yield "/readyz", "get", _open({**ready, "503": {"description": "Draining", "content": status}})
+    shown = {"200": {"description": "For Prometheus", "content": {"text/plain": text}}}
+    yield "/metrics", "get", _open({**shown, **hidden})
+
+
+def _open(responses: Json) -> Json:
+    return {"security": [], "responses": responses}
+
+
+def page() -> str:
+    return json.dumps(document(), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

@@ -1,0 +1,104 @@
+"""The OpenAPI document is true: it knows every route, and generated requests are answered as it says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import requests
+import schemathesis
+from gunicorn_bridge import ROOT, gunicorn_bridge
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from bridge.http.app import create_app
+from bridge.settings import load
+
+PAGE = ROOT / "docs" / "openapi.json"
+#: Flask's own, and the one that tells what is there instead.
+UNWRITTEN_METHODS = {"HEAD", "OPTIONS"}
+NOTHING_THERE = "gemini_native.nothing"
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+
+SCHEMA = schemathesis.openapi.from_path(
+    PAGE,
+    config=schemathesis.Config.from_dict(
+        {
+            "generation": {"deterministic": True, "max-examples": 15, "database": "none", "mode": "all"},
+            "phases": {"coverage": {"enabled": True, "unexpected-methods": []}},
+        }
+    ),
+)
+
+
+def generator():
+    spec = importlib.util.spec_from_file_location("openapi_page", PAGE.with_suffix(".py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_document_is_that_of_the_schemas():
+    assert generator().page() == PAGE.read_text(), "run: make diagrams"
+
+
+def test_the_document_knows_every_route_and_no_other(tmp_path: Path):
+    app = create_app(load(ROOT / "config", {"BRIDGE_STATE_DIR": str(tmp_path)}))
+    served = {
+        (path, method)
+        for rule in app.url_map.iter_rules()
+        if rule.endpoint != NOTHING_THERE
+        for path in generator().written([rule.rule])
+        for method in rule.methods - UNWRITTEN_METHODS
+    }
+    paths = generator().document()["paths"]
+    assert {(path, method.upper()) for path, methods in paths.items() for method in methods} == served
+
+
+@pytest.fixture(scope="module")
+def session():
+    with requests.Session() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def address():
+    with gunicorn_bridge("tests.support.hasty_demo:app") as running:
+        yield running.address
+
+
+@SCHEMA.parametrize()
+def test_any_request_is_answered_as_the_document_says(case, address, session):
+    response = case.call(base_url=address, session=session, timeout=20)
+    case.validate_response(response, checks=CHECKS)
+
+
+def test_the_life_of_a_stored_answer_is_as_the_document_says(address, session):
+    asked = {"model": "demo", "input": "Hi", "store": True}
+    made = session.post(f"{address}/v1/responses", json=asked, timeout=20).json()
+    path = "/v1/responses/{answer_id}"
+    life = [(path, "GET"), (f"{path}/input_items", "GET"), (f"{path}/cancel", "POST"), (path, "DELETE")]
+    statuses = []
+    for path, method in [*life, life[0]]:
+        case = SCHEMA[path][method].Case(path_parameters={"answer_id": made["id"]})
+        statuses.append(case.call_and_validate(address, session=session, checks=CHECKS[:-1]).status_code)
+    assert statuses == [200, 200, 400, 200, 404]
+
+
+@pytest.mark.parametrize("path", ["/v1/models/{name}", "/v1beta/models/{name}"])
+def test_a_model_is_described_as_the_document_says(address, session, path):
+    case = SCHEMA[path]["GET"].Case(path_parameters={"name": "demo"})
+    assert case.call_and_validate(address, session=session, checks=CHECKS[:-1]).status_code == 200
