@@ -5,6 +5,7 @@ The commands are those of docs/OPERATIONS.md, word for word, with only their pla
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -18,7 +19,9 @@ from pathlib import Path
 
 import pytest
 import requests
+from evil_gemini import wait_until
 from gunicorn_bridge import ROOT
+from openai import AuthenticationError, OpenAI, RateLimitError
 from scratch_root import Scratch, answer_of, blocks, choose_port, copy_of_the_project
 
 from bridge import __version__
@@ -114,6 +117,58 @@ def test_it_serves_by_the_units_own_lines_and_reloads(scratch: Scratch) -> None:
         assert "demo model" in answer_of(address)
         assert running.poll() is None
     local.unlink()
+
+
+def test_a_key_a_real_client_a_limit_the_accounts_and_the_end_of_the_key(scratch: Scratch) -> None:
+    address = choose_port(scratch)
+    key = scratch.run("sudo gemini-bridge key add alice --rpm 2").stdout.strip()
+    with scratch.service() as running, OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0) as client:
+        assert wait_until(lambda: _is_ready(address), 30)
+        assert (
+            key in scratch.run(f"sudo gemini-bridge connect openai-python --url {address} --key {key}").stdout
+        )
+        for _ in range(2):
+            assert "demo model" in _asked(client)
+        with pytest.raises(RateLimitError, match="alice"):
+            _asked(client)
+        assert wait_until(lambda: _requests_of_alice(scratch) == 2), "the refused one reached no model"
+        counted = requests.get(f"{address}/metrics", timeout=30).text
+        assert 'outcome="completed"' in counted
+        assert 'error="limited"' in counted
+        assert scratch.run("sudo gemini-bridge key revoke alice").returncode == 0
+        assert wait_until(lambda: _is_shut_out(client))
+        assert scratch.reload(running)
+        assert wait_until(lambda: _is_ready(address), 30)
+        assert _is_shut_out(client)
+    for file in scratch.path("/var/lib/gemini-bridge").glob("*.sqlite3*"):
+        file.unlink()
+
+
+def _is_ready(address: str) -> bool:
+    try:
+        return requests.get(f"{address}/readyz", timeout=5).ok
+    except requests.ConnectionError:
+        return False
+
+
+def _asked(client: OpenAI) -> str:
+    messages = [{"role": "user", "content": "Who are you?"}]
+    return client.chat.completions.create(model="gpt-5", messages=messages).choices[0].message.content
+
+
+def _is_shut_out(client: OpenAI) -> bool:
+    try:
+        _asked(client)
+    except AuthenticationError:
+        return True
+    except RateLimitError:
+        return False
+    return False
+
+
+def _requests_of_alice(scratch: Scratch) -> int:
+    told = scratch.run("sudo gemini-bridge usage --by key --json").stdout
+    return sum(row["requests"] for row in json.loads(told)["rows"] if row["key"] == "alice")
 
 
 # --- the whole story ---------------------------------------------------------------------------------
