@@ -75,6 +75,12 @@ def test_an_array_that_failed_ends_with_the_error_and_a_line_feed(chunks):
     assert told.endswith(b"]\n")
 
 
+def test_nothing_is_begun_once_the_model_is_done():
+    last = {"candidates": [{"finishReason": "STOP"}]}
+    told = written(EventFraming(), [{"a": 1}, SILENCE, last, SILENCE, SILENCE], Event("end", None))
+    assert events_in(told) == [{"a": 1}, last]
+
+
 def test_a_silence_before_the_first_chunk_opens_the_stream():
     assert EventFraming().silence() == b"data: "
     assert ArrayFraming().silence() == b"["

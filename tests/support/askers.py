@@ -75,7 +75,7 @@ def kind_of(data: bytes) -> str:
     event = json.loads(data)
     if "candidates" in event:
         return "last chunk" if any("finishReason" in each for each in event["candidates"]) else "chunk"
-    return str(event.get("type") or event.get("object") or next(iter(event)))
+    return str(event.get("type") or event.get("object") or next(iter(event), "nothing"))
 
 
 HELLO = [{"role": "user", "content": "Hello"}]

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import orjson
 
+from bridge.gemini.types import JsonObject
 from bridge.protocols.base import Asked, Event, Framing
 from bridge.protocols.gemini_native.converter import NativeOptions
 from bridge.protocols.gemini_native.machine import END, ERROR
@@ -33,8 +34,11 @@ class EventFraming(Framing):
     def __init__(self) -> None:
         super().__init__(self._event)
         self._begun = False  #: an event of which only the beginning was sent
+        self._finished = False  #: the model is done, and nothing may come that could end a begun event
 
     def silence(self) -> bytes:
+        if self._finished:
+            return b""
         if self._begun:
             return b" "
         self._begun = True
@@ -44,8 +48,13 @@ class EventFraming(Framing):
         begun, self._begun = self._begun, False
         if event.type == END:
             return NOTHING_SAID if begun else b""
+        self._finished = self._finished or _is_last(event.data)
         written = encode_data(event.data)[len(DATA) if begun else 0 :]
         return written + orjson.dumps(event.data) + b"\n" if event.type == ERROR else written
+
+
+def _is_last(chunk: JsonObject) -> bool:
+    return any("finishReason" in candidate for candidate in chunk.get("candidates", ()))
 
 
 class ArrayFraming(Framing):
