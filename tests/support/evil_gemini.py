@@ -147,7 +147,7 @@ def _requests(connection: socket.socket) -> Iterator[tuple[str, Any]]:
         yield (found[1].decode() if found else "list", orjson.loads(body) if body else None)
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> bool:
+def wait_until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if holds():

@@ -89,7 +89,7 @@ def gunicorn_bridge(program: str = "app:app", **environment: str) -> Iterator[Br
             yield bridge
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 def _wait(bridge: Bridge, process: subprocess.Popen[bytes]) -> None:
