@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 
 from bridge.cli.command import FAILED, Command
+from bridge.cli.lights import GREEN, RED, YELLOW, coloured
 from bridge.doctor.finding import Check, Finding, Level, Patient
 from bridge.settings.source import CLIENT_KEY
 
 MARKS = {Level.GREEN: "ok  ", Level.YELLOW: "note", Level.RED: "FAIL"}
-COLOURS = {Level.GREEN: "32", Level.YELLOW: "33", Level.RED: "31"}
+COLOURS = {Level.GREEN: GREEN, Level.YELLOW: YELLOW, Level.RED: RED}
 WIDTH = 15  #: of the longest name
 
 Found = tuple[Check, Finding]
@@ -44,14 +44,10 @@ DOCTOR = Command(_examine, "what is wrong on this machine, and its remedy", _arg
 
 
 def _lines(check: Check, finding: Finding) -> Iterator[str]:
-    yield f"{_coloured(finding.level)}  {check.name:<{WIDTH}}  {finding.says}"
+    mark = coloured(MARKS[finding.level], COLOURS[finding.level])
+    yield f"{mark}  {check.name:<{WIDTH}}  {finding.says}"
     if finding.remedy:
         yield f"{'':<{WIDTH + 8}}→ {finding.remedy}"
-
-
-def _coloured(level: Level) -> str:
-    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))
-    return MARKS[level] if plain else f"\x1b[{COLOURS[level]}m{MARKS[level]}\x1b[0m"
 
 
 def _as_json(found: Sequence[Found]) -> str:
