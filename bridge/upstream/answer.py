@@ -14,17 +14,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPException
 from itertools import chain
 from typing import Any
 
 import requests
-from urllib3.response import HTTPResponse
 
 from bridge.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamTruncated
 from bridge.upstream.base import TICK
 from bridge.upstream.foreign import cut, foreign_errors_translated, unreachable
-from bridge.upstream.framing import BadFraming, Chunked, Framing, Sized, UntilTheEnd
+from bridge.upstream.framing import BadFraming, UntilTheEnd
+from bridge.upstream.head import BadHead, Head, head_of
 from bridge.upstream.promises import Promise
 
 READ_SIZE = 65_536
@@ -36,6 +35,11 @@ HEAD_END = b"\r\n\r\n"
 ANY_COMPRESSION = 47
 
 NOTHING_YET = b""
+
+#: Bytes are read into one of these and copied out. To read them into an object of their own means to have room
+#: for the most and give back what was not needed, each time: that leaves holes in the memory of a worker,
+#: which grows by megabytes in an hour.
+_BUFFERS: list[memoryview] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class PromisedAnswer(Answer):
         self._silent_since = self._began
         self._patience = waits.first_byte
         self._closed = False
-        self._response: HTTPResponse | None = None
+        self._head: Head | None = None
         self._early = b""  #: of the body, come with the head
         self._socket.settimeout(0)
         self._poll = select.poll()
@@ -102,16 +106,16 @@ class PromisedAnswer(Answer):
     def _take_head(self, come: bytes) -> None:
         end = come.index(HEAD_END) + len(HEAD_END)
         try:
-            self._response = self._promise.kept(come[:end])
-        except HTTPException as error:
+            self._head = head_of(come[:end])
+        except BadHead as error:
             raise UpstreamMalformed("Gemini's answer is not HTTP.") from error
-        self.status = self._response.status
+        self.status = self._head.status
         self._early = come[end:]
         self._patience = self._waits.between
 
     def body(self) -> Iterator[bytes]:
-        assert self._response is not None
-        framing, opened = _framing(self._response), _decompression(self._response)
+        assert self._head is not None
+        framing, opened = self._head.framing, _decompression(self._head.encoding)
         pieces = chain([self._early] if self._early else [], self._arriving())
         try:
             while not framing.done and (data := next(pieces, None)) is not None:
@@ -120,26 +124,17 @@ class PromisedAnswer(Answer):
                     yield opened.decompress(body) if opened and body else body
         except (BadFraming, zlib.error) as error:
             raise cut(error) from error
-        self._end(framing)
+        self._end(self._head)
 
-    def _end(self, framing: Framing) -> None:
+    def _end(self, head: Head) -> None:
+        framing = head.framing
         if not framing.done and not isinstance(framing, UntilTheEnd) and not self._closed:
             raise UpstreamTruncated("The connection to Gemini was closed in the middle of the answer.")
         if framing.reusable and not self._closed:
-            self._release()
+            self._closed = True
+            self._promise.kept(lasting=head.lasting)
         else:
             self.close()
-
-    def _release(self) -> None:
-        """The connection may carry the next request."""
-        assert self._response is not None
-        original = self._response._original_response
-        assert original is not None
-        self._closed = True
-        original.close()
-        if original.will_close:
-            self._promise.connection.close()
-        self._response.release_conn()
 
     def _arriving(self) -> Iterator[bytes]:
         """What the socket has, and nothing once a tick; ends with the connection."""
@@ -170,13 +165,18 @@ class PromisedAnswer(Answer):
         """All that is here; None if it was not for us, but for TLS itself."""
         pieces: list[bytes] = []
         size = 0
+        try:
+            buffer = _BUFFERS.pop()
+        except IndexError:  # as many threads read at this moment as never before
+            buffer = memoryview(bytearray(READ_SIZE))
         with suppress(BlockingIOError, ssl.SSLWantReadError):
             while size < MOST_READ:
-                data = self._socket.recv(READ_SIZE)
-                pieces.append(data)
-                size += len(data)
-                if not data or (len(data) < READ_SIZE and not isinstance(self._socket, ssl.SSLSocket)):
+                length = self._socket.recv_into(buffer)
+                pieces.append(bytes(buffer[:length]))
+                size += length
+                if not length or (length < READ_SIZE and not isinstance(self._socket, ssl.SSLSocket)):
                     break
+        _BUFFERS.append(buffer)
         if not pieces:
             return None
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -184,14 +184,14 @@ class PromisedAnswer(Answer):
     def _still_patient(self) -> None:
         now = time.monotonic()
         if now - self._silent_since >= self._patience:
-            begun = self._response is not None
+            begun = self._head is not None
             where = "fell silent in the middle of the answer" if begun else "did not answer in time"
             raise UpstreamTimeout(f"Gemini {where}.")
         if now - self._began > self._waits.whole:
             raise UpstreamTimeout("Gemini's answer took longer than any may.")
 
     def _broken(self, error: Exception) -> UpstreamError:
-        return unreachable(error) if self._response is None else cut(error)
+        return unreachable(error) if self._head is None else cut(error)
 
     def close(self) -> None:
         if self._closed:
@@ -234,15 +234,6 @@ def _without_interim(come: bytes) -> bytes:
     return come
 
 
-def _framing(response: HTTPResponse) -> Framing:
-    if response.chunked:
-        return Chunked()
-    if response.length_remaining is not None:
-        return Sized(response.length_remaining)
-    return UntilTheEnd()
-
-
-def _decompression(response: HTTPResponse) -> Any:
+def _decompression(encoding: bytes) -> Any:
     """We ask for none, but a proxy between may insist."""
-    encoding = response.headers.get("content-encoding", "identity").lower()
-    return None if encoding in ("", "identity") else zlib.decompressobj(ANY_COMPRESSION)
+    return None if encoding in (b"", b"identity") else zlib.decompressobj(ANY_COMPRESSION)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 
@@ -49,7 +50,9 @@ def _without_body(
         "Accept-Encoding": "identity",  # compression would hold back what is there to be shown
         "User-Agent": f"gemini-bridge/{__version__}",
     }
-    return requests.Request(method, url, headers=headers).prepare()
+    request = requests.Request(method, url, headers=headers).prepare()
+    request.headers["Host"] = urlsplit(request.url or "").netloc.rpartition("@")[2]
+    return request
 
 
 @dataclass(frozen=True, slots=True)

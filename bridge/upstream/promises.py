@@ -3,24 +3,25 @@
 `requests` keeps the pool, speaks TLS, and knows proxies and company CAs. But it waits for the head of an
 answer inside one call, and who waits there can neither tell the client that we are still here nor notice that
 it has gone. So its connections send the request and return a Promise, which urllib3 and `requests` pass on
-unread. The head is handed to http.client once it has come, by way of a socket that knows nothing but those
-bytes.
+unread. Opening a connection is theirs in every detail; over one that is open already a request is written at
+once, since their care for it would cost more than all the rest of the call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http.client import HTTPException
-from io import BytesIO
+from contextlib import suppress
 from typing import Any, ClassVar
 
+import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.response import HTTPResponse
 
 #: A large request over a slow line takes its time; the timeout for connecting must not cut it short.
 LONGEST_SENDING = 60.0
+#: A larger body is sent by itself: to copy it costs more than another call.
+LARGEST_COPIED = 16_384
 
 
 class Promise:
@@ -32,35 +33,17 @@ class Promise:
     length_remaining = None
     headers: Mapping[str, str] = {}
 
-    def __init__(self, connection: _Promising) -> None:
+    def __init__(self, connection: HTTPConnection, pool: HTTPConnectionPool | None = None) -> None:
         self.connection = connection
         self.retries: Any = None
-        self._pool: Any = None
-        self._connection: Any = None
+        self._pool: Any = pool
+        self._connection: Any = connection
 
-    def kept(self, head: bytes) -> HTTPResponse:
-        """The answer that begins with these bytes. Its body is not here: that is read from the socket."""
-        answer = self.connection.answered(head)
-        answer.retries = self.retries
-        answer._pool = self._pool
-        answer._connection = self._connection
-        return answer
-
-
-class _HeadAlone:
-    """A socket on which nothing but an answer's head has come."""
-
-    def __init__(self, head: bytes) -> None:
-        self._head = head
-
-    def makefile(self, _mode: str) -> BytesIO:
-        return BytesIO(self._head)
-
-    def settimeout(self, _seconds: float | None) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    def kept(self, *, lasting: bool) -> None:
+        """The answer was read to its end; the connection may carry the next request, if it lasts."""
+        if not lasting:
+            self.connection.close()
+        self._pool._put_conn(self.connection)
 
 
 class _Promising(HTTPConnection):
@@ -73,27 +56,42 @@ class _Promising(HTTPConnection):
     def getresponse(self) -> Any:
         return Promise(self)
 
-    def answered(self, head: bytes) -> HTTPResponse:
-        connected, self.sock = self.sock, _HeadAlone(head)
-        try:
-            answer = HTTPConnection.getresponse(self)
-        except (HTTPException, ValueError) as error:
-            raise HTTPException(str(error)) from error
-        finally:
-            self.sock = connected
-        assert isinstance(answer, HTTPResponse)
-        return answer
+    def write(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> None:
+        """The request, whose address and headers `requests` has checked."""
+        lines = [f"{method} {url} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        head = "\r\n".join((*lines, "", "")).encode("latin-1")
+        self.sock.settimeout(LONGEST_SENDING)
+        with suppress(BrokenPipeError, ConnectionResetError):  # an answer may have come all the same
+            if body is None or len(body) <= LARGEST_COPIED:
+                self.sock.sendall(head + (body or b""))
+            else:
+                self.sock.sendall(head)
+                self.sock.sendall(body)
 
 
 class _PromisingTls(_Promising, HTTPSConnection):
     pass
 
 
-class _Pool(HTTPConnectionPool):
+class _OpenFirst(HTTPConnectionPool):
+    """Sends over an open connection, where there is one."""
+
+    def urlopen(  # type: ignore[override]
+        self, method: str, url: str, body: bytes | None = None, headers: Any = None, **options: Any
+    ) -> Any:
+        connection: Any = self._get_conn()
+        if connection.sock is None:  # new, or closed from the other end
+            self._put_conn(connection)
+            return super().urlopen(method, url, body, headers, **options)
+        connection.write(method, url, headers, body)
+        return Promise(connection, self)
+
+
+class _Pool(_OpenFirst):
     ConnectionCls = _Promising
 
 
-class _TlsPool(HTTPSConnectionPool):
+class _TlsPool(_OpenFirst, HTTPSConnectionPool):
     ConnectionCls = _PromisingTls
 
 
@@ -113,5 +111,35 @@ class OwnPools(HTTPAdapter):
         return manager
 
 
+class _Promised(requests.Response):
+    def __init__(self, promise: Promise) -> None:
+        """Nothing of it is known yet; what `requests` would make up costs more than to send the request."""
+        self.raw = promise
+
+
 class PromisingAdapter(OwnPools):
+    """To one address, so that the way there is looked for once."""
+
     pools: ClassVar = {"http": _Pool, "https": _TlsPool}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._pool: Any = None
+
+    def get_connection_with_tls_context(
+        self, request: requests.PreparedRequest, verify: Any, proxies: Any = None, cert: Any = None
+    ) -> Any:
+        if self._pool is None:
+            pool = super().get_connection_with_tls_context(request, verify, proxies, cert)
+            super().cert_verify(pool, request.url, verify, cert)  # type: ignore[no-untyped-call]
+            self._pool = pool
+        return self._pool
+
+    def cert_verify(self, *_told: Any) -> None:
+        """Was done with the pool."""
+
+    def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
+        return request.path_url if self._pool.proxy is None else super().request_url(request, proxies)
+
+    def build_response(self, request: requests.PreparedRequest, answer: Any) -> requests.Response:
+        return _Promised(answer) if isinstance(answer, Promise) else super().build_response(request, answer)

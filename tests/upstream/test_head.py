@@ -1,0 +1,96 @@
+"""The head of an upstream's answer, as any server may write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.upstream.framing import Chunked, Sized, UntilTheEnd
+from bridge.upstream.head import BadHead, Head, head_of
+
+OK = "HTTP/1.1 200 OK"
+
+
+def head(*lines: str) -> Head:
+    return head_of("\r\n".join([*lines, "", ""]).encode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    "line", ["HTTP/1.1 429 Too Many Requests", "HTTP/1.1 429 ", "HTTP/1.1 429", "HTTP/1.0 429 é"]
+)
+def test_the_status_is_known_whatever_is_said_beside_it(line: str) -> None:
+    assert head(line).status == 429
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "HTTP/2 200 OK",
+        "HTTP/1.1 20 OK",
+        "HTTP/1.1 2000",
+        "HTTP/1.1 abc",
+        "ICY 200 OK",
+        " HTTP/1.1 200 OK",
+    ],
+)
+def test_what_has_no_status_line_is_no_answer(line: str) -> None:
+    with pytest.raises(BadHead):
+        head(line)
+
+
+@pytest.mark.parametrize(
+    ("lines", "framing"),
+    [
+        ([], UntilTheEnd),
+        (["Transfer-Encoding: chunked"], Chunked),
+        (["transfer-encoding:CHUNKED"], Chunked),
+        (["Transfer-Encoding: gzip, chunked"], Chunked),
+        (["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], Chunked),
+        (["Transfer-Encoding: gzip"], UntilTheEnd),
+        (["Content-Length: 5"], Sized),
+        (["Content-Length: 5", "Content-Length: 5"], Sized),
+        (["Content-Length: 5, 5"], Sized),
+        (["Content-Length: 5", "Transfer-Encoding: chunked"], Chunked),
+        (["X-Content-Length: 5", "X-Note: content-length: 7"], UntilTheEnd),
+    ],
+)
+def test_the_headers_say_where_the_body_ends(lines: list[str], framing: type) -> None:
+    assert type(head(OK, *lines).framing) is framing
+
+
+def test_a_length_is_taken_as_it_is() -> None:
+    framing = head(OK, "Content-Length:  5 ").framing
+    assert framing.feed(b"12345678") == b"12345"
+    assert framing.done
+    assert not framing.reusable
+
+
+@pytest.mark.parametrize("length", ["", "-1", "+5", "5 6", "0x5", "5, 6", "five", "9" * 19])
+def test_a_length_that_is_none_is_refused(length: str) -> None:
+    with pytest.raises(BadHead):
+        head(OK, f"Content-Length: {length}")
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_some_answers_have_no_body_whatever_their_head_says(status: int) -> None:
+    assert head(f"HTTP/1.1 {status} x", "Content-Length: 5").framing.done
+
+
+@pytest.mark.parametrize(
+    ("lines", "lasting"),
+    [
+        ([OK], True),
+        ([OK, "Connection: keep-alive"], True),
+        ([OK, "Connection: close"], False),
+        ([OK, "connection: Keep-Alive, Close"], False),
+        (["HTTP/1.0 200 OK"], False),
+        (["HTTP/1.0 200 OK", "Connection: keep-alive"], True),
+    ],
+)
+def test_the_head_says_whether_the_connection_lasts(lines: list[str], lasting: bool) -> None:
+    assert head(*lines).lasting is lasting
+
+
+def test_compression_is_told_by_its_last_step() -> None:
+    assert head(OK).encoding == b"identity"
+    assert head(OK, "Content-Encoding: GZip").encoding == b"gzip"
