@@ -183,12 +183,12 @@ class Exchange:
         record, machine = self._record, self._machine
         record.usage = machine.usage
         record.finish_reasons = machine.finish_reasons
-        record.notes.update(machine.losses)
-        record.notes.update(self._watch.notes)
+        record.note(machine.losses)
+        record.note(self._watch.notes)
         if isinstance(self._chunks, Attempts):
             record.upstream_model = self._chunks.request.model
             record.usage += self._chunks.discarded
-            record.notes.update(self._chunks.notes)
+            record.note(self._chunks.notes)
         if error := machine.error or machine.handed_on:
             record.failed(error)
         elif not machine.over:
@@ -208,7 +208,7 @@ def open_exchange(
         trace.client_request(body)
     asked = protocol.to_gemini(body, caller)
     record.model, record.stream = asked.request.model, asked.stream
-    record.notes.update(asked.losses)
+    record.note(asked.losses)
     caller.permit(record.model, services.models.resolve(record.model))
     watch = GuardWatch(services.guards, record.request_id)
     judged = watch.request(asked.request)
@@ -228,7 +228,7 @@ def _attempts(request: GenerateRequest, services: Services, record: Record, trac
     def prepare(model: str) -> Prepared:
         prepared = _fitted(request, model, services)
         record.upstream_model = model
-        record.notes.update(prepared.fitting.notes)
+        record.note(prepared.fitting.notes)
         if trace:
             trace.gemini_request(prepared.request)
         return prepared
@@ -259,7 +259,7 @@ def embed(
     caller.permit(asked.model, model)
     watch = GuardWatch(services.guards, record.request_id)
     guarded = watch.request(GenerateRequest(asked.model, asked.contents))
-    record.notes.update(watch.notes)
+    record.note(watch.notes)
     contents = asked.contents if isinstance(guarded, Instead) else guarded.contents
     return services.upstream.short_call(model, asked.method, asked.body(model, contents))
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from uuid import uuid4
 
 
 def random_id(prefix: str) -> str:
     """Unique over all workers and restarts: clients merge turns whose ids repeat."""
-    return prefix + uuid4().hex[:24]
+    return prefix + os.urandom(12).hex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response
 
 from bridge.access.door import REFUSED, Door, Visit
-from bridge.access.keys import Key
 from bridge.access.limits import NOT_ENFORCED, Limiter
-from bridge.allowance import Allowance
 from bridge.errors import NotAuthorized
 from bridge.http.credentials import shown_keys
 from bridge.http.errors import spoken_protocol
-from bridge.observe.record import Record
+from bridge.http.request import Request, current_request
 from bridge.protocols.base import Protocol
 
 
@@ -25,26 +23,28 @@ def install_access(
 
     @app.before_request
     def let_in() -> None:
-        g.visit, g.allowances = Visit(), ()
-        if request.blueprint in open_to_all:
+        request = current_request()
+        blueprint = request.blueprint
+        if blueprint in open_to_all:
             return
-        g.visit = _identified(door, g.record)
-        if request.blueprint in counted:
-            _admit(limiter, g.visit.key, g.record)
+        request.visit = _identified(door, request)
+        if blueprint in counted:
+            _admit(limiter, request)
         else:
-            g.allowances = limiter.look(g.visit.key)
+            request.allowances = limiter.look(request.visit.key)
 
     @app.after_request
     def tell_allowances(response: Response) -> Response:
-        left: Sequence[Allowance] = g.get("allowances", ())
-        if left:
+        request = current_request()
+        if request.allowances:
             protocol = spoken_protocol(protocols, request.path, request.headers)
-            for allowance in left:
+            for allowance in request.allowances:
                 response.headers.update(protocol.limit_headers(allowance))
         return response
 
 
-def _identified(door: Door, record: Record) -> Visit:
+def _identified(door: Door, request: Request) -> Visit:
+    record = request.record
     forwarded = request.headers.get("X-Forwarded-For", "")
     visit = door.visit(shown_keys(request), request.remote_addr or "", forwarded)
     record.key = None if visit.key is None else visit.key.name
@@ -54,9 +54,10 @@ def _identified(door: Door, record: Record) -> Visit:
     return visit
 
 
-def _admit(limiter: Limiter, key: Key | None, record: Record) -> None:
-    admission = limiter.admit(key)
-    g.allowances = admission.allowances
+def _admit(limiter: Limiter, request: Request) -> None:
+    record = request.record
+    admission = limiter.admit(request.visit.key)
+    request.allowances = admission.allowances
     if not admission.enforced:
         record.notes[NOT_ENFORCED] += 1
     if admission.refusal is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from flask import Flask, Response, g, request
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask, Response
 
 from bridge.access.door import Door
 from bridge.access.ledger import LIMITS_FILE, SqliteLedger
@@ -23,6 +26,7 @@ from bridge.http.metrics import make_metrics_blueprint
 from bridge.http.models import ModelList, make_models_blueprint
 from bridge.http.places import Places
 from bridge.http.program import program
+from bridge.http.request import Request, current_request
 from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import Edge, make_blueprint
 from bridge.http.short_calls import add_short_calls, shown_path
@@ -50,9 +54,17 @@ UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 OVERHEAD = "X-Bridge-Overhead-Ms"
 
 
+class Application(Flask):
+    request_class = Request
+
+    def ensure_sync(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """All of ours wait; Flask would look at each of them in every request."""
+        return function
+
+
 def create_app(settings: Settings | None = None, upstream: Upstream | None = None) -> Flask:
     settings = settings or load()
-    app = Flask("bridge", static_folder=None)
+    app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     services = _services(settings, upstream)
     edge = Edge(Places(settings.server.threads), SlowClients(), settings)
@@ -134,20 +146,22 @@ def _observers(settings: Settings, accounts: AccountStore) -> tuple[Observer, ..
 def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observer, ...]) -> None:
     @app.before_request
     def begin() -> None:
+        request = current_request()
+        headers = request.headers
         slow_clients.arrived(Client(request.environ).socket)
-        named = request_id(request.headers.get(HEADER))
-        g.record = Record(
-            named,
+        request.record = Record(
+            request_id(headers.get(HEADER)),
             request.method,
             request.path,
             observers,
-            client=program(request.headers.get("User-Agent")),
-            traceparent=request.headers.get("traceparent"),
+            client=program(headers.get("User-Agent")),
+            traceparent=headers.get("traceparent"),
         )
 
     @app.after_request
     def end(response: Response) -> Response:
-        record: Record = g.record
+        request = current_request()
+        record = request.record
         record.status = response.status_code
         response.headers[HEADER] = record.request_id
         if record.overhead is not None:

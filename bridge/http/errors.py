@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, request
 from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
 
@@ -19,6 +19,7 @@ from bridge.errors import (
     UnknownRoute,
     UpgradeRefused,
 )
+from bridge.http.request import current_request
 from bridge.http.routes import json_response
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Protocol
@@ -38,10 +39,11 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
     everything = tuple(protocols)
 
     def answer(error: BridgeError) -> Response:
+        request = current_request()
         by_route = next((each for each in everything if each.name == request.blueprint), None)
         protocol = by_route or spoken_protocol(everything, request.path, request.headers)
-        g.record.failed(error)
-        body = protocol.error_body(error, g.record.request_id)
+        request.record.failed(error)
+        body = protocol.error_body(error, request.record.request_id)
         response = json_response(body, protocol.error_status(error))
         if not error.worth_repeating:
             response.headers["X-Should-Retry"] = "false"
@@ -65,7 +67,8 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
 
     @app.errorhandler(Exception)
     def unexpected(error: Exception) -> Response:
-        log.error("unexpected failure", exc_info=error, extra={"request_id": g.record.request_id})
+        request_id = current_request().record.request_id
+        log.error("unexpected failure", exc_info=error, extra={"request_id": request_id})
         return answer(InternalError("The bridge failed; its log says where"))
 
 

@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, request
 
-from bridge.access.door import Visit
 from bridge.errors import UnknownModel, UpstreamError
 from bridge.exchange import Services
 from bridge.gemini.types import JsonObject
 from bridge.http.errors import spoken_protocol
+from bridge.http.request import current_request
 from bridge.http.routes import json_response
 from bridge.protocols.base import Protocol
 
@@ -98,18 +98,15 @@ def _converses(model: JsonObject) -> bool:
 def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> Blueprint:
     blueprint = Blueprint("models", __name__)
 
-    def visit() -> Visit:
-        visit: Visit = g.visit
-        return visit
-
     def list_models() -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
-        visible = [model for name, model in models.all().items() if visit().may_use(name, models.meant(name))]
+        visit = current_request().visit
+        visible = [model for name, model in models.all().items() if visit.may_use(name, models.meant(name))]
         return json_response(protocol.list_models(visible, request.args))
 
     def show_model(name: str) -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
-        visit().permit(name, models.meant(name))
+        current_request().visit.permit(name, models.meant(name))
         model = models.all().get(name.removeprefix("models/"))
         if model is None:
             known = f"GET {protocol.models_path} lists them"

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response
 from gunicorn.http.errors import ParseException
 from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from bridge.access.door import Visit
 from bridge.errors import InvalidRequest, SlowRequest
 from bridge.exchange import Exchange, Services, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
 from bridge.http.client import Client, SlowClients
 from bridge.http.places import Place, Places
+from bridge.http.request import Request, current_request
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
@@ -56,23 +56,24 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
 
     @blueprint.after_request
     def name_request(response: Response) -> Response:
-        response.headers[protocol.request_id_header] = g.record.request_id
+        response.headers[protocol.request_id_header] = current_request().record.request_id
         return response
 
     def create(**address: str) -> Response:
-        record: Record = g.record
-        record.protocol = protocol.name
+        request = current_request()
+        request.record.protocol = protocol.name
         place = edge.places.take()
         try:
-            return answered(record, place, address)
+            return answered(request, place, address)
         except BaseException:
             place.give_back()
             raise
 
-    def answered(record: Record, place: Place, address: Mapping[str, str]) -> Response:
+    def answered(request: Request, place: Place, address: Mapping[str, str]) -> Response:
+        record = request.record
         trace = Trace(record.request_id) if edge.settings.log.debug else None
-        client, who = Client(request.environ), caller(address, preferences)
-        body = checked(protocol.schema, json_body(client, edge))
+        client, who = Client(request.environ), caller(request, address, preferences)
+        body = checked(protocol.schema, json_body(request, client, edge))
         keep: Keep | None = None
         if protocol.storing is not None:
             keeper = Keeper(protocol.storing, answers, who.owner)
@@ -95,9 +96,9 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
     return blueprint
 
 
-def caller(address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
-    """Whoever asks now, at an address with these in its open places."""
-    visit: Visit = g.visit
+def caller(request: Request, address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
+    """Whoever asks, at an address with these in its open places."""
+    visit = request.visit
     query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
     return Caller(dict(request.headers), preferences, visit.owner, visit.permit, address, query)
 
@@ -123,15 +124,14 @@ def json_response(body: JsonObject, status: int = 200) -> Response:
     return Response(orjson.dumps(body), status, content_type="application/json")
 
 
-def _body(client: Client, edge: Edge) -> bytes:
+def _body(request: Request, client: Client, edge: Edge) -> bytes:
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
         raise InvalidRequest(f"The bridge does not read bodies with Content-Encoding: {encoding[:20]}")
     seconds = edge.settings.server.body_timeout
-    record: Record = g.record
     edge.slow_clients.expect(client.socket, seconds)
     try:
-        with record.waiting():  # how long a client takes to send is not the bridge's doing
+        with request.record.waiting():  # how long a client takes to send is not the bridge's doing
             data = request.get_data(cache=False)
     except ParseException as error:
         raise InvalidRequest(f"The body is not framed as HTTP wants it: {type(error).__name__}") from None
@@ -144,8 +144,8 @@ def _body(client: Client, edge: Edge) -> bytes:
     return data
 
 
-def json_body(client: Client, edge: Edge) -> dict[str, Any]:
-    return _json_object(_body(client, edge))
+def json_body(request: Request, client: Client, edge: Edge) -> dict[str, Any]:
+    return _json_object(_body(request, client, edge))
 
 
 def _json_object(data: bytes) -> dict[str, Any]:

@@ -5,41 +5,47 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, request
 from marshmallow import Schema
 
 from bridge.errors import UnknownRoute
 from bridge.exchange import Services, count_tokens, embed
 from bridge.gemini.types import JsonObject
 from bridge.http.client import Client
+from bridge.http.request import current_request
 from bridge.http.routes import Edge, caller, checked, json_body, json_response
+from bridge.observe.record import Record
 from bridge.protocols.base import Caller, Protocol
 
 View = Callable[..., Response]
 
 
+Answering = Callable[[JsonObject, Caller, Record], JsonObject]
+
+
 def add_short_calls(blueprint: Blueprint, protocol: Protocol, services: Services, edge: Edge) -> None:
     preferences = edge.settings.preferences(protocol.name)
 
-    def answering(schema: Schema, answer: Callable[[JsonObject, Caller], JsonObject]) -> View:
+    def answering(schema: Schema, answer: Answering) -> View:
         def view(**address: str) -> Response:
-            g.record.protocol = protocol.name
+            request = current_request()
+            request.record.protocol = protocol.name
             with edge.places.take():
-                body = checked(schema, json_body(Client(request.environ), edge))
-                return json_response(answer(body, caller(address, preferences)))
+                body = checked(schema, json_body(request, Client(request.environ), edge))
+                return json_response(answer(body, caller(request, address, preferences), request.record))
 
         return view
 
     if (counting := protocol.counting) is not None:
         count = answering(
             counting.schema,
-            lambda body, who: counting.body(count_tokens(counting, body, who, services, g.record)),
+            lambda body, who, record: counting.body(count_tokens(counting, body, who, services, record)),
         )
         for path in counting.paths:
             blueprint.add_url_rule(path, "count", count, methods=["POST"])
     if (embedding := protocol.embedding) is not None:
         vectors = answering(
-            embedding.schema, lambda body, who: embed(embedding, body, who, services, g.record)
+            embedding.schema, lambda body, who, record: embed(embedding, body, who, services, record)
         )
         for path in embedding.paths:
             blueprint.add_url_rule(path, "embed", vectors, methods=["POST"])

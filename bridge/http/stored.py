@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, request
 
 from bridge.errors import InvalidRequest
+from bridge.http.request import current_request
 from bridge.http.routes import json_response
 from bridge.protocols.base import Protocol, Storing
 from bridge.state.answers import AnswerStore
@@ -20,8 +21,9 @@ def make_stored_blueprint(protocol: Protocol, storing: Storing, store: AnswerSto
     path = f"{protocol.paths[0]}/<answer_id>"
 
     def keeper() -> Keeper:
-        g.record.protocol = protocol.name
-        return Keeper(storing, store, g.visit.owner)
+        request = current_request()
+        request.record.protocol = protocol.name
+        return Keeper(storing, store, request.visit.owner)
 
     @blueprint.get(path)
     def show(answer_id: str) -> Response:

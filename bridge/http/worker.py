@@ -1,28 +1,76 @@
 """gunicorn's threaded worker, with what it lacks: word to the answers before the end, an eye on slow clients.
 
-The first stands in its handler of SIGTERM, which also comes with a reload; the second in its main loop.
+The first stands in its handler of SIGTERM, which also comes with a reload; the second in its main loop. And
+it does less for each request: the thread that served a connection puts it back to the poller by itself, the
+head of an answer leaves together with its beginning (`bridge/http/response.py`), and settings are read once.
 """
 
 from __future__ import annotations
 
 import errno
+import selectors
+import time
+from concurrent.futures import Future
+from functools import partial
 from types import FrameType
 from typing import Any
 
+from gunicorn.http.wsgi import create
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from bridge.http.app import DRAIN, HEAD_TIMEOUT, SLOW_CLIENTS
+from bridge.http.response import JoinedResponse
+
+#: Seconds between two signs of life, and between two looks at slow clients.
+BETWEEN_SIGNS = 1.0
 
 
 class Worker(ThreadWorker):
+    _next_sign = 0.0
+
+    def init_process(self) -> None:
+        # gunicorn looks each of them up anew, a dozen times for a request; here they change no more.
+        self.cfg.__dict__.update({name: setting.get() for name, setting in self.cfg.settings.items()})
+        super().init_process()
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.alive:
             self.wsgi.extensions[DRAIN].begin(self.cfg.graceful_timeout)
         super().handle_exit(sig, frame)
 
     def notify(self) -> None:
-        super().notify()
-        self.wsgi.extensions[SLOW_CLIENTS].cut_the_late()
+        """Called at every turn of the main loop, which is several times for each request."""
+        now = time.monotonic()
+        if now >= self._next_sign:
+            self._next_sign = now + BETWEEN_SIGNS
+            super().notify()
+            self.wsgi.extensions[SLOW_CLIENTS].cut_the_late()
+
+    # --- a connection --------------------------------------------------------------------------------
+
+    def enqueue_req(self, conn: TConn) -> None:
+        self.tpool.submit(self._serve, conn)
+
+    def _serve(self, conn: TConn) -> None:
+        done: Future[Any] = Future()
+        try:
+            kept = self.handle(conn)
+            if kept is True and self.alive and not conn.parser.unreader.buf.getvalue():
+                self._await_next_request(conn)
+                return
+            done.set_result(kept)
+        except BaseException as error:
+            done.set_exception(error)
+        self.method_queue.defer(self.finish_request, conn, done)
+
+    def _await_next_request(self, conn: TConn) -> None:
+        """As `finish_request` does it in the main loop, which need not wake up for it: the kernel's poller
+        takes a connection from any thread, while the main loop waits on it."""
+        conn.sock.setblocking(False)
+        conn.set_timeout()
+        self.keepalived_conns.append(conn)
+        readable = partial(self.on_client_socket_readable, conn)
+        self.poller.register(conn.sock, selectors.EVENT_READ, readable)
 
     def handle(self, conn: TConn) -> Any:
         slow_clients = self.wsgi.extensions[SLOW_CLIENTS]
@@ -32,10 +80,34 @@ class Worker(ThreadWorker):
         finally:
             slow_clients.arrived(conn.sock)
 
-    def handle_request(self, req: Any, conn: TConn) -> Any:
+    # --- a request -----------------------------------------------------------------------------------
+
+    def handle_request(self, req: Any, conn: TConn) -> bool:
+        """Whether the connection may carry another."""
+        response, environ = create(
+            req, conn.sock, conn.client, conn.server, self.cfg, response_class=JoinedResponse
+        )
+        environ["wsgi.multithread"] = True
+        if not self.alive or len(self.keepalived_conns) >= self.max_keepalived:
+            response.force_close()
         try:
-            return super().handle_request(req, conn)
-        except (
-            TimeoutError
-        ) as error:  # it does not take what is sent to it; gunicorn knows that as a broken pipe
+            self._answer(environ, response)
+        except TimeoutError as error:
+            # It does not take what is sent to it; gunicorn knows that as a broken pipe.
             raise BrokenPipeError(errno.EPIPE, "the client takes nothing") from error
+        except Exception:
+            if not response.headers_sent:
+                raise
+            self.log.exception("Error handling request")
+            raise StopIteration from None  # in the middle of an answer nothing else can be said
+        return not response.should_close()
+
+    def _answer(self, environ: dict[str, Any], response: JoinedResponse) -> None:
+        body = self.wsgi(environ, response.start_response)
+        try:
+            for piece in body:
+                response.write(piece)
+            response.close()
+        finally:
+            if hasattr(body, "close"):
+                body.close()

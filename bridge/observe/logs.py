@@ -20,6 +20,10 @@ _KEYS = re.compile(
     r"|(?<=Bearer )[0-9A-Za-z._~+/\-]{8,}=*|(?<=[?&]key=)[^&\s\"]+"
 )
 
+#: One of these stands in whatever the pattern finds. To look for them costs a tenth of trying the pattern at
+#: every letter, and nearly no line has any.
+_SIGNS = ("AIza", "gbk_", "sk-", "ya29.", "1//", "Bearer ", "key=")
+
 #: gunicorn quotes what it could not parse, be it a line that holds a key. The name of a header may be told.
 _NOT_UNDERSTOOD = "Invalid request from "
 _QUOTED = re.compile(r"""\A([^'"]*)(?!'[A-Z-]+'\Z)['"].*""", re.DOTALL)
@@ -30,8 +34,8 @@ _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 class JsonFormatter(logging.Formatter):
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__()
-        known = sorted((re.escape(secret) for secret in secrets if secret), key=len, reverse=True)
-        self._known = re.compile("|".join(known)) if known else None
+        #: The longest first: one may be a part of another.
+        self._known = sorted(filter(None, secrets), key=len, reverse=True)
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -46,9 +50,9 @@ class JsonFormatter(logging.Formatter):
         return self._masked(_json(line))
 
     def _masked(self, text: str) -> str:
-        if self._known is not None:
-            text = self._known.sub(MASK, text)
-        return _KEYS.sub(MASK, text)
+        for secret in self._known:
+            text = text.replace(secret, MASK)
+        return _KEYS.sub(MASK, text) if any(sign in text for sign in _SIGNS) else text
 
 
 def _message(record: logging.LogRecord) -> str:

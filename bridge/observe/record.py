@@ -82,6 +82,11 @@ class Record:
         # What a client did wrong may be told in the words of its own prompt; that stays out of the log.
         self.reason = (error.logged or error.message) if error.status >= 500 else None
 
+    def note(self, names: Iterable[str]) -> None:
+        """Count each of them; as often as it says, where it is a Counter."""
+        if names:  # nearly never
+            self.notes.update(names)
+
     def first_byte(self) -> None:
         if self._first_byte is None:
             self._first_byte = time.monotonic()
@@ -112,8 +117,11 @@ class Record:
         """The batches; how long they take to come matters until the head of the answer has left."""
         arriving = iter(batches)
         while self._first_byte is None:
-            with self.waiting():
+            began = time.monotonic()
+            try:
                 batch = next(arriving, None)
+            finally:
+                self._waited = (self._waited or 0.0) + time.monotonic() - began
             if batch is None:
                 return
             yield batch

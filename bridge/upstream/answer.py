@@ -36,9 +36,9 @@ ANY_COMPRESSION = 47
 
 NOTHING_YET = b""
 
-#: Bytes are read into one of these and copied out. To read them into an object of their own means to have room
-#: for the most and give back what was not needed, each time: that leaves holes in the memory of a worker,
-#: which grows by megabytes in an hour.
+#: Bytes are read into one of these and copied out. To read them into an object of their own means to have
+#: room for the most and give back what was not needed, each time. That leaves holes in the memory of a
+#: worker, which grows by megabytes in ten minutes.
 _BUFFERS: list[memoryview] = []
 
 

@@ -6,16 +6,12 @@ kin ask for nothing that Gemini could do.
 
 from __future__ import annotations
 
-from marshmallow import INCLUDE, Schema
-
 from bridge.protocols import fields
+from bridge.protocols.envelope import Envelope
 
 
-class CountSchema(Schema):
+class CountSchema(Envelope):
     """What counting tokens needs; an answer needs a little more."""
-
-    class Meta:
-        unknown = INCLUDE
 
     model = fields.text(required=True, longest=256)
     messages = fields.array(required=True)

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import INCLUDE, Schema, pre_load
-
 from bridge.protocols import fields
+from bridge.protocols.envelope import Envelope
 from bridge.protocols.gemini_native.spelling import in_one_spelling
 
 
-class NativeSchema(Schema):
-    class Meta:
-        unknown = INCLUDE
-
-    @pre_load
-    def spell(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
-        return in_one_spelling(data)
+class NativeSchema(Envelope):
+    def load(self, data: Any, **options: Any) -> Any:
+        return super().load(in_one_spelling(data), **options)
 
 
 class GenerateSchema(NativeSchema):

@@ -6,16 +6,12 @@ a bad one; nested schemas would cost forty times as much. Unknown fields pass: a
 
 from __future__ import annotations
 
-from marshmallow import INCLUDE, Schema
-
 from bridge.protocols import fields
+from bridge.protocols.envelope import Envelope
 from bridge.protocols.openai_chat.machine import MOST_CHOICES
 
 
-class ChatSchema(Schema):
-    class Meta:
-        unknown = INCLUDE
-
+class ChatSchema(Envelope):
     model = fields.text(required=True, longest=256)
     messages = fields.array(required=True)
     stream = fields.flag()

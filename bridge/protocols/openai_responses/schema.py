@@ -5,15 +5,11 @@ Items and tools are checked by the converter. Unknown fields pass: agents add so
 
 from __future__ import annotations
 
-from marshmallow import INCLUDE, Schema
-
 from bridge.protocols import fields
+from bridge.protocols.envelope import Envelope
 
 
-class ResponsesSchema(Schema):
-    class Meta:
-        unknown = INCLUDE
-
+class ResponsesSchema(Envelope):
     model = fields.text(required=True, longest=256)
     input = fields.text_or_array(required=True)
     instructions = fields.any_text()

@@ -1,0 +1,24 @@
+"""The request that is being served, and what the bridge knows of it beside its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import flask
+from flask import request
+
+from bridge.access.door import Visit
+from bridge.allowance import Allowance
+from bridge.observe.record import Record
+
+
+class Request(flask.Request):
+    record: Record
+    visit = Visit()  #: somebody, until the door has looked
+    allowances: Sequence[Allowance] = ()  #: what limits leave to whoever asks
+
+
+def current_request() -> Request:
+    """To be asked for once in a function: Flask's own `request` looks for it again at every touch."""
+    return cast(Request, request._get_current_object())  # type: ignore[attr-defined]
