@@ -53,7 +53,10 @@ def _take_filled(fields: Fields, key: str) -> JsonObject:
 
 
 def _take_each(fields: Fields, key: str, read: Callable[[Any], T]) -> tuple[T, ...]:
-    items = fields.get(key)
+    items: Any = fields.get(key)
+    if _is_one_object(items):
+        del fields[key]
+        return (read(items[0]),)
     if not isinstance(items, list) or not items or not all(type(item) is dict for item in items):
         return ()
     del fields[key]

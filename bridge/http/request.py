@@ -7,16 +7,24 @@ from typing import cast
 
 import flask
 from flask import request
+from werkzeug.datastructures import ImmutableMultiDict, MultiDict
+from werkzeug.utils import cached_property
 
 from bridge.access.door import Visit
 from bridge.allowance import Allowance
 from bridge.observe.record import Record
+
+NO_QUERY: MultiDict[str, str] = ImmutableMultiDict()
 
 
 class Request(flask.Request):
     record: Record
     visit = Visit()  #: somebody, until the door has looked
     allowances: Sequence[Allowance] = ()  #: what limits leave to whoever asks
+
+    @cached_property
+    def args(self) -> MultiDict[str, str]:
+        return super().args if self.query_string else NO_QUERY
 
 
 def current_request() -> Request:

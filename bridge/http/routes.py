@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from flask import Blueprint, Response
@@ -100,7 +100,8 @@ def caller(request: Request, address: Mapping[str, str], preferences: Mapping[st
     """Whoever asks, at an address with these in its open places."""
     visit = request.visit
     query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
-    return Caller(dict(request.headers), preferences, visit.owner, visit.permit, address, query)
+    headers = cast(Mapping[str, str], request.headers)
+    return Caller(headers, preferences, visit.owner, visit.permit, address, query)
 
 
 def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep: Keep | None) -> Response:

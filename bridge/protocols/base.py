@@ -174,6 +174,7 @@ class EventMachine(ABC):
         self.asked = asked
         self.stamp = stamp
         self.state: Enum = self.START
+        self._legal = self.LEGAL[self.START]  #: what may follow; kept, since to look it up costs more
         self.error: BridgeError | None = None
         self.handed_on: BridgeError | None = None  #: a failure that the client reads in the answer itself
         self.losses: list[str] = []
@@ -209,7 +210,7 @@ class EventMachine(ABC):
     @property
     def over(self) -> bool:
         """Nothing may follow: the protocol's last event has been sent."""
-        return not self.LEGAL[self.state]
+        return not self._legal
 
     def feed(self, chunks: Iterable[Chunk]) -> list[Event]:
         events: list[Event] = []
@@ -236,12 +237,13 @@ class EventMachine(ABC):
                 events.append(event)
 
     def _pass(self, event: Event) -> None:
-        following = self.LEGAL[self.state].get(event.type)
+        following = self._legal.get(event.type)
         if following is None:
             raise IllegalTransition(
                 f"{type(self).__name__}: {event.type} may not follow in {self.state.name}"
             )
-        self.state = following
+        if following is not self.state:
+            self.state, self._legal = following, self.LEGAL[following]
 
     def _on_failed(self, step: Failed) -> Iterable[Event]:
         self.error = step.error

@@ -10,6 +10,8 @@ LONGEST_LINE = 8192
 LINE_END = b"\r\n"
 #: Python's own reading of numbers also takes signs, underscores and 0x, which others on the way may not.
 SIZE = re.compile(rb"[0-9A-Fa-f]+(?=[ \t]*(?:;|\Z))")
+#: The whole of that line, as nearly everybody writes it.
+PLAIN_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 
 
 class BadFraming(ValueError):
@@ -46,7 +48,8 @@ class Chunked:
     def feed(self, data: bytes) -> bytes:
         data = self._rest + data if self._rest else data
         pieces: list[bytes] = []
-        at = 0
+        between = not (self._missing or self._line_end_due or self._in_trailers)
+        at = _whole_frames(data, pieces) if between else 0
         while not self.done:
             following = self._step(data, at, pieces)
             if following == at:
@@ -92,6 +95,19 @@ class Chunked:
             raise BadFraming("a frame without a size")
         self._missing = int(size[0], 16)
         self._in_trailers = not self._missing
+
+
+def _whole_frames(data: bytes, pieces: list[bytes]) -> int:
+    """Take the frames that are here in full; where the first begins that is not, or is no plain one."""
+    at = 0
+    while (size := PLAIN_SIZE.match(data, at)) and (length := int(size[1], 16)):
+        start = size.end()
+        end = start + length
+        if data[end : end + len(LINE_END)] != LINE_END:
+            break
+        pieces.append(data[start:end])
+        at = end + len(LINE_END)
+    return at
 
 
 class Sized:

@@ -51,7 +51,9 @@ def _without_body(
         "User-Agent": f"gemini-bridge/{__version__}",
     }
     request = requests.Request(method, url, headers=headers).prepare()
-    request.headers["Host"] = urlsplit(request.url or "").netloc.rpartition("@")[2]
+    # A plain dictionary now that they are checked: a copy of it is made for each call.
+    host = urlsplit(request.url or "").netloc.rpartition("@")[2]
+    request.headers = {**request.headers, "Host": host}  # type: ignore[assignment]
     return request
 
 

@@ -46,6 +46,8 @@ def objects_in(payload: bytes) -> list[dict[str, Any]]:
         document = orjson.loads(payload)
     except orjson.JSONDecodeError:
         raise UpstreamMalformed("Gemini sent something that is not JSON.") from None
+    if type(document) is dict:
+        return [document]
     objects = document if isinstance(document, list) else [document]
     if not objects or not all(isinstance(each, dict) for each in objects):
         raise UpstreamMalformed("Gemini sent JSON that is not an object.")

@@ -8,6 +8,8 @@ their own, and an event still open at the end is handed out instead of dropped.
 from __future__ import annotations
 
 BOM = b"\xef\xbb\xbf"
+FIELD = b"data: "
+EVENT_END = b"\r\n\r\n"
 IGNORED_FIELDS = frozenset((b"", b"event", b"id", b"retry"))  # an empty name is a comment
 
 
@@ -23,16 +25,34 @@ class SseDecoder:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads that these bytes complete, in order."""
+        if not (self._data or self._bare or any(self._line)):  # between events
+            data = self._read_events(data)
+        if data:
+            self._feed_lines(data)
+        return self._take_ready()
+
+    def _read_events(self, data: bytes) -> bytes:
+        """Take the events as Gemini writes them, each in one line of data; what is left begins with another
+        thing, or breaks off."""
+        *events, rest = data.split(EVENT_END)
+        for number, event in enumerate(events):
+            payload = event[len(FIELD) :]
+            if not event.startswith(FIELD) or b"\n" in event or not payload.strip():
+                return EVENT_END.join((*events[number:], rest))
+            self._ready.append(payload)
+            self._at_start = False
+        return rest
+
+    def _feed_lines(self, data: bytes) -> None:
         lines = data.split(b"\n")
         if len(lines) == 1:
             self._line.append(data)
-            return []
+            return
         self._line.append(lines[0])
         lines[0] = b"".join(self._line)
         self._line = [lines.pop()]
         for line in lines:
             self._read_line(line)
-        return self._take_ready()
 
     def finish(self) -> list[bytes]:
         """What was still open when the stream ended."""
