@@ -30,7 +30,7 @@ from bridge.errors import (
 from bridge.gemini.finish import Outcome
 from bridge.gemini.fitting import Fitting
 from bridge.gemini.repairs import with_simple_schemas, without_signatures, without_thinking
-from bridge.gemini.types import Chunk, GenerateRequest, Part, Usage
+from bridge.gemini.types import Chunk, GenerateRequest, Part, TextChunk, Usage
 from bridge.turn import Ended, Failed, Turn
 from bridge.upstream.base import TICK, ChunkStream, Upstream
 
@@ -233,7 +233,9 @@ def _name(model: str) -> str:
 
 
 def _shows(chunk: Chunk) -> bool:
-    return any(_is_seen(part) for candidate in chunk.candidates for part in candidate.parts)
+    return isinstance(chunk, TextChunk) or any(
+        _is_seen(part) for candidate in chunk.candidates for part in candidate.parts
+    )
 
 
 def _is_seen(part: Part) -> bool:

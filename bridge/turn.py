@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from bridge.errors import BridgeError, UpstreamMalformed, UpstreamTruncated
 from bridge.gemini.finish import FinishReason, Outcome, outcome_of
-from bridge.gemini.types import Candidate, Chunk, FunctionCall, Part, Usage
+from bridge.gemini.types import EMPTY, Candidate, Chunk, FunctionCall, JsonObject, Part, TextChunk, Usage
 
 
 class Kind(Enum):
@@ -94,12 +94,16 @@ class Turn:
     """
 
     def __init__(self, most: int = 1, *, any_reason: bool = False) -> None:
-        self.usage = Usage()
+        self._counted: JsonObject = EMPTY
         self._most = most
         self._any_reason = any_reason
         self._candidates: dict[int, _Runs] = {}
         self._begun = False
         self._blocked: str | None = None
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(self._counted)
 
     @property
     def finish_reasons(self) -> tuple[str, ...]:
@@ -112,8 +116,12 @@ class Turn:
         if not self._begun:
             self._begun = True
             steps.append(Began())
+        if isinstance(chunk, TextChunk):
+            self._counted = self._counted if chunk.counted is None else chunk.counted
+            self._runs_of(0).say(chunk.text, steps)
+            return steps
         if chunk.usage is not None:
-            self.usage = chunk.usage
+            self._counted = chunk.usage.raw
         if chunk.prompt_feedback:
             self._blocked = chunk.prompt_feedback.get("blockReason") or self._blocked
         for candidate in chunk.candidates:
@@ -168,17 +176,24 @@ class _Runs:
         if candidate.finish_reason is not None:
             self.reason = candidate.finish_reason
 
-    def _text(self, part: Part, text: str, steps: list[Step]) -> None:
-        if not text and part.signature is None and not part.extra:
-            return
-        kind = Kind.THOUGHT if part.thought else Kind.TEXT
+    def say(self, text: str, steps: list[Step], kind: Kind = Kind.TEXT) -> None:
+        """Unsigned text, which may be joined with what came before."""
+        self._grow(kind, text, steps)
+        self._pieces.append(text)
+
+    def _grow(self, kind: Kind, text: str, steps: list[Step]) -> None:
         if self._open is not kind:
             self._start(kind, None, steps)
         if text:
             steps.append(Grew(self._candidate, self._run, kind, text))
+
+    def _text(self, part: Part, text: str, steps: list[Step]) -> None:
+        kind = Kind.THOUGHT if part.thought else Kind.TEXT
         if part.signature is None and not part.extra:
-            self._pieces.append(text)
+            if text:
+                self.say(text, steps, kind)
             return
+        self._grow(kind, text, steps)
         self._settle()
         self._parts.append(part)
         if part.signature is not None:

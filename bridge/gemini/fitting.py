@@ -26,6 +26,7 @@ from bridge.gemini.types import (
     GenerateRequest,
     JsonObject,
     Part,
+    TextChunk,
     Tool,
 )
 
@@ -55,8 +56,8 @@ class Fitting:
         self._call_ids.update(filter(None, call_ids))
 
     def feed(self, chunk: Chunk) -> Chunk:
-        if not _needs_refitting(chunk):
-            return chunk  # plain text, nearly always
+        if isinstance(chunk, TextChunk) or not _needs_refitting(chunk):
+            return chunk
         refitted = replace(chunk, candidates=tuple(map(self._candidate, chunk.candidates)))
         self._keep_signatures(refitted, chunk)
         return refitted

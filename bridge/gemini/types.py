@@ -213,3 +213,47 @@ class Chunk:
     usage: Usage | None = None
     prompt_feedback: JsonObject | None = None
     extra: JsonObject = EMPTY
+
+
+class TextChunk(Chunk):
+    """More text of the first candidate and nothing else, as nearly all chunks of a stream are. Who has an eye
+    for it takes `text`; to everybody else it is a Chunk like any other, made up when looked at."""
+
+    __slots__ = ("source", "text")
+
+    def __init__(self, text: str, source: JsonObject) -> None:
+        self.text = text
+        self.source = source  #: the JSON, whose one candidate has that text as its one part
+
+    @property
+    def counted(self) -> JsonObject | None:
+        usage: JsonObject | None = self.source.get("usageMetadata")
+        return usage
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        (candidate,) = self.source["candidates"]
+        said = Content(candidate["content"]["role"], (Part(self.text),))
+        return (Candidate(said, index=candidate.get("index")),)
+
+    @property
+    def usage(self) -> Usage | None:
+        return None if self.counted is None else Usage(self.counted)
+
+    @property
+    def prompt_feedback(self) -> None:
+        return None
+
+    @property
+    def extra(self) -> JsonObject:
+        named = ("candidates", "usageMetadata")
+        return {key: value for key, value in self.source.items() if key not in named} or EMPTY
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chunk) and _told(self) == _told(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _told(chunk: Chunk) -> tuple[Any, ...]:
+    return chunk.candidates, chunk.usage, chunk.prompt_feedback, chunk.extra

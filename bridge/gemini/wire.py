@@ -26,12 +26,16 @@ from bridge.gemini.types import (
     OtherData,
     Part,
     PartData,
+    TextChunk,
     Tool,
     Usage,
 )
 
 T = TypeVar("T")
 Fields = dict[str, Any]
+
+#: Usage as it should be, or none.
+_COUNTED = (dict, type(EMPTY))
 
 #: Members of Part's oneof that are carried but not understood.
 CARRIED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
@@ -169,7 +173,27 @@ def _candidate_from_json(source: JsonObject) -> Candidate:
     )
 
 
+def _text_alone(source: JsonObject) -> str | None:
+    """The text of a chunk that has the first candidate alone with one plain text, and is no end of
+    anything."""
+    candidates: Any = source.get("candidates")
+    if not _is_one_object(candidates):
+        return None
+    candidate = candidates[0]
+    content, index = candidate.get("content"), candidate.get("index")
+    if type(content) is not dict or len(candidate) != 1 + (type(index) is int and index == 0):
+        return None
+    parts: Any = content.get("parts")
+    if len(content) != 2 or type(content.get("role")) is not str or not _is_one_object(parts):
+        return None
+    text = parts[0].get("text")
+    return text if type(text) is str and len(parts[0]) == 1 else None
+
+
 def chunk_from_json(source: JsonObject) -> Chunk:
+    text = _text_alone(source)
+    if text and type(source.get("usageMetadata", EMPTY)) in _COUNTED and "promptFeedback" not in source:
+        return TextChunk(text, source)
     fields = dict(source)
     usage = _take(fields, "usageMetadata", dict)
     return Chunk(
@@ -282,6 +306,8 @@ def _candidate_to_json(candidate: Candidate) -> Fields:
 
 
 def chunk_to_json(chunk: Chunk) -> Fields:
+    if isinstance(chunk, TextChunk):
+        return dict(chunk.source)
     return _present(
         chunk.extra,
         candidates=_each(chunk.candidates, _candidate_to_json),

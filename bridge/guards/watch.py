@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from bridge.gemini.types import Candidate, Chunk, FunctionCall, GenerateRequest, Part
+from bridge.gemini.types import Candidate, Chunk, FunctionCall, GenerateRequest, Part, TextChunk
 from bridge.guards import GUARDS
 from bridge.guards.base import Asked, Guard, HeldBack, Instead, Unsure
 from bridge.settings.guards import GuardSettings
@@ -74,12 +74,15 @@ class GuardWatch:
             return request
 
     def feed(self, chunk: Chunk) -> Chunk:
+        if isinstance(chunk, TextChunk):
+            self._spoken = True
+            return chunk
         for candidate in chunk.candidates:
             for part in candidate.parts:
                 if isinstance(part.data, FunctionCall):
                     return self._guarded(chunk)
                 self._spoken = self._spoken or _is_said(part)
-        return chunk  # nearly always: plain text
+        return chunk
 
     def _guarded(self, chunk: Chunk) -> Chunk:
         return replace(chunk, candidates=tuple(map(self._candidate, chunk.candidates)))

@@ -109,7 +109,10 @@ def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep
         exchange.start(client.waits)
         if exchange.streaming:
             body = StreamBody(exchange, client, record, place, keep)
-            return Response(body, content_type=exchange.content_type, headers=STREAM_HEADERS)
+            # Passed on as it is: each wrapping would be unwrapped again for every piece.
+            return Response(
+                body, content_type=exchange.content_type, headers=STREAM_HEADERS, direct_passthrough=True
+            )
         answer = exchange.body(client.waits)
     except BaseException:
         exchange.close()

@@ -78,6 +78,7 @@ class PromisedAnswer(Answer):
     def __init__(self, promise: Promise, waits: Waits) -> None:
         self._promise = promise
         self._socket: Any = promise.connection.sock
+        self._tls = isinstance(self._socket, ssl.SSLSocket)
         self._waits = waits
         self._began = time.monotonic()
         self._silent_since = self._began
@@ -140,7 +141,7 @@ class PromisedAnswer(Answer):
         """What the socket has, and nothing once a tick; ends with the connection."""
         try:
             while not self._closed:
-                if not self._hears():
+                if not self._poll.poll(self._patience_left() * 1000):
                     self._still_patient()
                     yield NOTHING_YET
                 elif (data := self._read()) is not None:
@@ -155,31 +156,40 @@ class PromisedAnswer(Answer):
                 return
             raise self._broken(error) from error
 
-    def _hears(self) -> bool:
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            return True
-        left = self._patience - (time.monotonic() - self._silent_since)
-        return bool(self._poll.poll(max(0.0, min(self._waits.tick, left)) * 1000))
+    def _patience_left(self) -> float:
+        """At most a tick."""
+        left = self._silent_since + self._patience - time.monotonic()
+        return max(0.0, min(self._waits.tick, left))
 
     def _read(self) -> bytes | None:
         """All that is here; None if it was not for us, but for TLS itself."""
-        pieces: list[bytes] = []
-        size = 0
         try:
             buffer = _BUFFERS.pop()
         except IndexError:  # as many threads read at this moment as never before
             buffer = memoryview(bytearray(READ_SIZE))
+        try:
+            length = self._socket.recv_into(buffer)
+            data = bytes(buffer[:length])
+            return self._and_the_rest(data, buffer) if length and self._has_more(length) else data
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        finally:
+            _BUFFERS.append(buffer)
+
+    def _has_more(self, length: int) -> bool:
+        """TLS may hold what no poll tells of; a plain socket may have more if it filled the buffer."""
+        return self._socket.pending() > 0 if self._tls else length == READ_SIZE
+
+    def _and_the_rest(self, data: bytes, buffer: memoryview) -> bytes:
+        pieces, size = [data], len(data)
         with suppress(BlockingIOError, ssl.SSLWantReadError):
-            while size < MOST_READ:
+            while size < MOST_READ or self._tls:
                 length = self._socket.recv_into(buffer)
                 pieces.append(bytes(buffer[:length]))
                 size += length
-                if not length or (length < READ_SIZE and not isinstance(self._socket, ssl.SSLSocket)):
+                if not length or not self._has_more(length):
                     break
-        _BUFFERS.append(buffer)
-        if not pieces:
-            return None
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)
 
     def _still_patient(self) -> None:
         now = time.monotonic()

@@ -54,33 +54,43 @@ def objects_in(payload: bytes) -> list[dict[str, Any]]:
     return objects
 
 
-class ChunkReader:
-    """The bytes of one answer to batches of chunks: what one read completed goes on together."""
+def chunks_in(pieces: Iterable[bytes], model: str, unwrap: Unwrap | None = None) -> Iterator[Sequence[Chunk]]:
+    """The bytes of one answer to batches of chunks: what one piece completed goes on together. An empty piece
+    is an empty batch; a failure is raised after what came before it."""
+    reader = _ChunkReader(model, unwrap)
+    for data in pieces:
+        chunks = reader.feed(data) if data else ()
+        if chunks or not data:
+            yield chunks
+        if reader.failure is not None:
+            raise reader.failure
+    if chunks := reader.finish():
+        yield chunks
+    if reader.failure is not None:
+        raise reader.failure
 
-    def __init__(self, model: str, unwrap: Unwrap | None = None) -> None:
+
+class _ChunkReader:
+    def __init__(self, model: str, unwrap: Unwrap | None) -> None:
         self._model = model
         self._unwrap = unwrap
         self._decoder = SseDecoder()
+        self.failure: BridgeError | None = None  #: what came behind the chunks that were given last
 
-    def feed(self, data: bytes) -> Iterator[Sequence[Chunk]]:
-        return self._batch(self._decoder.feed(data))
+    def feed(self, data: bytes) -> Sequence[Chunk]:
+        return self._chunks(self._decoder.feed(data))
 
-    def finish(self) -> Iterator[Sequence[Chunk]]:
-        return self._batch(self._decoder.finish(), at_end=True)
+    def finish(self) -> Sequence[Chunk]:
+        return self._chunks(self._decoder.finish(), at_end=True)
 
-    def _batch(self, payloads: Iterable[bytes], at_end: bool = False) -> Iterator[Sequence[Chunk]]:
-        """One batch, or none; a failure is raised after what came before it."""
+    def _chunks(self, payloads: Iterable[bytes], at_end: bool = False) -> Sequence[Chunk]:
         chunks: list[Chunk] = []
-        failure: BridgeError | None = None
         try:
             for payload in payloads:
                 chunks.extend(map(self._chunk, self._parsed(payload, at_end)))
         except BridgeError as error:
-            failure = error
-        if chunks:
-            yield chunks
-        if failure is not None:
-            raise failure
+            self.failure = error
+        return chunks
 
     def _parsed(self, payload: bytes, at_end: bool) -> list[dict[str, Any]]:
         try:

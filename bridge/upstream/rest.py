@@ -22,7 +22,7 @@ from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.foreign import foreign_errors_translated
 from bridge.upstream.line import Call, Lines
-from bridge.upstream.payloads import ChunkReader, Unwrap, objects_in
+from bridge.upstream.payloads import Unwrap, chunks_in, objects_in
 
 LARGEST_ERROR_BODY = 1 << 20
 LARGEST_WHOLE_ANSWER = 16 << 20
@@ -185,25 +185,13 @@ class RestStream(ChunkStream):
         if self._closed:
             return
         try:
-            yield from self._chunks()
+            answer = yield from self._upstream.accepted(self._call, self._take)
+            yield from chunks_in(answer.body(), self._call.model, self._upstream.unwrap)
+        except BridgeError:
+            if not self._closed:  # meanwhile: whatever it ran into is what was wanted
+                raise
         finally:
             self.close()
-
-    def _chunks(self) -> Iterator[Sequence[Chunk]]:
-        try:
-            answer = yield from self._upstream.accepted(self._call, self._take)
-        except BridgeError:
-            if self._closed:  # meanwhile: whatever it ran into is what was wanted
-                return
-            raise
-        reader = ChunkReader(self._call.model, self._upstream.unwrap)
-        for data in answer.body():
-            if data:
-                yield from reader.feed(data)
-            else:
-                yield ()
-        if not self._closed:
-            yield from reader.finish()
 
     def _take(self, answer: Answer) -> None:
         self._answer = answer

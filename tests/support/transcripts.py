@@ -105,7 +105,8 @@ def _split(chunk: Chunk) -> list[Chunk]:
         return [chunk]
     *first, last = pieces
     ahead = [Chunk((Candidate(Content("model", (piece,)), index=candidate.index),)) for piece in first]
-    return [*ahead, replace(chunk, candidates=(replace(candidate, content=Content("model", (last,))),))]
+    end = (replace(candidate, content=Content("model", (last,))),)
+    return [*ahead, Chunk(end, chunk.usage, chunk.prompt_feedback, chunk.extra)]
 
 
 def _characters(part: Part) -> list[Part]:

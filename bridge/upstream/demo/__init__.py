@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 import orjson
 
 from bridge.cooldowns import Cooldowns
-from bridge.errors import UpstreamTruncated
+from bridge.errors import BridgeError, UpstreamTruncated
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings
 from bridge.upstream.base import TICK, ChunkStream, Upstream
 from bridge.upstream.demo import embeddings, server
 from bridge.upstream.demo.script import Reply
 from bridge.upstream.errors import error_from_response
-from bridge.upstream.payloads import ChunkReader, request_bytes
+from bridge.upstream.payloads import chunks_in, request_bytes
 
 __all__ = ["DemoStream", "DemoUpstream"]
 
@@ -62,14 +62,11 @@ class DemoStream(ChunkStream):
         if self._status != 200:
             body = b"".join(item for item in self._body if isinstance(item, bytes))
             raise error_from_response(self._status, body, self._model)
-        reader = ChunkReader(self._model)
-        for data in self._arriving():
-            if data:
-                yield from reader.feed(data)
-            else:
-                yield ()
-        if not self._closed.is_set():
-            yield from reader.finish()
+        try:
+            yield from chunks_in(self._arriving(), self._model)
+        except BridgeError:
+            if not self._closed.is_set():
+                raise
 
     def close(self) -> None:
         self._closed.set()
