@@ -105,7 +105,11 @@ class Attempts(ChunkStream):
         while not self._closed:
             self._tries += 1
             try:
-                yield from self._one_attempt()
+                self._stream = self._upstream.stream(self._prepared.request)
+                feed, batches = self._prepared.fitting.feed, iter(self._stream)
+                yield from self._until_something_shows(batches, feed)
+                for chunks in batches:
+                    yield list(map(feed, chunks))
                 return
             except BridgeError as error:
                 if self._stream is not None:
@@ -122,14 +126,6 @@ class Attempts(ChunkStream):
             self._stream.close()
 
     # --- one attempt ---------------------------------------------------------------------------------
-
-    def _one_attempt(self) -> Iterator[Sequence[Chunk]]:
-        stream = self._stream = self._upstream.stream(self._prepared.request)
-        feed = self._prepared.fitting.feed
-        batches = iter(stream)
-        yield from self._until_something_shows(batches, feed)
-        for chunks in batches:
-            yield list(map(feed, chunks))
 
     def _until_something_shows(
         self, batches: Iterator[Sequence[Chunk]], feed: Callable[[Chunk], Chunk]

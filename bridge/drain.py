@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 #: Before the process is killed: an answer notices within a tick, and its last event must still go out.
@@ -10,16 +11,14 @@ MARGIN = 3.0
 
 class Drain:
     def __init__(self) -> None:
-        self._deadline: float | None = None
+        self.begun = False
+        self._deadline = math.inf
 
     def begin(self, seconds: float) -> None:
         """The process will be killed after so many seconds."""
         self._deadline = time.monotonic() + max(0.0, seconds - MARGIN)
-
-    @property
-    def begun(self) -> bool:
-        return self._deadline is not None
+        self.begun = True
 
     @property
     def over(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        return time.monotonic() >= self._deadline

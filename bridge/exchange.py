@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from bridge.attempts import LONGEST_HOLD, Attempts, Policy, Prepared
 from bridge.cooldowns import Cooldowns
@@ -148,12 +149,15 @@ class Exchange:
         if isinstance(self._chunks, Attempts):
             self._record.asks_model()
         try:
-            for chunks in self._record.waited_for(self._chunks):
-                if self._drain.over:
+            arriving = iter(self._chunks)
+            for chunks in chain(self._record.waited_for(arriving), arriving):
+                if self._drain.begun and self._drain.over:
                     raise ShuttingDown("The bridge is restarting; please repeat the request")
+                events = self._machine.feed(map(self._watch.feed, chunks))
                 if self._trace:
                     self._trace.chunks(chunks)
-                yield self._traced(self._machine.feed(map(self._watch.feed, chunks)))
+                    self._trace.events(events)
+                yield events
             yield self._traced(self._machine.finish())
         except BridgeError as error:
             yield self._traced(self._machine.fail(self._explained(error)))

@@ -117,8 +117,8 @@ class Turn:
             self._begun = True
             steps.append(Began())
         if isinstance(chunk, TextChunk):
-            self._counted = self._counted if chunk.counted is None else chunk.counted
-            self._runs_of(0).say(chunk.text, steps)
+            self._counted = chunk.source.get("usageMetadata", self._counted)
+            (self._candidates.get(0) or self._runs_of(0)).say(chunk.text, steps)
             return steps
         if chunk.usage is not None:
             self._counted = chunk.usage.raw
@@ -178,14 +178,10 @@ class _Runs:
 
     def say(self, text: str, steps: list[Step], kind: Kind = Kind.TEXT) -> None:
         """Unsigned text, which may be joined with what came before."""
-        self._grow(kind, text, steps)
-        self._pieces.append(text)
-
-    def _grow(self, kind: Kind, text: str, steps: list[Step]) -> None:
         if self._open is not kind:
             self._start(kind, None, steps)
-        if text:
-            steps.append(Grew(self._candidate, self._run, kind, text))
+        steps.append(Grew(self._candidate, self._run, kind, text))
+        self._pieces.append(text)
 
     def _text(self, part: Part, text: str, steps: list[Step]) -> None:
         kind = Kind.THOUGHT if part.thought else Kind.TEXT
@@ -193,7 +189,10 @@ class _Runs:
             if text:
                 self.say(text, steps, kind)
             return
-        self._grow(kind, text, steps)
+        if self._open is not kind:
+            self._start(kind, None, steps)
+        if text:
+            steps.append(Grew(self._candidate, self._run, kind, text))
         self._settle()
         self._parts.append(part)
         if part.signature is not None:

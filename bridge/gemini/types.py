@@ -226,11 +226,6 @@ class TextChunk(Chunk):
         self.source = source  #: the JSON, whose one candidate has that text as its one part
 
     @property
-    def counted(self) -> JsonObject | None:
-        usage: JsonObject | None = self.source.get("usageMetadata")
-        return usage
-
-    @property
     def candidates(self) -> tuple[Candidate, ...]:
         (candidate,) = self.source["candidates"]
         said = Content(candidate["content"]["role"], (Part(self.text),))
@@ -238,7 +233,8 @@ class TextChunk(Chunk):
 
     @property
     def usage(self) -> Usage | None:
-        return None if self.counted is None else Usage(self.counted)
+        counted = self.source.get("usageMetadata")
+        return None if counted is None else Usage(counted)
 
     @property
     def prompt_feedback(self) -> None:

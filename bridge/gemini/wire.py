@@ -176,18 +176,17 @@ def _candidate_from_json(source: JsonObject) -> Candidate:
 def _text_alone(source: JsonObject) -> str | None:
     """The text of a chunk that has the first candidate alone with one plain text, and is no end of
     anything."""
-    candidates: Any = source.get("candidates")
-    if not _is_one_object(candidates):
+    try:
+        (candidate,) = source["candidates"]
+        content = candidate["content"]
+        (part,) = content["parts"]
+        text, role, index = part["text"], content["role"], candidate.get("index", 0)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None  # it has another shape
+    if len(part) != 1 or len(content) != 2 or len(candidate) != 1 + ("index" in candidate):
         return None
-    candidate = candidates[0]
-    content, index = candidate.get("content"), candidate.get("index")
-    if type(content) is not dict or len(candidate) != 1 + (type(index) is int and index == 0):
-        return None
-    parts: Any = content.get("parts")
-    if len(content) != 2 or type(content.get("role")) is not str or not _is_one_object(parts):
-        return None
-    text = parts[0].get("text")
-    return text if type(text) is str and len(parts[0]) == 1 else None
+    usual = type(text) is str and type(role) is str and type(index) is int and index == 0
+    return text if usual else None
 
 
 def chunk_from_json(source: JsonObject) -> Chunk:

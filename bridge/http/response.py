@@ -32,6 +32,12 @@ class JoinedResponse(Response):
             self._head = "".join((*lines, "\r\n")).encode("latin-1")
             self.headers_sent = True
 
+    def write(self, data: bytes) -> None:
+        if self.headers_sent and self.chunked and data:  # every piece of a stream but the first
+            self.sock.sendall(b"%X\r\n%b\r\n" % (len(data), data))
+        else:
+            super().write(data)
+
     def _emit_body(self, data: bytes) -> None:
         framed = b"%X\r\n%b\r\n" % (len(data), data) if self.chunked else data
         self._send(framed)

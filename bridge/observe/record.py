@@ -113,9 +113,8 @@ class Record:
         finally:
             self._waited = (self._waited or 0.0) + time.monotonic() - began
 
-    def waited_for(self, batches: Iterable[T]) -> Iterator[T]:
-        """The batches; how long they take to come matters until the head of the answer has left."""
-        arriving = iter(batches)
+    def waited_for(self, arriving: Iterator[T]) -> Iterator[T]:
+        """The first of what arrives: how long it takes matters until the head of the answer has left."""
         while self._first_byte is None:
             began = time.monotonic()
             try:
@@ -125,7 +124,6 @@ class Record:
             if batch is None:
                 return
             yield batch
-        yield from arriving
 
     @property
     def overhead(self) -> float | None:

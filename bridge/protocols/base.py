@@ -233,7 +233,8 @@ class EventMachine(ABC):
     def _take(self, steps: Iterable[Step], events: list[Event]) -> None:
         for step in steps:
             for event in self._on[type(step)](self, step):
-                self._pass(event)
+                if self._legal.get(event.type) is not self.state:  # else it stays where it is
+                    self._pass(event)
                 events.append(event)
 
     def _pass(self, event: Event) -> None:
@@ -242,8 +243,7 @@ class EventMachine(ABC):
             raise IllegalTransition(
                 f"{type(self).__name__}: {event.type} may not follow in {self.state.name}"
             )
-        if following is not self.state:
-            self.state, self._legal = following, self.LEGAL[following]
+        self.state, self._legal = following, self.LEGAL[following]
 
     def _on_failed(self, step: Failed) -> Iterable[Event]:
         self.error = step.error

@@ -82,7 +82,7 @@ class PromisedAnswer(Answer):
         self._waits = waits
         self._began = time.monotonic()
         self._silent_since = self._began
-        self._patience = waits.first_byte
+        self._wait_at_most(waits.first_byte)
         self._closed = False
         self._head: Head | None = None
         self._early = b""  #: of the body, come with the head
@@ -112,7 +112,12 @@ class PromisedAnswer(Answer):
             raise UpstreamMalformed("Gemini's answer is not HTTP.") from error
         self.status = self._head.status
         self._early = come[end:]
-        self._patience = self._waits.between
+        self._wait_at_most(self._waits.between)
+
+    def _wait_at_most(self, patience: float) -> None:
+        """Without news; for so long. Silence is looked at once a tick."""
+        self._patience = patience
+        self._tick_ms = min(self._waits.tick, patience) * 1000
 
     def body(self) -> Iterator[bytes]:
         assert self._head is not None
@@ -141,7 +146,7 @@ class PromisedAnswer(Answer):
         """What the socket has, and nothing once a tick; ends with the connection."""
         try:
             while not self._closed:
-                if not self._poll.poll(self._patience_left() * 1000):
+                if not self._poll.poll(self._tick_ms):
                     self._still_patient()
                     yield NOTHING_YET
                 elif (data := self._read()) is not None:
@@ -156,11 +161,6 @@ class PromisedAnswer(Answer):
                 return
             raise self._broken(error) from error
 
-    def _patience_left(self) -> float:
-        """At most a tick."""
-        left = self._silent_since + self._patience - time.monotonic()
-        return max(0.0, min(self._waits.tick, left))
-
     def _read(self) -> bytes | None:
         """All that is here; None if it was not for us, but for TLS itself."""
         try:
@@ -170,25 +170,20 @@ class PromisedAnswer(Answer):
         try:
             length = self._socket.recv_into(buffer)
             data = bytes(buffer[:length])
-            return self._and_the_rest(data, buffer) if length and self._has_more(length) else data
+            # TLS may hold what no poll tells of; a plain socket may have more if it filled the buffer.
+            return self._and_the_rest(data, buffer) if self._tls or length == READ_SIZE else data
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
         finally:
             _BUFFERS.append(buffer)
 
-    def _has_more(self, length: int) -> bool:
-        """TLS may hold what no poll tells of; a plain socket may have more if it filled the buffer."""
-        return self._socket.pending() > 0 if self._tls else length == READ_SIZE
-
     def _and_the_rest(self, data: bytes, buffer: memoryview) -> bytes:
         pieces, size = [data], len(data)
         with suppress(BlockingIOError, ssl.SSLWantReadError):
-            while size < MOST_READ or self._tls:
-                length = self._socket.recv_into(buffer)
-                pieces.append(bytes(buffer[:length]))
-                size += length
-                if not length or not self._has_more(length):
-                    break
+            while data and (self._socket.pending() if self._tls else size < MOST_READ):
+                data = bytes(buffer[: self._socket.recv_into(buffer)])
+                pieces.append(data)
+                size += len(data)
         return b"".join(pieces)
 
     def _still_patient(self) -> None:

@@ -50,7 +50,7 @@ class Chunked:
         pieces: list[bytes] = []
         between = not (self._missing or self._line_end_due or self._in_trailers)
         at = _whole_frames(data, pieces) if between else 0
-        while not self.done:
+        while at < len(data) and not self.done:
             following = self._step(data, at, pieces)
             if following == at:
                 break

@@ -43,11 +43,12 @@ def _plain(value: Any) -> dict[str, Any]:
 def objects_in(payload: bytes) -> list[dict[str, Any]]:
     """The payload's object; several for an array, which Gemini sends where `alt=sse` got lost on the way."""
     try:
-        document = orjson.loads(payload)
+        return _objects(orjson.loads(payload))
     except orjson.JSONDecodeError:
-        raise UpstreamMalformed("Gemini sent something that is not JSON.") from None
-    if type(document) is dict:
-        return [document]
+        raise _no_json(payload, at_end=False) from None
+
+
+def _objects(document: Any) -> list[dict[str, Any]]:
     objects = document if isinstance(document, list) else [document]
     if not objects or not all(isinstance(each, dict) for each in objects):
         raise UpstreamMalformed("Gemini sent JSON that is not an object.")
@@ -87,20 +88,24 @@ class _ChunkReader:
         chunks: list[Chunk] = []
         try:
             for payload in payloads:
-                chunks.extend(map(self._chunk, self._parsed(payload, at_end)))
+                document = orjson.loads(payload)
+                if type(document) is dict:
+                    chunks.append(self._chunk(document))
+                else:
+                    chunks.extend(map(self._chunk, _objects(document)))
+        except orjson.JSONDecodeError:
+            self.failure = _no_json(payload, at_end)
         except BridgeError as error:
             self.failure = error
         return chunks
-
-    def _parsed(self, payload: bytes, at_end: bool) -> list[dict[str, Any]]:
-        try:
-            return objects_in(payload)
-        except UpstreamMalformed:
-            if at_end and payload.startswith((b"{", b"[")):
-                raise UpstreamTruncated("Gemini's answer ended in the middle of a chunk.") from None
-            raise
 
     def _chunk(self, payload: dict[str, Any]) -> Chunk:
         if "error" in payload:
             raise error_from_payload(payload, self._model)
         return chunk_from_json(payload if self._unwrap is None else self._unwrap(payload))
+
+
+def _no_json(payload: bytes, at_end: bool) -> BridgeError:
+    if at_end and payload.startswith((b"{", b"[")):
+        return UpstreamTruncated("Gemini's answer ended in the middle of a chunk.")
+    return UpstreamMalformed("Gemini sent something that is not JSON.")

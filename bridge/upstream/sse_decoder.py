@@ -29,7 +29,8 @@ class SseDecoder:
             data = self._read_events(data)
         if data:
             self._feed_lines(data)
-        return self._take_ready()
+        ready, self._ready = self._ready, []
+        return ready
 
     def _read_events(self, data: bytes) -> bytes:
         """Take the events as Gemini writes them, each in one line of data; what is left begins with another
@@ -60,7 +61,8 @@ class SseDecoder:
         self._line = []
         self._end_event()
         self._end_bare()
-        return self._take_ready()
+        ready, self._ready = self._ready, []
+        return ready
 
     def _read_line(self, line: bytes) -> None:
         if self._at_start:
@@ -89,7 +91,3 @@ class SseDecoder:
     def _emit(self, lines: list[bytes]) -> None:
         if lines and (payload := b"\n".join(lines)).strip():
             self._ready.append(payload)
-
-    def _take_ready(self) -> list[bytes]:
-        ready, self._ready = self._ready, []
-        return ready

@@ -23,7 +23,6 @@ from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.web_search import search_result
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
-from bridge.protocols.sse import encode_named
 from bridge.stamp import Stamp
 from bridge.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened, Signed
 
@@ -167,10 +166,16 @@ class MessagesMachine(EventMachine):
         """Behind text no thinking block is made up; the signature is then in the vault alone."""
         return self._open == "thinking" or (self._shows_thinking and not self._spoke)
 
-    def on_grew(self, step: Grew) -> Iterator[Event]:
+    def on_grew(self, step: Grew) -> Iterable[Event]:
+        if step.kind is Kind.TEXT and self._open == "text":
+            said = {"type": "text_delta", "text": step.text}
+            kind = "content_block_delta"
+            return (Event(kind, {"type": kind, "index": self._index, "delta": said}),)
+        return self._began(step)
+
+    def _began(self, step: Grew) -> Iterator[Event]:
         if step.kind is Kind.TEXT:
-            if self._open != "text":
-                yield from self._begin_text()
+            yield from self._begin_text()
             yield self._delta("text_delta", text=step.text)
         elif self._held is not None:
             self._held.append(step)
@@ -250,7 +255,3 @@ def usage_from_gemini(usage: Usage) -> dict[str, Any]:
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.output,
     }
-
-
-def encode(event: Event) -> bytes:
-    return encode_named(event.type, event.data)

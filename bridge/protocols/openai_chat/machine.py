@@ -150,9 +150,11 @@ class ChatMachine(EventMachine):
         return self._delta("image", candidate, {"images": [shown]})
 
     def on_grew(self, step: Grew) -> tuple[Event, ...]:
-        if step.kind is Kind.TEXT:
-            return (self._delta("content", step.candidate, {"content": step.text}),)
-        return (self._delta("reasoning", step.candidate, {"reasoning_content": step.text}),)
+        if step.kind is not Kind.TEXT:
+            return (self._delta("reasoning", step.candidate, {"reasoning_content": step.text}),)
+        said = {"content": step.text}
+        choice = {"index": step.candidate, "delta": said, "logprobs": None, "finish_reason": None}
+        return (Event("content", {**self._head, "choices": [choice], **self._tail}),)
 
     def on_closed(self, step: Closed) -> tuple[Event, ...]:
         self._choice(step.candidate).parts.extend(step.parts)

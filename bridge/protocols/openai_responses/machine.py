@@ -197,15 +197,27 @@ class ResponsesMachine(EventMachine):
             yield self._of_item(f"{shown.event}.done", **{shown.field: shown.text})
         yield self._done(**shown.whole, status=self._dialect.call_status)
 
-    def on_grew(self, step: Grew) -> Iterator[Event]:
+    def on_grew(self, step: Grew) -> Iterable[Event]:
         if step.kind is Kind.THOUGHT:
-            if self._options.thinking:
-                yield from self._reasoning(step.text)
-            return
+            return self._reasoning(step.text) if self._options.thinking else ()
         if self._item is None:
-            yield from self._begin_message()
-        self._pieces.append(step.text)
-        yield self._of_item("response.output_text.delta", content_index=0, delta=step.text, logprobs=[])
+            return (*self._begin_message(), self._said(step.text))
+        return (self._said(step.text),)
+
+    def _said(self, text: str) -> Event:
+        assert self._item is not None
+        self._pieces.append(text)
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        data = {
+            "type": "response.output_text.delta",
+            "sequence_number": sequence,
+            "item_id": self._item["id"],
+            "output_index": len(self._output),
+            "content_index": 0,
+            "delta": text,
+            "logprobs": [],
+        }
+        return Event("response.output_text.delta", data)
 
     def _begin_message(self) -> Iterator[Event]:
         message = {"type": "message", "id": self.stamp.new_id("msg_"), "role": "assistant"}
@@ -308,9 +320,5 @@ def usage_from_gemini(usage: Usage) -> dict[str, Any]:
 
 def framing(asked: Asked) -> Framing:
     if isinstance(asked.options, ResponsesOptions) and asked.options.dialect.data_heartbeat:
-        return Framing(encode, HEARTBEAT)
-    return Framing(encode)
-
-
-def encode(event: Event) -> bytes:
-    return encode_named(event.type, event.data)
+        return Framing(encode_named, HEARTBEAT)
+    return Framing(encode_named)
