@@ -9,7 +9,7 @@ be added or moved is said in the notes, so that it can be counted.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
@@ -33,7 +33,10 @@ class _Call(NamedTuple):
 
 def repair(contents: Iterable[Content], *, prefill: bool) -> Repaired:
     """`prefill`: the model accepts a model turn at the end and goes on from it."""
-    pairing = _Pairing(_merged(_cleaned(contents)))
+    turns = _merged(_cleaned(contents))
+    if _obeys(turns, prefill=prefill):
+        return Repaired(tuple(turns), ())
+    pairing = _Pairing(turns)
     turns = _merged(pairing.turns_in_order())
     notes = pairing.notes
     if not turns or turns[0].role != USER:
@@ -43,6 +46,24 @@ def repair(contents: Iterable[Content], *, prefill: bool) -> Repaired:
         turns.append(_nudge())
         notes.append("history.ended_with_model")
     return Repaired(tuple(turns), tuple(notes))
+
+
+def _obeys(turns: Sequence[Content], *, prefill: bool) -> bool:
+    """Nearly always, and far sooner seen than repaired: agents write long histories, and write them well."""
+    if not turns or turns[0].role != USER or (turns[-1].role != USER and not prefill):
+        return False
+    due: list[tuple[str, str | None]] = []
+    for turn in turns:
+        answered = 0
+        for position, part in enumerate(turn.parts):
+            if isinstance(part.data, FunctionResponse):
+                if position >= len(due) or due[position] != (part.data.name, part.data.id):
+                    return False
+                answered += 1
+        if answered != len(due):
+            return False
+        due = [(call.name, call.id) for call in turn.calls()]
+    return not due
 
 
 def _nudge() -> Content:
@@ -64,7 +85,17 @@ def _is_clean(content: Content) -> bool:
     role = content.role
     if (role != USER and role != MODEL) or not content.parts:
         return False
-    return not any(_is_blank(part) or _rightful_role(part, content) != role for part in content.parts)
+    for part in content.parts:
+        data = part.data
+        if isinstance(data, FunctionCall):
+            if role != MODEL:
+                return False
+        elif isinstance(data, FunctionResponse):
+            if role != USER:
+                return False
+        elif _is_blank(part):
+            return False
+    return True
 
 
 def _rightful_role(part: Part, content: Content) -> str:
@@ -84,12 +115,16 @@ def _is_blank(part: Part) -> bool:
 
 def _merged(contents: Iterable[Content]) -> list[Content]:
     """Neighbours of one role become one turn. Parts are never joined: a signature belongs to its own part."""
-    return [_joined(list(group)) for _, group in groupby(contents, key=lambda content: content.role)]
+    turns: list[list[Content]] = []
+    for content in contents:
+        if turns and turns[-1][0].role == content.role:
+            turns[-1].append(content)
+        else:
+            turns.append([content])
+    return [turn[0] if len(turn) == 1 else _joined(turn) for turn in turns]
 
 
 def _joined(contents: list[Content]) -> Content:
-    if len(contents) == 1:
-        return contents[0]
     parts = tuple(part for content in contents for part in content.parts)
     extra = {key: value for content in contents for key, value in content.extra.items()}
     return Content(contents[0].role, parts, extra or EMPTY)

@@ -88,6 +88,8 @@ def signed(contents: Sequence[Content], family: str, *, required: bool, vault: V
     lacking = [call.id for content in contents if (call := _unsigned_call(content)) and call.id]
     kept = vault.find(family, lacking) if lacking else {}
     fallback = DUMMY if required else None
+    if not kept and fallback is None:
+        return tuple(contents)
     return tuple(_signed(content, kept, fallback) for content in contents)
 
 
@@ -124,9 +126,8 @@ def _signed(content: Content, kept: Mapping[str, str], fallback: str | None) -> 
     if call is None:
         return content
     signature = kept.get(call.id or "", None if _has_signed_thought(content) else fallback)
-    return replace(
-        content,
-        parts=tuple(
-            replace(part, signature=signature) if part.data is call else part for part in content.parts
-        ),
-    )
+    parts = [
+        Part(call, part.thought, signature, part.extra) if part.data is call else part
+        for part in content.parts
+    ]
+    return Content(content.role, tuple(parts), content.extra)

@@ -9,6 +9,7 @@ prefix cache warm.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 
 LONGEST = 63
@@ -16,6 +17,7 @@ _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,62}")
 _ILLEGAL_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
+@lru_cache(1024)
 def legal_name(name: str) -> str:
     if _LEGAL.fullmatch(name):
         return name

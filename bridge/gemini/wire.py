@@ -260,7 +260,7 @@ def _data_to_json(data: PartData) -> Fields:
         case str():
             return {"text": data}
         case FunctionCall():
-            return {"functionCall": _present(data.extra, id=data.id, name=data.name, args=data.args)}
+            return {"functionCall": _named(data.id, data.name, "args", data.args, data.extra)}
         case FunctionResponse():
             return {"functionResponse": _response_to_json(data)}
         case InlineData() | FileData():
@@ -269,14 +269,16 @@ def _data_to_json(data: PartData) -> Fields:
             return {data.field: data.value}
 
 
+def _named(own_id: str | None, name: str, key: str, value: JsonObject | None, extra: JsonObject) -> Fields:
+    fields: Fields = {"name": name} if own_id is None else {"id": own_id, "name": name}
+    if value is not None:
+        fields[key] = value
+    return fields if extra is EMPTY else {**fields, **extra}
+
+
 def _response_to_json(data: FunctionResponse) -> Fields:
-    return _present(
-        data.extra,
-        id=data.id,
-        name=data.name,
-        response=dict(data.response),
-        parts=_each(data.media, _media_to_json),
-    )
+    fields = _named(data.id, data.name, "response", dict(data.response), data.extra)
+    return fields if not data.media else {**fields, "parts": list(map(_media_to_json, data.media))}
 
 
 def part_to_json(part: Part) -> Fields:
@@ -291,7 +293,10 @@ def part_to_json(part: Part) -> Fields:
 
 
 def content_to_json(content: Content) -> Fields:
-    return _present(content.extra, role=content.role, parts=_each(content.parts, part_to_json))
+    fields: Fields = {} if content.role is None else {"role": content.role}
+    if content.parts:
+        fields["parts"] = list(map(part_to_json, content.parts))
+    return fields if content.extra is EMPTY else {**fields, **content.extra}
 
 
 def _candidate_to_json(candidate: Candidate) -> Fields:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from marshmallow import INCLUDE, Schema, ValidationError, missing
+from marshmallow.exceptions import SCHEMA
 
 
 class Envelope(Schema):
@@ -16,6 +17,8 @@ class Envelope(Schema):
     def load(self, data: Any, **_options: Any) -> Any:
         """What is given is checked and handed on as it is. A protocol knows dozens of fields, and a request
         has five of them; marshmallow itself would visit all, at the cost of the whole conversion."""
+        if not isinstance(data, dict):
+            raise ValidationError({SCHEMA: ["must be an object"]})
         for name, field in self.load_fields.items():
             if name in data or field.required:
                 try:
