@@ -37,6 +37,7 @@ _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTA
 _CLOCK = re.compile(r"^(?:Chunk ID|Wall time|Process Group PGID): .*\n", re.MULTILINE)
 _NUMBERS = count()
 DEEPEST = 64
+SHORTEST_LOOP = 4  #: two calls and their results, each a content
 
 
 class _Call(NamedTuple):
@@ -61,6 +62,8 @@ class LoopDetector(Guard):
     name = "loop"
 
     def on_request(self, request: GenerateRequest) -> GenerateRequest | Instead:
+        if len(request.contents) < SHORTEST_LOOP:
+            return request
         limits = self.settings.loop
         horizon = max(2 * limits.window, limits.failures, limits.successes)
         calls = _recent_calls(request.contents, limits.polling, horizon)

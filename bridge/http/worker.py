@@ -92,8 +92,8 @@ class Worker(ThreadWorker):
             response.force_close()
         try:
             self._answer(environ, response)
-        except TimeoutError as error:
-            # It does not take what is sent to it; gunicorn knows that as a broken pipe.
+        except BlockingIOError as error:
+            # It does not take what is sent to it in time; gunicorn knows that as a broken pipe.
             raise BrokenPipeError(errno.EPIPE, "the client takes nothing") from error
         except Exception:
             if not response.headers_sent:

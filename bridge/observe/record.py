@@ -69,6 +69,7 @@ class Record:
     _asked: float | None = None
     _waited: float | None = None
     _first_byte: float | None = None
+    _tokens: Tokens | None = None
     _told: bool = False
 
     def unfinished(self, *, lost: bool) -> None:
@@ -132,7 +133,10 @@ class Record:
 
     @property
     def tokens(self) -> Tokens:
-        return Tokens.of(self.usage)
+        """To be asked for when all is known: they are counted once."""
+        if self._tokens is None:
+            self._tokens = Tokens.of(self.usage)
+        return self._tokens
 
     @property
     def seconds(self) -> float:
@@ -150,7 +154,10 @@ class Record:
         for settler in self.settlers:
             self._tell(settler)
         level = logging.WARNING if self.reason else logging.INFO
-        log.log(level, "request", extra=self._fields())
+        if log.isEnabledFor(level):  # which file and line it comes from is known, and not looked for
+            log.handle(
+                log.makeRecord(log.name, level, __file__, 0, "request", (), None, extra=self._fields())
+            )
         for observer in self.observers:
             self._tell(observer)
 
@@ -179,19 +186,20 @@ class Record:
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
             "finish": ", ".join(self.finish_reasons) or None,
-            **self._tokens(),
+            **self._token_fields(),
             "notes": dict(self.notes) or None,
         }
         return {name: value for name, value in fields.items() if value is not None}
 
-    def _tokens(self) -> dict[str, int]:
+    def _token_fields(self) -> dict[str, int]:
         if self.usage is None or not self.usage.raw:
             return {}
+        tokens = self.tokens
         return {
-            "input_tokens": self.usage.prompt,
-            "cached_tokens": self.usage.cached,
-            "output_tokens": self.usage.output,
-            "reasoning_tokens": self.usage.thoughts,
+            "input_tokens": tokens.input + tokens.cached,
+            "cached_tokens": tokens.cached,
+            "output_tokens": tokens.output + tokens.reasoning,
+            "reasoning_tokens": tokens.reasoning,
         }
 
 
