@@ -308,3 +308,21 @@ def test_a_locked_file_in_use_is_logged_when_written_and_still_read(
     vault.keep(FAMILY, {"3": "three"})
     assert vault.find(FAMILY, ["1", "2", "3"]) == {"1": "one", "3": "three"}
     assert warnings_in(caplog) == ["bridge.state.vault"]
+
+
+def test_what_was_not_there_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault = SqliteVault(tmp_path / "signatures.sqlite3")
+    assert vault.find("f", ["a", "b"]) == {}
+    asked: list[object] = []
+    monkeypatch.setattr(vault, "_attempt", lambda _run, _work, otherwise: asked.append(1) or otherwise)
+    assert vault.find("f", ["a", "b"]) == {}
+    assert not asked
+    vault.find("other", ["a"])
+    assert asked
+
+
+def test_what_was_not_there_is_found_once_it_is(tmp_path: Path) -> None:
+    vault = SqliteVault(tmp_path / "signatures.sqlite3")
+    assert vault.find("f", ["a"]) == {}
+    vault.keep("f", {"a": "signature"})
+    assert vault.find("f", ["a"]) == {"a": "signature"}

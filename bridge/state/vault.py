@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ MOST_ROWS = 100_000
 #: Tidying reads the whole table; once in so many writes is often enough.
 WRITES_BETWEEN_TIDYING = 500
 MOST_LOOKED_UP = 500
+MOST_ABSENT = 20_000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signature (
@@ -38,6 +39,7 @@ class SqliteVault:
         self._database = Database(path, _SCHEMA)
         self._now = now
         self._writes = 0
+        self._absent: set[tuple[str, str]] = set()
 
     def keep(self, family: str, signatures: Mapping[str, str]) -> None:
         rows = [(family, call_id, signature, self._now()) for call_id, signature in signatures.items()]
@@ -49,17 +51,31 @@ class SqliteVault:
                 self._tidy(database)
 
         self._attempt(self._database.transaction, insert, None)
+        self._absent.difference_update([(family, call_id) for call_id in signatures])
 
     def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]:
-        wanted = list(call_ids)[-MOST_LOOKED_UP:]  # the newest turns are the ones Gemini checks
+        newest = list(call_ids)[-MOST_LOOKED_UP:]  # their turns are the ones Gemini checks
+        wanted = [call_id for call_id in newest if (family, call_id) not in self._absent]
+        return self._found(family, wanted) if wanted else {}
+
+    def _found(self, family: str, wanted: Sequence[str]) -> Mapping[str, str]:
         marks = ",".join("?" * len(wanted))
         query = f"SELECT call_id, signature FROM signature WHERE family = ? AND call_id IN ({marks})"
+
+        def look(database: sqlite3.Connection) -> dict[str, str]:
+            found = dict(database.execute(query, (family, *wanted)).fetchall())
+            self._remember_absent((family, call_id) for call_id in wanted if call_id not in found)
+            return found
+
         nothing: dict[str, str] = {}
-        return self._attempt(
-            self._database.read,
-            lambda database: dict(database.execute(query, (family, *wanted)).fetchall()),
-            nothing,
-        )
+        return self._attempt(self._database.read, look, nothing)
+
+    def _remember_absent(self, absent: Iterable[tuple[str, str]]) -> None:
+        """A signature is kept before the client learns of its call, so what is not here never will be. Agents
+        send their whole history each turn."""
+        if len(self._absent) >= MOST_ABSENT:
+            self._absent.clear()
+        self._absent.update(absent)
 
     def _tidy(self, database: sqlite3.Connection) -> None:
         database.execute("DELETE FROM signature WHERE kept < ?", (self._now() - LIFETIME,))
