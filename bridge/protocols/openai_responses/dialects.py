@@ -6,9 +6,10 @@ a record of choices; the machine has no other way to tell them apart.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from functools import lru_cache
 
 AUTO = "auto"
 
@@ -73,8 +74,15 @@ def choose(wanted: str, marks: Mapping[str, Iterable[str]], headers: Mapping[str
     """`marks` are patterns of header lines by dialect; who bears none is told in the bridge's own."""
     if wanted != AUTO:
         return DIALECTS[wanted]
-    lines = [f"{name}: {value}".lower() for name, value in headers.items()]
+    lines = "\n".join([f"{name}: {value}" for name, value in headers.items()]).lower()
     for name, patterns in marks.items():
-        if any(fnmatchcase(line, pattern) for pattern in patterns for line in lines):
+        if _any_of(tuple(patterns)).search(lines):
             return DIALECTS[name]
     return DIALECTS["bridge"]
+
+
+@lru_cache
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """A line that is one of these, in which `*` stands for anything."""
+    choices = [".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns]
+    return re.compile(f"^(?:{'|'.join(choices)})$" if choices else "(?!)", re.MULTILINE)
