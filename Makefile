@@ -6,6 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CLIENTS := tests/real_clients
 PEERS  := bench/installed
+MEMORY := GLIBC_TUNABLES=glibc.malloc.tcache_count=0 # why: deploy/gemini-bridge.service
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := menu
@@ -16,7 +17,7 @@ menu: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.run ## serve on http://127.0.0.1:41242 (with no GEMINI_API_KEY: the offline demo model)
-	@exec $(BIN)/gunicorn -c gunicorn.conf.py app:app
+	@exec env $(MEMORY) $(BIN)/gunicorn -c gunicorn.conf.py app:app
 
 test: $(VENV)/.dev ## all tests, among them the real app under gunicorn and the real SDKs
 	$(BIN)/python -m pytest --ignore=$(CLIENTS)

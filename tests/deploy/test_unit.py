@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from gunicorn_bridge import memory_environment
 from unit_file import UNIT, directives
 
 from bridge.settings import ServerSettings
@@ -53,6 +54,14 @@ def test_every_wall_of_the_sandbox_stands() -> None:
     found = directives()
     assert {name: found[name] for name in SANDBOX} == {name: [value] for name, value in SANDBOX.items()}
     assert found["SystemCallFilter"] == ["@system-service", "~@privileged @resources"]
+
+
+def test_memory_is_dealt_with_alike_wherever_the_bridge_is_started() -> None:
+    (tunables,) = (each for each in directives()["Environment"] if each.startswith("GLIBC_TUNABLES="))
+    name, _, value = tunables.partition("=")
+    assert f"MEMORY := {tunables} " in (UNIT.parent.parent / "Makefile").read_text()
+    assert f'"{name}": "{value}"' in (UNIT.parent.parent / "bench" / "gateways.py").read_text()
+    assert memory_environment() == {name: value}
 
 
 @needs_systemd_analyze

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from unit_file import directives
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -51,6 +52,12 @@ class Bridge:
         self.process.send_signal(number)
 
 
+def memory_environment() -> dict[str, str]:
+    """How the service has the C library deal with memory."""
+    given = (each.partition("=") for each in directives()["Environment"])
+    return {name: value for name, _, value in given if name == "GLIBC_TUNABLES"}
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -73,6 +80,7 @@ def gunicorn_bridge(program: str = "app:app", **environment: str) -> Iterator[Br
             "CODER_AGENT_PORT": str(port),
             "BRIDGE_STATE_DIR": folder,
             "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "5",
+            **memory_environment(),
             **environment,
         }
         with log.open("wb") as output:
