@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
-from gunicorn_bridge import ROOT
-
-UNIT = ROOT / "deploy" / "gemini-bridge.service"
+UNIT = Path(__file__).parent.parent.parent / "deploy" / "gemini-bridge.service"
 
 
 def directives() -> dict[str, list[str]]:
