@@ -20,6 +20,7 @@ from bridge.guards.shell_gate import ShellGate
 from bridge.http.app import create_app
 from bridge.observe.accounts import Accountant
 from bridge.observe.logs import JsonFormatter
+from bridge.protocols.base import EventMachine
 from bridge.settings import load
 
 PROMPT = "canary-prompt-7c1e"
@@ -297,7 +298,7 @@ def crash(*_args, **_options):
     ("owner", "name", "outcome"),
     [
         (Exchange, "start", "failed"),
-        (Exchange, "_traced", "failed"),
+        (EventMachine, "feed", "failed"),
         (ShellGate, "on_call", "completed"),
         (Accountant, "_row", "completed"),
     ],

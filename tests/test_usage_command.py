@@ -10,17 +10,26 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 from gunicorn_bridge import ROOT, clean_environment
 
 from bridge.cli import main
+from bridge.cli import usage as usage_command
 from bridge.state.accounts import AccountStore, Row
 
 NOW = datetime.now(UTC).replace(hour=12)
 TODAY = NOW.date()
+
+
+class Noon(datetime):
+    """Midnight may pass while the tests run."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return NOW
 
 
 def row(days_ago: int = 0, **different) -> Row:
@@ -37,6 +46,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AccountStore:
     for name in ("BRIDGE_CONFIG_DIR", "DEBUG", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("BRIDGE_STATE_DIR", str(tmp_path))
+    monkeypatch.setattr(usage_command, "datetime", Noon)
     return AccountStore(tmp_path / "accounts.sqlite3", days=400, request_days=31, megabytes=16)
 
 
