@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import orjson
 import pytest
+from certificates import Certificate, make_certificate, needs_openssl
 
 from bridge import errors
 from bridge.errors import BridgeError
@@ -65,9 +67,10 @@ def received(connection: socket.socket) -> bytes:
 class Loopback:
     """Answers each request, on whichever connection, with the next script."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.tls = tls
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.listener.getsockname()[1]}"
         self.scripts: list[tuple[Step, ...]] = []
         self.heads: list[bytes] = []
         self.connections: list[socket.socket] = []
@@ -84,6 +87,8 @@ class Loopback:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
+            if self.tls:  # the handshake comes with the first read
+                connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
             self.connections.append(connection)
             self.threads.append(threading.Thread(target=self.serve, args=(connection,)))
             self.threads[-1].start()
@@ -130,12 +135,34 @@ class Loopback:
             assert not thread.is_alive()
 
 
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("tls"), "127.0.0.1")
+
+
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     loopback = Loopback()
     yield loopback
     loopback.close()
+
+
+@pytest.fixture
+def secure(monkeypatch: pytest.MonkeyPatch, certificate: Certificate) -> Iterator[Loopback]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate.certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    loopback = Loopback(context)
+    yield loopback
+    loopback.close()
+
+
+@pytest.fixture(params=["plain", pytest.param("secure", marks=needs_openssl)])
+def server(request: pytest.FixtureRequest) -> Loopback:
+    loopback: Loopback = request.getfixturevalue(request.param)
+    return loopback
 
 
 def upstream(
@@ -419,18 +446,18 @@ def test_connections_are_not_shared_over_a_fork(server: Loopback, monkeypatch: p
 # --- the environment ---------------------------------------------------------------------------------
 
 
-def test_a_proxy_from_the_environment_is_used(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_from_the_environment_is_used(plain: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setenv("http_proxy", server.url)
-    server.answer(CHUNKED, framed(event("a")), END)
+    monkeypatch.setenv("http_proxy", plain.url)
+    plain.answer(CHUNKED, framed(event("a")), END)
     assert read(upstream("http://gemini.test").stream(REQUEST)) == ["a"]
-    assert server.heads[0].startswith(b"POST http://gemini.test/v1beta/models/gemini-x:streamGenerateContent")
+    assert plain.heads[0].startswith(b"POST http://gemini.test/v1beta/models/gemini-x:streamGenerateContent")
 
 
 def test_an_address_exempt_from_the_proxy_is_spoken_to_directly(
-    server: Loopback, monkeypatch: pytest.MonkeyPatch
+    plain: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    server.answer(CHUNKED, framed(event("a")), END)
-    assert read(upstream(server.url).stream(REQUEST)) == ["a"]
-    assert server.heads[0].startswith(b"POST /v1beta/models/gemini-x:streamGenerateContent?alt=sse ")
+    plain.answer(CHUNKED, framed(event("a")), END)
+    assert read(upstream(plain.url).stream(REQUEST)) == ["a"]
+    assert plain.heads[0].startswith(b"POST /v1beta/models/gemini-x:streamGenerateContent?alt=sse ")
