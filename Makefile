@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CLIENTS := tests/real_clients
 PEERS  := bench/installed
-MEMORY := GLIBC_TUNABLES=glibc.malloc.tcache_count=0 # why: deploy/gemini-bridge.service
+MEMORY := GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1 # why: deploy/gemini-bridge.service
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := menu

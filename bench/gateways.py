@@ -48,7 +48,8 @@ def _bridge(place: Place) -> Command:
             "BRIDGE_SERVER__WORKERS": "1",
             "BRIDGE_SERVER__THREADS": THREADS,
             "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "4",
-            "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",  # as `make run` and the service have it
+            # As `make run` and the service have it.
+            "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1",
         },
     )
 

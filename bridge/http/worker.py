@@ -95,6 +95,8 @@ class Worker(ThreadWorker):
         except BlockingIOError as error:
             # It does not take what is sent to it in time; gunicorn knows that as a broken pipe.
             raise BrokenPipeError(errno.EPIPE, "the client takes nothing") from error
+        except OSError:  # it has gone, which `handle` knows
+            raise
         except Exception:
             if not response.headers_sent:
                 raise

@@ -178,8 +178,9 @@ def verdict(
     lost = [line for line in bridge.requests() if line["outcome"] == "lost"]
     if lost:
         wrong.append(f"{len(lost)} answers lost, says the log")
-    if "Traceback" in bridge.lines() or '"exception"' in bridge.lines():
-        wrong.append("the log holds an exception")
+    failures = [line for line in bridge.lines().splitlines() if "Traceback" in line or '"exception"' in line]
+    if failures:
+        wrong.append(f"the log holds {len(failures)} exceptions, first this one: {failures[0]}")
     if not wait_until(lambda: evil.open <= 2 * arguments.streams, 15):
         wrong.append(f"{evil.open} upstream connections are open")
     if arguments.seconds >= SHORTEST_FOR_A_SLOPE and not arguments.reload and watch.growth() > MOST_GROWTH:
