@@ -153,9 +153,10 @@ class Exchange:
             for chunks in chain(self._record.waited_for(arriving), arriving):
                 if self._drain.begun and self._drain.over:
                     raise ShuttingDown("The bridge is restarting; please repeat the request")
-                events = self._machine.feed(map(self._watch.feed, chunks))
                 if self._trace:
                     self._trace.chunks(chunks)
+                events = self._machine.feed(map(self._watch.feed, chunks))
+                if self._trace:
                     self._trace.events(events)
                 yield events
             yield self._traced(self._machine.finish())

@@ -326,3 +326,13 @@ def test_what_was_not_there_is_found_once_it_is(tmp_path: Path) -> None:
     assert vault.find("f", ["a"]) == {}
     vault.keep("f", {"a": "signature"})
     assert vault.find("f", ["a"]) == {"a": "signature"}
+
+
+def test_absence_is_believed_for_a_while_only(tmp_path: Path) -> None:
+    now = [1_800_000_000.0]
+    path = tmp_path / "signatures.sqlite3"
+    one, other = SqliteVault(path, lambda: now[0]), SqliteVault(path, lambda: now[0])
+    assert one.find("f", ["a"]) == {}
+    other.keep("f", {"a": "signature"})
+    now[0] += vault_module.ABSENT_FOR + 1
+    assert one.find("f", ["a"]) == {"a": "signature"}

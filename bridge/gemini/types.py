@@ -19,7 +19,7 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True)
 def value(cls: type[T]) -> type[T]:
     """A frozen dataclass to the type checker, and a plain one at run time: a frozen one costs several times
-    as much to make, and a stream makes five for every chunk."""
+    as much to make, and a long history is made of hundreds."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
@@ -217,7 +217,8 @@ class Chunk:
 
 class TextChunk(Chunk):
     """More text of the first candidate and nothing else, as nearly all chunks of a stream are. Who has an eye
-    for it takes `text`; to everybody else it is a Chunk like any other, made up when looked at."""
+    for it takes `text`; to everybody else it is a Chunk like any other, made up when looked at. Only
+    `replace` cannot be used on it."""
 
     __slots__ = ("source", "text")
 
@@ -249,6 +250,9 @@ class TextChunk(Chunk):
         return isinstance(other, Chunk) and _told(self) == _told(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TextChunk, (self.text, self.source)
 
 
 def _told(chunk: Chunk) -> tuple[Any, ...]:

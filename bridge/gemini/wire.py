@@ -139,7 +139,7 @@ def _take_data(fields: Fields) -> PartData:
 
 def part_from_json(source: JsonObject) -> Part:
     if len(source) == 1 and type(source.get("text")) is str:
-        return Part(source["text"])  # nearly every part of a stream
+        return Part(source["text"])  # nearly every part
     fields = dict(source)
     data = _take_data(fields)
     thought = fields.get("thought") is True and fields.pop("thought")

@@ -5,6 +5,7 @@ gunicorn hands the socket on; under another server, or in a test without one, ev
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import struct
@@ -15,6 +16,16 @@ from typing import Any
 
 #: A client that has closed its side no longer waits. Where the platform has no such sign, errors must do.
 _HUNG_UP = getattr(select, "POLLRDHUP", 0)
+
+
+_TIMEVAL = struct.Struct("ll")
+
+
+def send_limit(client: socket.socket) -> float:
+    """Seconds that it may take nothing."""
+    told = client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.size)
+    seconds, micros = _TIMEVAL.unpack(told)
+    return (seconds + micros / 1e6) or math.inf
 
 
 class Client:
@@ -35,7 +46,7 @@ class Client:
         """What is sent to it, each time. By the kernel's clock: by Python's own, each piece of a stream would
         be polled for before it is sent, and the interpreter's lock handed around once more."""
         if self.socket is not None:
-            limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+            limit = _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6))
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
 

@@ -1,4 +1,8 @@
-"""gunicorn's writer of answers, but for one thing: the head waits for the first bytes of the body."""
+"""gunicorn's writer of HTTP/1 answers, whose head waits for the first bytes of the body.
+
+A client must take what is sent to it in time. The kernel sees to that (`bridge/http/client.py`), but begins
+to count anew whenever the client takes a little; so what is large has a limit for all of it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ from functools import lru_cache
 
 from gunicorn.http.wsgi import Response
 from gunicorn.util import http_date
+
+from bridge.http.client import send_limit
+
+LARGEST_AT_ONCE = 65_536
 
 
 class JoinedResponse(Response):
@@ -34,7 +42,7 @@ class JoinedResponse(Response):
 
     def write(self, data: bytes) -> None:
         if self.headers_sent and self.chunked and data:  # every piece of a stream but the first
-            self.sock.sendall(b"%X\r\n%b\r\n" % (len(data), data))
+            self._emit_body(data)
         else:
             super().write(data)
 
@@ -47,9 +55,21 @@ class JoinedResponse(Response):
         self._send(b"0\r\n\r\n" if self.chunked else b"")
 
     def _send(self, data: bytes) -> None:
-        head, self._head = self._head, b""
-        if head or data:
-            self.sock.sendall(head + data)
+        if self._head:
+            head, self._head = self._head, b""
+            data = head + data
+        if len(data) > LARGEST_AT_ONCE:
+            self._send_by_and_by(memoryview(data))
+        elif data:
+            self.sock.sendall(data)
+
+    def _send_by_and_by(self, data: memoryview) -> None:
+        limit = send_limit(self.sock)
+        began = time.monotonic()
+        while data:
+            if time.monotonic() - began > limit:
+                raise BlockingIOError
+            data = data[self.sock.send(data[:LARGEST_AT_ONCE]) :]
 
 
 @lru_cache(1)

@@ -88,7 +88,11 @@ class Worker(ThreadWorker):
             req, conn.sock, conn.client, conn.server, self.cfg, response_class=JoinedResponse
         )
         environ["wsgi.multithread"] = True
-        if not self.alive or len(self.keepalived_conns) >= self.max_keepalived:
+        self.nr += 1
+        if self.nr >= self.max_requests:
+            self.alive = False
+        full = not self.cfg.keepalive or len(self.keepalived_conns) >= self.max_keepalived
+        if full or not self.alive:
             response.force_close()
         try:
             self._answer(environ, response)

@@ -23,6 +23,7 @@ MOST_ROWS = 100_000
 WRITES_BETWEEN_TIDYING = 500
 MOST_LOOKED_UP = 500
 MOST_ABSENT = 20_000
+ABSENT_FOR = 300.0
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signature (
@@ -39,7 +40,7 @@ class SqliteVault:
         self._database = Database(path, _SCHEMA)
         self._now = now
         self._writes = 0
-        self._absent: set[tuple[str, str]] = set()
+        self._absent: dict[tuple[str, str], float] = {}  #: and until when that is believed
 
     def keep(self, family: str, signatures: Mapping[str, str]) -> None:
         rows = [(family, call_id, signature, self._now()) for call_id, signature in signatures.items()]
@@ -51,11 +52,13 @@ class SqliteVault:
                 self._tidy(database)
 
         self._attempt(self._database.transaction, insert, None)
-        self._absent.difference_update([(family, call_id) for call_id in signatures])
+        for call_id in signatures:
+            self._absent.pop((family, call_id), None)
 
     def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]:
         newest = list(call_ids)[-MOST_LOOKED_UP:]  # their turns are the ones Gemini checks
-        wanted = [call_id for call_id in newest if (family, call_id) not in self._absent]
+        now, absent = self._now(), self._absent
+        wanted = [call_id for call_id in newest if absent.get((family, call_id), 0.0) < now]
         return self._found(family, wanted) if wanted else {}
 
     def _found(self, family: str, wanted: Sequence[str]) -> Mapping[str, str]:
@@ -71,11 +74,11 @@ class SqliteVault:
         return self._attempt(self._database.read, look, nothing)
 
     def _remember_absent(self, absent: Iterable[tuple[str, str]]) -> None:
-        """A signature is kept before the client learns of its call, so what is not here never will be. Agents
-        send their whole history each turn."""
+        """A signature is kept before the client learns of its call, so what is not here will not come; and
+        agents send their whole history each turn. Not for ever, as an id may be used by two upstreams."""
         if len(self._absent) >= MOST_ABSENT:
             self._absent.clear()
-        self._absent.update(absent)
+        self._absent.update(dict.fromkeys(absent, self._now() + ABSENT_FOR))
 
     def _tidy(self, database: sqlite3.Connection) -> None:
         database.execute("DELETE FROM signature WHERE kept < ?", (self._now() - LIFETIME,))

@@ -162,7 +162,7 @@ class PromisedAnswer(Answer):
             raise self._broken(error) from error
 
     def _read(self) -> bytes | None:
-        """All that is here; None if it was not for us, but for TLS itself."""
+        """What is here, of TLS a record at least; None if it was not for us, but for TLS itself."""
         try:
             buffer = _BUFFERS.pop()
         except IndexError:  # as many threads read at this moment as never before

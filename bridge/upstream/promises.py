@@ -2,9 +2,9 @@
 
 `requests` keeps the pool, speaks TLS, and knows proxies and company CAs. But it waits for the head of an
 answer inside one call, and who waits there can neither tell the client that we are still here nor notice that
-it has gone. So its connections send the request and return a Promise, which urllib3 and `requests` pass on
-unread. Opening a connection is theirs in every detail; over one that is open already a request is written at
-once, since their care for it would cost more than all the rest of the call.
+it has gone. So its connections write the request and return a Promise, which urllib3 and `requests` pass on
+unread. Opening a connection is theirs in every detail; over one that is open already their care would cost
+more than all the rest of the call, and is passed by.
 """
 
 from __future__ import annotations
@@ -25,19 +25,16 @@ LARGEST_COPIED = 16_384
 
 
 class Promise:
-    """Has what urllib3 and `requests` ask of an answer, and says nothing."""
+    """Has what urllib3 asks of an answer, and says nothing."""
 
     status = 0
-    reason = ""
     version_string = "HTTP/1.1"
     length_remaining = None
     headers: Mapping[str, str] = {}
 
     def __init__(self, connection: HTTPConnection, pool: HTTPConnectionPool | None = None) -> None:
         self.connection = connection
-        self.retries: Any = None
-        self._pool: Any = pool
-        self._connection: Any = connection
+        self._pool: Any = pool  #: urllib3 says which it is, where it was asked
 
     def kept(self, *, lasting: bool) -> None:
         """The answer was read to its end; the connection may carry the next request, if it lasts."""
@@ -47,11 +44,10 @@ class Promise:
 
 
 class _Promising(HTTPConnection):
-    def request(self, *args: Any, **options: Any) -> None:
+    def request(self, method: str, url: str, body: Any = None, headers: Any = None, **_options: Any) -> None:
         if self.sock is None:
             self.connect()
-        self.timeout = LONGEST_SENDING
-        super().request(*args, **options)
+        self.write(method, url, headers, body)
 
     def getresponse(self) -> Any:
         return Promise(self)
@@ -80,7 +76,8 @@ class _OpenFirst(HTTPConnectionPool):
         self, method: str, url: str, body: bytes | None = None, headers: Any = None, **options: Any
     ) -> Any:
         connection: Any = self._get_conn()
-        if connection.sock is None:  # new, or closed from the other end
+        forwarded = self.proxy is not None and self.scheme == "http"  # by a proxy that wants its own headers
+        if forwarded or connection.sock is None:  # new, or closed from the other end
             self._put_conn(connection)
             return super().urlopen(method, url, body, headers, **options)
         connection.write(method, url, headers, body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import orjson
@@ -22,6 +23,7 @@ from bridge.gemini.types import (
     InlineData,
     OtherData,
     Part,
+    TextChunk,
     Tool,
     Usage,
 )
@@ -232,3 +234,38 @@ def test_a_built_request_is_read_back_as_itself(request: GenerateRequest) -> Non
 @given(request=BUILT_REQUESTS)
 def test_what_a_request_becomes_is_plain_json(request: GenerateRequest) -> None:
     assert orjson.loads(orjson.dumps(request_to_json(request))) == request_to_json(request)
+
+
+def test_a_chunk_of_plain_text_is_equal_to_one_that_was_put_together_and_can_be_copied() -> None:
+    said = {"content": {"parts": [{"text": "Hi"}], "role": "model"}, "index": 0}
+    source = {"candidates": [said], "usageMetadata": {"totalTokenCount": 3}, "responseId": "r"}
+    chunk = chunk_from_json(source)
+    candidate = Candidate(Content("model", (Part("Hi"),)), index=0)
+    made = Chunk((candidate,), Usage({"totalTokenCount": 3}), extra={"responseId": "r"})
+    assert isinstance(chunk, TextChunk)
+    assert chunk == made
+    assert made == chunk
+    assert copy.deepcopy(chunk) == chunk
+    assert chunk_to_json(chunk) == source
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"finishReason": "STOP"},
+        {"index": 1},
+        {"index": True},
+        {"safetyRatings": []},
+        {"content": {"parts": [{"text": "Hi"}]}},
+        {"content": {"parts": [{"text": ""}], "role": "model"}},
+        {"content": {"parts": [{"text": "Hi", "thought": True}], "role": "model"}},
+        {"content": {"parts": [{"text": "Hi", "thoughtSignature": "s"}], "role": "model"}},
+        {"content": {"parts": [{"text": "Hi"}, {"text": "!"}], "role": "model"}},
+        {"content": {"parts": "Hi", "role": "model"}},
+    ],
+)
+def test_a_chunk_with_anything_else_to_say_is_no_plain_text(change: dict[str, Any]) -> None:
+    said = {"content": {"parts": [{"text": "Hi"}], "role": "model"}, "index": 0, **change}
+    chunk = chunk_from_json({"candidates": [said]})
+    assert not isinstance(chunk, TextChunk)
+    assert chunk_to_json(chunk) == {"candidates": [said]}

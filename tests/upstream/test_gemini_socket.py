@@ -367,6 +367,25 @@ def test_a_connection_read_to_the_end_is_used_again(server: Loopback, answer: by
     assert len(server.heads) == 3
 
 
+def test_a_connection_that_comes_back_in_between_can_be_used(server: Loopback) -> None:
+    gemini = upstream(server.url)
+    for _ in range(3):
+        server.answer(CHUNKED, framed(event("a")), END)
+    assert read(gemini.stream(REQUEST)) == ["a"]
+    pool: Any = gemini._lines.own().adapter._pool
+    busy = pool._get_conn()  # of another thread, which is done just when ours has put a new one back
+    put_back = pool._put_conn
+
+    def put_both_back(connection: Any) -> None:
+        pool._put_conn = put_back
+        put_back(connection)
+        put_back(busy)
+
+    pool._put_conn = put_both_back
+    assert [read(gemini.stream(REQUEST)) for _ in range(2)] == [["a"], ["a"]]
+    assert len(server.connections) == 1
+
+
 def test_closing_after_the_end_leaves_the_connection_in_the_pool(server: Loopback) -> None:
     gemini = upstream(server.url)
     for _ in range(2):
@@ -452,6 +471,19 @@ def test_a_proxy_from_the_environment_is_used(plain: Loopback, monkeypatch: pyte
     plain.answer(CHUNKED, framed(event("a")), END)
     assert read(upstream("http://gemini.test").stream(REQUEST)) == ["a"]
     assert plain.heads[0].startswith(b"POST http://gemini.test/v1beta/models/gemini-x:streamGenerateContent")
+
+
+def test_a_proxy_gets_its_credentials_with_every_request(
+    plain: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", plain.url.replace("//", "//user:word@"))
+    gemini = upstream("http://gemini.test")
+    for _ in range(3):
+        plain.answer(CHUNKED, framed(event("a")), END)
+        assert read(gemini.stream(REQUEST)) == ["a"]
+    assert all(b"proxy-authorization: basic" in head.lower() for head in plain.heads)
+    assert len(plain.connections) == 1
 
 
 def test_an_address_exempt_from_the_proxy_is_spoken_to_directly(

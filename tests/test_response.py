@@ -1,0 +1,79 @@
+"""How answers are written to a client's socket, whatever pieces they come in and however it reads them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from bridge.http.client import Client
+from bridge.http.response import LARGEST_AT_ONCE, JoinedResponse
+
+REQUEST = SimpleNamespace(version=(1, 1), method="POST", should_close=lambda: False)
+CONFIG = SimpleNamespace(protocol="http")
+
+
+def response(to: socket.socket, *headers: tuple[str, str], method: str = "POST") -> JoinedResponse:
+    request = SimpleNamespace(**{**vars(REQUEST), "method": method})
+    made = JoinedResponse(request, to, CONFIG)
+    made.start_response("200 OK", [("Content-Type", "text/plain"), *headers])
+    return made
+
+
+def written(*pieces: bytes, headers: tuple[tuple[str, str], ...] = (), method: str = "POST") -> list[bytes]:
+    """Head and body."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        answer = response(ours, *headers, method=method)
+        for piece in pieces:
+            answer.write(piece)
+        answer.close()
+        ours.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: theirs.recv(65_536), b"")).split(b"\r\n\r\n", 1)
+
+
+@pytest.mark.parametrize("pieces", [(b"ab", b"c"), (b"", b"ab", b"c"), (b"ab", b"", b"c")])
+def test_the_head_comes_first_wherever_an_empty_piece_is(pieces: tuple[bytes, ...]) -> None:
+    head, body = written(*pieces)
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"\r\nTransfer-Encoding: chunked" in head
+    assert body == b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+
+
+def test_an_answer_with_a_length_is_sent_as_it_is() -> None:
+    head, body = written(b"abc", headers=(("Content-Length", "3"),))
+    assert b"chunked" not in head
+    assert body == b"abc"
+
+
+def test_an_answer_without_a_body_has_its_head_all_the_same() -> None:
+    head, body = written(b"abc", headers=(("Content-Length", "3"),), method="HEAD")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert body == b""
+    assert written()[1] == b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("reads", [False, True], ids=["nothing", "little by little"])
+def test_a_large_answer_must_be_taken_in_time(reads: bool) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        Client({"gunicorn.socket": ours}).must_take_within(0.5)
+        over = threading.Event()
+
+        def drip() -> None:
+            while not over.wait(0.1):
+                theirs.recv(LARGEST_AT_ONCE)
+
+        thread = threading.Thread(target=drip)
+        if reads:
+            thread.start()
+        began = time.monotonic()
+        with pytest.raises(BlockingIOError):
+            response(ours, ("Content-Length", str(1 << 24))).write(bytes(1 << 24))
+        assert time.monotonic() - began < 5
+        over.set()
+        if reads:
+            thread.join()
