@@ -438,6 +438,8 @@ def test_a_terminal_is_asked_for_the_key_does_not_show_it_and_may_break_off(
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
+        # Whoever runs the tests in the background has them ignore it, and no shell can trap what it ignores.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as running:
         os.close(theirs)
         seen = _read_until(ours, b"demo model): ")

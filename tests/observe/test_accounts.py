@@ -387,7 +387,7 @@ import os, sys, time
 from pathlib import Path
 from bridge.observe.accounts import AccountWriter
 from bridge.state.accounts import AccountStore, Row
-writer = AccountWriter(AccountStore(Path(sys.argv[1]), days=1, request_days=1, megabytes=1))
+writer = AccountWriter(AccountStore(Path(sys.argv[1]), days=9999, request_days=9999, megabytes=1))
 one = Row(time.time(), *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200)
 writer.put(one)
 time.sleep(1.5)
