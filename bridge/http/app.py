@@ -20,6 +20,7 @@ from bridge.http.access import install_access
 from bridge.http.client import Client, SlowClients
 from bridge.http.errors import install_error_handlers
 from bridge.http.front import FRONT, make_front_blueprint
+from bridge.http.handover import DRAIN, HEAD_TIMEOUT, SLOW_CLIENTS
 from bridge.http.health import HEALTH, make_health_blueprint
 from bridge.http.metrics import PATH as METRICS
 from bridge.http.metrics import make_metrics_blueprint
@@ -44,10 +45,6 @@ from bridge.state.vault import SqliteVault
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
 
-#: Where gunicorn's worker finds what it must tell, and how long a client may take for the head of a request.
-DRAIN = "bridge.drain"
-SLOW_CLIENTS = "bridge.slow_clients"
-HEAD_TIMEOUT = "BRIDGE_HEAD_TIMEOUT"
 #: Asked every few seconds by probes; a line each would drown the others.
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 

@@ -18,7 +18,7 @@ from typing import Any
 from gunicorn.http.wsgi import create
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from bridge.http.app import DRAIN, HEAD_TIMEOUT, SLOW_CLIENTS
+from bridge.http.handover import DRAIN, HEAD_TIMEOUT, SLOW_CLIENTS
 from bridge.http.response import JoinedResponse
 
 #: Seconds between two signs of life, and between two looks at slow clients.

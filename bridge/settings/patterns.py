@@ -3,12 +3,10 @@
 RE2 searches in time that grows with the text alone, whatever the pattern and whatever a model puts into the
 arguments. Python's own engine can take ages, and the whole process stands still meanwhile. The price:
 patterns that look around or back (`(?=`, `(?!`, `\\1`) are refused, at the start, where somebody can still
-change them.
+change them. It is loaded with the first pattern: it takes megabytes, and most installations have none.
 """
 
 from __future__ import annotations
-
-import re2  # type: ignore[import-untyped]
 
 from bridge.settings.value import SettingsError
 
@@ -17,6 +15,8 @@ class Pattern:
     """A regular expression that can be searched in any text."""
 
     def __init__(self, pattern: str) -> None:
+        import re2  # type: ignore[import-untyped]
+
         options = re2.Options()
         options.log_errors = False
         self._found = re2.compile(pattern.encode(), options)
@@ -27,6 +27,8 @@ class Pattern:
 
 
 def checked_pattern(pattern: str, where: str) -> Pattern:
+    import re2
+
     try:
         return Pattern(pattern)
     except re2.error as error:
