@@ -26,6 +26,7 @@ BETWEEN_SIGNS = 1.0
 
 
 class Worker(ThreadWorker):
+    wsgi: Any = None  #: until it is loaded; a signal may come before that
     _next_sign = 0.0
 
     def init_process(self) -> None:
@@ -34,7 +35,7 @@ class Worker(ThreadWorker):
         super().init_process()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.alive:
+        if self.alive and self.wsgi is not None:
             self.wsgi.extensions[DRAIN].begin(self.cfg.graceful_timeout)
         super().handle_exit(sig, frame)
 
