@@ -117,11 +117,8 @@ class Record:
     def waited_for(self, arriving: Iterator[T]) -> Iterator[T]:
         """The first of what arrives: how long it takes matters until the head of the answer has left."""
         while self._first_byte is None:
-            began = time.monotonic()
-            try:
+            with self.waiting():
                 batch = next(arriving, None)
-            finally:
-                self._waited = (self._waited or 0.0) + time.monotonic() - began
             if batch is None:
                 return
             yield batch
