@@ -20,7 +20,7 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:41242 (with no GEMINI_API_KEY: th
 	@exec env $(MEMORY) $(BIN)/gunicorn -c gunicorn.conf.py app:app
 
 test: $(VENV)/.dev ## all tests, among them the real app under gunicorn and the real SDKs
-	$(BIN)/python -m pytest --ignore=$(CLIENTS)
+	$(BIN)/python -m pytest --ignore=$(CLIENTS) --numprocesses=3 --dist=loadfile
 
 test-clients: $(VENV)/.dev $(CLIENTS)/node_modules/.installed ## the real agents from the npm registry against the bridge (needs Node.js)
 	$(BIN)/python -m pytest $(CLIENTS)

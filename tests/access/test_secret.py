@@ -43,6 +43,7 @@ def test_one_wrong_letter_is_noticed(place: int, letter: str) -> None:
         " " + new_secret(),
         "gbk_é" * 20,
     ],
+    ids=["nothing", "prefix", "another's", "a word", "too short", "too long", "a space", "not ASCII"],
 )
 def test_what_was_never_a_key_is_not_well_formed(text: str) -> None:
     assert not well_formed(text)

@@ -150,7 +150,7 @@ def test_reloads_every_few_seconds_under_load_lose_no_stream(evil: Evil) -> None
         time.sleep(1)
         done.set()
         answers = [answer for each in running for answer in each.result()]
-        assert len(answers) > 50
+        assert len(answers) > 2 * len(running)  # so that they asked between the reloads, too
         assert all(answer.ended_well for answer in answers)
         assert "lost" not in {line["outcome"] for line in bridge.requests()}
 
