@@ -1,32 +1,23 @@
-"""GET /: what this is, as JSON for programs, and for people a page that connects their tools.
-
-The page is whole as it leaves the bridge: nothing is fetched from elsewhere, and its policy lets a browser
-run only what stands in it. It shows nothing that a visitor may not know: no key, and nothing of other users.
-"""
+"""GET /: what this is, as JSON for programs, and for people a page that connects their tools."""
 
 from __future__ import annotations
 
 import re
-from base64 import b64encode
-from dataclasses import dataclass
-from hashlib import sha256
-from importlib.resources import files
+from functools import cache
+from typing import TYPE_CHECKING
 
-from flask import Blueprint, Response, render_template, request
-from markupsafe import Markup
+from flask import Blueprint, Response, request
 
 from bridge import __version__
-from bridge.connect.clients import CLIENTS, KINDS, PLACEHOLDER_KEY, Client, Piece, Target
-from bridge.connect.speakers import SPEAKERS
 from bridge.gemini.types import JsonObject
 from bridge.http.models import ModelList
 from bridge.http.routes import json_response
-from bridge.settings import DEMO, Settings
+from bridge.settings import Settings
+
+if TYPE_CHECKING:
+    from bridge.http.page import Page
 
 FRONT = "front"  #: the blueprint; it is for everybody, and needs no key
-
-#: Names shown at once; the others unfold.
-MODELS_SHOWN = 12
 
 #: What may stand in an address without harm. Any other Host is a mistake or an attack.
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
@@ -34,7 +25,6 @@ _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252})|\[[0-9A-Fa-f:.]{2,45
 
 def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[str]) -> Blueprint:
     blueprint = Blueprint(FRONT, __name__, template_folder="templates")
-    page = Page(settings, models)
     about: JsonObject = {
         "name": "gemini-bridge",
         "version": __version__,
@@ -42,10 +32,16 @@ def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[
         "endpoints": endpoints,
     }
 
+    @cache
+    def page() -> Page:
+        from bridge.http.page import Page  # few ask for it, and a start need not wait for it
+
+        return Page(settings, models)
+
     @blueprint.get("/")
     def front() -> Response:
         wanted = request.accept_mimetypes.best_match(["application/json", "text/html"])
-        response = page.response(_address(settings)) if wanted == "text/html" else json_response(about)
+        response = page().response(_address(settings)) if wanted == "text/html" else json_response(about)
         response.headers["Vary"] = "Accept"
         return response
 
@@ -57,128 +53,3 @@ def _address(settings: Settings) -> str:
     if not _HOST.fullmatch(request.host):
         return settings.server.address
     return f"{request.scheme}://{request.host}"
-
-
-# --- what the page shows -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ShownSnippet:
-    place: str
-    pieces: tuple[Piece, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ShownClient:
-    name: str
-    title: str
-    protocol: str
-    notes: tuple[str, ...]
-    snippets: tuple[ShownSnippet, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    title: str
-    clients: tuple[ShownClient, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    words: str
-    mood: str  #: good or fair
-
-
-def _groups(target: Target) -> list[Group]:
-    return [
-        Group(title, tuple(_shown(client, target) for client in CLIENTS.values() if client.kind == kind))
-        for kind, title in KINDS.items()
-    ]
-
-
-def _shown(client: Client, target: Target) -> ShownClient:
-    snippets = tuple(ShownSnippet(each.place, tuple(each.pieces(target))) for each in client.snippets)
-    return ShownClient(client.name, client.title, SPEAKERS[client.speaks].title, client.notes, snippets)
-
-
-class Page:
-    def __init__(self, settings: Settings, models: ModelList) -> None:
-        self._settings = settings
-        self._models = models
-        self._style = _part("front.css") + _chosen_marks()
-        self._script = _part("front.js")
-        self._icon = _part("icon.svg").strip()
-        self._headers = {
-            "Content-Security-Policy": _policy(self._style, self._script),
-            "Cache-Control": "no-store",  # it depends on the Host it was asked by
-            "Referrer-Policy": "no-referrer",
-            "X-Content-Type-Options": "nosniff",
-        }
-
-    def response(self, address: str) -> Response:
-        settings = self._settings
-        names = self._models.offered()
-        model = settings.model_for_clients
-        html = render_template(
-            "front.html",
-            address=address,
-            groups=_groups(Target(address, PLACEHOLDER_KEY, model)),
-            placeholder=PLACEHOLDER_KEY,
-            help=settings.connect.help,
-            model=model,
-            choices=list(dict.fromkeys((model, *names))),
-            models=names,
-            shown=MODELS_SHOWN,
-            aliases=settings.models.aliases,
-            default=settings.models.default,
-            demo=settings.transport_in_force == DEMO,
-            state=self._state(names),
-            version=__version__,
-            style=Markup(self._style),
-            script=Markup(self._script),
-            icon=Markup(self._icon),
-            hangers=_HANGERS,
-        )
-        return Response(html, content_type="text/html; charset=utf-8", headers=self._headers)
-
-    def _state(self, names: list[str]) -> State:
-        if self._settings.transport_in_force == DEMO:
-            return State("Demo model", "fair")
-        if not names or not self._models.answered:
-            return State("Gemini does not answer", "fair")
-        return State("Ready", "good")
-
-
-# --- what it is made of ------------------------------------------------------------------------------
-
-
-def _part(name: str) -> str:
-    return files(__package__).joinpath("templates", name).read_text("utf-8")
-
-
-def _policy(style: str, script: str) -> str:
-    return (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
-def _chosen_marks() -> str:
-    """The chosen client stands out in the list, script or not."""
-    chosen = [f'body:has(#{name}:target) nav a[href="#{name}"]' for name in CLIENTS]
-    first = f'body:not(:has(.client:target)) nav a[href="#{next(iter(CLIENTS))}"]'
-    rule = "background: var(--wash); color: var(--accent); font-weight: 600;"
-    return f"{', '.join((first, *chosen))} {{ {rule} }}\n"
-
-
-def _cable(x: int) -> float:
-    """The height of the drawing's main cable, which hangs from 16 at 300 to 93 in the middle and up again."""
-    t = (x - 300) / 600
-    return 16 * (1 - t) ** 2 + 2 * 170 * t * (1 - t) + 16 * t**2
-
-
-_HANGERS = "".join(f"M{x} {_cable(x):.0f}V100" for x in range(330, 900, 30))
