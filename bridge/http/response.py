@@ -22,6 +22,7 @@ class JoinedResponse(Response):
 
     headers_sent: bool
     _head = b""
+    _streaming = False  #: the head has left, and what follows is a stream
 
     def default_headers(self) -> list[str]:
         version = "HTTP/{}.{}".format(*self.req.version)
@@ -41,8 +42,8 @@ class JoinedResponse(Response):
             self.headers_sent = True
 
     def write(self, data: bytes) -> None:
-        if self.headers_sent and self.chunked and data:  # every piece of a stream but the first
-            self._emit_body(data)
+        if self._streaming and 0 < len(data) < LARGEST_AT_ONCE:
+            self.sock.sendall(b"%X\r\n%b\r\n" % (len(data), data))
         else:
             super().write(data)
 
@@ -58,6 +59,7 @@ class JoinedResponse(Response):
         if self._head:
             head, self._head = self._head, b""
             data = head + data
+            self._streaming = self.chunked
         if len(data) > LARGEST_AT_ONCE:
             self._send_by_and_by(memoryview(data))
         elif data:

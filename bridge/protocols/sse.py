@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
 from bridge.protocols.base import Event
@@ -18,8 +16,8 @@ def encode_named(event: Event) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event.type.encode(), data)
 
 
-def encode_data(data: Any) -> bytes:
-    encoded = orjson.dumps(data)
+def encode_data(event: Event) -> bytes:
+    encoded = orjson.dumps(event.data)
     return b"data: %b\n\n" % (encoded if encoded.isascii() else _without_separators(encoded))
 
 

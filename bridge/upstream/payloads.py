@@ -58,14 +58,14 @@ def _objects(document: Any) -> list[dict[str, Any]]:
 def chunks_in(pieces: Iterable[bytes], model: str, unwrap: Unwrap | None = None) -> Iterator[Sequence[Chunk]]:
     """The bytes of one answer to batches of chunks: what one piece completed goes on together. An empty piece
     is an empty batch; a failure is raised after what came before it."""
-    reader = _ChunkReader(model, unwrap)
+    decoder, reader = SseDecoder(), _ChunkReader(model, unwrap)
     for data in pieces:
-        chunks = reader.feed(data) if data else ()
+        chunks = reader.read(decoder.feed(data)) if data else ()
         if chunks or not data:
             yield chunks
         if reader.failure is not None:
             raise reader.failure
-    if chunks := reader.finish():
+    if chunks := reader.read(decoder.finish(), at_end=True):
         yield chunks
     if reader.failure is not None:
         raise reader.failure
@@ -75,34 +75,22 @@ class _ChunkReader:
     def __init__(self, model: str, unwrap: Unwrap | None) -> None:
         self._model = model
         self._unwrap = unwrap
-        self._decoder = SseDecoder()
         self.failure: BridgeError | None = None  #: what came behind the chunks that were given last
 
-    def feed(self, data: bytes) -> Sequence[Chunk]:
-        return self._chunks(self._decoder.feed(data))
-
-    def finish(self) -> Sequence[Chunk]:
-        return self._chunks(self._decoder.finish(), at_end=True)
-
-    def _chunks(self, payloads: Iterable[bytes], at_end: bool = False) -> Sequence[Chunk]:
+    def read(self, payloads: Iterable[bytes], at_end: bool = False) -> Sequence[Chunk]:
         chunks: list[Chunk] = []
         try:
             for payload in payloads:
                 document = orjson.loads(payload)
-                if type(document) is dict:
-                    chunks.append(self._chunk(document))
-                else:
-                    chunks.extend(map(self._chunk, _objects(document)))
+                for source in (document,) if type(document) is dict else _objects(document):
+                    if "error" in source:
+                        raise error_from_payload(source, self._model)
+                    chunks.append(chunk_from_json(source if self._unwrap is None else self._unwrap(source)))
         except orjson.JSONDecodeError:
             self.failure = _no_json(payload, at_end)
         except BridgeError as error:
             self.failure = error
         return chunks
-
-    def _chunk(self, payload: dict[str, Any]) -> Chunk:
-        if "error" in payload:
-            raise error_from_payload(payload, self._model)
-        return chunk_from_json(payload if self._unwrap is None else self._unwrap(payload))
 
 
 def _no_json(payload: bytes, at_end: bool) -> BridgeError:

@@ -49,7 +49,7 @@ class EventFraming(Framing):
         if event.type == END:
             return NOTHING_SAID if begun else b""
         self._finished = self._finished or _is_last(event.data)
-        written = encode_data(event.data)[len(DATA) if begun else 0 :]
+        written = encode_data(event)[len(DATA) if begun else 0 :]
         return written + orjson.dumps(event.data) + b"\n" if event.type == ERROR else written
 
 
