@@ -46,7 +46,8 @@ class KeyRing:
         return bool(self._fresh().held)
 
     def find(self, secret: str) -> Held | None:
-        return self._fresh().held.get(digest(secret))
+        held = self._fresh().held
+        return held.get(digest(secret)) if held else None
 
     def _fresh(self) -> _Known:
         # While one thread looks, the others go by what is known, unless that is nothing, or old.

@@ -166,6 +166,8 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Of two answers together: the numbers alone, since details cannot be added."""
+        if not other.raw:
+            return self
         names = [name for name in {**self.raw, **other.raw} if name.endswith("TokenCount")]
         return Usage({name: self._count(name) + other._count(name) for name in names})
 

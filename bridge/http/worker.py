@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import selectors
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from types import FrameType
@@ -20,6 +21,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from bridge.http.handover import DRAIN, HEAD_TIMEOUT, SLOW_CLIENTS
 from bridge.http.response import JoinedResponse
+from bridge.http.threads import Threads
 
 #: Seconds between two signs of life, and between two looks at slow clients.
 BETWEEN_SIGNS = 1.0
@@ -49,19 +51,27 @@ class Worker(ThreadWorker):
 
     # --- a connection --------------------------------------------------------------------------------
 
+    def get_thread_pool(self) -> Threads:
+        return Threads(self.cfg.threads)
+
     def enqueue_req(self, conn: TConn) -> None:
-        self.tpool.submit(self._serve, conn)
+        self.tpool.run(self._serve, conn)
 
     def _serve(self, conn: TConn) -> None:
-        done: Future[Any] = Future()
         try:
             kept = self.handle(conn)
             if kept is True and self.alive and not conn.parser.unreader.buf.getvalue():
                 self._await_next_request(conn)
                 return
-            done.set_result(kept)
         except BaseException as error:
-            done.set_exception(error)
+            self._finish(conn, Future.set_exception, error)
+        else:
+            self._finish(conn, Future.set_result, kept)
+
+    def _finish(self, conn: TConn, tell: Callable[[Future[Any], Any], None], told: Any) -> None:
+        """In the main loop, in the form in which gunicorn wants to be told how it went."""
+        done: Future[Any] = Future()
+        tell(done, told)
         self.method_queue.defer(self.finish_request, conn, done)
 
     def _await_next_request(self, conn: TConn) -> None:

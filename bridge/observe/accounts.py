@@ -15,7 +15,6 @@ import queue
 import sqlite3
 import threading
 import time
-from contextlib import suppress
 
 from bridge.observe import metrics
 from bridge.observe.record import Record
@@ -89,9 +88,9 @@ class AccountWriter:
     def put(self, row: Row) -> None:
         if self._process != os.getpid():
             self._start()
-        try:
-            self._rows.put_nowait(row)
-        except queue.Full:
+        if self._rows.qsize() < MOST_WAITING:
+            self._rows.put(row)
+        else:
             self._drop(1, "the queue is full")
 
     def close(self) -> None:
@@ -99,8 +98,7 @@ class AccountWriter:
         if self._process != os.getpid():
             return
         self._ending.set()
-        with suppress(queue.Full):
-            self._rows.put_nowait(None)  # wakes the thread, if it sleeps
+        self._rows.put(None)  # wakes the thread, if it sleeps
         self._thread.join(LAST_WORDS)
 
     def _start(self) -> None:
@@ -108,7 +106,7 @@ class AccountWriter:
         with self._starting:
             if self._process == os.getpid():
                 return
-            self._rows: queue.Queue[Row | None] = queue.Queue(MOST_WAITING)
+            self._rows: queue.SimpleQueue[Row | None] = queue.SimpleQueue()
             self._ending = threading.Event()
             self._thread = threading.Thread(target=self._work, name="accounts", daemon=True)
             self._thread.start()

@@ -1,0 +1,81 @@
+"""A worker's threads: as many as needed, no more than allowed, and none left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pytest
+
+from bridge.http.threads import Threads
+
+
+@pytest.fixture
+def threads():
+    made: list[Threads] = []
+
+    def make(most: int) -> Threads:
+        made.append(Threads(most))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.shutdown()
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 5
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.005)
+    return holds()
+
+
+def ours() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("answers-")]
+
+
+def test_a_thread_that_is_free_is_taken_before_another_is_started(threads):
+    pool, names = threads(5), SimpleQueue()
+    for _ in range(4):
+        pool.run(lambda done: done.put(threading.current_thread().name), names)
+        names.get(timeout=5)
+        assert eventually(lambda: len(pool._free) == 1)
+    assert len(ours()) == 1
+
+
+def test_what_is_too_much_at_once_waits_for_a_thread(threads):
+    pool, release, begun, done = threads(2), threading.Event(), SimpleQueue(), SimpleQueue()
+
+    def task(number: int) -> None:
+        begun.put(number)
+        release.wait(5)
+        done.put(number)
+
+    for number in range(5):
+        pool.run(task, number)
+    assert {begun.get(timeout=5), begun.get(timeout=5)} == {0, 1}
+    assert begun.empty()
+    assert len(ours()) == 2
+    release.set()
+    assert sorted(done.get(timeout=5) for _ in range(5)) == [0, 1, 2, 3, 4]
+
+
+def test_all_that_was_given_is_done_before_the_threads_end(threads):
+    pool, done = threads(3), SimpleQueue()
+    for number in range(50):
+        pool.run(done.put, number)
+    pool.shutdown()
+    assert eventually(lambda: not ours())
+    assert sorted(done.get_nowait() for _ in range(50)) == list(range(50))
+
+
+def test_a_free_thread_holds_on_to_nothing(threads):
+    class Large:
+        def __del__(self) -> None:
+            gone.set()
+
+    pool, gone = threads(1), threading.Event()
+    pool.run(lambda _large: None, Large())
+    assert gone.wait(5)
