@@ -45,10 +45,11 @@ def optional(source: JsonObject, key: str, kind: type[T], path: str) -> T | None
 
 
 def needed(source: JsonObject, key: str, kind: type[T], path: str) -> T:
-    value = optional(source, key, kind, path)
-    if value is None:
-        raise refuse("is required", f"{path}.{key}" if path else key)
-    return value
+    value: T | None = source.get(key)
+    if type(value) is kind:
+        return value
+    optional(source, key, kind, path)  # says what is wrong with another value
+    raise refuse("is required", f"{path}.{key}" if path else key)
 
 
 def needed_name(source: JsonObject, path: str) -> str:
