@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "bridge.cooldowns": set(),
     "bridge.drain": set(),
     "bridge.allowance": set(),
+    "bridge.timeval": set(),
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
@@ -36,6 +37,7 @@ MAY_IMPORT = {
         "bridge.errors",
         "bridge.gemini",
         "bridge.settings",
+        "bridge.timeval",
     },
     "bridge.attempts": {
         "bridge.cooldowns",
@@ -93,6 +95,7 @@ MAY_IMPORT = {
         "bridge.upstream",
         "bridge.state",
         "bridge.stored",
+        "bridge.timeval",
     },
     "bridge.connect": {"bridge.gemini"},
     "bridge.doctor": {

@@ -5,27 +5,22 @@ gunicorn hands the socket on; under another server, or in a test without one, ev
 
 from __future__ import annotations
 
-import math
 import select
 import socket
-import struct
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from bridge.timeval import SIZE, seconds_in, timeval
+
 #: A client that has closed its side no longer waits. Where the platform has no such sign, errors must do.
 _HUNG_UP = getattr(select, "POLLRDHUP", 0)
 
 
-_TIMEVAL = struct.Struct("ll")
-
-
 def send_limit(client: socket.socket) -> float:
     """Seconds that it may take nothing."""
-    told = client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.size)
-    seconds, micros = _TIMEVAL.unpack(told)
-    return (seconds + micros / 1e6) or math.inf
+    return seconds_in(client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SIZE))
 
 
 class Client:
@@ -46,8 +41,7 @@ class Client:
         """What is sent to it, each time. By the kernel's clock: by Python's own, each piece of a stream would
         be polled for before it is sent, and the interpreter's lock handed around once more."""
         if self.socket is not None:
-            limit = _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6))
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval(seconds))
 
 
 class SlowClients:

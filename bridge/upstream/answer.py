@@ -1,12 +1,14 @@
 """An HTTP answer, read as it comes by somebody who has other things to look after.
 
-Whoever reads is given the turn again after every tick without news. The socket never blocks: a read that
-times out inside a buffered reader would lose bytes. Each of the waits has its own limit.
+Whoever reads is given the turn again after every tick without news: the kernel ends a read that brings none.
+With a timeout of Python's own, or by polling, the interpreter's lock would be handed around once more for
+every piece of a stream. Each of the waits has its own limit.
 """
 
 from __future__ import annotations
 
-import select
+import os
+import socket
 import ssl
 import time
 import zlib
@@ -20,6 +22,7 @@ from typing import Any
 import requests
 
 from bridge.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamTruncated
+from bridge.timeval import timeval
 from bridge.upstream.base import TICK
 from bridge.upstream.foreign import cut, foreign_errors_translated, unreachable
 from bridge.upstream.framing import BadFraming, UntilTheEnd
@@ -27,8 +30,6 @@ from bridge.upstream.head import BadHead, Head, head_of
 from bridge.upstream.promises import Promise
 
 READ_SIZE = 65_536
-#: What came at once is read at once, but not more than this: what is here must be handed on.
-MOST_READ = 1 << 20
 LARGEST_HEAD = 65_536
 HEAD_END = b"\r\n\r\n"
 #: zlib's way to say: gzip or deflate, whichever it is.
@@ -78,17 +79,18 @@ class PromisedAnswer(Answer):
     def __init__(self, promise: Promise, waits: Waits) -> None:
         self._promise = promise
         self._socket: Any = promise.connection.sock
-        self._tls = isinstance(self._socket, ssl.SSLSocket)
+        #: What the kernel knows: behind a proxy that is spoken to over TLS, urllib3 wraps it once more.
+        self._wire: socket.socket = getattr(self._socket, "socket", self._socket)
         self._waits = waits
         self._began = time.monotonic()
         self._silent_since = self._began
-        self._wait_at_most(waits.first_byte)
         self._closed = False
         self._head: Head | None = None
         self._early = b""  #: of the body, come with the head
+        # Python takes the socket for one that never waits, and raises what we wait for; so does TLS.
         self._socket.settimeout(0)
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
+        os.set_blocking(self._wire.fileno(), True)
+        self._wait_at_most(waits.first_byte)
 
     def head(self) -> Iterator[None]:
         come = b""
@@ -117,7 +119,8 @@ class PromisedAnswer(Answer):
     def _wait_at_most(self, patience: float) -> None:
         """Without news; for so long. Silence is looked at once a tick."""
         self._patience = patience
-        self._tick_ms = min(self._waits.tick, patience) * 1000
+        tick = timeval(min(self._waits.tick, patience))
+        self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tick)
 
     def body(self) -> Iterator[bytes]:
         assert self._head is not None
@@ -146,12 +149,13 @@ class PromisedAnswer(Answer):
         """What the socket has, and nothing once a tick; ends with the connection."""
         try:
             while not self._closed:
-                if not self._poll.poll(self._tick_ms):
+                data = self._read()
+                if data is None:
                     self._still_patient()
                     yield NOTHING_YET
-                elif (data := self._read()) is not None:
-                    if not data:
-                        return
+                elif not data:
+                    return
+                else:
                     self._silent_since = time.monotonic()
                     if self._silent_since - self._began > self._waits.whole:
                         raise UpstreamTimeout("Gemini's answer took longer than any may.")
@@ -162,29 +166,17 @@ class PromisedAnswer(Answer):
             raise self._broken(error) from error
 
     def _read(self) -> bytes | None:
-        """What is here, of TLS a record at least; None if it was not for us, but for TLS itself."""
+        """What has come; None if nothing came within a tick."""
         try:
             buffer = _BUFFERS.pop()
         except IndexError:  # as many threads read at this moment as never before
             buffer = memoryview(bytearray(READ_SIZE))
         try:
-            length = self._socket.recv_into(buffer)
-            data = bytes(buffer[:length])
-            # TLS may hold what no poll tells of; a plain socket may have more if it filled the buffer.
-            return self._and_the_rest(data, buffer) if self._tls or length == READ_SIZE else data
+            return bytes(buffer[: self._socket.recv_into(buffer)])
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
         finally:
             _BUFFERS.append(buffer)
-
-    def _and_the_rest(self, data: bytes, buffer: memoryview) -> bytes:
-        pieces, size = [data], len(data)
-        with suppress(BlockingIOError, ssl.SSLWantReadError):
-            while data and (self._socket.pending() if self._tls else size < MOST_READ):
-                data = bytes(buffer[: self._socket.recv_into(buffer)])
-                pieces.append(data)
-                size += len(data)
-        return b"".join(pieces)
 
     def _still_patient(self) -> None:
         now = time.monotonic()
@@ -204,7 +196,7 @@ class PromisedAnswer(Answer):
         self._closed = True
         # Another thread may be waiting for bytes: closing would not wake it, a shutdown does.
         with suppress(OSError, ValueError):
-            self._socket.shutdown(2)
+            self._wire.shutdown(socket.SHUT_RDWR)
         self._promise.connection.close()
         with suppress(OSError):
             self._socket.close()

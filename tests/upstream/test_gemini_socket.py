@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import struct
@@ -135,6 +136,41 @@ class Loopback:
             assert not thread.is_alive()
 
 
+class Tunnel:
+    """A proxy that is itself spoken to over TLS, and passes on to `server` what it cannot read."""
+
+    def __init__(self, server: Loopback) -> None:
+        assert server.tls is not None
+        self.tls = server.tls
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.server = server.listener.getsockname()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                client = self.tls.wrap_socket(connection, server_side=True)
+                threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client: ssl.SSLSocket) -> None:
+        with client, socket.create_connection(self.server) as server, suppress(OSError):
+            assert received(client).startswith(b"CONNECT ")
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            ends: dict[socket.socket, socket.socket] = {client: server, server: client}
+            while True:
+                ready = [client] if client.pending() else select.select(ends, [], [])[0]
+                for end in ready:
+                    if not (data := received(end)):
+                        return
+                    ends[end].sendall(data)
+
+    def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("tls"), "127.0.0.1")
@@ -159,7 +195,18 @@ def secure(monkeypatch: pytest.MonkeyPatch, certificate: Certificate) -> Iterato
     loopback.close()
 
 
-@pytest.fixture(params=["plain", pytest.param("secure", marks=needs_openssl)])
+@pytest.fixture
+def tunnelled(secure: Loopback, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    tunnel = Tunnel(secure)
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.setenv("https_proxy", tunnel.url)
+    yield secure
+    tunnel.close()
+
+
+@pytest.fixture(
+    params=["plain", *(pytest.param(kind, marks=needs_openssl) for kind in ("secure", "tunnelled"))]
+)
 def server(request: pytest.FixtureRequest) -> Loopback:
     loopback: Loopback = request.getfixturevalue(request.param)
     return loopback
