@@ -38,7 +38,6 @@ reuse_port = False  # a port that is taken must be an error, not a second bridge
 control_socket_disable = True  # nobody asked for another door
 accesslog = None  # the bridge writes its own line, when a stream has ended
 logger_class = "bridge.observe.gunicorn_log.QuietLogger"  # or that line would be made and thrown away
-logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line tells of them
 logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.secrets)
 if Path("/dev/shm").is_dir():
     worker_tmp_dir = "/dev/shm"  # the heartbeat file must not wait for a disk
@@ -61,6 +60,7 @@ _UPSTREAM = {
 
 def post_fork(server, worker):
     gc.disable()
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line tells of them
     metrics_folder.take_room()
 
 

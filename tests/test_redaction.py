@@ -235,6 +235,11 @@ def test_debug_shows_content_and_still_no_key(gemini, canary_key):
             ask(debugging, "/v1/chat/completions", f"debug-{number}", key, json=chat())
             ask(debugging, "/v1/messages", f"debugged-{number}", key, json=messages())
             line_of(debugging, f"debugged-{number}")
+        gemini.will_say(sse(text_chunk(ANSWER, "STOP")))
+        ask(debugging, "/v1/chat/completions", "debug-stream", KEYS_SENT[0], json={**chat(), "stream": True})
+        line_of(debugging, "debug-stream")
+        events = [line for line in debugging.lines().splitlines() if '"message":"client event"' in line]
+        assert json.loads(events[-1])["type"] == "done"
         assert found((PROMPT,), debugging.lines())
         assert found((CLIENT_KEY, canary_key), debugging.lines()) == []
 

@@ -79,3 +79,35 @@ def test_a_free_thread_holds_on_to_nothing(threads):
     pool, gone = threads(1), threading.Event()
     pool.run(lambda _large: None, Large())
     assert gone.wait(5)
+
+
+def test_a_task_that_raises_takes_no_thread_with_it(threads, caplog):
+    pool, done = threads(1), SimpleQueue()
+    pool.run(int, "no number")
+    pool.run(done.put, "the next")
+    assert done.get(timeout=5) == "the next"
+    assert "a thread failed" in caplog.text
+
+
+def test_where_no_more_threads_can_be_had_those_that_are_there_do_the_work(threads, monkeypatch):
+    def no_room(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool, release, done = threads(3), threading.Event(), SimpleQueue()
+    pool.run(lambda _: release.wait(5), None)
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_room)
+        pool.run(done.put, 1)
+    release.set()
+    assert done.get(timeout=5) == 1
+    pool.run(done.put, 2)
+    assert done.get(timeout=5) == 2
+
+
+def test_without_any_thread_it_is_said(threads, monkeypatch):
+    def no_room(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_room)
+    with pytest.raises(RuntimeError):
+        threads(3).run(print, "never")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import runpy
 import threading
@@ -34,7 +35,7 @@ class GunicornSettings:
 
 def gunicorn_settings() -> GunicornSettings:
     config = Config(prog="GUNICORN_CMD_ARGS")
-    with _exit_translated():
+    with _exit_translated(), _collector_kept():
         written = {**runpy.run_path(str(FILE)), **_overriding(config)}
     for name in written.keys() & config.settings.keys():
         _set(config, name, written[name])
@@ -59,6 +60,17 @@ def _exit_translated() -> Iterator[None]:
     except SystemExit:
         *_, last = told.getvalue().strip().rpartition("\n")
         raise SettingsError(last.removeprefix("gemini-bridge: ") or f"{FILE.name} ends the program") from None
+
+
+@contextmanager
+def _collector_kept() -> Iterator[None]:
+    """The file switches the garbage collector off for the start, which does not follow here."""
+    collecting = gc.isenabled()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _overriding(config: Config) -> dict[str, Any]:

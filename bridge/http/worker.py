@@ -36,6 +36,12 @@ class Worker(ThreadWorker):
         self.cfg.__dict__.update({name: setting.get() for name, setting in self.cfg.settings.items()})
         super().init_process()
 
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self.tpool.shutdown()  # or the threads, waiting for more, would keep the process from ending
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.alive and self.wsgi is not None:
             self.wsgi.extensions[DRAIN].begin(self.cfg.graceful_timeout)

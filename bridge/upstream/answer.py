@@ -29,7 +29,7 @@ from bridge.upstream.framing import BadFraming, UntilTheEnd
 from bridge.upstream.head import BadHead, Head, head_of
 from bridge.upstream.promises import Promise
 
-READ_SIZE = 65_536
+READ_SIZE = 16_384  #: a record of TLS; each stream that waits holds so much
 LARGEST_HEAD = 65_536
 HEAD_END = b"\r\n\r\n"
 #: zlib's way to say: gzip or deflate, whichever it is.
@@ -86,6 +86,7 @@ class PromisedAnswer(Answer):
         self._silent_since = self._began
         self._closed = False
         self._head: Head | None = None
+        self._tick = 0.0
         self._early = b""  #: of the body, come with the head
         # Python takes the socket for one that never waits, and raises what we wait for; so does TLS.
         self._socket.settimeout(0)
@@ -119,8 +120,11 @@ class PromisedAnswer(Answer):
     def _wait_at_most(self, patience: float) -> None:
         """Without news; for so long. Silence is looked at once a tick."""
         self._patience = patience
-        tick = timeval(min(self._waits.tick, patience))
-        self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tick)
+        tick = min(self._waits.tick, patience)
+        if tick != self._tick:
+            self._tick = tick
+            with suppress(OSError):  # closed meanwhile, as whoever reads will see
+                self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval(tick))
 
     def body(self) -> Iterator[bytes]:
         assert self._head is not None
@@ -169,7 +173,7 @@ class PromisedAnswer(Answer):
         """What has come; None if nothing came within a tick."""
         try:
             buffer = _BUFFERS.pop()
-        except IndexError:  # as many threads read at this moment as never before
+        except IndexError:  # as many threads wait at this moment as never before
             buffer = memoryview(bytearray(READ_SIZE))
         try:
             return bytes(buffer[: self._socket.recv_into(buffer)])

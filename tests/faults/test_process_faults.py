@@ -124,6 +124,20 @@ def test_a_killed_worker_takes_only_its_own_streams_with_it(evil: Evil) -> None:
         assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
 
 
+@pytest.mark.parametrize("sign", [signal.SIGABRT, signal.SIGQUIT, signal.SIGTERM])
+def test_a_worker_that_is_told_to_end_does_so_although_its_threads_wait_for_more(
+    evil: Evil, sign: signal.Signals
+) -> None:
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge:
+        for _ in range(8):  # so that each has had something to do
+            assert CHAT.ask(bridge.address, fresh("good"), stream=False).ended_well
+        told = set(bridge.workers())
+        for worker in told:
+            os.kill(worker, sign)
+        assert wait_until(lambda: len(bridge.workers()) == 2 and not told & set(bridge.workers()))
+        assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
+
+
 def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 

@@ -2,12 +2,11 @@
 
 from bridge.protocols.base import Framing, Protocol
 from bridge.protocols.openai_chat.converter import to_gemini
-from bridge.protocols.openai_chat.machine import ChatMachine
+from bridge.protocols.openai_chat.machine import ChatMachine, encode
 from bridge.protocols.openai_chat.schema import ChatSchema
 from bridge.protocols.openai_errors import error_body, error_status
 from bridge.protocols.openai_limits import limit_headers
 from bridge.protocols.openai_models import list_models, show_model
-from bridge.protocols.sse import encode_data
 
 PROTOCOL = Protocol(
     name="openai_chat",
@@ -15,7 +14,7 @@ PROTOCOL = Protocol(
     schema=ChatSchema(),
     to_gemini=to_gemini,
     machine=ChatMachine,
-    framing=lambda _asked: Framing(encode_data),
+    framing=lambda _asked: Framing(encode),
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,

@@ -21,6 +21,7 @@ from bridge.protocols.base import Asked, Event, EventMachine, Transitions
 from bridge.protocols.openai_chat.layout import layout_of
 from bridge.protocols.openai_chat.logprobs import logprobs_from_gemini
 from bridge.protocols.openai_errors import error_body
+from bridge.protocols.sse import encode_data
 from bridge.stamp import Stamp
 from bridge.turn import Closed, Ended, Ending, Grew, Kind, Noted, Opened
 
@@ -47,7 +48,7 @@ FINISH_REASONS: Mapping[Outcome, str] = {
     Outcome.BROKEN: "tool_calls",  # only a turn whose calls came whole ends so; any other has failed
 }
 
-DONE = Event("done", orjson.Fragment(b"[DONE]"))  #: which is no JSON
+DONE = Event("done", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,10 @@ def usage_from_gemini(usage: Usage) -> dict[str, Any]:
         "prompt_tokens_details": {"cached_tokens": usage.cached},
         "completion_tokens_details": {"reasoning_tokens": usage.thoughts},
     }
+
+
+def encode(event: Event) -> bytes:
+    return b"data: [DONE]\n\n" if event is DONE else encode_data(event)
 
 
 # --- the whole completion ----------------------------------------------------------------------------
