@@ -10,9 +10,6 @@ from bridge.observe.logs import configuration
 from bridge.serving import take_settings, tell_notices
 from bridge.settings import SettingsError
 
-# What the start makes stays, nearly all of it; to look for garbage meanwhile takes a tenth of the time.
-gc.disable()
-
 try:
     _settings, _access = take_settings()
 except SettingsError as error:
@@ -59,7 +56,7 @@ _UPSTREAM = {
 
 
 def post_fork(server, worker):
-    gc.disable()
+    gc.disable()  # what a worker loads stays; to look for garbage meanwhile takes a tenth of its start
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line tells of them
     metrics_folder.take_room()
 
@@ -73,7 +70,6 @@ def on_exit(server):
 
 
 def when_ready(server):
-    gc.enable()
     metrics_folder.wipe()  # not sooner: a second start by mistake ends when it finds the port taken
     upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
@@ -84,7 +80,6 @@ def when_ready(server):
 
 
 def on_reload(server):
-    gc.enable()
     tell_notices()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import runpy
 import threading
@@ -35,7 +34,7 @@ class GunicornSettings:
 
 def gunicorn_settings() -> GunicornSettings:
     config = Config(prog="GUNICORN_CMD_ARGS")
-    with _exit_translated(), _collector_kept():
+    with _exit_translated():
         written = {**runpy.run_path(str(FILE)), **_overriding(config)}
     for name in written.keys() & config.settings.keys():
         _set(config, name, written[name])
@@ -60,17 +59,6 @@ def _exit_translated() -> Iterator[None]:
     except SystemExit:
         *_, last = told.getvalue().strip().rpartition("\n")
         raise SettingsError(last.removeprefix("gemini-bridge: ") or f"{FILE.name} ends the program") from None
-
-
-@contextmanager
-def _collector_kept() -> Iterator[None]:
-    """The file switches the garbage collector off for the start, which does not follow here."""
-    collecting = gc.isenabled()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _overriding(config: Config) -> dict[str, Any]:

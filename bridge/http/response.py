@@ -15,6 +15,7 @@ from gunicorn.util import http_date
 from bridge.http.client import send_limit
 
 LARGEST_AT_ONCE = 65_536
+FRAME = b"%X\r\n%b\r\n"  #: of a body in pieces: its size, and what it holds
 
 
 class JoinedResponse(Response):
@@ -43,12 +44,12 @@ class JoinedResponse(Response):
 
     def write(self, data: bytes) -> None:
         if self._streaming and 0 < len(data) < LARGEST_AT_ONCE:
-            self.sock.sendall(b"%X\r\n%b\r\n" % (len(data), data))
+            self.sock.sendall(FRAME % (len(data), data))
         else:
             super().write(data)
 
     def _emit_body(self, data: bytes) -> None:
-        framed = b"%X\r\n%b\r\n" % (len(data), data) if self.chunked else data
+        framed = FRAME % (len(data), data) if self.chunked else data
         self._send(framed)
 
     def close(self) -> None:
