@@ -15,6 +15,7 @@ from pathlib import Path
 
 from certificates import make_certificate
 from gunicorn_bridge import ROOT, free_port
+from waiting import eventually
 
 EXAMPLE = ROOT / "deploy" / "nginx.conf"
 #: Often not in an ordinary user's path.
@@ -46,6 +47,10 @@ class Front:
 
     def logs(self) -> str:
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+    def logged(self, text: str) -> bool:
+        """Sooner or later: nginx writes a request down when its client has the answer already."""
+        return eventually(lambda: text in self.logs())
 
 
 def written(folder: Path, port: int, bridge_address: str) -> list[str]:
