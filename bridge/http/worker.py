@@ -8,7 +8,9 @@ head of an answer leaves together with its beginning (`bridge/http/response.py`)
 from __future__ import annotations
 
 import errno
+import logging
 import selectors
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -23,13 +25,20 @@ from bridge.http.handover import DRAIN, HEAD_TIMEOUT, SLOW_CLIENTS
 from bridge.http.response import JoinedResponse
 from bridge.http.threads import Threads
 
+log = logging.getLogger(__name__)
+
 #: Seconds between two signs of life, and between two looks at slow clients.
 BETWEEN_SIGNS = 1.0
+#: Seconds until another connection is tried to be taken, when the system has no room for one.
+UNTIL_THERE_IS_ROOM = 0.1
+BETWEEN_COMPLAINTS = 10.0
+NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
 class Worker(ThreadWorker):
     wsgi: Any = None  #: until it is loaded; a signal may come before that
     _next_sign = 0.0
+    _next_complaint = 0.0
 
     def init_process(self) -> None:
         # gunicorn looks each of them up anew, a dozen times for a request; here they change no more.
@@ -56,6 +65,22 @@ class Worker(ThreadWorker):
             self.wsgi.extensions[SLOW_CLIENTS].cut_the_late()
 
     # --- a connection --------------------------------------------------------------------------------
+
+    def accept(self, listener: socket.socket) -> None:
+        """gunicorn ends the worker for want of room, and all its answers with it; here the newcomer waits."""
+        try:
+            super().accept(listener)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._complain(error)
+            time.sleep(UNTIL_THERE_IS_ROOM)
+
+    def _complain(self, error: OSError) -> None:
+        now = time.monotonic()
+        if now >= self._next_complaint:
+            self._next_complaint = now + BETWEEN_COMPLAINTS
+            log.error("no room for another connection: %s; LimitNOFILE may be too low", error.strerror)
 
     def get_thread_pool(self) -> Threads:
         return Threads(self.cfg.threads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import threading
@@ -147,6 +148,22 @@ def outcome(bridge: Bridge, model: str) -> str:
         return "whole" if CHAT.ask(bridge.address, model, stream=True).ended_well else "broken"
     except requests.RequestException:
         return "cut"
+
+
+def test_a_worker_without_room_for_more_connections_finishes_what_it_has(evil: Evil) -> None:
+    environment = {**LASTING, "BRIDGE_SERVER__WORKERS": "1"}
+    with (
+        ThreadPoolExecutor() as threads,
+        gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge,
+    ):
+        asked = asked_together(threads, bridge, evil, "long")
+        (worker,) = bridge.workers()
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, (open_files(worker), open_files(worker)))
+        late = threads.submit(CHAT.ask, bridge.address, fresh("good"), stream=True)
+        assert wait_until(lambda: "no room for another connection" in bridge.lines())
+        assert all(each.result().ended_well for each in asked)
+        assert late.result().ended_well, "it waited until there was room"
+        assert bridge.workers() == [worker]
 
 
 def test_reloads_every_few_seconds_under_load_lose_no_stream(evil: Evil) -> None:

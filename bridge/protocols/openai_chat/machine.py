@@ -6,6 +6,7 @@ choices. Thoughts travel as `reasoning_content`; Gemini's own order and signatur
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -193,14 +194,14 @@ class ChatMachine(EventMachine):
         return Event("error", error_body(error)), DONE
 
     def fold(self, events: Iterable[Event]) -> dict[str, Any]:
-        folded: dict[int, _Folded] = {}
+        folded: dict[int, _Folded] = defaultdict(_Folded)
         usage = None
         for event in events:
             if event.type == "usage":
                 usage = event.data["usage"]
             elif event is not DONE:
                 shown = event.data["choices"][0]
-                folded.setdefault(shown["index"], _Folded()).add(shown)
+                folded[shown["index"]].add(shown)
         choices = [folded[index].choice(index) for index in sorted(folded)]
         return {**self._head, "object": "chat.completion", "choices": choices, "usage": usage}
 
