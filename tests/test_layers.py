@@ -102,6 +102,7 @@ MAY_IMPORT = {
         "bridge",
         "bridge.access",
         "bridge.errors",
+        "bridge.gemini",
         "bridge.guards",
         "bridge.http",
         "bridge.settings",

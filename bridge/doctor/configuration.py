@@ -17,6 +17,7 @@ from bridge.settings.guards import load_guards
 from bridge.settings.models import load_models
 from bridge.settings.source import PROJECT, label, read_toml
 from bridge.upstream import make_upstream
+from bridge.upstream.abilities import Ability
 
 LOCAL = "local.toml"
 
@@ -100,11 +101,12 @@ def _guards(settings: Settings) -> str:
 
 
 def _upstream(settings: Settings) -> str:
-    make_upstream(settings)
-    if settings.transport_in_force == "demo":
+    upstream = make_upstream(settings)
+    if not upstream.home:
         return "no key: the offline demo model"
     keys = len(settings.upstream.api_keys)
-    return f"{settings.upstream.base_url}, {keys} key{'s' if keys > 1 else ''}"
+    opened = upstream.CANNOT.get(Ability.KEY_ROTATION, f"{keys} key{'s' if keys > 1 else ''}")
+    return f"{upstream.home}, {opened}"
 
 
 def _gunicorn(_settings: Settings) -> str:

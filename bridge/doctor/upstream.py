@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
-from bridge.errors import BridgeError, UpstreamMisconfigured, UpstreamRateLimited
-from bridge.settings import DEMO, Settings
+from bridge.errors import BridgeError, UnknownModel, UpstreamMisconfigured, UpstreamRateLimited
+from bridge.gemini.types import USER, Content, GenerateRequest, Part
+from bridge.settings import Settings
 from bridge.upstream import make_upstream
+from bridge.upstream.abilities import Ability
+from bridge.upstream.base import Upstream
 from bridge.upstream.probe import sight, way_to
 
 PATIENCE = 4.0  #: seconds for one connection or one answer
@@ -25,10 +29,20 @@ OFFLINE = green("none is asked: the offline demo model is served")
 GO_THERE = "look at DNS, firewall and proxy: curl -v {address}"
 
 
-def look_at_way(patient: Patient) -> Finding:
-    if patient.settings.transport_in_force == DEMO:
-        return OFFLINE
-    way = way_to(patient.settings.upstream.base_url)
+def _where_somebody_is_asked(look: Callable[[str], Finding]) -> Callable[[Patient], Finding]:
+    """The check, given the address that the upstream in force asks."""
+
+    @wraps(look)
+    def looked(patient: Patient) -> Finding:
+        address = make_upstream(patient.settings).home
+        return look(address) if address else OFFLINE
+
+    return looked
+
+
+@_where_somebody_is_asked
+def look_at_way(address: str) -> Finding:
+    way = way_to(address)
     if not Path(way.ca_bundle).exists():
         return red(
             f"the CA bundle {way.ca_bundle} is not there",
@@ -37,10 +51,8 @@ def look_at_way(patient: Patient) -> Finding:
     return green(f"{f'through the proxy {way.proxy}' if way.proxy else 'no proxy'}; CAs of {way.ca_bundle}")
 
 
-def look_at_certificate(patient: Patient) -> Finding:
-    if patient.settings.transport_in_force == DEMO:
-        return OFFLINE
-    address = patient.settings.upstream.base_url
+@_where_somebody_is_asked
+def look_at_certificate(address: str) -> Finding:
     try:
         issuer = sight(address, PATIENCE).issuer
     except UpstreamMisconfigured as error:
@@ -59,10 +71,8 @@ def look_at_certificate(patient: Patient) -> Finding:
     return green(f"{host}, by {issuer}")
 
 
-def look_at_clock(patient: Patient) -> Finding:
-    if patient.settings.transport_in_force == DEMO:
-        return OFFLINE
-    address = patient.settings.upstream.base_url
+@_where_somebody_is_asked
+def look_at_clock(address: str) -> Finding:
     try:
         theirs = sight(address, PATIENCE).clock
     except BridgeError as error:
@@ -82,8 +92,11 @@ def look_at_clock(patient: Patient) -> Finding:
 
 def look_at_keys(patient: Patient) -> Finding:
     settings = patient.settings
-    if settings.transport_in_force == DEMO:
+    upstream = _impatient(settings, settings.upstream.api_keys)
+    if not upstream.home:
         return yellow("none: the offline demo model is served", f"put a key into {_key_place()}, and restart")
+    if Ability.KEY_ROTATION in upstream.CANNOT:
+        return _look_at_login(upstream, settings.models.targets[0])
     refused = dict(_refusals(settings))
     keys = len(settings.upstream.api_keys)
     if not refused:
@@ -93,23 +106,39 @@ def look_at_keys(patient: Patient) -> Finding:
         return yellow(said, "wait, or ask Google for a larger quota")
     if any(isinstance(error, UpstreamMisconfigured) for error in refused.values()):
         return red(said, f"put a working key into {_key_place()}, and restart")
-    return red(said, GO_THERE.format(address=settings.upstream.base_url))
+    return red(said, GO_THERE.format(address=upstream.home))
 
 
 def _refusals(settings: Settings) -> Iterator[tuple[int, BridgeError]]:
     for number, key in enumerate(settings.upstream.api_keys, start=1):
         try:
-            make_upstream(_impatient(settings, (key,))).models()
+            _impatient(settings, (key,)).models()
         except BridgeError as error:
             yield number, error
 
 
+def _look_at_login(upstream: Upstream, model: str) -> Finding:
+    """By a question that costs nothing: how long is this?"""
+    try:
+        upstream.count_tokens(GenerateRequest(model, (Content(USER, (Part("Hi"),)),)))
+    except UnknownModel:  # it was let in; the models have a check of their own
+        pass
+    except UpstreamRateLimited as error:
+        return yellow(error.message, "wait, or ask Google for a larger quota")
+    except UpstreamMisconfigured as error:
+        return red(error.message, "mend the credentials or their rights; see docs/UPSTREAMS.md")
+    except BridgeError as error:
+        return red(error.message, GO_THERE.format(address=upstream.home))
+    return green(f"none, but a login, which works: {upstream.CANNOT[Ability.KEY_ROTATION]}")
+
+
 def look_at_models(patient: Patient) -> Finding:
     settings = patient.settings
-    if settings.transport_in_force == DEMO:
+    upstream = _impatient(settings, settings.upstream.api_keys)
+    if not upstream.home:
         return OFFLINE
     try:
-        listed = make_upstream(_impatient(settings, settings.upstream.api_keys)).models()
+        listed = upstream.models()
     except BridgeError as error:
         return yellow(f"not compared: {error.message}", "see the upstream key")
     names = {str(model.get("name", "")).removeprefix("models/") for model in listed}
@@ -122,9 +151,9 @@ def look_at_models(patient: Patient) -> Finding:
     return green(f"{len(names)} upstream, among them {', '.join(settings.models.targets)}")
 
 
-def _impatient(settings: Settings, keys: tuple[str, ...]) -> Settings:
+def _impatient(settings: Settings, keys: tuple[str, ...]) -> Upstream:
     upstream = replace(settings.upstream, api_keys=keys, connect_timeout=PATIENCE, read_timeout=PATIENCE)
-    return replace(settings, upstream=upstream)
+    return make_upstream(replace(settings, upstream=upstream))
 
 
 def _key_place(environ: Mapping[str, str] = os.environ) -> str:

@@ -43,6 +43,9 @@ class Upstream(ABC):
     #: Models of one family that are served in different realms do not know each other's thought signatures.
     realm: ClassVar[str] = ""
 
+    #: The address that it asks; none where nobody is asked.
+    home: str = ""
+
     #: What the operator must be told at the start.
     notices: Sequence[str] = ()
 

@@ -38,10 +38,10 @@ class RestUpstream(Upstream):
     ) -> None:
         """`unwrap` takes a chunk out of what an answer wraps around it; None where it stands bare."""
         self.unwrap = unwrap
-        self._base_url = base_url.rstrip("/")
+        self.home = base_url.rstrip("/")
         self._access = access
         self._waits = waits
-        self._lines = Lines(self._base_url, pool_size)
+        self._lines = Lines(self.home, pool_size)
 
     @abstractmethod
     def _stream_call(self, request: GenerateRequest) -> Call: ...
@@ -61,7 +61,7 @@ class RestUpstream(Upstream):
     # --- calls ---------------------------------------------------------------------------------------
 
     def _post(self, path: str, body: bytes, waits: Waits, model: str = "") -> Call:
-        return Call("POST", f"{self._base_url}{path}", waits, body, model)
+        return Call("POST", f"{self.home}{path}", waits, body, model)
 
     @property
     def _short(self) -> Waits:
@@ -73,7 +73,7 @@ class RestUpstream(Upstream):
         """The pages of a list, as many as there may be."""
         query = {"pageSize": str(size)}
         for _ in range(MOST_MODEL_PAGES):
-            page = self._whole(Call("GET", f"{self._base_url}{path}?{urlencode(query)}", self._short))
+            page = self._whole(Call("GET", f"{self.home}{path}?{urlencode(query)}", self._short))
             yield page
             if not (token := page.get("nextPageToken")):
                 return
@@ -129,7 +129,7 @@ class RestUpstream(Upstream):
         if 300 <= answer.status < 400 or (answer.status == 404 and not call.model):
             # No other permit would mend this, so it is raised past them.
             raise UpstreamMisconfigured(
-                f"{_shown(self._base_url)} answered {answer.status}: it is not the Gemini API."
+                f"{_shown(self.home)} answered {answer.status}: it is not the Gemini API."
             )
         return error_from_response(answer.status, permit.masked(b"".join(pieces)), call.model)
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from certificates import make_certificate, needs_openssl
 from gunicorn_bridge import free_port
+from scripted_gemini import Reply, ScriptedGemini
+from scripted_tokens import TokenServer
 from small_server import answering, intercepting_proxy
+from upstream_rigs import environment
 
-from bridge.doctor.finding import Level
+from bridge.doctor.configuration import PARTS
+from bridge.doctor.finding import Level, Patient
 from bridge.doctor.upstream import (
     look_at_certificate,
     look_at_clock,
@@ -223,3 +230,73 @@ def test_a_ca_bundle_that_is_not_there_is_told(patient, monkeypatch: pytest.Monk
     found = look_at_way(patient(GEMINI_API_KEY="some-key"))
     assert found.level is Level.RED
     assert "/no/such/ca.pem" in found.says
+
+
+# --- upstreams that are opened by a login ------------------------------------------------------------
+
+
+@pytest.fixture
+def google() -> Iterator[ScriptedGemini]:
+    with closing(ScriptedGemini()) as scripted:
+        yield scripted
+
+
+@pytest.fixture
+def tokens() -> Iterator[TokenServer]:
+    with closing(TokenServer()) as server:
+        yield server
+
+
+@pytest.fixture(params=["vertex", "code_assist"])
+def login(request, patient, google: ScriptedGemini, tokens: TokenServer, tmp_path: Path) -> Patient:
+    return patient(**environment(request.param, google.address, tokens.address, tmp_path / "config"))
+
+
+def said(status: int, body: dict[str, Any]) -> Reply:
+    return Reply([json.dumps(body).encode()], status)
+
+
+def test_a_login_that_works_is_green(login: Patient, google: ScriptedGemini) -> None:
+    google.will_answer(lambda _: said(200, {"totalTokens": 1}))
+    found = look_at_keys(login)
+    assert found.level is Level.GREEN
+    assert "a login, which works" in found.says
+    assert "countTokens" in google.asked[-1].path
+
+
+def test_a_model_that_is_not_there_is_no_fault_of_the_login(login: Patient, google: ScriptedGemini) -> None:
+    gone = {"error": {"code": 404, "status": "NOT_FOUND", "message": "no such model"}}
+    google.will_answer(lambda _: said(404, gone))
+    assert look_at_keys(login).level is Level.GREEN
+
+
+def test_a_login_without_rights_is_red(login: Patient, google: ScriptedGemini) -> None:
+    denied = {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "no right"}}
+    google.will_answer(lambda _: said(403, denied))
+    found = look_at_keys(login)
+    assert found.level is Level.RED
+    assert "UPSTREAMS.md" in found.remedy
+
+
+def test_a_login_without_quota_is_a_note(login: Patient, google: ScriptedGemini) -> None:
+    google.will_answer(lambda _: said(429, LIMITED))
+    assert look_at_keys(login).level is Level.YELLOW
+
+
+def test_a_login_that_nobody_knows_is_red(
+    login: Patient, google: ScriptedGemini, tokens: TokenServer
+) -> None:
+    unknown = {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "who?"}}
+    google.will_answer(lambda _: said(401, unknown))
+    tokens.will_fail(400, {"error": "invalid_grant", "error_description": "Bad Request"})
+    found = look_at_keys(login)
+    assert found.level is Level.RED
+    assert "UPSTREAMS.md" in found.remedy
+
+
+def test_the_way_and_the_clock_are_those_of_the_upstream_in_force(
+    login: Patient, google: ScriptedGemini
+) -> None:
+    assert look_at_clock(login).says == "as the upstream's"
+    assert google.address in look_at_certificate(login).says
+    assert PARTS["upstream"](login.settings).startswith(f"{google.address}, one ")

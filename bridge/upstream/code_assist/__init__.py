@@ -99,7 +99,7 @@ class CodeAssistUpstream(RestUpstream):
 
     def _stream_call(self, request: GenerateRequest) -> Call:
         body = json_bytes({**request_to_json(request), "session_id": self._session})
-        url = f"{self._base_url}{METHODS}streamGenerateContent?alt=sse"
+        url = f"{self.home}{METHODS}streamGenerateContent?alt=sse"
         return _ProjectCall("POST", url, self._waits, body, request.model.removeprefix("models/"))
 
     def _count_call(self, request: GenerateRequest) -> Call:

@@ -58,6 +58,7 @@ class SdkUpstream(Upstream):
         self, package: Package, access: Access, waits: Waits, models: ModelTable, rest: Upstream | None = None
     ) -> None:
         """`rest` takes what the package cannot carry; without it that is refused."""
+        self.home = package.address
         self._package = package
         self._access = access
         self._waits = waits

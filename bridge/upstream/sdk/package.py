@@ -69,7 +69,7 @@ class Package:
     }
 
     def __init__(self, address: str, waits: Waits, pool_size: int) -> None:
-        self._address = address
+        self.address = address
         self._waits = waits
         self._pool_size = pool_size
         self._clients: dict[tuple[type, str], Any] = {}
@@ -117,7 +117,7 @@ class Package:
         """One for each key, and none before it is needed: connections must not live through a fork."""
         if (kind, key) not in self._clients:
             client: Any = kind(
-                client_options=ClientOptions(api_key=key, api_endpoint=self._address), transport="rest"
+                client_options=ClientOptions(api_key=key, api_endpoint=self.address), transport="rest"
             )
             session: requests.Session = client.transport._session
             adapter = TellingAdapter(self._waits, self._pool_size)
