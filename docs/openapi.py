@@ -27,6 +27,8 @@ UNTOLD = (ClientLeft, MethodNotAllowed, UpgradeRefused)
 
 _HI = {"parts": [{"text": "Hi"}]}
 
+# A protocol needs no line in the tables below; with one, its part of the document says more.
+
 #: What the lists of a request hold.
 INSIDE: dict[str, Json] = {
     "openai_chat": {
@@ -151,7 +153,9 @@ def _question(protocol: Protocol, schema: Schema, path: str, *, streams: bool) -
     if streams and not path.endswith(":generateContent"):
         content[EVENTS] = {}
     face = (protocol,) if path.startswith(protocol.home) else PROTOCOLS
-    asked = {"schema": _request(schema, INSIDE[protocol.name]), "example": _by_end(EXAMPLES, path)}
+    asked = {"schema": _request(schema, INSIDE.get(protocol.name, {}))}
+    if example := _by_end(EXAMPLES, path):
+        asked["example"] = example
     return {
         "requestBody": {"required": True, "content": {JSON: asked}},
         "responses": {"200": {"description": "The answer", "content": content}, **_failures(face)},
@@ -163,8 +167,9 @@ def _by_end(table: dict[str, Any], path: str) -> Any:
 
 
 def _answer(path: str) -> Json:
-    required = _by_end(ANSWERS, path)
-    return {"type": "object", "required": list(required)} if required else {"type": "array"}
+    if path.endswith(":streamGenerateContent"):
+        return {"type": "array"}
+    return {"type": "object", "required": list(_by_end(ANSWERS, path) or ())}
 
 
 def _request(schema: Schema, inside: Json) -> Json:

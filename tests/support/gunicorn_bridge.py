@@ -72,7 +72,7 @@ def clean_environment() -> dict[str, str]:
 
 
 @contextmanager
-def gunicorn_bridge(program: str = "app:app", **environment: str) -> Iterator[Bridge]:
+def gunicorn_bridge(program: str = "app:app", *, root: Path = ROOT, **environment: str) -> Iterator[Bridge]:
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
@@ -86,7 +86,7 @@ def gunicorn_bridge(program: str = "app:app", **environment: str) -> Iterator[Br
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", program],
-                cwd=ROOT,
+                cwd=root,
                 env=env,
                 stderr=output,
                 stdout=output,
