@@ -11,11 +11,12 @@ from bridge.serving import take_settings, tell_notices
 from bridge.settings import SettingsError
 
 try:
-    _settings, _access = take_settings()
+    _in_force = take_settings()
 except SettingsError as error:
     print(f"gemini-bridge: {error}", file=sys.stderr)
     sys.exit(2)
 
+_settings = _in_force.settings
 _server = _settings.server
 metrics_folder.choose_folder(_server.port, _settings.state.dir)  # before a worker imports what counts into it
 
@@ -48,11 +49,7 @@ Try it:
 Connect your tools: open the address in a browser, or run gemini-bridge connect
 """
 
-_UPSTREAM = {
-    "demo": "no GEMINI_API_KEY is set: serving the embedded offline demo model",
-    "vertex": f"upstream: Vertex AI in {_settings.vertex.location}",
-    "code_assist": "upstream: Code Assist, by the login of Gemini CLI",
-}
+_OFFLINE = "no GEMINI_API_KEY is set: serving the embedded offline demo model"
 
 
 def post_fork(server, worker):
@@ -71,11 +68,11 @@ def on_exit(server):
 
 def when_ready(server):
     metrics_folder.wipe()  # not sooner: a second start by mistake ends when it finds the port taken
-    upstream = _UPSTREAM.get(_settings.transport_in_force, f"upstream: {_settings.upstream.base_url}")
+    upstream = f"upstream: {_in_force.home}" if _in_force.home else _OFFLINE
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
-    welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_access)
+    welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_in_force.access)
     print(welcome, file=sys.stderr, flush=True)
-    server.log.info("access: %s", _access)
+    server.log.info("access: %s", _in_force.access)
     tell_notices()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from bridge.access.door import rule_at_start
 from bridge.settings import Settings, SettingsError, load
@@ -15,18 +16,24 @@ from bridge.upstream import make_upstream
 
 log = logging.getLogger(__name__)
 
-_in_force: tuple[Settings, str] | None = None
-_notices: Sequence[str] = ()
+
+class InForce(NamedTuple):
+    settings: Settings
+    access: str  #: who will be let in, in words
+    home: str  #: the address that the upstream asks, if it asks one
+    notices: Sequence[str]  #: what the operator must know of the upstream
 
 
-def take_settings() -> tuple[Settings, str]:
-    """Read and check them, and say in words who will be let in. Raises SettingsError at the start; later the
-    settings in force stay."""
-    global _in_force, _notices
+_in_force: InForce | None = None
+
+
+def take_settings() -> InForce:
+    """Read and check them. Raises SettingsError at the start; later the settings in force stay."""
+    global _in_force
     try:
         settings = load()
         upstream = make_upstream(settings)  # opens no connection; it says what is missing
-        rule = rule_at_start(settings)
+        access = rule_at_start(settings)
     except SettingsError as error:
         if _in_force is None:
             raise
@@ -34,15 +41,14 @@ def take_settings() -> tuple[Settings, str]:
             "reload refused: the settings are wrong, and those before stay", extra={"reason": str(error)}
         )
         return _in_force
-    _in_force, _notices = (settings, rule), upstream.notices
+    _in_force = InForce(settings, access, upstream.home, upstream.notices)
     return _in_force
 
 
 def tell_notices() -> None:
-    """What the operator must know of the upstream, in the log."""
-    for notice in _notices:
+    for notice in (_in_force or take_settings()).notices:
         log.warning(notice)
 
 
 def settings_in_force() -> Settings:
-    return (_in_force or take_settings())[0]
+    return (_in_force or take_settings()).settings
