@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -223,13 +222,8 @@ def sent_events(raw: str) -> Iterator[dict[str, Any]]:
 
 def lines_of(bridge: Any, request_id: str) -> list[dict[str, Any]]:
     """All the log says of a request, once it has said the last of it."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        found = [json.loads(line) for line in bridge.lines().splitlines() if request_id in line]
-        if any(line["message"] == "request" for line in found):
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"no line for {request_id}")
+    assert bridge.request(request_id=request_id)
+    return bridge.told(request_id=request_id)
 
 
 def actions(bridge: Any, request_id: str) -> list[tuple[str, str, str]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 import requests
-from gunicorn_bridge import ROOT, Bridge, clean_environment, gunicorn_bridge
+from gunicorn_bridge import ROOT, Bridge, clean_environment, gunicorn_bridge, serves
 from prometheus_client.parser import text_string_to_metric_families
 from scripted_gemini import CUT, Reply, ScriptedGemini, sse, text_chunk
+from waiting import eventually
 
 from bridge.gemini.types import Usage
 from bridge.settings import load
@@ -74,19 +75,6 @@ def leave(service: Bridge) -> None:
         next(answer.iter_content(10))
 
 
-def workers(service: Bridge) -> list[int]:
-    """The process ids of all that were ever started."""
-    return [int(pid) for pid in re.findall(r"Booting worker with pid: (\d+)", service.lines())]
-
-
-def eventually(condition, seconds: float = 20.0):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
-
-
 class Scrape:
     def __init__(self, service: Bridge) -> None:
         answer = requests.get(f"{service.address}/metrics", timeout=60)
@@ -132,7 +120,7 @@ def test_whichever_worker_answers_the_counts_are_those_of_all(service):
     for _ in range(20):
         assert post(service).ok
         assert post(service, MESSAGES, model="haiku", stream=True).ok
-    eventually(lambda: Scrape(service).sum("requests_total") == 40)
+    assert eventually(lambda: Scrape(service).sum("requests_total") == 40)
     for scrape in (Scrape(service) for _ in range(8)):
         assert scrape.sum("requests_total", protocol="openai_chat", outcome="completed") == 20
         assert scrape.sum("requests_total", protocol="anthropic_messages", model="gemini-2.5-flash") == 20
@@ -146,45 +134,35 @@ def test_whichever_worker_answers_the_counts_are_those_of_all(service):
 def test_what_a_killed_worker_has_counted_stays_and_its_streams_are_over(service, upstream):
     for _ in range(10):
         assert post(service).ok
-    eventually(lambda: Scrape(service).sum("requests_total") == 10)
+    assert eventually(lambda: Scrape(service).sum("requests_total") == 10)
     upstream.will_say(*[[*sse(text_chunk("a")), 30.0] for _ in range(4)])
     options = {"json": {**HELLO, "stream": True}, "stream": True, "timeout": 60}
     streams = [requests.post(f"{service.address}{CHAT}", **options) for _ in range(4)]
     assert Scrape(service).sum("streams_in_flight") == 4
-    first = workers(service)
+    first = set(service.workers())
     for pid in first:
         os.kill(pid, signal.SIGKILL)
-    eventually(lambda: len(workers(service)) >= len(first) + 2)
+    assert eventually(lambda: len(set(service.workers()) - first) == 2)
     for stream in streams:
         stream.close()
     upstream.forget()
-    eventually(lambda: requests.get(f"{service.address}/readyz", timeout=60).ok)
+    assert eventually(lambda: serves(f"{service.address}/readyz"))
     scrape = Scrape(service)
     assert scrape.sum("requests_total") == 10
     assert scrape.sum("streams_in_flight") == 0
     for _ in range(10):
         assert post(service).ok
-    eventually(lambda: Scrape(service).sum("requests_total") == 20)
+    assert eventually(lambda: Scrape(service).sum("requests_total") == 20)
 
 
 def test_a_reload_goes_on_counting(service):
     assert post(service).ok
-    eventually(lambda: Scrape(service).sum("requests_total") == 1)
-    before = workers(service)
-    master = int(re.search(r"Listening at: \S+ \((\d+)\)", service.lines())[1])
-    os.kill(master, signal.SIGHUP)
-    eventually(lambda: len(workers(service)) == len(before) + 2)
-    eventually(lambda: not any(map(alive, before)))
+    assert eventually(lambda: Scrape(service).sum("requests_total") == 1)
+    before = set(service.workers())
+    service.signal(signal.SIGHUP)
+    assert eventually(lambda: len(service.workers()) == 2 and not before & set(service.workers()))
     assert post(service).ok
-    eventually(lambda: Scrape(service).sum("requests_total") == 2)
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    assert eventually(lambda: Scrape(service).sum("requests_total") == 2)
 
 
 def test_a_second_start_by_mistake_does_not_touch_the_numbers_of_the_first(service, state):
@@ -198,7 +176,7 @@ def test_a_second_start_by_mistake_does_not_touch_the_numbers_of_the_first(servi
         timeout=60,
     )
     assert second.returncode != 0
-    eventually(lambda: Scrape(service).sum("requests_total") == 1)
+    assert eventually(lambda: Scrape(service).sum("requests_total") == 1)
 
 
 def test_guards_and_losses_are_counted(service, upstream):
@@ -262,7 +240,7 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
     assert "error" in post(service, stream=True).text
     script.will_say(CUT, finish=None)
     assert post(service).status_code == 502
-    script.will_say(20.0, finish=None)
+    script.will_say(60.0, finish=None)
     leave(service)
     script.will_say()
     background = {"model": "gpt-5", "input": "Hello", "background": True}
@@ -270,11 +248,11 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
         requests.post(f"{service.address}{RESPONSES}", json=background, timeout=60).json()["status"]
         == "queued"
     )
-    eventually(lambda: accounted(state) == 7)
+    assert eventually(lambda: accounted(state) == 7)
     upstream.will_say(Reply([b"{}"], 503))
     assert post(service).status_code == 503
     assert post(service, temperature="hot").status_code == 400  # it never gets as far
-    eventually(lambda: accounted(state) == 8)
+    assert eventually(lambda: accounted(state) == 8)
 
     told = usage_of(state)["total"]
     assert {kind: told[kind] for kind in script.said} == script.said
@@ -293,20 +271,21 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
 
 def test_a_background_answer_that_nobody_wants_any_more_is_accounted_for(service, upstream, state):
     script = Script(upstream)
-    script.will_say(20.0, finish=None)
+    sent = threading.Event()
+    script.will_say(sent.set, 60.0, finish=None)
     url = f"{service.address}{RESPONSES}"
     made = requests.post(
         url, json={"model": "gpt-5", "input": "Hello", "background": True}, timeout=60
     ).json()
-    time.sleep(0.5)
+    assert sent.wait(30)
     requests.post(f"{url}/{made['id']}/cancel", timeout=60)
-    eventually(lambda: accounted(state) == 1)
+    assert eventually(lambda: accounted(state) == 1)
     assert usage_of(state)["total"]["input"] == script.said["input"]
 
 
 def test_a_locked_file_keeps_no_request_from_its_answer(service, state):
     assert post(service).ok
-    eventually(lambda: accounted(state) == 1)
+    assert eventually(lambda: accounted(state) == 1)
     locker = sqlite3.connect(state / "accounts.sqlite3")
     locker.execute("BEGIN EXCLUSIVE")
     for _ in range(40):
@@ -315,7 +294,7 @@ def test_a_locked_file_keeps_no_request_from_its_answer(service, state):
     assert accounted(state) == 1, "the lock held all the while"
     locker.rollback()
     locker.close()
-    eventually(lambda: accounted(state) == 81)
+    assert eventually(lambda: accounted(state) == 81)
     assert Scrape(service).sum("accounts_rows_dropped_total") == 0
 
 
@@ -328,11 +307,11 @@ def test_accounts_that_cannot_be_written_at_all_keep_no_request_from_its_answer(
         (state / "accounts.sqlite3").mkdir()
     with served(upstream, state) as service:
         assert {post(service).status_code for _ in range(30)} == {200}
-        time.sleep(1.5)
+        assert eventually(lambda: service.told(logger="bridge.observe.accounts"))
+        time.sleep(1.5)  # it tries again meanwhile
         assert Scrape(service).sum("requests_total") == 30
         assert requests.get(f"{service.address}/readyz", timeout=60).ok
-        complaints = service.lines().count('"logger":"bridge.observe.accounts"')
-    assert 1 <= complaints <= 2, "one of each worker"
+        assert len(service.told(logger="bridge.observe.accounts")) <= 2, "one of each worker"
 
 
 def test_what_waits_is_written_when_the_service_stops(upstream, state):

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import socket
-import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -167,16 +166,6 @@ BAD = {
 }
 
 
-def line_of(bridge, request_id: str) -> dict:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        for line in bridge.lines().splitlines():
-            if f'"request_id":"{request_id}"' in line and '"logger":"bridge.access"' in line:
-                return json.loads(line)
-        time.sleep(0.05)
-    raise AssertionError(f"no line for {request_id}")
-
-
 def ask(bridge, path: str, request_id: str, key: dict, **options) -> requests.Response:
     headers = {**key.get("headers", {}), "X-Request-Id": request_id}
     url = f"{bridge.address}{path}"
@@ -194,14 +183,14 @@ def walk(bridge, gemini) -> None:
                 gemini.forget()
                 gemini.will_answer(lambda asked, said=reply: said)
                 ask(bridge, path, request_id, keys[walked], json={**body(), "stream": stream})
-                line = line_of(bridge, request_id)
+                line = bridge.request(request_id=request_id)
                 assert line.get("error") == error, (path, name, line)
                 walked += 1
     gemini.forget()
     for data in BAD.values():
         request_id = f"walk-{walked}"
         assert ask(bridge, "/v1/chat/completions", request_id, keys[walked], data=data).status_code == 400
-        assert line_of(bridge, request_id)["outcome"] == "failed"
+        assert bridge.request(request_id=request_id)["outcome"] == "failed"
         walked += 1
 
 
@@ -215,11 +204,11 @@ def test_no_key_and_no_content_turns_up_in_the_log(bridge, gemini, canary_key):
 
 
 def test_a_client_that_leaves_takes_its_secrets_along(bridge, gemini, canary_key):
-    gemini.will_say([*sse(text_chunk(ANSWER)), 3.0, *sse(text_chunk(ANSWER, "STOP"))])
+    gemini.will_say([*sse(text_chunk(ANSWER)), 30.0, *sse(text_chunk(ANSWER, "STOP"))])
     body = {**chat(), "stream": True}
     with ask(bridge, "/v1/chat/completions", "canary-leaver", KEYS_SENT[0], json=body, stream=True) as answer:
         next(answer.iter_content(10))
-    assert line_of(bridge, "canary-leaver")["outcome"] == "client_left"
+    assert bridge.request(request_id="canary-leaver")["outcome"] == "client_left"
     assert found((*CONTENT, CLIENT_KEY, canary_key), bridge.lines()) == []
 
 
@@ -234,12 +223,11 @@ def test_debug_shows_content_and_still_no_key(gemini, canary_key):
             gemini.will_say(sse(text_chunk(ANSWER, "STOP")), refusal(500, "INTERNAL", f"{canary_key} {ECHO}"))
             ask(debugging, "/v1/chat/completions", f"debug-{number}", key, json=chat())
             ask(debugging, "/v1/messages", f"debugged-{number}", key, json=messages())
-            line_of(debugging, f"debugged-{number}")
+            debugging.request(request_id=f"debugged-{number}")
         gemini.will_say(sse(text_chunk(ANSWER, "STOP")))
         ask(debugging, "/v1/chat/completions", "debug-stream", KEYS_SENT[0], json={**chat(), "stream": True})
-        line_of(debugging, "debug-stream")
-        events = [line for line in debugging.lines().splitlines() if '"message":"client event"' in line]
-        assert json.loads(events[-1])["type"] == "done"
+        debugging.request(request_id="debug-stream")
+        assert debugging.told(message="client event")[-1]["type"] == "done"
         assert found((PROMPT,), debugging.lines())
         assert found((CLIENT_KEY, canary_key), debugging.lines()) == []
 
@@ -256,11 +244,11 @@ def test_debug_shows_content_and_still_no_key(gemini, canary_key):
     ],
 )
 def test_a_request_that_cannot_be_parsed_is_not_quoted(bridge, head, told):
-    where = urlsplit(bridge.address)
+    where, before = urlsplit(bridge.address), len(bridge.lines())
     with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
         connection.sendall(f"{head}\r\n\r\n".encode())
         assert connection.recv(1000).startswith(b"HTTP/1.1 400")
-    assert told in bridge.lines()
+    assert told in bridge.lines()[before:]
     assert found((CLIENT_KEY,), bridge.lines()) == []
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from queue import SimpleQueue
 
 import pytest
+from waiting import eventually
 
 from bridge.http.threads import Threads
 
@@ -23,13 +22,7 @@ def threads():
     yield make
     for each in made:
         each.shutdown()
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 5
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.005)
-    return holds()
+    assert eventually(lambda: not ours(), every=0.005), "the next test counts its own"
 
 
 def ours() -> list[threading.Thread]:
@@ -40,8 +33,8 @@ def test_a_thread_that_is_free_is_taken_before_another_is_started(threads):
     pool, names = threads(5), SimpleQueue()
     for _ in range(4):
         pool.run(lambda done: done.put(threading.current_thread().name), names)
-        names.get(timeout=5)
-        assert eventually(lambda: len(pool._free) == 1)
+        names.get(timeout=30)
+        assert eventually(lambda: len(pool._free) == 1, every=0.005)
     assert len(ours()) == 1
 
 
@@ -50,16 +43,16 @@ def test_what_is_too_much_at_once_waits_for_a_thread(threads):
 
     def task(number: int) -> None:
         begun.put(number)
-        release.wait(5)
+        release.wait(30)
         done.put(number)
 
     for number in range(5):
         pool.run(task, number)
-    assert {begun.get(timeout=5), begun.get(timeout=5)} == {0, 1}
+    assert {begun.get(timeout=30), begun.get(timeout=30)} == {0, 1}
     assert begun.empty()
     assert len(ours()) == 2
     release.set()
-    assert sorted(done.get(timeout=5) for _ in range(5)) == [0, 1, 2, 3, 4]
+    assert sorted(done.get(timeout=30) for _ in range(5)) == [0, 1, 2, 3, 4]
 
 
 def test_all_that_was_given_is_done_before_the_threads_end(threads):
@@ -67,7 +60,7 @@ def test_all_that_was_given_is_done_before_the_threads_end(threads):
     for number in range(50):
         pool.run(done.put, number)
     pool.shutdown()
-    assert eventually(lambda: not ours())
+    assert eventually(lambda: not ours(), every=0.005)
     assert sorted(done.get_nowait() for _ in range(50)) == list(range(50))
 
 
@@ -78,14 +71,14 @@ def test_a_free_thread_holds_on_to_nothing(threads):
 
     pool, gone = threads(1), threading.Event()
     pool.run(lambda _large: None, Large())
-    assert gone.wait(5)
+    assert gone.wait(30)
 
 
 def test_a_task_that_raises_takes_no_thread_with_it(threads, caplog):
     pool, done = threads(1), SimpleQueue()
     pool.run(int, "no number")
     pool.run(done.put, "the next")
-    assert done.get(timeout=5) == "the next"
+    assert done.get(timeout=30) == "the next"
     assert "a thread failed" in caplog.text
 
 
@@ -94,14 +87,14 @@ def test_where_no_more_threads_can_be_had_those_that_are_there_do_the_work(threa
         raise RuntimeError("can't start new thread")
 
     pool, release, done = threads(3), threading.Event(), SimpleQueue()
-    pool.run(lambda _: release.wait(5), None)
+    pool.run(lambda _: release.wait(30), None)
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", no_room)
         pool.run(done.put, 1)
     release.set()
-    assert done.get(timeout=5) == 1
+    assert done.get(timeout=30) == 1
     pool.run(done.put, 2)
-    assert done.get(timeout=5) == 2
+    assert done.get(timeout=30) == 2
 
 
 def test_without_any_thread_it_is_said(threads, monkeypatch):

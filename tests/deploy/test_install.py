@@ -14,15 +14,15 @@ import signal
 import stat
 import subprocess
 import sys
-import time
+import termios
 from pathlib import Path
 
 import pytest
 import requests
-from evil_gemini import wait_until
-from gunicorn_bridge import ROOT
+from gunicorn_bridge import ROOT, serves
 from openai import AuthenticationError, OpenAI, RateLimitError
 from scratch_root import Scratch, answer_of, blocks, choose_port, copy_of_the_project
+from waiting import eventually
 
 from bridge import __version__
 
@@ -123,7 +123,7 @@ def test_a_key_a_real_client_a_limit_the_accounts_and_the_end_of_the_key(scratch
     address = choose_port(scratch)
     key = scratch.run("sudo gemini-bridge key add alice --rpm 2").stdout.strip()
     with scratch.service() as running, OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0) as client:
-        assert wait_until(lambda: _is_ready(address), 30)
+        assert eventually(lambda: serves(f"{address}/readyz"))
         assert (
             key in scratch.run(f"sudo gemini-bridge connect openai-python --url {address} --key {key}").stdout
         )
@@ -131,24 +131,17 @@ def test_a_key_a_real_client_a_limit_the_accounts_and_the_end_of_the_key(scratch
             assert "demo model" in _asked(client)
         with pytest.raises(RateLimitError, match="alice"):
             _asked(client)
-        assert wait_until(lambda: _requests_of_alice(scratch) == 2), "the refused one reached no model"
+        assert eventually(lambda: _requests_of_alice(scratch) == 2), "the refused one reached no model"
         counted = requests.get(f"{address}/metrics", timeout=30).text
         assert 'outcome="completed"' in counted
         assert 'error="limited"' in counted
         assert scratch.run("sudo gemini-bridge key revoke alice").returncode == 0
-        assert wait_until(lambda: _is_shut_out(client))
+        assert eventually(lambda: _is_shut_out(client))
         assert scratch.reload(running)
-        assert wait_until(lambda: _is_ready(address), 30)
+        assert eventually(lambda: serves(f"{address}/readyz"))
         assert _is_shut_out(client)
     for file in scratch.path("/var/lib/gemini-bridge").glob("*.sqlite3*"):
         file.unlink()
-
-
-def _is_ready(address: str) -> bool:
-    try:
-        return requests.get(f"{address}/readyz", timeout=5).ok
-    except requests.ConnectionError:
-        return False
 
 
 def _asked(client: OpenAI) -> str:
@@ -443,7 +436,7 @@ def test_a_terminal_is_asked_for_the_key_does_not_show_it_and_may_break_off(
     ) as running:
         os.close(theirs)
         seen = _read_until(ours, b"demo model): ")
-        time.sleep(0.5)  # until the echo is off
+        assert eventually(lambda: not termios.tcgetattr(ours)[3] & termios.ECHO)
         os.write(ours, f"{canary_key}\n".encode())
         seen += _read_until(ours, b"building in")
         os.killpg(running.pid, signal.SIGINT)

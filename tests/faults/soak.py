@@ -24,8 +24,9 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from askers import ASKERS, Answer, Asker  # noqa: E402
-from evil_gemini import END, HEAD, Deed, Evil, Visit, framed, text, wait_until  # noqa: E402
+from evil_gemini import END, HEAD, Deed, Evil, Visit, framed, text  # noqa: E402
 from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
+from waiting import eventually  # noqa: E402
 
 from bridge.upstream.framing import Chunked, Framing, Sized  # noqa: E402
 from tests.faults.deeds import DEEDS  # noqa: E402
@@ -181,7 +182,7 @@ def verdict(
     failures = [line for line in bridge.lines().splitlines() if "Traceback" in line or '"exception"' in line]
     if failures:
         wrong.append(f"the log holds {len(failures)} exceptions, first this one: {failures[0]}")
-    if not wait_until(lambda: evil.open <= 2 * arguments.streams, 15):
+    if not eventually(lambda: evil.open <= 2 * arguments.streams, 15):
         wrong.append(f"{evil.open} upstream connections are open")
     if arguments.seconds >= SHORTEST_FOR_A_SLOPE and not arguments.reload and watch.growth() > MOST_GROWTH:
         wrong.append(f"memory grew by {watch.growth():.2f} MB in ten minutes")

@@ -9,13 +9,15 @@ import signal
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 import requests
 from askers import ASKERS, CHAT, Answer, Asker
-from evil_gemini import Evil, wait_until
-from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
+from evil_gemini import Evil
+from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge, serves
+from waiting import eventually
 
 from tests.faults.conftest import IMPATIENT, fresh
 
@@ -38,7 +40,7 @@ def asked_together(
         threads.submit(asker.ask, bridge.address, model, stream=True)
         for asker, model in zip(ASKERS, models, strict=True)
     ]
-    assert wait_until(lambda: all(evil.asked[model] for model in models))
+    assert eventually(lambda: all(evil.asked[model] for model in models))
     time.sleep(0.3)
     return asked
 
@@ -77,10 +79,10 @@ def test_a_reload_lets_streams_finish_and_new_workers_serve_meanwhile(evil: Evil
         old = set(bridge.workers())
         asked = asked_together(threads, bridge, evil, "long")
         bridge.signal(signal.SIGHUP)
-        assert wait_until(lambda: bool(set(bridge.workers()) - old))
+        assert eventually(lambda: bool(set(bridge.workers()) - old))
         assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
         assert all(each.result().ended_well for each in asked)
-        assert wait_until(lambda: not old & set(bridge.workers()))
+        assert eventually(lambda: not old & set(bridge.workers()))
 
 
 def test_a_reload_with_a_broken_configuration_leaves_the_old_one_serving(evil: Evil, tmp_path: Path) -> None:
@@ -91,20 +93,20 @@ def test_a_reload_with_a_broken_configuration_leaves_the_old_one_serving(evil: E
         old = set(bridge.workers())
         (config / "local.toml").write_text("[server]\nthreads = 'many'\n")
         bridge.signal(signal.SIGHUP)
-        assert wait_until(lambda: not old & set(bridge.workers()) and len(bridge.workers()) == 2)
+        assert eventually(lambda: not old & set(bridge.workers()) and len(bridge.workers()) == 2)
         assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
         assert "reload refused" in bridge.lines()
         assert "server.threads must be a whole number" in bridge.lines()
         (config / "local.toml").write_text("[log]\nlevel = 'error'\n")
         bridge.signal(signal.SIGHUP)
-        written = len(bridge.requests())
-        assert wait_until(lambda: quiet_by_now(bridge, written)), "a mended configuration is taken"
+        assert eventually(lambda: quiet_by_now(bridge)), "a mended configuration is taken"
 
 
-def quiet_by_now(bridge: Bridge, written: int) -> bool:
-    assert CHAT.ask(bridge.address, fresh("good"), stream=False).ended_well
-    time.sleep(0.2)
-    return len(bridge.requests()) == written or quiet_by_now(bridge, len(bridge.requests()))
+def quiet_by_now(bridge: Bridge) -> bool:
+    """The line of an answer that is not streamed is written before it."""
+    model = fresh("good")
+    assert CHAT.ask(bridge.address, model, stream=False).ended_well
+    return not bridge.requests(model=model)
 
 
 def test_a_killed_worker_takes_only_its_own_streams_with_it(evil: Evil) -> None:
@@ -114,14 +116,14 @@ def test_a_killed_worker_takes_only_its_own_streams_with_it(evil: Evil) -> None:
     ):
         models = [fresh("long") for _ in range(16)]
         asked = [threads.submit(outcome, bridge, model) for model in models]
-        assert wait_until(lambda: all(evil.asked[model] for model in models))
+        assert eventually(lambda: all(evil.asked[model] for model in models))
         victim = min(bridge.workers(), key=open_files)  # if one has all the streams, it is not that one
         os.kill(victim, signal.SIGKILL)
         outcomes = [each.result() for each in asked]
         assert "whole" in outcomes
         assert set(outcomes) <= {"whole", "cut"}
-        assert wait_until(lambda: len(bridge.workers()) == 2 and victim not in bridge.workers())
-        assert wait_until(lambda: requests.get(f"{bridge.address}/readyz", timeout=5).ok)
+        assert eventually(lambda: len(bridge.workers()) == 2 and victim not in bridge.workers())
+        assert eventually(lambda: serves(f"{bridge.address}/readyz"))
         assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
 
 
@@ -135,7 +137,7 @@ def test_a_worker_that_is_told_to_end_does_so_although_its_threads_wait_for_more
         told = set(bridge.workers())
         for worker in told:
             os.kill(worker, sign)
-        assert wait_until(lambda: len(bridge.workers()) == 2 and not told & set(bridge.workers()))
+        assert eventually(lambda: len(bridge.workers()) == 2 and not told & set(bridge.workers()))
         assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
 
 
@@ -167,28 +169,30 @@ def test_a_worker_without_room_for_more_connections_finishes_what_it_has(evil: E
 
 
 def test_reloads_every_few_seconds_under_load_lose_no_stream(evil: Evil) -> None:
-    done = threading.Event()
+    done, answers = threading.Event(), []
     with (
         ThreadPoolExecutor(12) as threads,
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
     ):
         running = [
-            threads.submit(keep_asking, bridge, ASKERS[number % len(ASKERS)], done) for number in range(12)
+            threads.submit(keep_asking, bridge, ASKERS[number % len(ASKERS)], answers, done)
+            for number in range(12)
         ]
         for _ in range(4):
             time.sleep(2.5)
             bridge.signal(signal.SIGHUP)
         time.sleep(1)
+        assert eventually(lambda: len(answers) > 2 * len(running))  # they asked between the reloads, too
         done.set()
-        answers = [answer for each in running for answer in each.result()]
-        assert len(answers) > 2 * len(running)  # so that they asked between the reloads, too
+        for each in running:
+            each.result()
         assert all(answer.ended_well for answer in answers)
-        assert "lost" not in {line["outcome"] for line in bridge.requests()}
+        assert eventually(lambda: len(bridge.requests()) == len(answers))
+        assert {line["outcome"] for line in bridge.requests()} == {"completed"}
 
 
-def keep_asking(bridge: Bridge, asker: Asker, done: threading.Event) -> list[Answer]:
-    answers = []
-    while not done.is_set():
-        deed = "long" if len(answers) % 3 == 0 else "slow-start" if len(answers) % 3 == 1 else "good"
+def keep_asking(bridge: Bridge, asker: Asker, answers: list[Answer], done: threading.Event) -> None:
+    for deed in cycle(("long", "slow-start", "good")):
+        if done.is_set():
+            return
         answers.append(asker.ask(bridge.address, fresh(deed), stream=True))
-    return answers

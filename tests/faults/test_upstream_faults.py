@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from askers import ASKERS, CHAT, MESSAGES, Answer, Asker
-from evil_gemini import Evil, wait_until
+from evil_gemini import Evil
 from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
 
 from tests.faults.conftest import IMPATIENT, fresh
@@ -81,12 +82,8 @@ def test_what_cannot_be_mended_ends_legally_and_is_told(impatient: Bridge, evil:
     for model, answer in ask_every_way(impatient, deed):
         assert answer.ended_legally, answer.content[-400:]
         assert answer.failed, answer
-        assert wait_until(lambda model=model: outcome_of(impatient, model) == ("failed", BROKEN[deed]))
-
-
-def outcome_of(bridge: Bridge, model: str) -> tuple[str, str | None] | None:
-    line = bridge.request_for(model)
-    return None if line is None else (line["outcome"], line.get("error"))
+        line = impatient.request(model=model)
+        assert (line["outcome"], line.get("error")) == ("failed", BROKEN[deed])
 
 
 def test_a_half_told_answer_is_shown_before_its_failure(impatient: Bridge) -> None:
@@ -96,27 +93,34 @@ def test_a_half_told_answer_is_shown_before_its_failure(impatient: Bridge) -> No
             assert b"Half " in answer.content
 
 
+@pytest.fixture(scope="module")
+def patient(evil: Evil) -> Iterator[Bridge]:
+    """It gives an upstream several times as long as the slow ones here need."""
+    environment = {
+        **IMPATIENT,
+        "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "12",
+        "BRIDGE_UPSTREAM__READ_TIMEOUT": "12",
+        "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "60",
+    }
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as running:
+        yield running
+
+
 @pytest.mark.parametrize(
     ("deed", "told"),
     [("slow-start", "is well."), ("drip", "is well."), ("long", "done."), ("ten-megabytes", TEN_MB)],
 )
-def test_an_upstream_that_takes_its_time_is_waited_for(impatient: Bridge, deed: str, told: str) -> None:
-    for _, answer in ask_every_way(impatient, deed):
+def test_an_upstream_that_takes_its_time_is_waited_for(patient: Bridge, deed: str, told: str) -> None:
+    for _, answer in ask_every_way(patient, deed):
         assert answer.ended_well
         assert told.encode() in answer.content
 
 
-def test_signs_of_life_come_before_the_head_of_the_answer_too(evil: Evil) -> None:
-    longer = {
-        **IMPATIENT,
-        "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "12",
-        "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "60",
-    }
-    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **longer) as patient:
-        for _, answer in ask_every_way(patient, "stall-before-head"):
-            assert answer.ended_legally
-            if answer.stream:
-                assert answer.content.count(answer.asker.sign_of_life) >= 2
+def test_signs_of_life_come_before_the_head_of_the_answer_too(patient: Bridge) -> None:
+    for _, answer in ask_every_way(patient, "stall-before-head"):
+        assert answer.ended_legally
+        if answer.stream:
+            assert answer.content.count(answer.asker.sign_of_life) >= 2
 
 
 def test_an_empty_answer_that_stays_empty_ends_well(impatient: Bridge, evil: Evil) -> None:
@@ -163,8 +167,7 @@ def test_a_fallback_model_answers_while_the_other_is_overloaded(evil: Evil, tmp_
         time.sleep(1.2)
         assert MESSAGES.ask(bridge.address, first, stream=False).ended_well
         assert evil.asked[first] == asked, "it is left alone for a while"
-        assert wait_until(lambda: bridge.request_for(first) is not None)
-        assert bridge.request_for(first)["upstream_model"] == second
+        assert bridge.request(model=first)["upstream_model"] == second
 
 
 # --- repairs -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from bridge.errors import UpstreamOverloaded
 from bridge.gemini.types import Usage
@@ -84,13 +85,6 @@ def writer(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Acc
 def everything(path: Path, by: str = "key") -> Sums:
     asked = Question((by,), date(2000, 1, 1), date(2100, 1, 1))
     return total(read_sums(path, asked)) if path.exists() else Sums()
-
-
-def eventually(condition, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def dropped() -> float:
@@ -280,10 +274,14 @@ def test_names_that_clients_choose_are_cut(store: AccountStore, rows: list[Row])
 # --- the writer --------------------------------------------------------------------------------------
 
 
+def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [each for each in caplog.records if each.levelno == logging.WARNING]
+
+
 def test_rows_are_written_together_by_one_thread(writer: AccountWriter, path: Path) -> None:
     for _ in range(2_500):
         writer.put(row())
-    eventually(lambda: everything(path).requests == 2_500)
+    assert eventually(lambda: everything(path).requests == 2_500)
 
 
 def test_a_locked_file_makes_rows_wait_and_nobody_else(
@@ -297,15 +295,14 @@ def test_a_locked_file_makes_rows_wait_and_nobody_else(
     for _ in range(500):
         writer.put(row())
     assert time.thread_time() - began < 1
-    time.sleep(1)
+    assert eventually(lambda: warnings(caplog))
     assert everything(path).requests == 1, "it can be read meanwhile"
     locker.rollback()
     locker.close()
-    eventually(lambda: everything(path).requests == 501)
+    assert eventually(lambda: everything(path).requests == 501)
     assert dropped() == before
-    warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert [each.message for each in warnings] == ["accounts cannot be written, they wait"]
-    assert warnings[0].reason == "database is locked"
+    assert [each.message for each in warnings(caplog)] == ["accounts cannot be written, they wait"]
+    assert warnings(caplog)[0].reason == "database is locked"
 
 
 def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
@@ -323,7 +320,7 @@ def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
         writer.put(row(client_model="m" * 128))
         time.sleep(0.001)
     assert dropped() > before
-    assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1, "once a minute"
+    assert len(warnings(caplog)) == 1, "once a minute"
     assert "full" in caplog.records[-1].reason
     writer.close()
     assert everything(path).requests + dropped() - before == 401, "each is written or counted"
@@ -334,18 +331,18 @@ def test_rows_that_no_database_takes_are_dropped_and_the_others_go_on(
 ) -> None:
     before = dropped()
     writer.put(row(input=1 << 70))
-    eventually(lambda: dropped() == before + 1)
+    assert eventually(lambda: dropped() == before + 1)
     writer.put(row(key="\ud800"))
-    eventually(lambda: dropped() == before + 2)
+    assert eventually(lambda: dropped() == before + 2)
     writer.put(row())
-    eventually(lambda: everything(path).requests == 1)
+    assert eventually(lambda: everything(path).requests == 1)
 
 
 def test_a_file_that_is_no_database_drops_rows_and_fails_nothing(writer: AccountWriter, path: Path) -> None:
     path.write_bytes(b"not a database" * 100)
     before = dropped()
     writer.put(row())
-    eventually(lambda: dropped() == before + 1)
+    assert eventually(lambda: dropped() == before + 1)
 
 
 def test_what_waits_is_written_when_the_process_ends(path: Path) -> None:
@@ -381,7 +378,7 @@ def test_the_end_does_not_wait_long_for_a_locked_file(store: AccountStore, path:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_has_a_thread_of_its_own(writer: AccountWriter, path: Path) -> None:
     writer.put(row())
-    eventually(lambda: everything(path).requests == 1)
+    assert eventually(lambda: everything(path).requests == 1)
     code = """
 import os, sys, time
 from pathlib import Path

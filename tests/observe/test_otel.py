@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -14,6 +13,7 @@ import requests
 from gunicorn_bridge import ROOT, clean_environment, gunicorn_bridge
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from scripted_gemini import Reply, sse, text_chunk
+from waiting import eventually
 
 from bridge import __version__
 from bridge.settings import SettingsError, load, source
@@ -58,10 +58,7 @@ class Collector:
         ]
 
     def wait_for(self, number: int):
-        deadline = time.monotonic() + 30
-        while len(self.spans()) < number:
-            assert time.monotonic() < deadline, self.spans()
-            time.sleep(0.05)
+        assert eventually(lambda: len(self.spans()) >= number), self.spans()
         return self.spans()
 
     def close(self) -> None:

@@ -9,7 +9,6 @@ import re
 import socket
 import struct
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -145,12 +144,3 @@ def _requests(connection: socket.socket) -> Iterator[tuple[str, Any]]:
         body = reader.read(length)
         found = re.search(rb"/models/([^:?/ ]+):", line)
         yield (found[1].decode() if found else "list", orjson.loads(body) if body else None)
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if holds():
-            return True
-        time.sleep(0.05)
-    return False

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 
 import requests
 from unit_file import directives
+from waiting import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -31,14 +31,21 @@ class Bridge:
     def lines(self) -> str:
         return self.log.read_text()
 
-    def requests(self) -> list[dict[str, Any]]:
-        """What the log says of each request."""
-        lines = (json.loads(line) for line in self.lines().splitlines() if line.startswith("{"))
-        return [line for line in lines if line.get("message") == "request"]
+    def told(self, **fields: Any) -> list[dict[str, Any]]:
+        """The lines of the log with these fields; one that is still being written is not yet a line."""
+        whole = [line for line in self.lines().splitlines(keepends=True) if line.endswith("\n")]
+        lines = [json.loads(line) for line in whole if line.startswith("{")]
+        return [line for line in lines if fields.items() <= line.items()]
 
-    def request_for(self, model: str) -> dict[str, Any] | None:
-        """The last one for this model, as the client named it."""
-        return next((line for line in reversed(self.requests()) if line.get("model") == model), None)
+    def requests(self, **fields: Any) -> list[dict[str, Any]]:
+        """What the log says of each request."""
+        return self.told(message="request", **fields)
+
+    def request(self, **fields: Any) -> dict[str, Any]:
+        """The last of them, once it is written: a stream's line comes after its last byte."""
+        found = eventually(lambda: self.requests(**fields))
+        assert found, f"no request with {fields} in\n{self.lines()[-4000:]}"
+        return found[-1]
 
     def workers(self) -> list[int]:
         pid = self.process.pid
@@ -58,10 +65,21 @@ def memory_environment() -> dict[str, str]:
     return {name: value for name, _, value in given if name == "GLIBC_TUNABLES"}
 
 
+#: Bound and never listened on: Linux gives such a port only to those who name it.
+_HELD: list[socket.socket] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that no other test is given, however long it takes until somebody listens there."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    port = int(held.getsockname()[1])
+    if sys.platform == "linux":
+        _HELD.append(held)
+    else:
+        held.close()
+    return port
 
 
 def clean_environment() -> dict[str, str]:
@@ -93,20 +111,18 @@ def gunicorn_bridge(program: str = "app:app", *, root: Path = ROOT, **environmen
             )
         try:
             bridge = Bridge(f"http://127.0.0.1:{port}", log, Path(folder), process)
-            _wait(bridge, process)
+            eventually(lambda: process.poll() is not None or serves(f"{bridge.address}/readyz"), 60)
+            assert process.poll() is None, bridge.lines()
+            assert serves(f"{bridge.address}/readyz"), f"the bridge did not start:\n{bridge.lines()}"
             yield bridge
         finally:
             process.terminate()
             process.wait(60)
 
 
-def _wait(bridge: Bridge, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        assert process.poll() is None, bridge.lines()
-        try:
-            if requests.get(f"{bridge.address}/readyz", timeout=2).ok:
-                return
-        except (requests.ConnectionError, requests.Timeout):  # a busy machine takes its time
-            time.sleep(0.05)
-    raise AssertionError(f"the bridge did not start:\n{bridge.lines()}")
+def serves(url: str) -> bool:
+    """Whether somebody serves it; who starts or is busy does not yet."""
+    try:
+        return requests.get(url, timeout=10).ok
+    except (requests.ConnectionError, requests.Timeout):
+        return False

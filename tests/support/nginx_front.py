@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,20 +79,14 @@ def nginx_front(folder: Path, bridge_address: str) -> Iterator[Front]:
     command = written(folder, port, bridge_address)
     process = subprocess.Popen(command)
     try:
-        _wait(port, process)
+        assert eventually(lambda: process.poll() is not None or _listens(port)), "nginx does not listen"
+        assert process.poll() is None, "nginx did not start"
         yield Front(f"https://localhost:{port}", folder, folder / "localhost.pem")
     finally:
         process.terminate()
         process.wait(20)
 
 
-def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "nginx did not start"
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError("nginx does not listen")
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

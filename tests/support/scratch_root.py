@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 import requests
 from gunicorn_bridge import ROOT, clean_environment, free_port
 from unit_file import directives
+from waiting import eventually
 
 OPERATIONS = ROOT / "docs" / "OPERATIONS.md"
 #: What the install script takes, and so all that a release needs to hold.
@@ -154,14 +154,15 @@ def choose_port(scratch: Scratch) -> str:
 def answer_of(address: str, key: str = "none") -> str:
     headers = {"Authorization": f"Bearer {key}"}
     body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Who are you?"}]}
-    deadline = time.monotonic() + 30
-    while True:
+
+    def answered() -> str:
         try:
             answer = requests.post(f"{address}/v1/chat/completions", json=body, headers=headers, timeout=30)
-            return answer.json()["choices"][0]["message"]["content"]
         except requests.ConnectionError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+            return ""
+        return answer.json()["choices"][0]["message"]["content"]
+
+    return eventually(answered)
 
 
 def _script(path: Path, text: str) -> None:

@@ -41,7 +41,7 @@ def call_chunk(
 
 @dataclass
 class Reply:
-    """`body` holds bytes to send, numbers of seconds to wait, or CUT."""
+    """`body` holds bytes to send, numbers of seconds to wait, functions to call, or CUT."""
 
     body: Iterable[Any] = ()
     status: int = 200
@@ -151,6 +151,9 @@ class ScriptedGemini:
                         return
                     if isinstance(piece, int | float):
                         time.sleep(piece)
+                        continue
+                    if callable(piece):
+                        piece()
                         continue
                     self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                     self.wfile.flush()
