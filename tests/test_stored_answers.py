@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-import time
+import threading
 
 import pytest
 import requests
 from openai import NotFoundError, OpenAI
 from scripted_gemini import call_chunk, sse, text_chunk
+from waiting import eventually
 
 from bridge.errors import InternalError
 from bridge.protocols.openai_responses.storing import STORING
@@ -133,37 +133,34 @@ def test_a_stranger_sees_nothing_of_it(api, stranger):
     assert api("GET", f"/{made['id']}").status_code == 200
 
 
+def begun(api) -> tuple[dict, str]:
+    """A background answer and the id of its request."""
+    asked = api("POST", json={"model": "gpt-5", "input": "Hello", "background": True})
+    assert asked.json()["status"] == "queued"
+    return asked.json(), asked.headers["x-request-id"]
+
+
 def two_lines(bridge, request_id: str) -> list[dict]:
     """The answer's line and the work's, which comes a moment after the answer is there."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        found = [line for line in bridge.lines().splitlines() if f'"request_id":"{request_id}"' in line]
-        if len(found) == 2:
-            break
-        time.sleep(0.05)
-    return [json.loads(line) for line in found]
+    assert eventually(lambda: len(bridge.requests(request_id=request_id)) == 2)
+    return bridge.requests(request_id=request_id)
 
 
-def wait_for(api, answer_id: str, *statuses: str) -> dict:
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
-        answer = api("GET", f"/{answer_id}").json()
-        if answer["status"] in statuses:
-            return answer
-        time.sleep(0.05)
-    raise AssertionError(f"{answer_id} stayed {answer['status']}")
+def wait_for(api, answer_id: str, status: str) -> dict:
+    def shown() -> dict:
+        return api("GET", f"/{answer_id}").json()
+
+    assert eventually(lambda: shown()["status"] == status), shown()
+    return shown()
 
 
 def test_a_background_answer_is_worked_on_and_fetched_later(api, bridge, gemini):
     gemini.will_say([*sse(text_chunk("Slow ")), 0.5, *sse(text_chunk("work.", "STOP"))])
-    api.headers["X-Request-Id"] = "worked-in-the-back"
-    made = api.create(background=True)
-    del api.headers["X-Request-Id"]
-    assert made["status"] == "queued"
+    made, request_id = begun(api)
     done = wait_for(api, made["id"], "completed")
     assert done["output"][0]["content"][0]["text"] == "Slow work."
     assert done["background"] is True
-    assert [line.get("output_tokens") for line in two_lines(bridge, "worked-in-the-back")] == [None, 2]
+    assert [line.get("output_tokens") for line in two_lines(bridge, request_id)] == [None, 2]
 
 
 def test_a_background_answer_can_be_cancelled(api, gemini):
@@ -174,21 +171,29 @@ def test_a_background_answer_can_be_cancelled(api, gemini):
     assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
 
 
-def test_a_background_answer_that_was_deleted_does_not_come_back(api, gemini):
-    gemini.will_say([*sse(text_chunk("Soon. ")), 0.8, *sse(text_chunk("Too late.", "STOP"))])
-    made = api.create(background=True)
-    time.sleep(0.3)  # it has just been looked at, and will not be looked at again before its end
+@pytest.fixture
+def nearly_done(gemini):
+    """The upstream waits with the last words until it is set, and then ends before anybody looks again."""
+    gone = threading.Event()
+    last = sse(text_chunk("Too late.", "STOP"))
+    gemini.will_say([*sse(text_chunk("Soon. ")), lambda: gone.wait(60), *last])
+    yield gone
+    gone.set()
+
+
+def test_a_background_answer_that_was_deleted_does_not_come_back(api, bridge, nearly_done):
+    made, request_id = begun(api)
     assert api("DELETE", f"/{made['id']}").status_code == 200
-    time.sleep(1.5)
+    nearly_done.set()
+    two_lines(bridge, request_id)
     assert api("GET", f"/{made['id']}").status_code == 404
 
 
-def test_a_background_answer_cancelled_just_before_its_end_stays_so(api, gemini):
-    gemini.will_say([*sse(text_chunk("Soon. ")), 0.8, *sse(text_chunk("Too late.", "STOP"))])
-    made = api.create(background=True)
-    time.sleep(0.3)  # it has just been looked at, and will not be looked at again before its end
+def test_a_background_answer_cancelled_just_before_its_end_stays_so(api, bridge, nearly_done):
+    made, request_id = begun(api)
     assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
-    time.sleep(1.5)
+    nearly_done.set()
+    two_lines(bridge, request_id)
     assert api("GET", f"/{made['id']}").json()["status"] == "cancelled"
 
 

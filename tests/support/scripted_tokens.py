@@ -23,6 +23,7 @@ class TokenServer:
     def __init__(self) -> None:
         self.asked: list[dict[str, str]] = []
         self._failures: deque[tuple[int, bytes]] = deque()
+        self.free = threading.Event()  #: while it is clear, nobody gets a token
         self.forget()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -40,6 +41,7 @@ class TokenServer:
         self._failures.clear()
         self.lifetime = 3600
         self.delay = 0.0
+        self.free.set()
 
     def close(self) -> None:
         self._server.shutdown()
@@ -64,6 +66,7 @@ class TokenServer:
                 server.asked.append(dict(parse_qsl(form)))
                 status, body = server._reply()
                 time.sleep(server.delay)
+                server.free.wait(60)
                 with suppress(OSError):  # who asked need not wait for it
                     self._say(status, body)
 

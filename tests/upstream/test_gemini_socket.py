@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import pytest
 from certificates import Certificate, make_certificate, needs_openssl
+from gunicorn_bridge import free_port
 
 from bridge import errors
 from bridge.errors import BridgeError
@@ -132,7 +133,7 @@ class Loopback:
                 each.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for thread in self.threads:
-            thread.join(10)
+            thread.join(30)
             assert not thread.is_alive()
 
 
@@ -244,7 +245,7 @@ def read_until_error(stream: ChunkStream) -> tuple[list[Any], BridgeError]:
 
 def test_a_chunked_body_is_read_as_it_comes(server: Loopback) -> None:
     seen = threading.Event()
-    server.answer(CHUNKED, framed(event("a")), lambda _: seen.wait(5), framed(event("b")), END)
+    server.answer(CHUNKED, framed(event("a")), lambda _: seen.wait(30), framed(event("b")), END)
     batches = iter(upstream(server.url).stream(REQUEST))
     assert texts(next(batches)) == ["a"]
     seen.set()
@@ -310,10 +311,8 @@ def test_a_connection_cut_before_the_answer_is_an_unreachable_upstream(server: L
 
 def test_a_refused_connection_is_an_unreachable_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with pytest.raises(errors.UpstreamUnreachable, match="ConnectionRefusedError") as caught:
-        read(upstream(address).stream(REQUEST))
+        read(upstream(f"http://127.0.0.1:{free_port()}").stream(REQUEST))
     assert KEY not in "".join(traceback.format_exception(caught.value))
 
 
@@ -324,8 +323,8 @@ def test_silence_before_the_head_is_a_timeout(server: Loopback) -> None:
 
 
 def test_silence_in_mid_stream_is_a_timeout(server: Loopback) -> None:
-    server.answer(CHUNKED, framed(event("a")), pause(0.4))
-    seen, error = read_until_error(upstream(server.url, read_timeout=0.1).stream(REQUEST))
+    server.answer(CHUNKED, framed(event("a")), received)
+    seen, error = read_until_error(upstream(server.url, read_timeout=1).stream(REQUEST))
     assert seen == ["a"]
     assert type(error) is errors.UpstreamTimeout
 
@@ -343,21 +342,26 @@ def test_what_came_before_a_failure_is_handed_on_first(server: Loopback) -> None
 
 
 def test_silence_is_told_by_empty_batches(server: Loopback) -> None:
-    server.answer(CHUNKED, framed(event("a")), pause(0.5), framed(event("b")), END)
-    batches = list(upstream(server.url, tick=0.1).stream(REQUEST))
-    assert [len(batch) for batch in batches if batch] == [1, 1]
-    assert batches.index(()) == 1
-    assert batches.count(()) >= 2
+    seen = threading.Event()
+    server.answer(CHUNKED, framed(event("a")), lambda _: seen.wait(30), framed(event("b")), END)
+    batches = iter(upstream(server.url, tick=0.1).stream(REQUEST))
+    assert texts(next(batch for batch in batches if batch)) == ["a"]
+    assert [next(batches), next(batches)] == [(), ()]
+    seen.set()
+    assert [texts(batch) for batch in batches if batch] == [["b"]]
 
 
 def test_the_blank_line_that_ends_an_event_is_not_taken_for_the_end_of_a_frame(server: Loopback) -> None:
     body = event("a") + event("b")
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(body) + len(event("c")))
-    server.answer(head, body[:-4], pause(0.1), body[-4:], pause(0.6), event("c"))
-    batches = iter(upstream(server.url, tick=0.2).stream(REQUEST))
+    one, two = threading.Event(), threading.Event()
+    server.answer(head, body[:-4], lambda _: one.wait(30), body[-4:], lambda _: two.wait(30), event("c"))
+    batches = iter(upstream(server.url, tick=5).stream(REQUEST))
     seen = [next(batches)]
+    one.set()
     time.sleep(0.3)  # a busy consumer: the blank line is buffered by now
     seen.append(next(batches))
+    two.set()
     assert [len(batch) for batch in seen] == [1, 1]
 
 
@@ -375,16 +379,16 @@ def test_an_endless_error_body_is_not_read_to_the_end(server: Loopback) -> None:
     server.answer(CHUNKED.replace(b"200 OK", b"500 Oops"), flood)
     with pytest.raises(errors.UpstreamUnreachable):
         read(upstream(server.url).stream(REQUEST))
-    assert server.left.wait(5)
+    assert server.left.wait(30)
 
 
 def test_a_list_of_models_that_drips_is_given_up(server: Loopback) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
-    server.answer(head, *(step for _ in range(20) for step in (b" ", pause(0.05))))
+    server.answer(head, *(step for _ in range(400) for step in (b" ", pause(0.05))))
     began = time.monotonic()
     with pytest.raises(errors.UpstreamTimeout):
         upstream(server.url, read_timeout=0.2).models()
-    assert time.monotonic() - began < 0.8
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("bad_key", [f"{KEY}\r\nX-Other: 1", f"{KEY}’"])
@@ -445,7 +449,7 @@ def test_closing_after_the_end_leaves_the_connection_in_the_pool(server: Loopbac
 
 
 def test_closing_in_mid_stream_ends_the_connection(server: Loopback) -> None:
-    server.answer(CHUNKED, framed(event("a")), pause(0.3), framed(event("b")), END)
+    server.answer(CHUNKED, framed(event("a")), received, framed(event("b")), END)
     server.answer(CHUNKED, framed(event("c")), END)
     gemini = upstream(server.url)
     stream = gemini.stream(REQUEST)
@@ -454,7 +458,7 @@ def test_closing_in_mid_stream_ends_the_connection(server: Loopback) -> None:
     stream.close()
     stream.close()
     assert list(batches) == []
-    assert server.left.wait(5)
+    assert server.left.wait(30)
     assert read(gemini.stream(REQUEST)) == ["c"]
     assert len(server.connections) == 2
 
@@ -471,7 +475,7 @@ def test_an_abandoned_iterator_ends_the_connection(server: Loopback) -> None:
     stream = upstream(server.url).stream(REQUEST)
     for _ in stream:
         break
-    assert server.left.wait(5)
+    assert server.left.wait(30)
     stream.close()
 
 
@@ -486,8 +490,8 @@ def test_closing_wakes_a_thread_that_waits_for_bytes(server: Loopback) -> None:
     time.sleep(0.1)
     began = time.monotonic()
     stream.close()
-    reader.join(5)
-    assert time.monotonic() - began < 2
+    reader.join(20)
+    assert time.monotonic() - began < 10
     assert rest == []
 
 

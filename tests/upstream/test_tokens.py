@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from waiting import eventually
 
 from bridge.errors import UpstreamMisconfigured, UpstreamRefused, UpstreamUnreachable
 from bridge.observe.logs import JsonFormatter
@@ -38,7 +39,7 @@ class Source:
         self.lifetime = LIFETIME
 
     def __call__(self) -> Token:
-        assert self.free.wait(5)
+        assert self.free.wait(30)
         self.fetched += 1
         if self.failure is not None:
             raise self.failure
@@ -66,9 +67,7 @@ def first(access: TokenAccess) -> str:
 
 
 def until(condition: object, source: Source, count: int) -> None:
-    deadline = time.monotonic() + 5
-    while source.fetched < count and time.monotonic() < deadline:
-        time.sleep(0.005)
+    eventually(lambda: source.fetched >= count, every=0.005)
     assert source.fetched == count, condition
 
 
@@ -96,13 +95,10 @@ def test_a_token_near_its_end_is_renewed_while_it_is_still_used(
     source.free.clear()
     began = time.monotonic()
     assert [first(access) for _ in range(20)] == ["token-1"] * 20
-    assert time.monotonic() - began < 1, "nobody waits"
+    assert time.monotonic() - began < 10, "nobody waits"
     source.free.set()
     until("one fetch for all of them", source, 2)
-    deadline = time.monotonic() + 5
-    while first(access) != "token-2" and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert first(access) == "token-2"
+    assert eventually(lambda: first(access) == "token-2", every=0.005)
 
 
 def test_many_who_have_no_token_wait_for_one_fetch(access: TokenAccess, source: Source) -> None:
@@ -115,7 +111,7 @@ def test_many_who_have_no_token_wait_for_one_fetch(access: TokenAccess, source: 
     assert got == []
     source.free.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
     assert got == ["token-1"] * 24
     assert source.fetched == 1
 
@@ -177,7 +173,7 @@ def test_while_the_token_is_good_a_failure_is_only_logged_and_not_tried_again_at
     with caplog.at_level(logging.WARNING):
         assert first(access) == "token-1"
         until("the try", source, 2)
-        time.sleep(0.05)
+        assert eventually(access._renewal._under_way.done, every=0.005)
         assert [first(access) for _ in range(5)] == ["token-1"] * 5
     assert source.fetched == 2
     assert [record.reason for record in caplog.records] == ["the token server is down"]  # type: ignore[attr-defined]
@@ -195,7 +191,7 @@ def test_an_unforeseen_failure_behind_everybodys_back_is_logged_too(
     source.failure = ZeroDivisionError()
     assert first(access) == "token-1"
     until("the try", source, 2)
-    time.sleep(0.05)
+    assert eventually(access._renewal._under_way.done, every=0.005)
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
 
 
@@ -215,4 +211,4 @@ def test_googles_tokens_are_masked_wherever_they_turn_up_in_the_log() -> None:
 def test_an_errand_may_be_run_again_and_again() -> None:
     runs = iter(range(10))
     errand = Errand(lambda: next(runs), 0.05)
-    assert [errand.begin().result(5), errand.begin().result(5)] == [0, 1]
+    assert [errand.begin().result(30), errand.begin().result(30)] == [0, 1]
