@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from bridge.access import ledger as ledger_module
 from bridge.access.keys import Key, Rules
@@ -320,20 +321,19 @@ def test_a_worker_that_is_heard_of_keeps_its_places(worker: Make, clock: Clock) 
 
 def test_a_worker_is_heard_of_without_being_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "BETWEEN_BEATS", 0.05)
-    monkeypatch.setattr(ledger_module, "DEAD_AFTER", 0.4)
+    monkeypatch.setattr(ledger_module, "DEAD_AFTER", 1.5)
     busy, other = (Limiter(SqliteLedger(path), NO_LIMITS) for _ in range(2))
     alice = key(streams=1)
     busy.admit(alice)
-    end = time.monotonic() + 1.2
+    end = time.monotonic() + 2
     while time.monotonic() < end:
         assert not passes(other.admit(alice))
         time.sleep(0.1)
     pulse = busy._ledger._pulse
     del busy
-    pulse.join(5)
+    pulse.join(30)
     assert not pulse.is_alive(), "the pulse ends with its ledger"
-    time.sleep(0.5)
-    assert passes(other.admit(alice))
+    assert eventually(lambda: passes(other.admit(alice)))
 
 
 # --- the file cannot be used -------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_a_locked_file_lets_everybody_pass_and_is_not_waited_for_again_and_again
     locked.execute("BEGIN EXCLUSIVE")
     began = time.monotonic()
     admitted = [limiter.admit(alice) for _ in range(100)]
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5, "not a hundred times a quarter of a second"
     assert all(passes(each) and not each.enforced and each.allowances == () for each in admitted)
     assert logged(caplog) == [0]
     clock.now += PAUSE_AFTER_FAILURE
@@ -379,7 +379,7 @@ def test_threads_that_wait_together_give_up_together(path: Path, locked: sqlite3
         thread.start()
     for thread in threads:
         thread.join()
-    assert time.monotonic() - began < 2.0, "not 32 times a quarter of a second"
+    assert time.monotonic() - began < 4, "not 32 times a quarter of a second"
 
 
 def test_a_full_disk_lets_everybody_pass(worker: Make, clock: Clock) -> None:
@@ -447,13 +447,15 @@ def test_a_request_that_could_not_be_booked_holds_no_place(
     assert passes(limiter.admit(alice))
 
 
-def test_a_busy_file_is_given_a_moment(path: Path) -> None:
+def test_a_busy_file_is_given_a_moment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = database_module.BUSY_TIMEOUT
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT", 40 * moment)
     limiter, alice = Limiter(SqliteLedger(path), NO_LIMITS), key(requests_per_minute=5)
     use(limiter, alice)
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         assert limiter.look(alice)[0].remaining == 4, "who only looks waits for nobody"
-        release = threading.Timer(database_module.BUSY_TIMEOUT / 5, holder.execute, ("ROLLBACK",))
+        release = threading.Timer(moment / 5, holder.execute, ("ROLLBACK",))
         release.start()
         assert limiter.admit(alice).enforced
         release.join()

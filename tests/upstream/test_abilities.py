@@ -240,7 +240,7 @@ def cancellation(rig: Rig) -> bool:
     def endless() -> Iterator[Any]:
         try:
             yield from rig.wrapped([text_chunk("So"), DONE]).body[:1]  # type: ignore[index]
-            for _ in range(100):
+            for _ in range(1000):
                 yield 0.05
                 yield b" "
         finally:
@@ -250,7 +250,7 @@ def cancellation(rig: Rig) -> bool:
     stream = rig.upstream.stream(request())
     assert any(iter(stream))
     stream.close()
-    return left.wait(2)
+    return left.wait(20)
 
 
 def can(rig: Rig, ability: Ability) -> bool:

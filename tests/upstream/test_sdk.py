@@ -19,6 +19,7 @@ import requests
 from gunicorn_bridge import ROOT
 from scripted_gemini import CUT, Reply, sse, text_chunk
 from upstream_rigs import CONFIG, JSON, KEYS, Rig, array, read
+from waiting import eventually
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -82,10 +83,7 @@ def readers() -> list[threading.Thread]:
 @pytest.fixture(autouse=True)
 def _no_reader_stays_behind() -> Iterator[None]:
     yield
-    deadline = time.monotonic() + 5
-    while readers() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert readers() == []
+    assert eventually(lambda: not readers(), every=0.02)
 
 
 # --- what is sent ------------------------------------------------------------------------------------
@@ -257,7 +255,7 @@ def test_chunks_are_handed_on_as_they_come(sdk: Rig) -> None:
     def slowly() -> Iterator[bytes]:
         first, last, end = array([text_chunk("Hel"), text_chunk("lo – é日🎈.", "STOP")]).body
         yield first
-        seen.wait(5)
+        seen.wait(30)
         yield last
         yield end
 
@@ -390,7 +388,7 @@ def test_an_endless_error_body_is_not_read_to_the_end(sdk: Rig) -> None:
 
     sdk.api.will_say(Reply(flood(), 500, JSON))
     assert type(raised_by(lambda: read(sdk.upstream, request()))) is errors.UpstreamUnreachable
-    assert left.wait(5)
+    assert left.wait(30)
 
 
 def test_a_list_of_models_that_is_not_there_is_a_wrong_address(sdk: Rig) -> None:
@@ -409,17 +407,14 @@ def test_only_models_that_can_generate_are_listed(sdk: Rig) -> None:
 
 
 def test_closing_ends_the_call_before_its_answer_has_begun(sdk: Rig) -> None:
-    sdk.api.will_say(answering(5.0))
+    sdk.api.will_say(answering(60.0))
     stream = sdk.upstream.stream(request())
     batches = iter(stream)
     assert next(batches) == []
-    began = time.monotonic()
     stream.close()
     stream.close()
     assert list(batches) == []
-    while readers() and time.monotonic() - began < 3:
-        time.sleep(0.02)
-    assert time.monotonic() - began < 2
+    assert eventually(lambda: not readers(), 10, every=0.02)
 
 
 def test_closing_before_the_first_read_asks_for_nothing(sdk: Rig) -> None:

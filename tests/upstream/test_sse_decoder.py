@@ -99,12 +99,12 @@ def test_finishing_twice_gives_nothing_more() -> None:
 def seconds_for_an_event_of(size: int) -> float:
     body = memoryview(b"data: " + b"x" * size + b"\n\n")
     decoder = SseDecoder()
-    began = time.perf_counter()
+    began = time.thread_time()
     found = [
         payload for at in range(0, len(body), 8192) for payload in decoder.feed(bytes(body[at : at + 8192]))
     ]
     assert [len(payload) for payload in found] == [size]
-    return time.perf_counter() - began
+    return time.thread_time() - began
 
 
 def test_a_huge_event_in_small_reads_is_not_quadratic() -> None:
