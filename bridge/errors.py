@@ -38,6 +38,7 @@ This module knows no HTTP framework, no protocol and no upstream.
 
 from __future__ import annotations
 
+import errno
 import math
 from typing import ClassVar
 
@@ -68,6 +69,10 @@ class BridgeError(Exception):
         """What the `retry-after` header says: a whole number, rounded up and capped."""
         wait = self.usual_wait if self.retry_after is None else self.retry_after
         return None if wait is None else max(1, math.ceil(min(wait, self.longest_wait)))
+
+
+#: What the system says when a process has no file descriptor left.
+NO_DESCRIPTORS = frozenset((errno.EMFILE, errno.ENFILE))
 
 
 class InvalidRequest(BridgeError):

@@ -102,7 +102,6 @@ MAY_IMPORT = {
         "bridge",
         "bridge.access",
         "bridge.errors",
-        "bridge.gemini",
         "bridge.guards",
         "bridge.http",
         "bridge.settings",

@@ -11,8 +11,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
-from bridge.errors import BridgeError, UnknownModel, UpstreamMisconfigured, UpstreamRateLimited
-from bridge.gemini.types import USER, Content, GenerateRequest, Part
+from bridge.errors import (
+    BridgeError,
+    UnknownModel,
+    UpstreamMisconfigured,
+    UpstreamOverloaded,
+    UpstreamRateLimited,
+)
 from bridge.settings import Settings
 from bridge.upstream import make_upstream
 from bridge.upstream.abilities import Ability
@@ -26,6 +31,8 @@ GOOGLE_HOSTS = ".googleapis.com"
 GOOGLE_ISSUER = "Google"  #: Google Trust Services, in each of its spellings
 
 OFFLINE = green("none is asked: the offline demo model is served")
+PASSING = (UpstreamOverloaded, UpstreamRateLimited)
+WAIT = "wait; if it lasts, ask Google for a larger quota"
 GO_THERE = "look at DNS, firewall and proxy: curl -v {address}"
 
 
@@ -102,8 +109,8 @@ def look_at_keys(patient: Patient) -> Finding:
     if not refused:
         return green(f"{keys} of {keys} work" if keys > 1 else "works")
     said = "; ".join(f"key {number} of {keys}: {error.message}" for number, error in refused.items())
-    if all(isinstance(error, UpstreamRateLimited) for error in refused.values()):
-        return yellow(said, "wait, or ask Google for a larger quota")
+    if all(isinstance(error, PASSING) for error in refused.values()):
+        return yellow(said, WAIT)
     if any(isinstance(error, UpstreamMisconfigured) for error in refused.values()):
         return red(said, f"put a working key into {_key_place()}, and restart")
     return red(said, GO_THERE.format(address=upstream.home))
@@ -118,13 +125,14 @@ def _refusals(settings: Settings) -> Iterator[tuple[int, BridgeError]]:
 
 
 def _look_at_login(upstream: Upstream, model: str) -> Finding:
-    """By a question that costs nothing: how long is this?"""
     try:
-        upstream.count_tokens(GenerateRequest(model, (Content(USER, (Part("Hi"),)),)))
-    except UnknownModel:  # it was let in; the models have a check of their own
-        pass
-    except UpstreamRateLimited as error:
-        return yellow(error.message, "wait, or ask Google for a larger quota")
+        upstream.knock(model)
+    except UnknownModel as error:
+        return yellow(
+            f"not proven: {error.message}", "see the models; if none is known, the address is wrong"
+        )
+    except PASSING as error:
+        return yellow(error.message, WAIT)
     except UpstreamMisconfigured as error:
         return red(error.message, "mend the credentials or their rights; see docs/UPSTREAMS.md")
     except BridgeError as error:

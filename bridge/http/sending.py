@@ -15,7 +15,8 @@ _send.restype = c_ssize_t
 
 
 def send_all(client: socket.socket, data: bytes) -> None:
-    """What the kernel does not take at once Python sends, which waits, and knows what went wrong."""
+    """What the kernel does not take at once Python sends, which waits, and says what went wrong: of a
+    connection that was reset, that it is broken."""
     taken = 0
     if type(client) is socket.socket:  # with TLS there is more to it
         taken = max(0, _send(client.fileno(), data, len(data), socket.MSG_DONTWAIT))

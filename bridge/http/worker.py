@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import select
 import selectors
 import socket
 import time
@@ -21,6 +22,7 @@ from typing import Any
 from gunicorn.http.wsgi import create
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from bridge.errors import NO_DESCRIPTORS
 from bridge.http.handover import DRAIN, HEAD_TIMEOUT, SLOW_CLIENTS
 from bridge.http.response import JoinedResponse
 from bridge.http.threads import Threads
@@ -29,16 +31,31 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two signs of life, and between two looks at slow clients.
 BETWEEN_SIGNS = 1.0
-#: Seconds until another connection is tried to be taken, when the system has no room for one.
+#: Seconds without newcomers, when the system has no room for one more.
 UNTIL_THERE_IS_ROOM = 0.1
 BETWEEN_COMPLAINTS = 10.0
-NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+NO_ROOM = NO_DESCRIPTORS | {errno.ENOBUFS, errno.ENOMEM}
+#: Another worker was quicker, or the newcomer has gone.
+NOBODY_THERE = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED))
+
+
+class Connection(TConn):
+    data_ready: bool
+
+    def wait_for_data(self, timeout: float) -> bool:
+        """As gunicorn does it, without a file descriptor for each connection that comes."""
+        if not self.data_ready:
+            poller = select.poll()
+            poller.register(self.sock, select.POLLIN)
+            self.data_ready = bool(poller.poll(timeout * 1000))
+        return self.data_ready
 
 
 class Worker(ThreadWorker):
     wsgi: Any = None  #: until it is loaded; a signal may come before that
     _next_sign = 0.0
     _next_complaint = 0.0
+    _room_again = 0.0  #: when it can be hoped for
 
     def init_process(self) -> None:
         # gunicorn looks each of them up anew, a dozen times for a request; here they change no more.
@@ -69,18 +86,27 @@ class Worker(ThreadWorker):
     def accept(self, listener: socket.socket) -> None:
         """gunicorn ends the worker for want of room, and all its answers with it; here the newcomer waits."""
         try:
-            super().accept(listener)
+            client, address = listener.accept()
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno in NO_ROOM:
+                self._rest_from_newcomers(error)
+            elif error.errno not in NOBODY_THERE:
                 raise
-            self._complain(error)
-            time.sleep(UNTIL_THERE_IS_ROOM)
+            return
+        self.nr_conns += 1
+        self.enqueue_req(Connection(self.cfg, client, address, listener.getsockname()))
 
-    def _complain(self, error: OSError) -> None:
+    def _rest_from_newcomers(self, error: OSError) -> None:
         now = time.monotonic()
         if now >= self._next_complaint:
             self._next_complaint = now + BETWEEN_COMPLAINTS
             log.error("no room for another connection: %s; LimitNOFILE may be too low", error.strerror)
+        self._room_again = now + UNTIL_THERE_IS_ROOM
+        self.set_accept_enabled(False)
+
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """Asked for at every turn of the main loop."""
+        super().set_accept_enabled(enabled and time.monotonic() >= self._room_again)
 
     def get_thread_pool(self) -> Threads:
         return Threads(self.cfg.threads)

@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 
 from bridge.cooldowns import Cooldowns
 from bridge.errors import UnknownModel
-from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
+from bridge.gemini.types import USER, Chunk, Content, GenerateRequest, JsonObject, Part
 from bridge.settings import Settings
 from bridge.upstream.abilities import Ability
 
@@ -61,6 +61,10 @@ class Upstream(ABC):
     @abstractmethod
     def count_tokens(self, request: GenerateRequest) -> int:
         """How many tokens the request would have, with its instruction and tools."""
+
+    def knock(self, model: str) -> None:
+        """Ask something that costs nothing, and that only who is let in is told. Raises what is wrong."""
+        self.count_tokens(GenerateRequest(model, (Content(USER, (Part("Hi"),)),)))
 
     def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
         """A method of Google's API whose answer is no stream, such as `embedContent`, in Google's words."""

@@ -10,6 +10,9 @@ import urllib3.exceptions as urllib3_errors
 from requests import exceptions as requests_errors
 
 from bridge.errors import (
+    NO_DESCRIPTORS,
+    BridgeError,
+    TooBusy,
     UpstreamError,
     UpstreamMalformed,
     UpstreamMisconfigured,
@@ -77,9 +80,11 @@ def unreachable(error: BaseException) -> UpstreamError:
     return _told(*_UNREACHABLE, error)
 
 
-def translate(error: BaseException) -> UpstreamError:
+def translate(error: BaseException) -> BridgeError:
     kind, text = next(FOREIGN[cls] for cls in type(error).__mro__ if cls in FOREIGN)
     root = _root(error)
+    if isinstance(root, OSError) and root.errno in NO_DESCRIPTORS:  # ours, and no fault of Gemini's
+        return TooBusy("The bridge has no room for another connection; LimitNOFILE may be too low")
     if kind is UpstreamMisconfigured and isinstance(root, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         kind, text = _UNREACHABLE  # hung up on us during the handshake: no fault of the certificates
     return _told(kind, text, root)

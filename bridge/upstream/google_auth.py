@@ -22,6 +22,8 @@ from google.oauth2 import credentials as user
 from google.oauth2 import service_account
 
 from bridge.errors import (
+    BridgeError,
+    TooBusy,
     UpstreamError,
     UpstreamMalformed,
     UpstreamMisconfigured,
@@ -138,17 +140,17 @@ def auth_errors_translated() -> Iterator[None]:
         raise translate(error) from None  # it holds what the token server said, which may be a token
 
 
-def translate(error: BaseException) -> UpstreamError:
+def translate(error: BaseException) -> BridgeError:
     on_the_way = _http_error(error)
     known = None if on_the_way is None else translate_http(on_the_way)
-    if isinstance(known, UpstreamMisconfigured):
+    if isinstance(known, TooBusy | UpstreamMisconfigured):
         return known
     kind, text = _row(error, known)
     end = f" {ADMINISTRATOR}" if kind is UpstreamMisconfigured else ""
     return kind(f"{text} ({_reason(error)}).{end}")
 
 
-def _row(error: BaseException, on_the_way: UpstreamError | None) -> Row:
+def _row(error: BaseException, on_the_way: BridgeError | None) -> Row:
     if isinstance(on_the_way, UpstreamTimeout):
         return _TIMEOUT
     if on_the_way is not None or getattr(error, "retryable", False):

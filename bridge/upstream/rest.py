@@ -81,11 +81,13 @@ class RestUpstream(Upstream):
 
     def _whole(self, call: Call) -> JsonObject:
         """The object of an answer that is not a stream."""
-        answer = outcome(self.accepted(call))
+        begun: list[Answer] = []
         try:
+            answer = outcome(self.accepted(call, begun.append))
             answered = objects_in(b"".join(_at_most(LARGEST_WHOLE_ANSWER, answer.body())))[0]
         finally:
-            answer.close()
+            for each in begun:
+                each.close()
         if "error" in answered:
             raise error_from_payload(answered, call.model)
         return answered

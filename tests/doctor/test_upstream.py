@@ -264,10 +264,30 @@ def test_a_login_that_works_is_green(login: Patient, google: ScriptedGemini) -> 
     assert "countTokens" in google.asked[-1].path
 
 
-def test_a_model_that_is_not_there_is_no_fault_of_the_login(login: Patient, google: ScriptedGemini) -> None:
-    gone = {"error": {"code": 404, "status": "NOT_FOUND", "message": "no such model"}}
-    google.will_answer(lambda _: said(404, gone))
-    assert look_at_keys(login).level is Level.GREEN
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, {"error": {"code": 404, "status": "NOT_FOUND", "message": "no such model"}}),
+        (404, {"message": "no route"}),
+        (429, LIMITED),
+        (503, {"error": {"code": 503, "status": "UNAVAILABLE", "message": "overloaded"}}),
+    ],
+)
+def test_what_says_nothing_of_the_login_is_a_note(
+    login: Patient, google: ScriptedGemini, status: int, body: dict[str, Any]
+) -> None:
+    google.will_answer(lambda _: said(status, body))
+    assert look_at_keys(login).level is Level.YELLOW
+
+
+def test_code_assist_without_a_project_is_red(
+    patient, google: ScriptedGemini, tokens: TokenServer, tmp_path: Path
+) -> None:
+    given = environment("code_assist", google.address, tokens.address, tmp_path / "config")
+    google.will_answer(lambda asked: said(200, {} if "load" in asked.path else {"totalTokens": 1}))
+    found = look_at_keys(patient(**{**given, "GOOGLE_CLOUD_PROJECT": ""}))
+    assert found.level is Level.RED
+    assert "project" in found.says
 
 
 def test_a_login_without_rights_is_red(login: Patient, google: ScriptedGemini) -> None:
@@ -276,11 +296,6 @@ def test_a_login_without_rights_is_red(login: Patient, google: ScriptedGemini) -
     found = look_at_keys(login)
     assert found.level is Level.RED
     assert "UPSTREAMS.md" in found.remedy
-
-
-def test_a_login_without_quota_is_a_note(login: Patient, google: ScriptedGemini) -> None:
-    google.will_answer(lambda _: said(429, LIMITED))
-    assert look_at_keys(login).level is Level.YELLOW
 
 
 def test_a_login_that_nobody_knows_is_red(

@@ -157,13 +157,20 @@ def test_a_worker_without_room_for_more_connections_finishes_what_it_has(evil: E
     with (
         ThreadPoolExecutor() as threads,
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge,
+        requests.Session() as kept,
     ):
         asked = asked_together(threads, bridge, evil, "long")
+        assert kept.get(f"{bridge.address}/healthz", timeout=20).ok
         (worker,) = bridge.workers()
         allowed = resource.prlimit(worker, resource.RLIMIT_NOFILE)
-        resource.prlimit(worker, resource.RLIMIT_NOFILE, (0, allowed[1]))
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, (3, allowed[1]))  # which are open
         late = threads.submit(CHAT.ask, bridge.address, fresh("good"), stream=True)
         assert eventually(lambda: "no room for another connection" in bridge.lines())
+        path, body = CHAT.request(fresh("good"), stream=False)
+        refused = kept.post(f"{bridge.address}{path}", json=body, timeout=20)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10"), (
+            "for want of a way upstream"
+        )
         assert all(each.result().ended_well for each in asked)
         resource.prlimit(worker, resource.RLIMIT_NOFILE, allowed)
         assert late.result().ended_well, "it waited until there was room"

@@ -111,6 +111,10 @@ class CodeAssistUpstream(RestUpstream):
     def _method_call(self, method: str, body: JsonObject, model: str = "") -> Call:
         return self._post(f"{METHODS}{method}", json_bytes(body), self._short, model)
 
+    def knock(self, model: str) -> None:
+        outcome(self._known_project())  # needed for every answer, but not to count
+        super().knock(model)
+
     def models(self) -> Sequence[JsonObject]:
         names = self._models or self._with_quota()
         return tuple({"name": f"models/{name.removeprefix('models/')}"} for name in names)
