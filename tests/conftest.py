@@ -11,6 +11,14 @@ from scripted_gemini import ScriptedGemini
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """And so does how long a hundred of them take: a busy machine has needed more than a minute."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.timeout(600))
+
+
 #: It looks like a key, and must never turn up in a log or an answer.
 CANARY_KEY = "AIzaCanary0123456789abcdefghijklmnopqrs"
 
