@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -268,3 +269,11 @@ def test_debug_shows_each_step_and_plain_mode_none(upstream, tmp_path, caplog):
     environ["DEBUG"] = "0"
     chat(create_app(load(environ=environ), upstream).test_client())
     assert not [record for record in caplog.records if record.name == "bridge.trace"]
+
+
+def test_a_streamed_answer_is_kept_before_its_last_event_leaves(client) -> None:
+    body = {"model": "gpt-5", "input": "Hello", "stream": True}
+    with client.post("/v1/responses", json=body, buffered=False) as answer:
+        last = next(piece for piece in answer.response if b"response.completed" in piece)
+        made = re.search(rb'"id":"(resp_[^"]+)"', last)[1].decode()
+        assert client.get(f"/v1/responses/{made}").json["status"] == "completed"

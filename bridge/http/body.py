@@ -29,7 +29,17 @@ class StreamBody:
         metrics.stream_began()
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._exchange.encoded(self._client.waits)
+        pieces = self._exchange.encoded(self._client.waits)
+        return pieces if self._keep is None else self._kept(pieces, self._keep)
+
+    def _kept(self, pieces: Iterator[bytes], keep: Keep) -> Iterator[bytes]:
+        """Before its last event leaves: who has read that may ask for the answer at once."""
+        kept = False
+        for piece in pieces:
+            if not kept and self._exchange.answer is not None:
+                kept = True
+                keep(self._exchange.answer)
+            yield piece
 
     def close(self) -> None:
         if self._under_way:
@@ -37,8 +47,6 @@ class StreamBody:
             metrics.stream_ended()
         try:
             self._exchange.close()
-            if self._keep and self._exchange.answer is not None:
-                self._keep(self._exchange.answer)
         finally:
             self._place.give_back()
             self._record.tell()
