@@ -13,7 +13,6 @@ from gunicorn.http.wsgi import Response
 from gunicorn.util import http_date
 
 from bridge.http.client import send_limit
-from bridge.http.sending import send_all
 
 LARGEST_AT_ONCE = 65_536
 FRAME = b"%X\r\n%b\r\n"  #: of a body in pieces: its size, and what it holds
@@ -45,7 +44,7 @@ class JoinedResponse(Response):
 
     def write(self, data: bytes) -> None:
         if self._streaming and 0 < len(data) < LARGEST_AT_ONCE:
-            send_all(self.sock, FRAME % (len(data), data))
+            self.sock.sendall(FRAME % (len(data), data))
         else:
             super().write(data)
 
@@ -65,7 +64,7 @@ class JoinedResponse(Response):
         if len(data) > LARGEST_AT_ONCE:
             self._send_by_and_by(memoryview(data))
         elif data:
-            send_all(self.sock, data)
+            self.sock.sendall(data)
 
     def _send_by_and_by(self, data: memoryview) -> None:
         limit = send_limit(self.sock)
