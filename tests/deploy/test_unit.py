@@ -56,6 +56,10 @@ def test_every_wall_of_the_sandbox_stands() -> None:
     assert found["SystemCallFilter"] == ["@system-service", "~@privileged @resources"]
 
 
+def test_threads_are_scheduled_as_gunicorns_settings_want_it() -> None:
+    assert directives()["CPUSchedulingPolicy"] == ["batch"]
+
+
 def test_memory_is_dealt_with_alike_wherever_the_bridge_is_started() -> None:
     (tunables,) = (each for each in directives()["Environment"] if each.startswith("GLIBC_TUNABLES="))
     name, _, value = tunables.partition("=")
