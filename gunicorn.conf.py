@@ -2,11 +2,10 @@
 
 import gc
 import logging
-import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 
+from bridge.cores import core_beside, stay_on
 from bridge.observe import metrics_folder
 from bridge.observe.logs import configuration
 from bridge.serving import take_settings, tell_notices
@@ -54,14 +53,15 @@ Connect your tools: open the address in a browser, or run gemini-bridge connect
 _OFFLINE = "no GEMINI_API_KEY is set: serving the embedded offline demo model"
 
 
+def pre_fork(server, worker):
+    worker.core = core_beside(each.core for each in server.WORKERS.values())
+
+
 def post_fork(server, worker):
     gc.disable()  # what a worker loads stays; to look for garbage meanwhile takes a tenth of its start
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line tells of them
     metrics_folder.take_room()
-    # Of the threads that a hundred streams wake, none shall push another aside. The unit has seen to it
-    # already, and forbids it here; other systems have no such thing.
-    with suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    stay_on(worker.core)
 
 
 def child_exit(server, worker):

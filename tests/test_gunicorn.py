@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -199,11 +198,3 @@ def test_a_taken_port_is_said_so():
         finally:
             started.kill()
     assert "in use" in told
-
-
-@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="this system has no such policy")
-def test_threads_do_not_push_each_other_aside(bridge, gemini):
-    post(bridge, HELLO)
-    for worker in bridge.workers():
-        threads = os.listdir(f"/proc/{worker}/task")
-        assert {os.sched_getscheduler(int(thread)) for thread in threads} == {os.SCHED_BATCH}

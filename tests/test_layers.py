@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "bridge.cooldowns": set(),
     "bridge.drain": set(),
     "bridge.allowance": set(),
+    "bridge.cores": set(),
     "bridge.timeval": set(),
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},

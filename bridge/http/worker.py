@@ -52,6 +52,7 @@ class Connection(TConn):
 
 
 class Worker(ThreadWorker):
+    core: int | None = None  #: that it keeps to; chosen before it is made a process
     wsgi: Any = None  #: until it is loaded; a signal may come before that
     _next_sign = 0.0
     _next_complaint = 0.0

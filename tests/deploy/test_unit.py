@@ -53,11 +53,7 @@ SANDBOX = {
 def test_every_wall_of_the_sandbox_stands() -> None:
     found = directives()
     assert {name: found[name] for name in SANDBOX} == {name: [value] for name, value in SANDBOX.items()}
-    assert found["SystemCallFilter"] == ["@system-service", "~@privileged @resources"]
-
-
-def test_threads_are_scheduled_as_gunicorns_settings_want_it() -> None:
-    assert directives()["CPUSchedulingPolicy"] == ["batch"]
+    assert found["SystemCallFilter"] == ["@system-service", "~@privileged @resources", "sched_setaffinity"]
 
 
 def test_memory_is_dealt_with_alike_wherever_the_bridge_is_started() -> None:
