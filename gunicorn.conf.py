@@ -54,7 +54,9 @@ _OFFLINE = "no GEMINI_API_KEY is set: serving the embedded offline demo model"
 
 
 def pre_fork(server, worker):
-    worker.core = core_beside(each.core for each in server.WORKERS.values())
+    if _server.own_core:
+        by_age = sorted(server.WORKERS.values(), key=lambda each: each.age)
+        worker.core = core_beside([each.core for each in by_age], staying=server.num_workers - 1)
 
 
 def post_fork(server, worker):

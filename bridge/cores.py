@@ -9,19 +9,22 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 
 
-def core_beside(taken: Iterable[int | None]) -> int | None:
-    """One of those that the fewest of ours have; None on a system that has no word for it. Which of them is
-    left to chance, or all the services of a machine would choose the same."""
+def core_beside(taken: Sequence[int | None], staying: int) -> int | None:
+    """One of those that the fewest of our workers have; None on a system that has no word for it.
+
+    `taken` are their cores, the oldest worker's first. In a reload only the last ones are `staying`, and the
+    others count only between equals. What is equal is left to chance, or all the services of a machine would
+    choose the same.
+    """
     if not hasattr(os, "sched_getaffinity"):
         return None
-    workers = Counter(taken)
+    all_of_them, later = Counter(taken), Counter(taken[max(0, len(taken) - staying) :])
     allowed = os.sched_getaffinity(0)
-    fewest = min(workers[core] for core in allowed)
-    return random.choice([core for core in allowed if workers[core] == fewest])
+    return min(allowed, key=lambda core: (later[core], all_of_them[core], random.random()))
 
 
 def stay_on(core: int | None) -> None:

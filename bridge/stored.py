@@ -74,7 +74,7 @@ class Keeper:
         def keep(answer: JsonObject) -> None:
             try:
                 self.store.keep(self.owner, dict(answer), question, previous)
-            except (sqlite3.Error, OSError) as error:  # the client has its answer; that must do
+            except Exception as error:  # whatever it is, the client is to have its answer
                 log.warning("answer not stored", extra={"reason": type(error).__name__})
 
         return keep

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -16,26 +18,42 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="th
 
 
 @pytest.mark.parametrize(
-    ("taken", "free"),
+    ("taken", "staying", "free"),
     [
-        ((), {2, 3, 5}),
-        ((2,), {3, 5}),
-        ((2, 5), {3}),
-        ((2, 3, 5), {2, 3, 5}),
-        ((2, 2, 3, 5), {3, 5}),
-        ((0, None, 3, 5), {2}),  # one from before the cores were fewer, and one that has none
+        ((), 1, {2, 3, 5}),
+        ((2,), 1, {3, 5}),
+        ((2, 5), 2, {3}),
+        ((2, 3, 5), 3, {2, 3, 5}),
+        ((2, 2, 3, 5), 4, {3, 5}),
+        ((0, None, 3, 5), 3, {2}),  # one from before the cores were fewer, and one that has none
+        ((2, 3), 1, {5}),
+        ((2, 3, 5), 1, {2, 3}),  # in a reload: the old ones of the cores 2 and 3 will go
+        ((2, 2, 2), 0, {3, 5}),
     ],
 )
-def test_a_core_that_the_fewest_have_is_chosen_by_chance(
-    monkeypatch: pytest.MonkeyPatch, taken: Sequence[int | None], free: set[int]
+def test_a_core_that_the_fewest_will_have_is_chosen_by_chance(
+    monkeypatch: pytest.MonkeyPatch, taken: Sequence[int | None], staying: int, free: set[int]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5})
-    assert {core_beside(iter(taken)) for _ in range(200)} == free
+    assert {core_beside(taken, staying) for _ in range(200)} == free
+
+
+@pytest.mark.parametrize(("workers", "cores"), [(1, 1), (2, 2), (2, 3), (3, 4), (4, 6), (6, 8), (5, 2)])
+def test_after_a_reload_no_core_has_two_while_another_has_none(
+    monkeypatch: pytest.MonkeyPatch, workers: int, cores: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    for _ in range(50):
+        living = [random.randrange(cores) for _ in range(workers)]  # as unequal as it may be
+        for _ in range(workers):
+            living.append(core_beside(living, workers - 1))
+        counts = Counter(living[workers:])
+        assert max(counts.values()) - min(counts[core] for core in range(cores)) <= 1
 
 
 def test_where_there_is_no_word_for_it_no_core_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert core_beside(()) is None
+    assert core_beside((), 1) is None
     stay_on(None)
 
 
@@ -71,3 +89,16 @@ def test_workers_are_on_cores_of_their_own_also_when_one_took_anothers_place() -
             killed = bridge.workers()[0]
             os.kill(killed, signal.SIGKILL)
             assert eventually(lambda killed=killed: killed not in bridge.workers() and apart(bridge))
+
+
+def test_they_go_where_the_system_likes_when_told_so() -> None:
+    with gunicorn_bridge(BRIDGE_SERVER__OWN_CORE="false") as bridge:
+        assert set(cores(bridge)) == {frozenset(os.sched_getaffinity(0))}
+
+
+def test_a_reload_leaves_them_apart() -> None:
+    with gunicorn_bridge() as bridge:
+        for _ in range(3):
+            old = set(bridge.workers())
+            bridge.signal(signal.SIGHUP)
+            assert eventually(lambda old=old: not old & set(bridge.workers()) and apart(bridge))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 import pytest
 from scripted_gemini import text_chunk
@@ -277,3 +278,14 @@ def test_a_streamed_answer_is_kept_before_its_last_event_leaves(client) -> None:
         last = next(piece for piece in answer.response if b"response.completed" in piece)
         made = re.search(rb'"id":"(resp_[^"]+)"', last)[1].decode()
         assert client.get(f"/v1/responses/{made}").json["status"] == "completed"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_cannot_be_kept_reaches_its_client_all_the_same(client, stream: bool) -> None:
+    nested = reduce(
+        lambda inside, _: [inside], range(300), "deep"
+    )  # deeper than can be written as JSON again
+    question = [{"role": "user", "content": "Hello", "unknown": nested}]
+    answer = client.post("/v1/responses", json={"model": "gpt-5", "input": question, "stream": stream})
+    assert answer.status_code == 200
+    assert '"status":"completed"' in answer.text

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import resource
 import socket
 from types import SimpleNamespace
 
 import pytest
+from descriptors import no_more_descriptors
 
 from bridge.http.worker import Connection
 
@@ -40,9 +40,5 @@ def test_one_that_has_gone_is_not_waited_for(come) -> None:
 def test_no_descriptor_is_needed(come) -> None:
     connection, theirs = come
     theirs.send(b"G")
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, allowed[1]))  # which are open
-    try:
+    with no_more_descriptors():
         assert connection.wait_for_data(30)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, allowed)

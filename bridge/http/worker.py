@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two signs of life, and between two looks at slow clients.
 BETWEEN_SIGNS = 1.0
-#: Seconds without newcomers, when the system has no room for one more.
+#: Seconds without newcomers at least, when the system has no room for one more.
 UNTIL_THERE_IS_ROOM = 0.1
 BETWEEN_COMPLAINTS = 10.0
 NO_ROOM = NO_DESCRIPTORS | {errno.ENOBUFS, errno.ENOMEM}

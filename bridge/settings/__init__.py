@@ -87,6 +87,7 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: Annotated[int, Range(1, 65535)] = 41242
     workers: Count = 2
+    own_core: bool = True
     threads: Annotated[int, Range(16)] = 128
     max_body_mb: Count = 64
     head_timeout: Timeout = 15.0

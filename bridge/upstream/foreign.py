@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -83,11 +85,22 @@ def unreachable(error: BaseException) -> UpstreamError:
 def translate(error: BaseException) -> BridgeError:
     kind, text = next(FOREIGN[cls] for cls in type(error).__mro__ if cls in FOREIGN)
     root = _root(error)
-    if isinstance(root, OSError) and root.errno in NO_DESCRIPTORS:  # ours, and no fault of Gemini's
+    if _for_want_of_descriptors(root):  # ours, and no fault of Gemini's
         return TooBusy("The bridge has no room for another connection; LimitNOFILE may be too low")
     if kind is UpstreamMisconfigured and isinstance(root, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         kind, text = _UNREACHABLE  # hung up on us during the handshake: no fault of the certificates
     return _told(kind, text, root)
+
+
+def _for_want_of_descriptors(root: BaseException) -> bool:
+    if isinstance(
+        root, socket.gaierror
+    ):  # a name cannot be looked up without one, and the error does not say so
+        try:
+            os.close(os.dup(2))
+        except OSError as error:
+            root = error
+    return isinstance(root, OSError) and root.errno in NO_DESCRIPTORS
 
 
 def _told(kind: type[UpstreamError], text: str, root: BaseException) -> UpstreamError:

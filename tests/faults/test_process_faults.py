@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 from askers import ASKERS, CHAT, Answer, Asker
+from descriptors import no_more_descriptors
 from evil_gemini import Evil
 from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge, serves
 from waiting import eventually
@@ -162,17 +162,15 @@ def test_a_worker_without_room_for_more_connections_finishes_what_it_has(evil: E
         asked = asked_together(threads, bridge, evil, "long")
         assert kept.get(f"{bridge.address}/healthz", timeout=20).ok
         (worker,) = bridge.workers()
-        allowed = resource.prlimit(worker, resource.RLIMIT_NOFILE)
-        resource.prlimit(worker, resource.RLIMIT_NOFILE, (3, allowed[1]))  # which are open
-        late = threads.submit(CHAT.ask, bridge.address, fresh("good"), stream=True)
-        assert eventually(lambda: "no room for another connection" in bridge.lines())
-        path, body = CHAT.request(fresh("good"), stream=False)
-        refused = kept.post(f"{bridge.address}{path}", json=body, timeout=20)
-        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10"), (
-            "for want of a way upstream"
-        )
-        assert all(each.result().ended_well for each in asked)
-        resource.prlimit(worker, resource.RLIMIT_NOFILE, allowed)
+        with no_more_descriptors(worker):
+            late = threads.submit(CHAT.ask, bridge.address, fresh("good"), stream=True)
+            assert eventually(lambda: "no room for another connection" in bridge.lines())
+            path, body = CHAT.request(fresh("good"), stream=False)
+            refused = kept.post(f"{bridge.address}{path}", json=body, timeout=20)
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10"), (
+                "for want of a way upstream"
+            )
+            assert all(each.result().ended_well for each in asked)
         assert late.result().ended_well, "it waited until there was room"
         assert bridge.workers() == [worker]
 

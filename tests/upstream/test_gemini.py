@@ -14,6 +14,8 @@ import pytest
 import requests
 import responses
 import urllib3
+from descriptors import no_more_descriptors
+from gunicorn_bridge import free_port
 
 import bridge
 from bridge import errors
@@ -444,3 +446,16 @@ def test_a_stream_that_quotes_the_key_does_not_leak_it(google: responses.Request
 
 def test_the_upstream_does_not_show_its_keys() -> None:
     assert KEY not in repr(upstream())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["address", "name"])
+def test_want_of_descriptors_is_no_fault_of_geminis(host: str) -> None:
+    """A name cannot even be looked up, and the error for that says something else."""
+    address = f"http://{host}:{free_port()}/"
+    with no_more_descriptors(), pytest.raises(errors.TooBusy), foreign_errors_translated():
+        requests.get(address, timeout=5)
+
+
+def test_a_name_that_nobody_knows_is_an_upstream_out_of_reach() -> None:
+    with pytest.raises(errors.UpstreamUnreachable), foreign_errors_translated():
+        requests.get("http://nobody.invalid/", timeout=5)
