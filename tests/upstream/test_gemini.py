@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -451,9 +452,11 @@ def test_the_upstream_does_not_show_its_keys() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["address", "name"])
 def test_want_of_descriptors_is_no_fault_of_geminis(host: str) -> None:
     """A name cannot even be looked up, and the error for that says something else."""
-    address = f"http://{host}:{free_port()}/"
-    with no_more_descriptors(), pytest.raises(errors.TooBusy), foreign_errors_translated():
-        requests.get(address, timeout=5)
+    address = (host, free_port())
+    with no_more_descriptors():
+        with pytest.raises(OSError) as failed:  # noqa: PT011
+            socket.create_connection(address, timeout=5)
+        assert isinstance(translate(requests.ConnectionError(failed.value)), errors.TooBusy)
 
 
 def test_a_name_that_nobody_knows_is_an_upstream_out_of_reach() -> None:
