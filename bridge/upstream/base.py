@@ -1,8 +1,8 @@
 """What an upstream is: a request in, batches of chunks out.
 
 Chunks that arrived together are handed on together, so that they can leave in one write. An upstream raises
-only `UpstreamError` and its kin (or `InvalidRequest`, for what cannot be sent): foreign exceptions are
-translated where they enter.
+only `UpstreamError` and its kin (or `InvalidRequest`, for what cannot be sent, or `TooBusy`, for want of
+room): foreign exceptions are translated where they enter.
 """
 
 from __future__ import annotations

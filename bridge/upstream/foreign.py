@@ -93,10 +93,8 @@ def translate(error: BaseException) -> BridgeError:
 
 
 def _for_want_of_descriptors(root: BaseException) -> bool:
-    if isinstance(
-        root, socket.gaierror
-    ):  # a name cannot be looked up without one, and the error does not say so
-        try:
+    if isinstance(root, socket.gaierror):
+        try:  # a name cannot be looked up without one either, and that error does not say so
             os.close(os.dup(2))
         except OSError as error:
             root = error
