@@ -27,7 +27,7 @@ def _litellm_models(upstream: str, scripts: set[Script]) -> list[dict[str, objec
         {
             "model_name": script.model,
             "litellm_params": {
-                "model": "gemini/gemini-2.5-flash",
+                "model": "gemini/gemini-3.8-flash",
                 "api_base": f"{upstream}/{script.model}/v1beta",
                 "api_key": "bench-key-0000",
             },

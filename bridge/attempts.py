@@ -11,16 +11,15 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bridge.cooldowns import Cooldowns
 from bridge.errors import (
     BridgeError,
-    SchemaRefused,
-    SignaturesRefused,
-    ThinkingRefused,
+    OutputLimitTooLow,
+    UnknownModel,
     UpstreamMalformed,
     UpstreamOverloaded,
     UpstreamRateLimited,
@@ -29,9 +28,9 @@ from bridge.errors import (
 )
 from bridge.gemini.finish import Outcome
 from bridge.gemini.fitting import Fitting
-from bridge.gemini.repairs import with_simple_schemas, without_signatures, without_thinking
-from bridge.gemini.types import Chunk, GenerateRequest, Part, TextChunk, Usage
-from bridge.turn import Ended, Failed, Turn
+from bridge.gemini.repairs import REPAIRS, Repair
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextChunk, Usage
+from bridge.turn import Ended, Failed, Step, Turn
 from bridge.upstream.base import TICK, ChunkStream, Upstream
 
 #: How long thoughts, and the head of a stream, are held back: a client hears something within ten seconds.
@@ -40,13 +39,6 @@ FIRST_PAUSE = 0.5
 MODEL_REST = 30.0
 MOST_CANDIDATES = 8
 
-Repair = Callable[[GenerateRequest], GenerateRequest]
-
-REPAIRS: Mapping[type[BridgeError], Repair] = {
-    SignaturesRefused: without_signatures,
-    SchemaRefused: with_simple_schemas,
-    ThinkingRefused: without_thinking,
-}
 #: What may be otherwise the next time. A timeout is not among them: it has used up the client's patience.
 PASSING = (
     UpstreamMalformed,
@@ -72,30 +64,44 @@ class Prepared(NamedTuple):
     fitting: Fitting
 
 
+class Lessons(Protocol):
+    """Who is told what a refusal taught."""
+
+    def model_gone(self, model: str, instead: str) -> None: ...
+
+    def repaired(self, repair: Repair, model: str) -> None: ...
+
+
 class Attempts(ChunkStream):
     def __init__(
         self,
         upstream: Upstream,
-        models: Sequence[str],
+        choices: Sequence[Sequence[str]],
         prepare: Callable[[str], Prepared],
         policy: Policy,
         cooldowns: Cooldowns,
+        lessons: Lessons,
     ) -> None:
+        """Each choice is asked if the one before does not exist: a model, and its fallbacks."""
         self.notes: Counter[str] = Counter()
         self.discarded = Usage()  #: of answers that the client never saw; they are paid for all the same
         self._upstream = upstream
         self._prepare = prepare
         self._policy = policy
         self._cooldowns = cooldowns
-        self._models = list(models)
+        self._lessons = lessons
+        self._choices = [list(models) for models in choices]
+        self._models: list[str] = []
         self._began = time.monotonic()
         self._tries = 0
         self._waited = 0.0
-        self._repaired: set[type[BridgeError]] = set()
+        self._tried: list[Repair] = []  #: whether or not they changed anything
+        self._applied: list[Repair] = []
         self._shown = False
+        self._visible = False
         self._closed = False
         self._stream: ChunkStream | None = None
-        self._prepared = self._prepared_for_the_first_awake()
+        self._prepared = self._prepared_for_the_next_choice()
 
     @property
     def request(self) -> GenerateRequest:
@@ -108,6 +114,8 @@ class Attempts(ChunkStream):
                 self._stream = self._upstream.stream(self._prepared.request)
                 feed, batches = self._prepared.fitting.feed, iter(self._stream)
                 yield from self._until_something_shows(batches, feed)
+                if not self._visible:
+                    yield from self._until_an_answer_shows(batches, feed)
                 for chunks in batches:
                     yield list(map(feed, chunks))
                 return
@@ -133,8 +141,11 @@ class Attempts(ChunkStream):
         held: list[Chunk] = []
         try:
             for chunks in batches:
+                if chunks and not held:
+                    self._accepted(chunks[0])
                 held.extend(map(feed, chunks))
-                if any(map(_shows, chunks)) or (held and self._held_long_enough()):
+                self._visible = any(map(_shows, chunks))
+                if self._visible or (held and self._held_long_enough()):
                     self._shown = True
                     yield held
                     return
@@ -143,30 +154,63 @@ class Attempts(ChunkStream):
         except BridgeError:
             self.discarded += _usage(held)
             raise
+        self._visible = True
         yield held  # whatever it is, it is all there will be
+
+    def _until_an_answer_shows(
+        self, batches: Iterator[Sequence[Chunk]], feed: Callable[[Chunk], Chunk]
+    ) -> Iterator[Sequence[Chunk]]:
+        """Thoughts have been shown, and no answer yet: they may use up all that it was allowed to have."""
+        last: list[Chunk] = []
+        for chunks in batches:
+            fed = list(map(feed, chunks))
+            yield fed
+            if any(map(_shows, chunks)):
+                return
+            last = fed or last
+        self._judge_length(last)
+
+    def _accepted(self, first: Chunk) -> None:
+        """The upstream took the request: what had to be changed for it is worth remembering."""
+        version = _extra(first).get("modelVersion")
+        self.model_version = version if isinstance(version, str) else None
+        request = self._prepared.request
+        for repair in self._applied:
+            if repair.fact and not request.native:  # a native client's own values prove nothing about a model
+                self._lessons.repaired(repair, request.model)
 
     def _held_long_enough(self) -> bool:
         return time.monotonic() - self._began > LONGEST_HOLD
 
     def _judge(self, held: Sequence[Chunk]) -> None:
-        """An answer that ended without showing anything: raised as a failure if another might be better."""
+        """An answer that ended without showing anything: raised as a failure if another might be better, or
+        if the client must hear why."""
+        self._judge_length(held)
         if self._tries >= self._policy.attempts:
             return
-        turn = Turn(MOST_CANDIDATES)
-        for chunk in held:
-            turn.feed(chunk)
-        for step in turn.finish():
+        for step in _finished(held):
             if isinstance(step, Failed):
                 raise step.error
             if isinstance(step, Ended) and all(ending.outcome is Outcome.COMPLETE for ending in step.endings):
                 raise UpstreamMalformed("Gemini's answer was empty.")
+
+    def _judge_length(self, chunks: Sequence[Chunk]) -> None:
+        usage = _usage(chunks)
+        if not self._prepared.fitting.output_floor or not usage.thoughts:
+            return
+        ended = [step for step in _finished(chunks) if isinstance(step, Ended)]
+        if any(ending.outcome is Outcome.LENGTH for step in ended for ending in step.endings):
+            raise OutputLimitTooLow(
+                f"The model used all {usage.output} output tokens for thinking, and none were left for the "
+                "answer. Allow more output tokens, or ask for less thinking."
+            )
 
     # --- what to do next -----------------------------------------------------------------------------
 
     def _remedy(self, error: BridgeError) -> float:
         """How long to wait before the next attempt, which may be another request; raises where none would
         help."""
-        if self._is_repaired(error):
+        if self._is_repaired(error) or self._is_replaced(error):
             return 0.0
         if not isinstance(error, PASSING):
             raise error
@@ -184,15 +228,30 @@ class Attempts(ChunkStream):
         raise error
 
     def _is_repaired(self, error: BridgeError) -> bool:
-        repair = REPAIRS.get(type(error))
-        if repair is None or type(error) in self._repaired:
+        for repair in REPAIRS.get(type(error), ()):
+            if repair in self._tried:
+                continue
+            self._tried.append(repair)
+            request = repair.mend(self._prepared.request)
+            if request is not self._prepared.request:
+                self._applied.append(repair)
+                self._prepared = self._prepared._replace(request=request)
+                self._tries -= 1
+                return True
+        return False
+
+    def _is_replaced(self, error: BridgeError) -> bool:
+        """By the next choice, where the upstream does not have the model."""
+        if not isinstance(error, UnknownModel) or not (self._choices or self._models):
             return False
-        self._repaired.add(type(error))
-        request = repair(self._prepared.request)
-        if request is self._prepared.request:
-            return False
-        self._prepared = self._prepared._replace(request=request)
-        self._tries -= 1
+        gone = self._prepared.request.model
+        if self._choices:
+            self._prepared = self._prepared_for_the_next_choice()
+            self._lessons.model_gone(gone, self._prepared.request.model)
+        else:
+            self._fall_back()
+        self._start_over()
+        self.notes["model.gone"] += 1
         return True
 
     def _wait(self, error: BridgeError) -> float:
@@ -208,20 +267,24 @@ class Attempts(ChunkStream):
 
     # --- other models --------------------------------------------------------------------------------
 
-    def _prepared_for_the_first_awake(self) -> Prepared:
-        """A model that rests is passed over, unless all do."""
-        wanted = self._models[0]
-        awake = next((model for model in self._models if not self._cooldowns.left(_name(model))), wanted)
-        self._models = self._models[self._models.index(awake) + 1 :]
-        if awake != wanted:
+    def _prepared_for_the_next_choice(self) -> Prepared:
+        """A model that rests is passed over, unless all of its fallbacks do, too."""
+        models = self._choices.pop(0)
+        awake = next((model for model in models if not self._cooldowns.left(_name(model))), models[0])
+        self._models = models[models.index(awake) + 1 :]
+        if awake != models[0]:
             self.notes["fallback"] += 1
         return self._prepare(awake)
 
     def _fall_back(self) -> None:
         self._prepared = self._prepare(self._models.pop(0))
-        self._tries = 0
-        self._repaired.clear()
+        self._start_over()
         self.notes["fallback"] += 1
+
+    def _start_over(self) -> None:
+        self._tries = 0
+        self._tried.clear()
+        self._applied.clear()
 
 
 def _name(model: str) -> str:
@@ -238,6 +301,18 @@ def _is_seen(part: Part) -> bool:
     if isinstance(part.data, str):
         return bool(part.data) and not part.thought
     return part.data is not None
+
+
+def _finished(chunks: Sequence[Chunk]) -> Iterator[Step]:
+    """How an answer of these chunks ends."""
+    turn = Turn(MOST_CANDIDATES)
+    for chunk in chunks:
+        turn.feed(chunk)
+    yield from turn.finish()
+
+
+def _extra(chunk: Chunk) -> JsonObject:
+    return chunk.source if isinstance(chunk, TextChunk) else chunk.extra
 
 
 def _usage(chunks: Sequence[Chunk]) -> Usage:

@@ -3,6 +3,7 @@
     BridgeError                      kind            status
     ├ InvalidRequest                 invalid_request    400   the client's body, with the field in `param`
     │ ├ ContextOverflow              context_overflow   400   the conversation is too long for the model
+    │ ├ OutputLimitTooLow            invalid_request    400   thoughts used up all tokens of the answer
     │ └ RequestTooLarge              too_large          413
     ├ NotAuthorized                  unauthorized       401   no valid key; in which way is not told
     ├ NotAllowed                     forbidden          403   the key is good, but not for this
@@ -21,7 +22,9 @@
     │ ├ UpstreamRefused              refused            400   Gemini found the request wrong
     │ │ ├ SignaturesRefused          refused            400   over a thought signature
     │ │ ├ SchemaRefused              refused            400   over the schema of a tool
-    │ │ └ ThinkingRefused            refused            400   over how much it shall think
+    │ │ ├ ThinkingRefused            refused            400   over how much it shall think
+    │ │ ├ SamplingRefused            refused            400   over temperature or its kin
+    │ │ └ StoreRefused               refused            400   over the field that says what Google may keep
     │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or address is wrong
     │ ├ UpstreamRateLimited          rate_limited       429
     │ ├ UpstreamOverloaded           overloaded         503
@@ -81,6 +84,10 @@ class InvalidRequest(BridgeError):
 
 class ContextOverflow(InvalidRequest):
     kind = "context_overflow"
+
+
+class OutputLimitTooLow(InvalidRequest):
+    pass
 
 
 class RequestTooLarge(InvalidRequest):
@@ -162,6 +169,14 @@ class SchemaRefused(UpstreamRefused):
 
 
 class ThinkingRefused(UpstreamRefused):
+    pass
+
+
+class SamplingRefused(UpstreamRefused):
+    pass
+
+
+class StoreRefused(UpstreamRefused):
     pass
 
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 from bridge.attempts import LONGEST_HOLD, Attempts, Policy, Prepared
 from bridge.cooldowns import Cooldowns
 from bridge.drain import Drain
-from bridge.errors import BridgeError, ClientLeft, InternalError, ShuttingDown, UnknownModel
+from bridge.errors import BridgeError, ClientLeft, InternalError, NotAllowed, ShuttingDown, UnknownModel
 from bridge.gemini.fitting import fit
 from bridge.gemini.signatures import Vault
-from bridge.gemini.types import GenerateRequest, JsonObject
+from bridge.gemini.types import EMPTY, GenerateRequest, JsonObject
 from bridge.guards.base import Instead
 from bridge.guards.watch import ActiveGuards, GuardWatch
+from bridge.model_directory import ModelDirectory
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
-from bridge.settings.models import ModelTable
 from bridge.stamp import Stamp
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.spoken import SpokenStream
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 #: Whether somebody still waits for the answer.
 Wanted = Callable[[], bool]
 BETWEEN_LOOKS = 1.0
+RETIRED = "model.retired"  #: the note that another model serves in place of a retired one
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Services:
     """What every exchange needs and none owns."""
 
     upstream: Upstream
-    models: ModelTable
+    models: ModelDirectory
     vault: Vault
     stamp: Stamp
     guards: ActiveGuards
@@ -50,6 +51,7 @@ class Services:
     policy: Policy
     drain: Drain
     heartbeat: float
+    store: bool  #: whether Google may keep prompts and answers
 
 
 class Exchange:
@@ -95,6 +97,7 @@ class Exchange:
             self._held = events
             if events or (self.streaming and time.monotonic() - began > LONGEST_HOLD):
                 break
+        self._record.model_version = self._chunks.model_version
         error = self._machine.error
         if error is not None and not (self.streaming and self._machine.takes_in_stream(error)):
             raise error
@@ -167,10 +170,16 @@ class Exchange:
             yield self._traced(self._machine.fail(InternalError("The bridge failed; its log says where")))
 
     def _explained(self, error: BridgeError) -> BridgeError:
-        """A model that the client never named is nothing it could correct."""
+        """What the client or its administrator can do about a model that does not exist."""
         asked, sent = self._machine.asked.request.model, self._record.upstream_model
-        if not isinstance(error, UnknownModel) or asked == sent:
+        if not isinstance(error, UnknownModel):
             return error
+        if asked == sent:
+            return UnknownModel(
+                f"The upstream has no model {asked!r}; GET /v1/models lists those that it has, "
+                "and an [[alias]] in config/models.toml can give the name a meaning",
+                param="model",
+            )
         return UnknownModel(
             f"{asked!r} is served by {sent!r} here (config/models.toml), "
             "and the upstream does not have that model",
@@ -192,6 +201,7 @@ class Exchange:
         record.note(self._watch.notes)
         if isinstance(self._chunks, Attempts):
             record.upstream_model = self._chunks.request.model
+            record.model_version = self._chunks.model_version
             record.usage += self._chunks.discarded
             record.note(self._chunks.notes)
         if error := machine.error or machine.handed_on:
@@ -222,23 +232,60 @@ def open_exchange(
         record.upstream_model = services.models.resolve(asked.request.model)
         chunks = SpokenStream(judged.text)
     else:
-        chunks = _attempts(judged, services, record, trace)
+        chunks = _attempts(judged, caller, services, record, trace)
     return Exchange(protocol, protocol.machine(asked, services.stamp), chunks, watch, services, record, trace)
 
 
-def _attempts(request: GenerateRequest, services: Services, record: Record, trace: Trace | None) -> Attempts:
-    wanted = services.models.resolve(request.model)
-    models = (wanted, *services.models.traits(wanted).fallbacks)
+def _attempts(
+    request: GenerateRequest, caller: Caller, services: Services, record: Record, trace: Trace | None
+) -> Attempts:
+    choices = services.models.choices(request.model)
+    if services.models.is_replaced(request.model):
+        record.note([RETIRED])
 
     def prepare(model: str) -> Prepared:
         prepared = _fitted(request, model, services)
+        mended, learnt = services.models.mended(_kept_from_google(prepared.request, services))
         record.upstream_model = model
-        record.note(prepared.fitting.notes)
+        record.note((*prepared.fitting.notes, *learnt))
         if trace:
-            trace.gemini_request(prepared.request)
-        return prepared
+            trace.gemini_request(mended)
+        return prepared._replace(request=mended)
 
-    return Attempts(services.upstream, models, prepare, services.policy, services.cooldowns)
+    return Attempts(
+        services.upstream,
+        _permitted(request.model, choices, caller, services),
+        prepare,
+        services.policy,
+        services.cooldowns,
+        services.models,
+    )
+
+
+def _permitted(name: str, choices: Sequence[str], caller: Caller, services: Services) -> list[list[str]]:
+    """The models that may serve the caller, each with its fallbacks. Raises NotAllowed where none may."""
+    caller.permit(name, choices[0])
+
+    def allowed(models: Iterable[str]) -> list[str]:
+        return [model for model in models if _may_use(caller, name, model)]
+
+    return [[model, *allowed(services.models.traits(model).fallbacks)] for model in allowed(choices)]
+
+
+def _may_use(caller: Caller, name: str, model: str) -> bool:
+    try:
+        caller.permit(name, model)
+    except NotAllowed:
+        return False
+    return True
+
+
+def _kept_from_google(request: GenerateRequest, services: Services) -> GenerateRequest:
+    """Google keeps nothing, whatever a client asks for, unless the operator allows it."""
+    if services.store:
+        return request
+    extra = {name: value for name, value in request.extra.items() if name != "store"}
+    return replace(request, store=False, extra=extra or EMPTY)
 
 
 def count_tokens(
@@ -247,12 +294,21 @@ def count_tokens(
     asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
-    model = services.models.resolve(record.model)
-    caller.permit(record.model, model)
+    request = watch.counted(asked.request)
+    choices = _permitted(record.model, services.models.choices(record.model), caller, services)
+    for (model, *_), (following, *_) in pairwise(choices):
+        try:
+            return _count(request, model, services, record)
+        except UnknownModel:
+            services.models.model_gone(model, following)
+    return _count(request, choices[-1][0], services, record)
+
+
+def _count(request: GenerateRequest, model: str, services: Services, record: Record) -> int:
     record.upstream_model = model
-    fitted = _fitted(watch.counted(asked.request), model, services)
+    fitted, _ = services.models.mended(_fitted(request, model, services).request)
     with record.waiting():
-        return services.upstream.count_tokens(fitted.request)
+        return services.upstream.count_tokens(fitted)
 
 
 def embed(
@@ -260,7 +316,7 @@ def embed(
 ) -> JsonObject:
     asked = embedding.to_gemini(body, caller)
     record.model = asked.model
-    record.upstream_model = model = services.models.resolve(asked.model)
+    record.upstream_model = model = services.models.choices(asked.model)[0]
     caller.permit(asked.model, model)
     watch = GuardWatch(services.guards, record.request_id)
     guarded = watch.request(GenerateRequest(asked.model, asked.contents))

@@ -66,7 +66,7 @@ class Willing(Upstream):
         return {"embedding": {"values": [1]}}
 
     def models(self) -> list[JsonObject]:
-        return [{"name": "models/gemini-2.5-pro"}, {"name": "models/gemini-2.5-flash"}]
+        return [{"name": "models/gemini-3.1-pro-preview"}, {"name": "models/gemini-3.8-flash"}]
 
 
 @pytest.fixture(autouse=True)
@@ -287,7 +287,7 @@ def test_a_model_that_a_key_may_not_use_is_a_403_that_names_those_it_may(
     assert error["type"] == ("permission_error" if call is MESSAGES else "invalid_request_error")
     assert answer.headers["X-Should-Retry"] == "false"
     assert upstream.asked == 0
-    for model in ("gemini-2.5-flash", "gpt-5-mini", "haiku", "models/gemini-2.5-flash"):
+    for model in ("gemini-3.8-flash", "gpt-5-mini", "haiku", "models/gemini-3.8-flash"):
         assert post(client, call, secret, more={"model": model}).status_code == 200
     assert post(client, call, secret, more={"stream": True}).status_code == 403
 
@@ -303,7 +303,7 @@ def test_the_models_of_a_key_hold_at_the_native_door(client, store, upstream, me
     assert upstream.asked == 0
     assert post(client, (f"/v1/models/haiku:{method}", body), secret).status_code == 200
     listed = client.get("/v1beta/models", headers={"x-goog-api-key": secret}).json["models"]
-    assert "models/gemini-2.5-flash" in [model["name"] for model in listed]
+    assert "models/gemini-3.8-flash" in [model["name"] for model in listed]
     assert "models/gpt-5" not in [model["name"] for model in listed]
 
 
@@ -327,15 +327,19 @@ def test_tokens_are_counted_only_for_models_that_may_be_used(client, store, upst
 
 
 def test_only_models_that_may_be_used_are_listed(client, store) -> None:
-    headers = {"x-api-key": store.add("alice", Rules(models=("gemini-2.5-pro", "haiku")))}
+    headers = {
+        "x-api-key": store.add(
+            "alice", Rules(models=("gemini-3.1-pro-preview", "gemini-pro-latest", "haiku"))
+        )
+    }
     listed = [model["id"] for model in client.get("/v1/models", headers=headers).json["data"]]
-    assert "gemini-2.5-pro" in listed
+    assert "gemini-3.1-pro-preview" in listed
     assert "gpt-5" in listed, "it means one that may be used"
     assert "haiku" in listed
-    assert "gemini-2.5-flash" not in listed
+    assert "gemini-3.8-flash" not in listed
     assert "gpt-5-mini" not in listed
     assert client.get("/v1/models/haiku", headers=headers).status_code == 200
-    assert client.get("/v1/models/gemini-2.5-flash", headers=headers).status_code == 403
+    assert client.get("/v1/models/gemini-3.8-flash", headers=headers).status_code == 403
     everything = {"x-api-key": store.add("bob", Rules())}
     assert len(client.get("/v1/models", headers=everything).json["data"]) > len(listed)
 

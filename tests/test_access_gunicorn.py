@@ -280,8 +280,8 @@ def test_the_openai_sdk_raises_what_it_raises_at_openai(bridge, bob, key, gemini
     assert refused.value.code == "invalid_api_key"
     client = openai_client(secret)
     with pytest.raises(openai.PermissionDeniedError) as forbidden:
-        client.responses.create(model="gemini-2.5-flash", input="Hello")
-    assert "gemini-2.5-flash" in forbidden.value.message
+        client.responses.create(model="gemini-3.8-flash", input="Hello")
+    assert "gemini-3.8-flash" in forbidden.value.message
     raw = client.chat.completions.with_raw_response.create(**HELLO)
     assert raw.headers["x-ratelimit-remaining-requests"] == "0"
     with pytest.raises(openai.RateLimitError) as limited:
@@ -289,7 +289,7 @@ def test_the_openai_sdk_raises_what_it_raises_at_openai(bridge, bob, key, gemini
     assert "2 requests per minute for the key 'openai'" in limited.value.message
     assert 0 < int(limited.value.response.headers["retry-after"]) <= 61
     assert "gpt-5" in [model.id for model in client.models.list()]
-    assert "gemini-2.5-flash" not in [model.id for model in client.models.list()]
+    assert "gemini-3.8-flash" not in [model.id for model in client.models.list()]
 
 
 @pytest.mark.parametrize("credential", ["api_key", "auth_token"])
@@ -305,7 +305,7 @@ def test_the_anthropic_sdk_raises_what_it_raises_at_anthropic(
         anthropic_client(**{credential: "wrong"}).messages.create(model="claude-opus-4-8", **ask)
     client = anthropic_client(**{credential: secret})
     with pytest.raises(anthropic.PermissionDeniedError):
-        client.messages.create(model="gemini-2.5-flash", **ask)
+        client.messages.create(model="gemini-3.8-flash", **ask)
     raw = client.messages.with_raw_response.create(model="claude-opus-4-8", **ask)
     assert raw.headers["anthropic-ratelimit-requests-remaining"] == "0"
     with pytest.raises(anthropic.RateLimitError) as limited:

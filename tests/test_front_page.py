@@ -18,9 +18,9 @@ from bridge import __version__
 from bridge.connect.clients import CLIENTS
 from bridge.errors import UpstreamUnreachable
 from bridge.http.app import create_app
-from bridge.http.models import PATIENCE_OF_A_VISITOR
 from bridge.settings import load
 from bridge.upstream.base import Upstream
+from bridge.upstream.listed_models import PATIENCE
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 KEY = "AIzaCanary0123456789abcdefghijklmnopqrs"
@@ -55,7 +55,7 @@ class Listing(Upstream):
 
 @pytest.fixture
 def upstream() -> Listing:
-    return Listing("gemini-2.5-pro", "gemini-2.5-flash", "embedder")
+    return Listing("gemini-3.1-pro-preview", "gemini-3.8-flash", "embedder")
 
 
 @pytest.fixture
@@ -128,15 +128,17 @@ def test_every_client_has_its_settings_for_the_address_as_it_was_reached(visit):
 
 def test_models_are_those_that_converse_and_the_names_that_stand_for_them(visit):
     page = visit()
-    assert "<li><code>gemini-2.5-pro</code></li>" in page
+    assert "<li><code>gemini-3.1-pro-preview</code></li>" in page
     assert "embedder" not in page
-    assert "<td><code>gpt-5</code></td><td><code>gemini-2.5-pro</code></td>" in page
+    assert "<td><code>gpt-5</code></td><td><code>gemini-pro-latest</code></td>" in page
 
 
 def test_the_operator_says_how_to_get_a_key_and_which_model_to_take(visit):
-    page = visit(BRIDGE_CONNECT__HELP="Ask it@company & <friends>.", BRIDGE_CONNECT__MODEL="gemini-2.5-pro")
+    page = visit(
+        BRIDGE_CONNECT__HELP="Ask it@company & <friends>.", BRIDGE_CONNECT__MODEL="gemini-3.1-pro-preview"
+    )
     assert "Ask it@company &amp; &lt;friends&gt;." in page
-    assert "<option selected>gemini-2.5-pro</option>" in page
+    assert "<option selected>gemini-3.1-pro-preview</option>" in page
 
 
 def test_the_state_is_told_in_words(visit, upstream):
@@ -148,7 +150,7 @@ def test_the_state_is_told_in_words(visit, upstream):
 
 
 def test_an_upstream_that_hangs_does_not_hang_the_page(upstream, tmp_path):
-    upstream.delay = 30 * PATIENCE_OF_A_VISITOR
+    upstream.delay = 30 * PATIENCE
     app = create_app(load(environ={"BRIDGE_STATE_DIR": str(tmp_path), "GEMINI_API_KEY": KEY}), upstream)
     client = app.test_client()
     times = []
@@ -156,8 +158,8 @@ def test_an_upstream_that_hangs_does_not_hang_the_page(upstream, tmp_path):
         began = time.monotonic()
         assert "not at hand right now" in client.get("/", headers=BROWSER).text
         times.append(time.monotonic() - began)
-    assert times[0] < 10 * PATIENCE_OF_A_VISITOR
-    assert min(times[1:]) < PATIENCE_OF_A_VISITOR  # somebody is asking already: nobody else waits
+    assert times[0] < 10 * PATIENCE
+    assert min(times[1:]) < PATIENCE  # somebody is asking already: nobody else waits
     assert upstream.asked == 1
 
 

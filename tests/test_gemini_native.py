@@ -14,7 +14,7 @@ from scripted_gemini import Reply, call_chunk, sse, text_chunk
 from waiting import eventually
 
 HELLO = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
-STREAM = "gemini-2.5-pro:streamGenerateContent"
+STREAM = "gemini-3.1-pro-preview:streamGenerateContent"
 NATIVE = {"x-goog-api-key": "client-key"}
 
 
@@ -54,7 +54,7 @@ TOLD = {
         }
     ],
     "usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 3, "newCount": 4},
-    "modelVersion": "gemini-2.5-pro-2",
+    "modelVersion": "gemini-3.1-pro-preview-2",
     "responseId": "r-1",
     "newChunkField": {"x_y": 3},
 }
@@ -63,7 +63,7 @@ TOLD = {
 @pytest.mark.parametrize("version", ["v1beta", "v1"])
 def test_what_gemini_answers_passes_field_by_field(ask, gemini, version):
     gemini.will_say(sse(TOLD), sse(TOLD), sse(TOLD))
-    assert ask("gemini-2.5-pro:generateContent", version=version).json() == TOLD
+    assert ask("gemini-3.1-pro-preview:generateContent", version=version).json() == TOLD
     assert ask(STREAM, version=version).json() == [TOLD]
     (line,) = ask(f"{STREAM}?alt=sse", version=version).text.split("\n\n")[:-1]
     assert json.loads(line.removeprefix("data: ")) == TOLD
@@ -71,11 +71,11 @@ def test_what_gemini_answers_passes_field_by_field(ask, gemini, version):
 
 def test_a_name_of_another_vendor_means_a_gemini_model(ask, gemini):
     gemini.will_say(sse(TOLD))
-    assert ask("gpt-5:generateContent").json()["modelVersion"] == "gemini-2.5-pro-2"
-    ask("models/gemini-2.5-flash:generateContent")
+    assert ask("gpt-5:generateContent").json()["modelVersion"] == "gemini-3.1-pro-preview-2"
+    ask("models/gemini-3.8-flash:generateContent")
     assert [asked.path.partition(":")[0] for asked in gemini.asked] == [
-        "/v1beta/models/gemini-2.5-pro",
-        "/v1beta/models/gemini-2.5-flash",
+        "/v1beta/models/gemini-pro-latest",
+        "/v1beta/models/gemini-3.8-flash",
     ]
 
 
@@ -83,7 +83,10 @@ def test_a_call_has_the_id_that_gemini_gave_it_or_none(ask, gemini):
     bare = call_chunk("f", {}, "c1", "c2ln", "STOP")
     del bare["candidates"][0]["content"]["parts"][0]["functionCall"]["id"]
     gemini.will_say(sse(bare), sse(call_chunk("f", {}, "c1", "c2ln", "STOP")))
-    made = [ask("gemini-2.5-pro:generateContent").json()["candidates"][0]["content"]["parts"] for _ in "12"]
+    made = [
+        ask("gemini-3.1-pro-preview:generateContent").json()["candidates"][0]["content"]["parts"]
+        for _ in "12"
+    ]
     assert made == [
         [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}],
         [{"functionCall": {"id": "c1", "name": "f", "args": {}}, "thoughtSignature": "c2ln"}],
@@ -93,12 +96,12 @@ def test_a_call_has_the_id_that_gemini_gave_it_or_none(ask, gemini):
 def test_a_signature_of_another_family_is_left_out_when_the_model_changes(ask, gemini):
     signature, own = f"{uuid4().hex}+/==", uuid4().hex
     gemini.will_say(sse(call_chunk("f", {}, own, signature, "STOP")))
-    said = ask("gemini-2.5-pro:generateContent").json()["candidates"][0]["content"]
+    said = ask("gemini-3.1-pro-preview:generateContent").json()["candidates"][0]["content"]
     answered = {"role": "user", "parts": [{"functionResponse": {"id": own, "name": "f", "response": {}}}]}
     history = {"contents": [*HELLO["contents"], said, answered]}
     for model, sent in {
-        "gemini-2.5-flash": signature,
-        "gemini-3.1-pro-preview": "skip_thought_signature_validator",
+        "gemini-3.8-flash": signature,
+        "gemini-4-argon": "skip_thought_signature_validator",
     }.items():
         ask(f"{model}:generateContent", history)
         assert gemini.asked[-1].body["contents"][1]["parts"][0]["thoughtSignature"] == sent
@@ -110,7 +113,7 @@ def test_tokens_are_counted_of_contents_or_of_a_whole_request(ask, gemini):
         gemini.will_say(Reply([b'{"totalTokens": 9}']))
         assert ask("gpt-5:countTokens", body).json() == {"totalTokens": 9}
         counted = gemini.asked[-1].body["generateContentRequest"]
-        assert counted["model"] == "models/gemini-2.5-pro"
+        assert counted["model"] == "models/gemini-pro-latest"
         assert counted["contents"] == HELLO["contents"]
     assert counted["tools"] == [{"googleSearch": {}}]
 
@@ -176,7 +179,7 @@ def test_a_client_that_leaves_ends_the_upstream_call(bridge, gemini):
 @pytest.mark.parametrize("version", ["v1beta", "v1"])
 @pytest.mark.parametrize("method", ["explainContent", "GenerateContent", "generateContent2", "models"])
 def test_an_unknown_method_is_a_404(ask, gemini, version, method):
-    error = error_of(ask(f"gemini-2.5-pro:{method}", version=version))
+    error = error_of(ask(f"gemini-3.1-pro-preview:{method}", version=version))
     assert (error["code"], error["status"]) == (404, "NOT_FOUND")
     assert method in error["message"]
     assert f"/{version}/models/{{model}}:countTokens" in error["message"]
@@ -222,7 +225,7 @@ def test_a_model_that_gemini_does_not_have_is_a_404(ask, gemini):
     ],
 )
 def test_what_is_malformed_is_a_400_that_names_the_place(ask, gemini, method, body, field):
-    error = error_of(ask(f"gemini-2.5-pro:{method}", body))
+    error = error_of(ask(f"gemini-3.1-pro-preview:{method}", body))
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
     assert error["message"].startswith(f"{field}: ")
     (bad_request,) = details_of(error, "BadRequest")
@@ -239,7 +242,7 @@ def test_a_model_name_without_end_is_a_400(ask, gemini):
     assert "model: " in error_of(ask(f"{'x' * 300}:generateContent"))["message"]
 
 
-@pytest.mark.parametrize("path", ["/v1beta/models/gemini-2.5-pro", "/v1beta/models"])
+@pytest.mark.parametrize("path", ["/v1beta/models/gemini-3.1-pro-preview", "/v1beta/models"])
 def test_what_takes_no_post_says_so_in_googles_envelope(bridge, path):
     answer = requests.post(f"{bridge.address}{path}", json=HELLO, timeout=30)
     assert (answer.status_code, error_of(answer)["status"]) == (405, "UNIMPLEMENTED")
@@ -273,11 +276,11 @@ def test_models_have_the_shape_of_the_callers_vendor(bridge, gemini):
     for listed in (got("/v1beta/models"), got("/v1/models", **NATIVE)):
         models = {model["name"]: model for model in listed["models"]}
         assert models["models/gpt-5"]["inputTokenLimit"] == 1048576
-        assert "generateContent" in models["models/gemini-2.5-pro"]["supportedGenerationMethods"]
-        assert not {"id", "created"} & models["models/gemini-2.5-pro"].keys()
+        assert "generateContent" in models["models/gemini-3.1-pro-preview"]["supportedGenerationMethods"]
+        assert not {"id", "created"} & models["models/gemini-3.1-pro-preview"].keys()
     assert got("/v1/models")["object"] == "list"
     assert got("/v1/models/gpt-5", **{"x-goog-api-client": "gl-python/3"})["name"] == "models/gpt-5"
-    assert got("/v1beta/models/gemini-2.5-pro")["name"] == "models/gemini-2.5-pro"
+    assert got("/v1beta/models/gemini-3.1-pro-preview")["name"] == "models/gemini-3.1-pro-preview"
     assert got("/v1beta/models/gemini-0")["error"]["status"] == "NOT_FOUND"
 
 
@@ -307,8 +310,12 @@ def test_models_come_in_pages_for_those_who_ask(bridge, gemini):
 def test_a_key_in_the_query_is_neither_sent_on_nor_logged(bridge, ask, gemini, method):
     key = f"canary-{uuid4().hex}"
     gemini.will_answer(lambda asked: sse(TOLD) if "alt" in asked.path else Reply([b'{"totalTokens": 1}']))
-    ask(f"gemini-2.5-pro:{method}?key={key}", {**HELLO, "content": HELLO["contents"][0]})
-    ask(f"gemini-2.5-pro:{method}?key={key}", {"contents": 5}, headers={"x-request-id": f"last-{key[-9:]}"})
+    ask(f"gemini-3.1-pro-preview:{method}?key={key}", {**HELLO, "content": HELLO["contents"][0]})
+    ask(
+        f"gemini-3.1-pro-preview:{method}?key={key}",
+        {"contents": 5},
+        headers={"x-request-id": f"last-{key[-9:]}"},
+    )
     assert key not in str(gemini.asked)
     assert eventually(lambda: f"last-{key[-9:]}" in bridge.lines())
     assert key not in bridge.lines()

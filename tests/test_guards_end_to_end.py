@@ -121,7 +121,7 @@ class Responses:
 
 
 class Native:
-    path = "/v1beta/models/gemini-2.5-pro"
+    path = "/v1beta/models/gemini-3.1-pro-preview"
     history = "contents"
     text_ending, call_ending = "STOP", "STOP"
 

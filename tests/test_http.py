@@ -46,7 +46,9 @@ class Replay(Upstream):
         self.refusal: Exception | None = None
         self.asked: list[GenerateRequest] = []
         self.played: list[Played] = []
-        self.listed: list[JsonObject] | Exception = [{"name": "models/gemini-2.5-pro", "inputTokenLimit": 10}]
+        self.listed: list[JsonObject] | Exception = [
+            {"name": "models/gemini-pro-latest", "inputTokenLimit": 10}
+        ]
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
         self.asked.append(request)
@@ -84,7 +86,7 @@ def chat(client, **more):
 def test_an_answer_names_the_model_that_was_asked_for(client, upstream):
     body = chat(client).json
     assert body["model"] == "gpt-5"
-    assert upstream.asked[0].model == "gemini-2.5-pro"
+    assert upstream.asked[0].model == "gemini-pro-latest"
     assert body["choices"][0]["message"]["content"] == "Hello."
 
 
@@ -227,7 +229,7 @@ def test_every_request_leaves_one_line_in_the_log(client, upstream, caplog):
 def test_a_model_that_an_alias_names_in_vain_is_explained(client, upstream):
     from bridge.errors import UnknownModel
 
-    upstream.refusal = UnknownModel("models/gemini-2.5-pro is not found")
+    upstream.refusal = UnknownModel("models/gemini-3.1-pro-preview is not found")
     message = chat(client).json["error"]["message"]
     assert "'gpt-5'" in message
     assert "config/models.toml" in message
@@ -235,10 +237,10 @@ def test_a_model_that_an_alias_names_in_vain_is_explained(client, upstream):
 
 def test_models_are_the_upstreams_with_the_configured_names(client):
     listed = {model["id"]: model for model in client.get("/v1/models").json["data"]}
-    assert listed["gemini-2.5-pro"]["object"] == "model"
+    assert listed["gemini-pro-latest"]["object"] == "model"
     assert listed["gpt-5"]["context_window"] == 10
     assert client.get("/v1/models/gpt-5").json["id"] == "gpt-5"
-    assert client.get("/v1/models/models/gemini-2.5-pro").json["id"] == "gemini-2.5-pro"
+    assert client.get("/v1/models/models/gemini-pro-latest").json["id"] == "gemini-pro-latest"
     missing = client.get("/v1/models/nobody")
     assert (missing.status_code, missing.json["error"]["code"]) == (404, "model_not_found")
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bridge.gemini.traits import LEVELS, Traits
-from bridge.settings import SettingsError
+from bridge.settings import SettingsError, load
 from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable, load_models
 
 PROJECT = Path(__file__).parent.parent
 SHIPPED = load_models(PROJECT / "config" / "models.toml")
 
-PRO = "gemini-2.5-pro"
-FLASH = "gemini-2.5-flash"
+PRO = "gemini-pro-latest"
+FLASH = "gemini-flash-latest"
 
 
 # --- names -------------------------------------------------------------------------------------------
@@ -25,8 +27,8 @@ FLASH = "gemini-2.5-flash"
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("gemini-2.5-flash", "gemini-2.5-flash"),
-        ("models/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("gemini-3.8-flash", "gemini-3.8-flash"),
+        ("models/gemini-4-argon", "gemini-4-argon"),
         ("gemini-99-ultra-mini", "gemini-99-ultra-mini"),
         ("gemma-3-27b-it", "gemma-3-27b-it"),
         ("learnlm-2.0", "learnlm-2.0"),
@@ -87,7 +89,7 @@ def test_names_without_a_star_are_listed_with_their_model() -> None:
 
 
 def test_only_the_star_is_special_in_a_pattern() -> None:
-    table = ModelTable("d", aliases=[Alias(("a.b", "c[1m]", "x?", "p*q*r"), "m")])
+    table = ModelTable(["d"], aliases=[Alias(("a.b", "c[1m]", "x?", "p*q*r"), ("m",))])
     for name in ("a.b", "c[1m]", "x?", "pqr", "p-1-q\n2r", "A.B"):
         assert table.resolve(name) == "m", name
     for name in ("axb", "c1", "xy", "pr", "a.b\n", "za.b"):
@@ -96,9 +98,9 @@ def test_only_the_star_is_special_in_a_pattern() -> None:
 
 def test_the_first_row_that_matches_wins() -> None:
     table = ModelTable(
-        "d",
+        ["d"],
         ["as-is-*"],
-        [Alias(("x-1",), "one"), Alias(("x-*", "as-*"), "any")],
+        [Alias(("x-1",), ("one",)), Alias(("x-*", "as-*"), ("any",))],
         [ModelRow(("x-1",), Traits("f", prefill=True)), ModelRow(("*",), Traits("g"))],
     )
     assert [table.resolve(name) for name in ("x-1", "x-2", "as-is-1")] == ["one", "any", "as-is-1"]
@@ -107,33 +109,110 @@ def test_the_first_row_that_matches_wins() -> None:
 
 
 def test_an_empty_table_gives_the_default_for_every_name() -> None:
-    table = ModelTable("d")
+    table = ModelTable(["d"])
     assert [table.resolve(name) for name in ("", "x")] == ["d", "d"]
     assert table.aliases == ()
     assert table.traits("x") == Traits(family="x")
 
 
 def test_memory_for_names_is_bounded() -> None:
-    table = ModelTable("d", ["*"])
+    table = ModelTable(["d"], ["*"])
     for number in range(3000):
         table.resolve(f"name-{number}")
         table.traits(f"name-{number}")
-    assert table._remembered_resolve.cache_info().currsize == 1024
+    assert table._remembered_meaning.cache_info().currsize == 1024
     assert table._remembered_traits.cache_info().currsize == 1024
 
 
 def test_an_absurdly_long_name_is_not_remembered() -> None:
-    table = ModelTable("d", ["*"])
+    table = ModelTable(["d"], ["*"])
     assert table.resolve("x" * (LONGEST_NAME + 1)) == "d"
     assert table.traits("x" * (LONGEST_NAME + 1)) == Traits()
-    assert table._remembered_resolve.cache_info().currsize == 0
+    assert table._remembered_traits.cache_info().currsize == 0
+    assert table._remembered_meaning.cache_info().currsize == 1  # the default's
+
+
+# --- retired models ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def aged(tmp_path: Path) -> Callable[[str], ModelTable]:
+    path = tmp_path / "models.toml"
+    path.write_text(
+        """
+default = ["old", "new"]
+pass_through = ["gone", "old", "older", "moved", "new", "newer", "useless"]
+[[lifecycle]]
+match = ["older"]
+shut_down = 2026-01-01
+replacement = ["old", "new"]
+[[lifecycle]]
+match = ["old"]
+shut_down = 2026-06-01
+replacement = ["newer"]
+[[lifecycle]]
+match = ["moved"]
+rerouted = 2026-06-01
+replacement = ["newer"]
+[[lifecycle]]
+match = ["useless"]
+shut_down = 2026-01-01
+""",
+        "utf-8",
+    )
+    return lambda retired: load_models(path, retired=retired)
+
+
+@pytest.mark.parametrize(
+    ("name", "day", "models", "retired"),
+    [
+        ("older", "2025-12-31", ("older",), None),
+        ("older", "2026-01-01", ("old", "new"), "older"),
+        ("older", "2026-06-01", ("newer", "new"), "older"),
+        ("unheard-of", "2026-05-31", ("old", "new"), None),
+        ("unheard-of", "2026-06-01", ("newer", "new"), "old"),
+        ("moved", "2026-06-01", ("newer",), "moved"),
+        ("useless", "2026-06-01", (), "useless"),
+    ],
+)
+def test_a_retired_model_is_replaced_from_its_day_on(
+    aged: Callable[[str], ModelTable], name: str, day: str, models: tuple[str, ...], retired: str | None
+) -> None:
+    assert aged("replace").meaning(name, date.fromisoformat(day)) == (models, retired)
+
+
+def test_replacements_can_be_switched_off_for_models_that_were_shut_down(
+    aged: Callable[[str], ModelTable],
+) -> None:
+    table, day = aged("refuse"), date(2026, 6, 1)
+    assert table.meaning("older", day) == ((), "older")
+    assert table.meaning("unheard-of", day) == (("new",), "old")  # the next of the row lives
+    assert table.meaning("moved", day) == (("newer",), "moved")  # as Google itself does it
+
+
+def test_a_table_of_an_earlier_version_goes_by_the_delivered_retirements(tmp_path: Path) -> None:
+    own = tmp_path / "models.toml"
+    own.write_text('default = "gemini-2.5-flash"\npass_through = ["gemini-*"]\n', "utf-8")
+    (tmp_path / "default.toml").write_text("", "utf-8")
+    assert load(tmp_path, {}).models.resolve("anything") == "gemini-3.8-flash"
+    own.write_text('default = "gemini-2.5-flash"\nlifecycle = []\n', "utf-8")
+    assert load(tmp_path, {}).models.resolve("anything") == "gemini-2.5-flash"
+
+
+def test_every_model_that_the_shipped_table_names_is_alive() -> None:
+    named = {model for row in SHIPPED.target_rows for model in row}
+    named |= {model for row in SHIPPED.lifecycle.rows for model in row.replacement}
+    retired = {model: SHIPPED.lifecycle.row_of(model) for model in named}
+    assert [model for model, row in retired.items() if row and row.since <= date(2026, 11, 18)] == []
 
 
 # --- traits ------------------------------------------------------------------------------------------
 
-GEMINI_2: dict[str, Any] = {"family": "gemini-2.5", "output_limit": 65536}
+WINDOW = 1048576
+GEMINI_2: dict[str, Any] = {"family": "gemini-2.5", "output_limit": 65536, "window": WINDOW}
 GEMINI_3: dict[str, Any] = {
     "family": "gemini-3",
+    "window": WINDOW,
     "needs_signatures": True,
     "tool_media": True,
     "json_beside_tools": True,
@@ -141,6 +220,7 @@ GEMINI_3: dict[str, Any] = {
 }
 DEMO: dict[str, Any] = {
     "family": "demo",
+    "window": WINDOW,
     "tool_media": True,
     "json_beside_tools": True,
     "output_limit": 65536,
@@ -162,8 +242,7 @@ THREE_LEVELS = ("low", "medium", "high")
         (
             "gemini-2.5-flash",
             Traits(
-                "gemini-2.5",
-                output_limit=65536,
+                **GEMINI_2,
                 thinking_budget=(1, 24576),
                 thinking_can_be_off=True,
                 prefill=True,
@@ -172,29 +251,48 @@ THREE_LEVELS = ("low", "medium", "high")
         (
             "gemini-2.5-flash-lite-preview",
             Traits(
-                "gemini-2.5",
-                output_limit=65536,
+                **GEMINI_2,
                 thinking_budget=(512, 24576),
                 thinking_can_be_off=True,
                 prefill=True,
             ),
         ),
-        ("gemini-2.5-flash-image", Traits("gemini-2.5")),
-        ("gemini-3-pro-preview", Traits(**GEMINI_3, thinking_levels=("low", "high"))),
-        ("gemini-3-pro-image-preview", Traits(**GEMINI_3)),
+        ("gemini-2.5-flash-image", Traits("gemini-2.5", window=32768)),
+        ("gemini-3-pro-image", Traits(**GEMINI_3 | {"window": 65536})),
         ("gemini-3.1-pro-preview", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
         ("gemini-3-flash-preview", Traits(**GEMINI_3, thinking_levels=LEVELS)),
+        ("gemini-3.1-flash-lite", Traits(**GEMINI_3, thinking_levels=LEVELS)),
         ("gemini-3.5-flash-lite", Traits(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.5-flash", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS, prefill=True)),
         ("gemini-3.6-flash", Traits(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.7-flash", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
         ("gemini-3.8-flash", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
         ("gemini-3.9-new", Traits(**GEMINI_3, thinking_levels=("low", "high"))),
-        ("gemini-4-argon", Traits(**GEMINI_3 | {"family": "gemini-4"}, thinking_levels=THREE_LEVELS)),
+        (
+            "gemini-4-argon",
+            Traits(
+                **GEMINI_3 | {"family": "gemini-4"},
+                thinking_levels=THREE_LEVELS,
+                shared_window=True,
+                output_floor=2048,
+                ignores_sampling=True,
+            ),
+        ),
         ("demo", Traits(**DEMO, thinking_levels=LEVELS, prefill=True)),
-        ("gemma-3-27b-it", Traits("gemma-3-27b-it")),
-        ("gemini-2.0-flash", Traits("gemini-2.0-flash", prefill=True)),
-        ("gemini-flash-latest", Traits("gemini-flash-latest", needs_signatures=True, tool_media=True)),
+        ("gemma-3-27b-it", Traits("gemma-3-27b-it", thinking_levels=THREE_LEVELS)),
+        ("gemini-2.0-flash", Traits("gemini-2.0-flash", prefill=True, window=WINDOW)),
+        (
+            "gemini-flash-latest",
+            Traits(**GEMINI_3 | {"family": "gemini-latest"}, thinking_levels=THREE_LEVELS, output_floor=2048),
+        ),
+        (
+            "gemini-9-unheard-of",
+            Traits(
+                "gemini-9-unheard-of",
+                thinking_levels=THREE_LEVELS,
+                needs_signatures=True,
+                tool_media=True,
+                output_floor=2048,
+            ),
+        ),
     ],
 )
 def test_the_shipped_table_knows_what_each_model_can_do(model: str, expected: Traits) -> None:
@@ -210,12 +308,17 @@ def test_no_model_is_named_in_the_code() -> None:
 # --- mistakes ----------------------------------------------------------------------------------------
 
 
+def lifecycle(*rows: str) -> str:
+    return 'default = "m"\n' + "\n".join(f"[[lifecycle]]\n{row}" for row in rows)
+
+
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
         ("", ["default is missing"]),
-        ('default = ""', ["default must be a text"]),
-        ("default = 3", ["default must be a text, not 3"]),
+        ('default = ""', ["default is missing"]),
+        ('default = [""]', ["default must be a list of texts"]),
+        ("default = 3", ["default must be a list of texts, not 3"]),
         ('defualt = "m"', ["defualt is not known", "did you mean default?"]),
         ('default = "m"\nalias = 1', ["alias must be a list of tables"]),
         ('default = "m"\npass_through = [1]', ["pass_through must be a list of texts"]),
@@ -255,6 +358,29 @@ def test_no_model_is_named_in_the_code() -> None:
             ["[[model]] 1: thinking_budget and thinking_levels", "not both"],
         ),
         ("default =", ["is not valid TOML"]),
+        (lifecycle('shut_down = 2026-01-01\nreplacement = "b"'), ["[[lifecycle]] 1: match is missing"]),
+        (lifecycle('match = ["a"]\nreplacement = "b"'), ["[[lifecycle]] 1: shut_down or rerouted"]),
+        (
+            lifecycle('match = ["a"]\nshut_down = 2026-01-01\nrerouted = 2026-01-01\nreplacement = "b"'),
+            ["[[lifecycle]] 1: shut_down or rerouted", "not both"],
+        ),
+        (
+            lifecycle('match = ["a"]\nshut_down = "in spring"'),
+            ["[[lifecycle]] 1: shut_down must be a date such as 2026-12-01, not 'in spring'"],
+        ),
+        (lifecycle('match = ["a"]\nrerouted = 2026-01-01'), ["[[lifecycle]] 1: replacement is missing"]),
+        (
+            lifecycle('match = ["a*"]\nshut_down = 2026-01-01\nreplacement = "ab"'),
+            ["[[lifecycle]] 1: replacement: ab leads back to a*"],
+        ),
+        (
+            lifecycle(
+                'match = ["a"]\nshut_down = 2026-01-01\nreplacement = "b"',
+                'match = ["b"]\nshut_down = 2027-01-01\nreplacement = ["x", "c"]',
+                'match = ["c"]\nrerouted = 2026-01-01\nreplacement = "a"',
+            ),
+            ["[[lifecycle]] 1: replacement: b leads back to a"],
+        ),
     ],
 )
 def test_a_mistake_in_the_table_is_named(tmp_path: Path, text: str, parts: list[str]) -> None:

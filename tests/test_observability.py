@@ -123,7 +123,7 @@ def test_whichever_worker_answers_the_counts_are_those_of_all(service):
     assert eventually(lambda: Scrape(service).sum("requests_total") == 40)
     for scrape in (Scrape(service) for _ in range(8)):
         assert scrape.sum("requests_total", protocol="openai_chat", outcome="completed") == 20
-        assert scrape.sum("requests_total", protocol="anthropic_messages", model="gemini-2.5-flash") == 20
+        assert scrape.sum("requests_total", protocol="anthropic_messages", model="gemini-flash-latest") == 20
         assert scrape.sum("request_duration_seconds_count") == 40
         assert scrape.sum("first_byte_seconds_count") == 20
         assert scrape.sum("tokens_total", kind="input") == 200
@@ -205,7 +205,7 @@ class Script:
         self.cost = 0.0
         self._number = 0
 
-    def will_say(self, *more, finish: str | None = "STOP", model: str = "gemini-2.5-pro") -> None:
+    def will_say(self, *more, finish: str | None = "STOP", model: str = "gemini-3.1-pro-preview") -> None:
         self._number += 1
         usage = {
             "promptTokenCount": 1000 * self._number,
@@ -234,7 +234,7 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
     assert post(service).ok
     script.will_say()
     assert post(service, stream=True).ok
-    script.will_say(model="gemini-2.5-flash")
+    script.will_say(model="gemini-3.8-flash")
     assert post(service, MESSAGES, model="haiku", stream=True).ok
     script.will_say(CUT, finish=None)
     assert "error" in post(service, stream=True).text
@@ -263,7 +263,7 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
     by_protocol = {row["protocol"]: row["requests"] for row in usage_of(state, "--by", "protocol")["rows"]}
     assert by_protocol == {"openai_chat": 6, "anthropic_messages": 1, "openai_responses": 1}
     by_model = {row["model"]: row["requests"] for row in usage_of(state, "--by", "model")["rows"]}
-    assert by_model == {"gemini-2.5-pro": 7, "gemini-2.5-flash": 1}
+    assert by_model == {"gemini-3.1-pro-preview": 7, "gemini-3.8-flash": 1}
     scrape = Scrape(service)
     assert {kind: scrape.sum("tokens_total", kind=kind) for kind in script.said} == script.said
     assert scrape.sum("requests_total") == 10, "the background answer counts twice"

@@ -22,6 +22,7 @@ from bridge.settings import load
 from bridge.upstream import UPSTREAMS
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = {".py", ".md", ".json", ".toml", ".mjs", ".html", ".js", ".sh"}
 MODULES = sorted((ROOT / "bridge").rglob("*.py"))
 
 
@@ -45,6 +46,29 @@ def test_every_path_a_document_names_is_there(document):
         if "vendor_api" in name or "NAME" in name or name.endswith(("name.py", "local.toml")):
             continue  # examples, and a file that is the user's own
         assert (ROOT / name).exists() or (document.parent / name).exists(), name
+
+
+#: Tests that are about retired models, and must name them.
+ABOUT_RETIREMENT = {
+    "test_models.py",
+    "test_living_models.py",
+    "google_today.py",
+    "test_signatures.py",
+    "test_prices.py",
+    "test_project.py",
+}
+
+
+def test_documents_tests_and_settings_for_clients_name_living_models_only():
+    """Which models live is written in one place, and everything else goes by it."""
+    lifecycle = load(environ={}).models.lifecycle
+    folders = [ROOT / name for name in ("docs", "tests", "bench", "bridge", "deploy")]
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in TEXTS]
+    for path in [ROOT / "README.md", *files]:
+        if path.name in ABOUT_RETIREMENT or {"node_modules", "installed", "doctor"} & set(path.parts):
+            continue
+        named = set(re.findall(r"gemini-[0-9][a-z0-9.-]*[a-z0-9]", path.read_text()))
+        assert [name for name in sorted(named) if lifecycle.row_of(name)] == [], path
 
 
 def test_every_cell_of_the_fault_matrix_names_a_test_that_is_there():

@@ -47,7 +47,7 @@ def test_without_anything_the_defaults_hold(config: Path) -> None:
     assert settings.server.port == 41242
     assert settings.upstream.api_keys == ()
     assert settings.transport_in_force == "demo"
-    assert settings.models.default == "gemini-2.5-flash"
+    assert settings.models.default == "gemini-flash-latest"
 
 
 def as_toml(value: Any) -> Any:
@@ -204,7 +204,7 @@ def test_a_relative_state_folder_starts_beside_the_config_folder(config: Path) -
 
 def test_default_model_overrides_the_table(config: Path) -> None:
     assert load(config, {"DEFAULT_MODEL": "models/gemini-x"}).models.resolve("unheard-of") == "gemini-x"
-    assert load(config, {"DEFAULT_MODEL": ""}).models.resolve("unheard-of") == "gemini-2.5-flash"
+    assert load(config, {"DEFAULT_MODEL": ""}).models.resolve("unheard-of") == "gemini-flash-latest"
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,9 @@ def test_a_conversation_goes_on_from_an_answer(api, gemini):
 def test_a_tool_loop_can_send_the_result_alone(api, gemini):
     tools = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
     gemini.will_say(sse(call_chunk("f", {"a": 1}, "stored-1", signature="c2ln", finish="STOP")))
-    first = api.create(tools=tools, model="gemini-3-pro-preview")
+    first = api.create(tools=tools, model="gemini-3.1-pro-preview")
     result = [{"type": "function_call_output", "call_id": "stored-1", "output": "done"}]
-    api.create(tools=tools, model="gemini-3-pro-preview", input=result, previous_response_id=first["id"])
+    api.create(tools=tools, model="gemini-3.1-pro-preview", input=result, previous_response_id=first["id"])
     _, model, user = gemini.asked[-1].body["contents"]
     assert model["parts"][0]["functionCall"]["args"] == {"a": 1}
     assert model["parts"][0]["thoughtSignature"] == "c2ln"

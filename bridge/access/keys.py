@@ -9,7 +9,7 @@ from functools import cached_property
 from bridge.access.addresses import Address, Network, lies_in, networks
 from bridge.errors import NotAllowed
 from bridge.settings.limits import Limits
-from bridge.settings.models import Patterns
+from bridge.settings.name_patterns import Patterns
 
 #: What may stand in a log line, a table and a message without harm.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")

@@ -1,4 +1,4 @@
-"""The upstream as seen from this machine: the way there, who answers, its clock, keys and models."""
+"""The upstream as seen from this machine: the way there, who answers, its clock and its keys."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def look_at_clock(address: str) -> Finding:
     return red(told, remedy) if abs(ahead) > SKEW_TOO_MUCH else yellow(told, remedy)
 
 
-# --- keys and models ---------------------------------------------------------------------------------
+# --- keys ---------------------------------------------------------------------------------------------
 
 
 def look_at_keys(patient: Patient) -> Finding:
     settings = patient.settings
-    upstream = _impatient(settings, settings.upstream.api_keys)
+    upstream = impatient(settings, settings.upstream.api_keys)
     if not upstream.home:
         return yellow("none: the offline demo model is served", f"put a key into {_key_place()}, and restart")
     if Ability.KEY_ROTATION in upstream.CANNOT:
@@ -119,7 +119,7 @@ def look_at_keys(patient: Patient) -> Finding:
 def _refusals(settings: Settings) -> Iterator[tuple[int, BridgeError]]:
     for number, key in enumerate(settings.upstream.api_keys, start=1):
         try:
-            _impatient(settings, (key,)).models()
+            impatient(settings, (key,)).models()
         except BridgeError as error:
             yield number, error
 
@@ -140,26 +140,7 @@ def _look_at_login(upstream: Upstream, model: str) -> Finding:
     return green(f"none, but a login, which works: {upstream.CANNOT[Ability.KEY_ROTATION]}")
 
 
-def look_at_models(patient: Patient) -> Finding:
-    settings = patient.settings
-    upstream = _impatient(settings, settings.upstream.api_keys)
-    if not upstream.home:
-        return OFFLINE
-    try:
-        listed = upstream.models()
-    except BridgeError as error:
-        return yellow(f"not compared: {error.message}", "see the upstream key")
-    names = {str(model.get("name", "")).removeprefix("models/") for model in listed}
-    missing = [name for name in settings.models.targets if name not in names]
-    if missing:
-        return red(
-            f"models.toml maps to what the upstream does not have: {', '.join(missing)}",
-            f"name others there; it has {', '.join(sorted(names)[:8]) or 'none'}, …",
-        )
-    return green(f"{len(names)} upstream, among them {', '.join(settings.models.targets)}")
-
-
-def _impatient(settings: Settings, keys: tuple[str, ...]) -> Upstream:
+def impatient(settings: Settings, keys: tuple[str, ...]) -> Upstream:
     upstream = replace(settings.upstream, api_keys=keys, connect_timeout=PATIENCE, read_timeout=PATIENCE)
     return make_upstream(replace(settings, upstream=upstream))
 

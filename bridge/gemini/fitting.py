@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from bridge.gemini.generation import fit_generation
 from bridge.gemini.history import repair
 from bridge.gemini.json_beside_tools import with_json_in_words
 from bridge.gemini.signatures import Vault, remember_maker, seal, signed, unsealed, without_foreign
-from bridge.gemini.thinking import thinking_config
 from bridge.gemini.tool_names import ToolNames
 from bridge.gemini.traits import Traits
 from bridge.gemini.types import (
@@ -46,6 +46,7 @@ class Fitting:
         self.names = ToolNames()
         self._native = native
         self.notes: tuple[str, ...] = ()
+        self.output_floor = 0 if native else traits.output_floor
         self._family = traits.family
         self._vault = vault
         self._new_id = new_id
@@ -119,7 +120,8 @@ def fit(
     passes = traits.json_beside_tools or request.native  # who speaks Gemini's own language knows its rules
     request, reworded = (request, ()) if passes else with_json_in_words(request)
     fitting = Fitting(traits, vault, new_id, native=request.native)
-    fitting.notes = (*history.notes, *refused, *reworded)
+    generation, changed = fit_generation(request, traits)
+    fitting.notes = (*history.notes, *refused, *reworded, *changed)
     fitting.reserve(call.id for content in contents for call in content.calls())
     fitted = replace(
         request,
@@ -127,7 +129,7 @@ def fit(
         contents=tuple(_fit_content(content, traits, fitting.names) for content in request.contents),
         tools=tuple(_fit_tool(tool, fitting.names) for tool in request.tools),
         tool_config=_fit_tool_config(request.tool_config, fitting.names),
-        generation=_fit_generation(request, traits),
+        generation=generation,
         thinking=None,
     )
     return fitted, fitting
@@ -213,13 +215,3 @@ def _fit_tool_config(config: JsonObject, names: ToolNames) -> JsonObject:
         return config
     legal = [names.to_gemini(name) for name in allowed]
     return {**config, "functionCallingConfig": {**calling, "allowedFunctionNames": legal}}
-
-
-def _fit_generation(request: GenerateRequest, traits: Traits) -> JsonObject:
-    generation = dict(request.generation)
-    config = None if request.native else thinking_config(traits, request.thinking)
-    if config is not None:
-        generation["thinkingConfig"] = config
-    if 0 < traits.output_limit < generation.get("maxOutputTokens", 0):
-        generation["maxOutputTokens"] = traits.output_limit
-    return generation

@@ -1,15 +1,24 @@
 """What can be mended in a request that Gemini refused, one function for each kind of refusal.
 
 Each gives up something for the sake of an answer: signatures, what a schema says beyond its shape, the wish
-for thinking. A function returns the very request it was given if there is nothing to give up.
+for thinking or sampling, the wish that Google keep nothing. A function returns the very request it was given
+if there is nothing to give up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from bridge.errors import (
+    BridgeError,
+    SamplingRefused,
+    SchemaRefused,
+    SignaturesRefused,
+    StoreRefused,
+    ThinkingRefused,
+)
 from bridge.gemini.signatures import signed
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
 
@@ -17,6 +26,10 @@ from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject
 DEEPEST = 8
 _KEPT = ("type", "description", "properties", "required", "items", "anyOf")
 _LONGEST_CHOICES = 500
+
+#: Fields that steer how a model picks its words.
+SAMPLING = ("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty")
+_THINKING_AMOUNT = ("thinkingLevel", "thinkingBudget")
 
 
 class _NoVault:
@@ -37,11 +50,31 @@ def without_signatures(request: GenerateRequest) -> GenerateRequest:
     return request if contents == request.contents else replace(request, contents=contents)
 
 
-def without_thinking(request: GenerateRequest) -> GenerateRequest:
-    if "thinkingConfig" not in request.generation:
+def without_thinking_amount(request: GenerateRequest) -> GenerateRequest:
+    """Thoughts are still asked for; how much to think is left to the model."""
+    config = request.generation.get("thinkingConfig") or {}
+    kept = {key: value for key, value in config.items() if key not in _THINKING_AMOUNT}
+    if kept == config:
         return request
-    kept = {key: value for key, value in request.generation.items() if key != "thinkingConfig"}
-    return replace(request, generation=kept)
+    return replace(request, generation={**request.generation, "thinkingConfig": kept})
+
+
+def without_thinking(request: GenerateRequest) -> GenerateRequest:
+    return _without(request, ("thinkingConfig",))
+
+
+def without_sampling(request: GenerateRequest) -> GenerateRequest:
+    return _without(request, SAMPLING)
+
+
+def without_store(request: GenerateRequest) -> GenerateRequest:
+    return request if request.store is None else replace(request, store=None)
+
+
+def _without(request: GenerateRequest, fields: Collection[str]) -> GenerateRequest:
+    """Without these fields of the generation's settings."""
+    kept = {key: value for key, value in request.generation.items() if key not in fields}
+    return request if len(kept) == len(request.generation) else replace(request, generation=kept)
 
 
 def with_simple_schemas(request: GenerateRequest) -> GenerateRequest:
@@ -84,3 +117,26 @@ def _choices(schema: JsonObject) -> str:
     """What an enumeration allowed, in words: a model that cannot be bound can still be told."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else []
     return f"One of: {', '.join(map(str, values))}"[:_LONGEST_CHOICES] if values else ""
+
+
+class Repair(NamedTuple):
+    mend: Callable[[GenerateRequest], GenerateRequest]
+    #: What is learnt when the mended request is accepted; later requests are mended before they are sent.
+    fact: str = ""
+    of_the_upstream: bool = False  #: the fact holds for all models
+
+
+#: What to try, in this order, after each kind of refusal.
+REPAIRS: Mapping[type[BridgeError], tuple[Repair, ...]] = {
+    SignaturesRefused: (Repair(without_signatures),),
+    SchemaRefused: (Repair(with_simple_schemas),),
+    ThinkingRefused: (
+        Repair(without_thinking_amount, "thinking_amount_refused"),
+        Repair(without_thinking, "thinking_refused"),
+    ),
+    SamplingRefused: (Repair(without_sampling, "sampling_refused"),),
+    StoreRefused: (Repair(without_store, "store_refused", of_the_upstream=True),),
+}
+
+#: The repairs that are remembered.
+REMEMBERED = tuple(repair for repairs in REPAIRS.values() for repair in repairs if repair.fact)

@@ -23,7 +23,11 @@ class Traits:
     tool_media: bool = False  #: a function response may hold images
     json_beside_tools: bool = False  #: an answer as JSON may be asked for beside tools
     prefill: bool = False  #: the conversation may end with a model turn
+    window: int = 0  #: the most input tokens it takes; 0 if that is not known
     output_limit: int = 0  #: the most output tokens it takes; 0 if that is not known
+    shared_window: bool = False  #: input and output together must fit into the window
+    output_floor: int = 0  #: fewer output tokens than this may all go into thoughts
+    ignores_sampling: bool = False  #: it takes no notice of temperature and its kin, or refuses them
     fallbacks: tuple[str, ...] = ()  #: models that are asked instead while it is overloaded or out of quota
 
     def served_in(self, realm: str) -> Traits:

@@ -147,6 +147,9 @@ class GenerateRequest:
     #: The client speaks Gemini itself: its signatures are Gemini's own, and how it thinks and what tools it
     #: combines is its affair.
     native: bool = False
+    store: bool | None = (
+        None  #: whether Google may keep prompt and answer; None: as the Google project has it
+    )
     extra: JsonObject = EMPTY
 
 

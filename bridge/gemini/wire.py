@@ -228,6 +228,7 @@ def request_from_json(model: str, source: JsonObject) -> GenerateRequest:
         _take_each(fields, "tools", _tool_from_json),
         _take_filled(fields, "toolConfig"),
         _take_filled(fields, "generationConfig"),
+        store=_take(fields, "store", bool),
         extra=_rest(fields),
     )
 
@@ -342,4 +343,5 @@ def request_to_json(request: GenerateRequest) -> Fields:
         tools=_each(request.tools, _tool_to_json),
         toolConfig=dict(request.tool_config) or None,
         generationConfig=dict(request.generation) or None,
+        store=request.store,
     )

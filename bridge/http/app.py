@@ -32,23 +32,29 @@ from bridge.http.request_id import HEADER, request_id
 from bridge.http.routes import Edge, make_blueprint
 from bridge.http.short_calls import add_short_calls, shown_path
 from bridge.http.stored import make_stored_blueprint
+from bridge.model_directory import ModelDirectory
 from bridge.observe.accounts import Accountant
 from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import Observer, Record
 from bridge.protocols import PROTOCOLS
 from bridge.settings import Settings, load
+from bridge.settings.models import LONGEST_NAME
 from bridge.stamp import Stamp
 from bridge.state.accounts import AccountStore
 from bridge.state.answers import AnswerStore
 from bridge.state.cooldowns import SharedCooldowns
+from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
 from bridge.state.vault import SqliteVault
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
+from bridge.upstream.listed_models import ListedModels
 
 #: Asked every few seconds by probes; a line each would drown the others.
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 
 OVERHEAD = "X-Bridge-Overhead-Ms"
+MODEL = "X-Bridge-Model"  #: the upstream's model that was asked
+MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
 
 
 class Application(Flask):
@@ -91,7 +97,7 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         app.register_blueprint(blueprint)
         if protocol.storing is not None:
             app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
-    models = ModelList(services, settings.upstream.models_ttl)
+    models = ModelList(services.models, services.stamp)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, accounts.file_bytes))
@@ -104,9 +110,11 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
 def _services(settings: Settings, upstream: Upstream | None) -> Services:
     state = settings.state.dir
     cooldowns = SharedCooldowns(state / "cooldowns.sqlite3")
+    upstream = upstream or make_upstream(settings, cooldowns)
+    listed = ListedModels(upstream, settings.upstream.models_ttl)
     return Services(
-        upstream=upstream or make_upstream(settings, cooldowns),
-        models=settings.models,
+        upstream=upstream,
+        models=ModelDirectory(settings.models, SharedFacts(state / FACTS_FILE), listed, upstream.home),
         vault=SqliteVault(state / "signatures.sqlite3"),
         stamp=Stamp(),
         guards=ActiveGuards(settings.guards),
@@ -114,7 +122,13 @@ def _services(settings: Settings, upstream: Upstream | None) -> Services:
         policy=Policy(settings.upstream.attempts, settings.upstream.longest_wait),
         drain=Drain(),
         heartbeat=settings.server.heartbeat,
+        store=settings.upstream.store,
     )
+
+
+def _without_odd_characters(name: str) -> str:
+    """A client may choose the name; it must stay one line of a header."""
+    return "".join(letter if "!" <= letter <= "~" else "?" for letter in name[:LONGEST_NAME])
 
 
 def _cost_by(settings: Settings) -> CostOf:
@@ -163,6 +177,9 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         response.headers[HEADER] = record.request_id
         if record.overhead is not None:
             response.headers[OVERHEAD] = f"{record.overhead * 1000:.1f}"
+        for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
+            if model:
+                response.headers[header] = _without_odd_characters(model)
         if not response.is_streamed and request.path not in UNLOGGED:
             record.first_byte()
             record.tell()

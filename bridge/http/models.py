@@ -2,93 +2,64 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from flask import Blueprint, Response, request
 
-from bridge.errors import UnknownModel, UpstreamError
-from bridge.exchange import Services
+from bridge.errors import UnknownModel
 from bridge.gemini.types import JsonObject
 from bridge.http.errors import spoken_protocol
 from bridge.http.request import current_request
 from bridge.http.routes import json_response
+from bridge.model_directory import ModelDirectory
 from bridge.protocols.base import Protocol
-
-PAUSE_AFTER_FAILURE = 10.0
-PATIENCE_OF_A_VISITOR = 1.0
+from bridge.stamp import Stamp
 
 
 class ModelList:
-    """The upstream's list, asked for again when it is old; an old one is better than none."""
+    """What clients are shown."""
 
-    def __init__(
-        self, services: Services, lifetime: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._services = services
-        self._lifetime = lifetime
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._models: dict[str, JsonObject] = {}
-        self._due = clock()
-        self.answered = False  #: whether the upstream did, when it was last asked
+    def __init__(self, directory: ModelDirectory, stamp: Stamp) -> None:
+        self._directory = directory
+        self._listed = directory.listed
+        self._created = int(stamp.now())
 
     def all(self) -> dict[str, JsonObject]:
-        # While one thread asks, the others are served the old list, if there is one.
-        if self._clock() >= self._due and self._lock.acquire(blocking=not self._models):
-            try:
-                if self._clock() >= self._due:
-                    self._fetch()
-            finally:
-                self._lock.release()
-        return self._models
+        listed = self._listed.all()
+        models: dict[str, JsonObject] = {
+            name: {**model, "id": name, "created": self._created}
+            for name, model in listed.items()
+            if not self._directory.is_replaced(name)
+        }
+        for alias, _ in self._directory.table.aliases:
+            served = self._described(self.meant(alias), listed)
+            models.setdefault(alias, {**served, "id": alias, "created": self._created})
+        return models
+
+    def _described(self, model: str, listed: Mapping[str, JsonObject]) -> JsonObject:
+        """As Google lists it; a model that it does not list has at least the limits that the table knows."""
+        traits = self._directory.table.traits(model)
+        known = {"inputTokenLimit": traits.window, "outputTokenLimit": traits.output_limit}
+        return {**{name: limit for name, limit in known.items() if limit}, **listed.get(model, {})}
 
     def offered(self) -> list[str]:
         """The upstream's names for models that converse, as far as they are at hand: whoever only wants to
         look does not wait for an upstream that is down."""
-        if self._clock() >= self._due:
-            asking = threading.Thread(target=self._try_to_fetch, daemon=True)
-            asking.start()
-            asking.join(PATIENCE_OF_A_VISITOR)
-        aliases = {alias for alias, _ in self._services.models.aliases}
-        return [name for name, model in self._models.items() if name not in aliases and _converses(model)]
+        listed = self._listed.at_hand()
+        return [
+            name
+            for name, model in listed.items()
+            if _converses(model) and not self._directory.is_replaced(name)
+        ]
 
-    def _try_to_fetch(self) -> None:
-        if self._lock.acquire(blocking=False):
-            try:
-                self._fetch()
-            except UpstreamError:
-                pass  # `answered` tells
-            finally:
-                self._lock.release()
+    @property
+    def answered(self) -> bool:
+        """Whether the upstream did, when it was last asked for its list."""
+        return self._listed.answered
 
     def meant(self, name: str) -> str:
         """The upstream's model behind a client's name."""
-        return self._services.models.resolve(name)
-
-    def _fetch(self) -> None:
-        try:
-            listed = self._services.upstream.models()
-        except UpstreamError:
-            self.answered = False
-            if not self._models:
-                raise
-            self._due = self._clock() + PAUSE_AFTER_FAILURE
-            return
-        self.answered = True
-        self._models = self._described(listed)
-        self._due = self._clock() + self._lifetime
-
-    def _described(self, listed: Sequence[JsonObject]) -> dict[str, JsonObject]:
-        created = int(self._services.stamp.now())
-        models: dict[str, JsonObject] = {}
-        for model in listed:
-            name = str(model.get("name", "")).removeprefix("models/")
-            models[name] = {**model, "id": name, "created": created}
-        for alias, target in self._services.models.aliases:
-            models.setdefault(alias, {**models.get(target, {}), "id": alias, "created": created})
-        return models
+        return self._directory.resolve(name)
 
 
 def _converses(model: JsonObject) -> bool:

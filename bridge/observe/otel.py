@@ -90,7 +90,7 @@ def _of_model(record: Record) -> Attributes:
         "gen_ai.provider.name": PROVIDER,
         "gen_ai.system": PROVIDER,  # as it was called before
         "gen_ai.request.model": record.model or "",
-        "gen_ai.response.model": record.upstream_model or "",
+        "gen_ai.response.model": record.model_version or record.upstream_model or "",
     }
     if record.usage is not None and record.usage.raw:
         attributes["gen_ai.usage.input_tokens"] = record.usage.prompt

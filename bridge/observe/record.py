@@ -53,6 +53,7 @@ class Record:
     protocol: str | None = None
     model: str | None = None  #: as the client named it
     upstream_model: str | None = None
+    model_version: str | None = None  #: the model that answered, as the upstream names it
     stream: bool = False
     status: int = 0
     outcome: str = (
@@ -175,6 +176,7 @@ class Record:
             "protocol": self.protocol,
             "model": self.model,
             "upstream_model": self.upstream_model,
+            "model_version": self.model_version,
             "stream": self.stream or None,
             "status": self.status,
             "outcome": self.outcome,

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
+from bridge.settings.lifecycle import REFUSE, REPLACE
 from bridge.settings.limits import Limits
 from bridge.settings.models import ModelTable, load_models
 from bridge.settings.prices import FREE, PriceTable, load_prices
@@ -118,6 +119,7 @@ class UpstreamSettings:
     key_cooldown: Duration = 60.0
     models_ttl: Duration = 300.0
     sdk_losses: Annotated[str, OneOf(("refuse", "rest"))] = "refuse"
+    store: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,13 @@ class ResponsesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What is not a table; the tables stand in models.toml."""
+
+    retired: Annotated[str, OneOf((REPLACE, REFUSE))] = REPLACE
+
+
+@dataclass(frozen=True, slots=True)
 class StateSettings:
     dir: Path = Path("state")
 
@@ -182,6 +191,7 @@ SECTIONS: Mapping[str, type] = {
     "metrics": MetricsSettings,
     "otel": OtelSettings,
     "responses": ResponsesSettings,
+    "models": ModelSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
     "access": AccessSettings,
@@ -285,8 +295,8 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
         section, _, key = entry.key.partition(".")
         sections[section][key] = _value(entry)
         origins[entry.key] = entry.origin
-    models, origins["models.default"] = _models(folder, environ)
     built: dict[str, Any] = {section: owner(**sections[section]) for section, owner in SECTIONS.items()}
+    models, origins["models.default"] = _models(folder, environ, built.pop("models"))
     return _resolved(
         Settings(
             models=models,
@@ -352,11 +362,12 @@ def _seat(key: str) -> str:
     return f"{variable_name(key)} in the environment"
 
 
-def _models(folder: Path, environ: Mapping[str, str]) -> tuple[ModelTable, str]:
+def _models(folder: Path, environ: Mapping[str, str], wanted: ModelSettings) -> tuple[ModelTable, str]:
     path = folder / "models.toml"
     override = environ.get("DEFAULT_MODEL", "").strip()
     origin = "environment DEFAULT_MODEL" if override else label(path)
-    return load_models(path, override or None), origin
+    delivered = PROJECT / "config" / "models.toml"
+    return load_models(path, override, wanted.retired, delivered), origin
 
 
 def _resolved(settings: Settings, folder: Path) -> Settings:

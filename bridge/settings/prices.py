@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from bridge.gemini.types import Usage
-from bridge.settings.models import LONGEST_NAME, REMEMBERED_NAMES, Patterns
+from bridge.settings.models import LONGEST_NAME, REMEMBERED_NAMES
+from bridge.settings.name_patterns import Patterns
 from bridge.settings.source import label, read_toml
 from bridge.settings.value import Range, SettingsError, Shape, read_table, shape_of
 

@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
@@ -184,6 +185,14 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_text, value)))
 
 
+def _date(value: Any) -> date:
+    if isinstance(value, str):
+        return date.fromisoformat(value)
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise ValueError
+    return value
+
+
 def _span(value: Any) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError
@@ -205,6 +214,7 @@ KINDS: Mapping[Any, Kind] = {
     float: Kind("a number", _number),
     bool: Kind("true or false", _switch),
     Path: Kind("a path", lambda value: Path(_text(value))),
+    date: Kind("a date such as 2026-12-01", _date),
     tuple[str, ...]: Kind("a list of texts", _texts),
     tuple[int, int] | None: Kind("a list of two whole numbers, the smaller first", _span),
     list[dict[str, Any]]: Kind("a list of tables, each under its name in [[ ]]", _tables),

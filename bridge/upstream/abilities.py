@@ -25,4 +25,5 @@ class Ability(Enum):
     EMBEDDINGS = "embeddings"
     MODEL_LIMITS = "a list of models with their limits"
     KEY_ROTATION = "several keys in turn"
+    NO_STORAGE = "telling Google to keep nothing"
     CANCELLATION = "a client that leaves ends the call"

@@ -29,6 +29,8 @@ class ChunkStream(ABC):
     chance to show the client that we are still here, to notice that it is not, or that we must stop.
     """
 
+    model_version: str | None = None  #: the model that answers, as the upstream names it, once it has said so
+
     @abstractmethod
     def __iter__(self) -> Iterator[Sequence[Chunk]]: ...
 

@@ -20,8 +20,10 @@ from bridge.errors import (
     BridgeError,
     ContextOverflow,
     RequestTooLarge,
+    SamplingRefused,
     SchemaRefused,
     SignaturesRefused,
+    StoreRefused,
     ThinkingRefused,
     UnknownModel,
     UpstreamMalformed,
@@ -79,7 +81,15 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 #: What the bridge can repair by itself, and send once more.
 _REPAIRABLE = (
     (re.compile(r"(?i)thought[ _]signature"), SignaturesRefused),
-    (re.compile(r"(?i)thinking[ _]?(?:config|level|budget)"), ThinkingRefused),
+    (re.compile(r"(?i)thinking[ _]?(?:config|level|budget)|\bthinking (?:is|are) not\b"), ThinkingRefused),
+    (re.compile(r"(?i)unknown name \W*store\b|\bstore\b.{0,40}not supported"), StoreRefused),
+    (
+        re.compile(
+            r"(?i)\b(?:temperature|top_?[pk]|(?:presence|frequency)_?penalty)\b.{0,60}"
+            r"(?:not supported|unsupported|deprecated|cannot be set|not allowed)"
+        ),
+        SamplingRefused,
+    ),
     (
         re.compile(
             r"(?i)function_?declarations?|parameters_?json_?schema|too many states|nesting depth"

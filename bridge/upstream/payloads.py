@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -22,6 +23,7 @@ def request_bytes(request: GenerateRequest) -> bytes:
 
 def count_request_bytes(request: GenerateRequest) -> bytes:
     """The body of countTokens. Only in this form are the instruction and the tools counted."""
+    request = replace(request, store=None)  # nothing is generated, so there is nothing to keep
     counted = {"model": f"models/{request.model.removeprefix('models/')}", **request_to_json(request)}
     return json_bytes({"generateContentRequest": counted})
 

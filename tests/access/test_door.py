@@ -154,15 +154,15 @@ def test_without_keys_they_belong_to_whoever_sends_the_same_text(make_door) -> N
     ("patterns", "name", "model", "allowed"),
     [
         ((), "anything", "at-all", True),
-        (("gemini-*flash*",), "gemini-2.5-flash", "gemini-2.5-flash", True),
-        (("gemini-*flash*",), "models/gemini-2.5-flash", "gemini-2.5-flash", True),
-        (("gemini-*flash*",), "gpt-5-mini", "gemini-2.5-flash", True),  # by what it means
-        (("gpt-5",), "gpt-5", "gemini-2.5-pro", True),  # by its own name
-        (("gpt-5",), "gemini-2.5-pro", "gemini-2.5-pro", False),
-        (("gemini-*flash*",), "gemini-2.5-pro", "gemini-2.5-pro", False),
-        (("GEMINI-*",), "gemini-2.5-pro", "gemini-2.5-pro", True),
-        (("gpt-5",), "gpt-5\n", "gemini-2.5-pro", False),
-        (("gpt-5",), "xgpt-5", "gemini-2.5-pro", False),
+        (("gemini-*flash*",), "gemini-3.8-flash", "gemini-3.8-flash", True),
+        (("gemini-*flash*",), "models/gemini-3.8-flash", "gemini-3.8-flash", True),
+        (("gemini-*flash*",), "gpt-5-mini", "gemini-3.8-flash", True),  # by what it means
+        (("gpt-5",), "gpt-5", "gemini-3.1-pro-preview", True),  # by its own name
+        (("gpt-5",), "gemini-3.1-pro-preview", "gemini-3.1-pro-preview", False),
+        (("gemini-*flash*",), "gemini-3.1-pro-preview", "gemini-3.1-pro-preview", False),
+        (("GEMINI-*",), "gemini-3.1-pro-preview", "gemini-3.1-pro-preview", True),
+        (("gpt-5",), "gpt-5\n", "gemini-3.1-pro-preview", False),
+        (("gpt-5",), "xgpt-5", "gemini-3.1-pro-preview", False),
     ],
 )
 def test_models_are_allowed_by_either_name(
@@ -182,7 +182,7 @@ def test_models_are_allowed_by_either_name(
 def test_a_very_long_model_name_is_not_repeated(make_door, store: KeyStore) -> None:
     found = visit(make_door(), store.add("alice", Rules(models=("gpt-5",))))
     with pytest.raises(NotAllowed) as refused:
-        found.permit("x" * 100_000, "gemini-2.5-flash")
+        found.permit("x" * 100_000, "gemini-3.8-flash")
     assert len(refused.value.message) < 400
 
 

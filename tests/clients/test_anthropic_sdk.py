@@ -44,7 +44,7 @@ def test_calls_and_their_results_make_a_round_trip_with_thinking(client, gemini)
         )
     )
     ask = {**ASK, "tools": TOOLS, "thinking": {"type": "enabled", "budget_tokens": 2048}}
-    ask["model"] = "gemini-3-pro-preview"
+    ask["model"] = "gemini-3.1-pro-preview"
     with client.messages.stream(**ask) as stream:
         message = stream.get_final_message()
     assert [block.type for block in message.content] == ["thinking", "tool_use", "tool_use"]
@@ -108,9 +108,9 @@ def test_tokens_are_counted_with_instruction_and_tools(client, gemini):
     counted = client.messages.count_tokens(model="claude-opus-4-8", messages=HELLO, system="Be.", tools=TOOLS)
     assert counted.input_tokens == 321
     asked = gemini.asked[-1]
-    assert asked.path == "/v1beta/models/gemini-2.5-pro:countTokens"
+    assert asked.path == "/v1beta/models/gemini-pro-latest:countTokens"
     request = asked.body["generateContentRequest"]
-    assert request["model"] == "models/gemini-2.5-pro"
+    assert request["model"] == "models/gemini-3.1-pro-preview"
     assert request["systemInstruction"]["parts"] == [{"text": "Be."}]
     assert request["tools"][0]["functionDeclarations"][0]["name"] == "get_weather"
 
@@ -130,7 +130,7 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
     for stream in (True, False):
         gemini.will_say(Reply([envelope], status=status))
         with pytest.raises(raised) as caught:
-            client.messages.create(**ASK, stream=stream)
+            client.messages.create(**ASK | {"model": "gemini-3.8-flash"}, stream=stream)
         assert caught.value.body["error"]["type"] == kind
         assert caught.value.body["request_id"] == caught.value.response.headers["request-id"]
 

@@ -23,7 +23,7 @@ WEATHER = types.FunctionDeclaration(
     },
 )
 TOOLS = types.GenerateContentConfig(tools=[types.Tool(function_declarations=[WEATHER])])
-PRO = "gemini-3-pro-preview"
+PRO = "gemini-3.1-pro-preview"
 
 
 @pytest.fixture
@@ -36,21 +36,21 @@ def client(bridge):
 
 def test_text_streams_in_the_chunks_gemini_sent(client, gemini):
     gemini.will_say(sse(text_chunk("Hel"), text_chunk("lo "), text_chunk("there.", "STOP")))
-    chunks = list(client.models.generate_content_stream(model="gemini-2.5-pro", contents="Hello"))
+    chunks = list(client.models.generate_content_stream(model="gemini-3.1-pro-preview", contents="Hello"))
     assert [chunk.text for chunk in chunks] == ["Hel", "lo ", "there."]
     assert chunks[-1].candidates[0].finish_reason is types.FinishReason.STOP
     assert chunks[-1].usage_metadata.total_token_count == 7
-    assert gemini.asked[-1].path == "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
+    assert gemini.asked[-1].path == "/v1beta/models/gemini-3.1-pro-preview:streamGenerateContent?alt=sse"
 
 
 def test_a_whole_answer_is_one_text(client, gemini):
     gemini.will_say(
-        sse({**text_chunk("Hel"), "modelVersion": "gemini-2.5-pro-001"}, text_chunk("lo.", "STOP"))
+        sse({**text_chunk("Hel"), "modelVersion": "gemini-3.1-pro-preview"}, text_chunk("lo.", "STOP"))
     )
-    answer = client.models.generate_content(model="gemini-2.5-pro", contents="Hello")
+    answer = client.models.generate_content(model="gemini-3.1-pro-preview", contents="Hello")
     assert answer.text == "Hello."
     assert len(answer.candidates[0].content.parts) == 1
-    assert answer.model_version == "gemini-2.5-pro-001"
+    assert answer.model_version == "gemini-3.1-pro-preview"
 
 
 def test_the_asynchronous_client_streams_too(bridge, gemini):
@@ -59,7 +59,9 @@ def test_the_asynchronous_client_streams_too(bridge, gemini):
     async def texts() -> list[str | None]:
         options = types.HttpOptions(base_url=bridge.address)
         async with genai.Client(api_key="client-key", http_options=options).aio as sdk:
-            stream = await sdk.models.generate_content_stream(model="gemini-2.5-pro", contents="Hello")
+            stream = await sdk.models.generate_content_stream(
+                model="gemini-3.1-pro-preview", contents="Hello"
+            )
             return [chunk.text async for chunk in stream]
 
     assert asyncio.run(texts()) == ["Hel", "lo."]
@@ -130,12 +132,12 @@ def test_what_the_sdk_puts_together_is_the_whole_answer(client, gemini, name):
     """Texts and calls of the stream are those of the answer that was sent at once."""
     gemini.will_say(sse(*json_lines(name)), sse(*json_lines(name)))
     try:
-        whole = client.models.generate_content(model="gemini-2.5-pro", contents="Hello")
+        whole = client.models.generate_content(model="gemini-3.1-pro-preview", contents="Hello")
     except errors.ServerError:
         with pytest.raises(errors.ServerError):
-            list(client.models.generate_content_stream(model="gemini-2.5-pro", contents="Hello"))
+            list(client.models.generate_content_stream(model="gemini-3.1-pro-preview", contents="Hello"))
         return
-    streamed = list(client.models.generate_content_stream(model="gemini-2.5-pro", contents="Hello"))
+    streamed = list(client.models.generate_content_stream(model="gemini-3.1-pro-preview", contents="Hello"))
     assert said_by(streamed) == said_by([whole])
     assert streamed[-1].usage_metadata == whole.usage_metadata
     assert last_reason(streamed) == last_reason([whole])
@@ -185,7 +187,7 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
     for ask in (client.models.generate_content, client.models.generate_content_stream):
         gemini.will_say(envelope(status, google))
         with pytest.raises(raised) as told:
-            list(ask(model="gemini-2.5-pro", contents="Hello"))
+            list(ask(model="gemini-3.1-pro-preview", contents="Hello"))
         assert told.value.code == code
 
 
@@ -194,14 +196,14 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
 def test_a_broken_stream_raises_and_never_passes_for_a_whole_answer(client, gemini, before, ending):
     gemini.will_say([*sse(text_chunk("Half an ans")), *before, *ending])
     with pytest.raises(errors.ServerError) as told:
-        list(client.models.generate_content_stream(model="gemini-2.5-pro", contents="Hello"))
+        list(client.models.generate_content_stream(model="gemini-3.1-pro-preview", contents="Hello"))
     assert told.value.status == "UNAVAILABLE"
 
 
 def test_a_silence_disturbs_nobody(client, gemini):
     """The sign of life comes every 0.3 seconds; the bridge must say nothing that the SDK stumbles over."""
     gemini.will_say([*sse(text_chunk("Let me see …")), 1.0, *sse(text_chunk(" Yes.", "STOP"))])
-    chunks = list(client.models.generate_content_stream(model="gemini-2.5-pro", contents="Hello"))
+    chunks = list(client.models.generate_content_stream(model="gemini-3.1-pro-preview", contents="Hello"))
     assert [chunk.text for chunk in chunks] == ["Let me see …", " Yes."]
 
 
@@ -211,7 +213,9 @@ def test_a_silence_disturbs_the_asynchronous_client_neither(bridge, gemini):
     async def texts() -> list[str | None]:
         options = types.HttpOptions(base_url=bridge.address)
         async with genai.Client(api_key="client-key", http_options=options).aio as sdk:
-            stream = await sdk.models.generate_content_stream(model="gemini-2.5-pro", contents="Hello")
+            stream = await sdk.models.generate_content_stream(
+                model="gemini-3.1-pro-preview", contents="Hello"
+            )
             return [chunk.text async for chunk in stream]
 
     assert asyncio.run(texts()) == ["Let me see …", " Yes."]
@@ -219,19 +223,19 @@ def test_a_silence_disturbs_the_asynchronous_client_neither(bridge, gemini):
 
 def test_tokens_are_counted(client, gemini):
     gemini.will_say(Reply([b'{"totalTokens": 31}']))
-    assert client.models.count_tokens(model="gemini-2.5-pro", contents="Hello").total_tokens == 31
-    assert gemini.asked[-1].path == "/v1beta/models/gemini-2.5-pro:countTokens"
+    assert client.models.count_tokens(model="gemini-3.1-pro-preview", contents="Hello").total_tokens == 31
+    assert gemini.asked[-1].path == "/v1beta/models/gemini-3.1-pro-preview:countTokens"
 
 
 def test_texts_become_vectors(client, gemini):
     gemini.will_say(Reply([b'{"embeddings": [{"values": [0.5, -0.5]}, {"values": [1, 0]}]}']))
     config = types.EmbedContentConfig(task_type="RETRIEVAL_QUERY", output_dimensionality=2)
-    answer = client.models.embed_content(model="text-embedding-004", contents=["one", "two"], config=config)
+    answer = client.models.embed_content(model="gemini-embedding-001", contents=["one", "two"], config=config)
     assert [each.values for each in answer.embeddings] == [[0.5, -0.5], [1, 0]]
     asked = gemini.asked[-1]
-    assert asked.path == "/v1beta/models/text-embedding-004:batchEmbedContents"
+    assert asked.path == "/v1beta/models/gemini-embedding-001:batchEmbedContents"
     assert asked.body["requests"][1] == {
-        "model": "models/text-embedding-004",
+        "model": "models/gemini-embedding-001",
         "content": {"parts": [{"text": "two"}], "role": "user"},
         "taskType": "RETRIEVAL_QUERY",
         "outputDimensionality": 2,
@@ -240,17 +244,17 @@ def test_texts_become_vectors(client, gemini):
 
 def test_models_are_listed_page_by_page(client, gemini):
     names = [model.name for model in client.models.list(config={"page_size": 3})]
-    assert {"models/gemini-2.5-pro", "models/gpt-5"} <= set(names)
+    assert {"models/gemini-3.1-pro-preview", "models/gpt-5"} <= set(names)
     assert len(names) == len(set(names))
     assert len(client.models.list(config={"page_size": 3}).page) == 3
-    assert client.models.get(model="gemini-2.5-pro").input_token_limit == 1048576
+    assert client.models.get(model="gemini-3.1-pro-preview").input_token_limit == 1048576
     with pytest.raises(errors.ClientError) as told:
         client.models.get(model="gemini-0-nothing")
     assert (told.value.code, told.value.status) == (404, "NOT_FOUND")
 
 
 def test_the_clients_key_is_not_sent_on_and_ours_only_in_its_header(client, gemini, bridge, canary_key):
-    client.models.generate_content(model="gemini-2.5-pro", contents="Hello")
+    client.models.generate_content(model="gemini-3.1-pro-preview", contents="Hello")
     asked = gemini.asked[-1]
     assert asked.headers["x-goog-api-key"] == canary_key
     assert "client-key" not in str(asked)

@@ -34,7 +34,7 @@ def _configured(bridge):
 
 @pytest.fixture
 def model():
-    return genai.GenerativeModel("gemini-2.5-pro")
+    return genai.GenerativeModel("gemini-3.1-pro-preview")
 
 
 def test_text_streams_in_the_chunks_gemini_sent(model, gemini):
@@ -61,7 +61,7 @@ def test_a_tool_loop_is_signed_for_a_client_that_drops_signatures(gemini):
         sse(call_chunk("get_weather", {"city": "Paris"}, "c1", SIGNATURE, "STOP")),
         sse(text_chunk("Sunny.", "STOP")),
     )
-    model = genai.GenerativeModel("gemini-3-pro-preview", tools=[get_weather])
+    model = genai.GenerativeModel("gemini-3.1-pro-preview", tools=[get_weather])
     chat = model.start_chat(enable_automatic_function_calling=True)
     assert chat.send_message("How is Paris?", request_options=ONCE).text == "Sunny."
     declared, _ = (asked.body["tools"][0]["functionDeclarations"] for asked in gemini.asked)
@@ -73,7 +73,7 @@ def test_a_tool_loop_is_signed_for_a_client_that_drops_signatures(gemini):
 
 def test_the_numbers_it_sends_for_names_are_understood(gemini):
     model = genai.GenerativeModel(
-        "gemini-2.5-pro",
+        "gemini-3.1-pro-preview",
         tools=[protos.Tool(function_declarations=[protos.FunctionDeclaration(name="ping")])],
         tool_config={"function_calling_config": {"mode": "ANY", "allowed_function_names": ["ping"]}},
         system_instruction="Be brief.",
@@ -133,18 +133,18 @@ def test_texts_become_vectors(gemini):
         Reply([b'{"embedding": {"values": [0.5, -0.5]}}']),
         Reply([b'{"embeddings": [{"values": [0.5]}, {"values": [1]}]}']),
     )
-    assert genai.embed_content("models/text-embedding-004", "one")["embedding"] == [0.5, -0.5]
-    assert genai.embed_content("models/text-embedding-004", ["one", "two"])["embedding"] == [[0.5], [1.0]]
+    assert genai.embed_content("models/gemini-embedding-001", "one")["embedding"] == [0.5, -0.5]
+    assert genai.embed_content("models/gemini-embedding-001", ["one", "two"])["embedding"] == [[0.5], [1.0]]
     single, several = gemini.asked[-2:]
-    assert single.path == "/v1beta/models/text-embedding-004:embedContent"
-    assert single.body["model"] == "models/text-embedding-004"
+    assert single.path == "/v1beta/models/gemini-embedding-001:embedContent"
+    assert single.body["model"] == "models/gemini-embedding-001"
     assert several.path.endswith(":batchEmbedContents")
 
 
 def test_models_are_listed(gemini):
     names = [model.name for model in genai.list_models(page_size=4)]
-    assert {"models/gemini-2.5-pro", "models/gpt-5"} <= set(names)
-    assert genai.get_model("models/gemini-2.5-pro").input_token_limit == 1048576
+    assert {"models/gemini-3.1-pro-preview", "models/gpt-5"} <= set(names)
+    assert genai.get_model("models/gemini-3.1-pro-preview").input_token_limit == 1048576
 
 
 def test_the_clients_key_is_not_sent_on(model, gemini, bridge):

@@ -17,7 +17,7 @@ WEATHER = {
 @pytest.fixture
 def model(bridge):
     return ChatAnthropic(
-        model="gemini-3-pro-preview",
+        model="gemini-3.1-pro-preview",
         base_url=bridge.address,
         api_key="client-key",
         max_retries=0,

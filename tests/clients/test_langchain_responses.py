@@ -18,7 +18,7 @@ def get_weather(city: str) -> str:
 @pytest.fixture
 def model(bridge):
     return ChatOpenAI(
-        model="gemini-3-pro-preview",
+        model="gemini-3.1-pro-preview",
         base_url=f"{bridge.address}/v1",
         api_key="client-key",
         max_retries=0,

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from scripted_gemini import CUT, Reply, call_chunk, sse, text_chunk
 from transcripts import NAMES, json_lines
 
-MODEL = "gemini-3-pro-preview"
+MODEL = "gemini-3.1-pro-preview"
 ENCRYPTED = ["reasoning.encrypted_content"]
 HELLO = [{"role": "user", "content": "Hello"}]
 TOOLS = [
@@ -165,7 +165,7 @@ def test_the_last_event_of_a_stream_holds_the_whole_answer(client, gemini, name)
     """What is streamed ends with the body we would have sent at once, and the SDK puts the same together."""
     gemini.will_say(*[sse(*json_lines(name)) for _ in range(3)])
     options: dict[str, Any] = {
-        "model": "gpt-5",
+        "model": MODEL,
         "input": "Hello",
         "reasoning": {"summary": "auto"},
         "include": ENCRYPTED,
@@ -269,7 +269,7 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
     for stream in (True, False):
         gemini.will_say(Reply([orjson.dumps(envelope)], status=status))
         with pytest.raises(raised) as refused:
-            client.responses.create(model="gpt-5", input="Hello", stream=stream)
+            client.responses.create(model=MODEL, input="Hello", stream=stream)
         assert refused.value.code == code
         assert refused.value.request_id
 
@@ -341,7 +341,7 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
 
 def test_the_sdk_is_told_what_openai_would_tell_it(client, gemini):
     gemini.will_say(sse(text_chunk("Hi.", "STOP")), sse(call_chunk("get_weather", {}, "c1", finish="STOP")))
-    kinds_told = [event.type for event in client.responses.create(model="gpt-5", input="x", stream=True)]
+    kinds_told = [event.type for event in client.responses.create(model=MODEL, input="x", stream=True)]
     assert kinds_told == [
         "response.created",
         "response.in_progress",
@@ -353,7 +353,7 @@ def test_the_sdk_is_told_what_openai_would_tell_it(client, gemini):
         "response.output_item.done",
         "response.completed",
     ]
-    kind, answer = last_response(client, model="gpt-5", input="x", tools=TOOLS)
+    kind, answer = last_response(client, model=MODEL, input="x", tools=TOOLS)
     assert (kind, answer.status, answer.output[0].status) == ("response.completed", "completed", "completed")
     assert [tool.name for tool in answer.tools] == ["get_weather", "apply_patch"]
 

@@ -49,7 +49,9 @@ def test_two_parallel_calls_stream_and_their_results_go_back_signed(client, gemi
             call_chunk("get_weather", {"city": "Rome"}, "c2", finish="STOP"),
         )
     )
-    with client.chat.completions.stream(model="gemini-3-pro-preview", messages=HELLO, tools=TOOLS) as stream:
+    with client.chat.completions.stream(
+        model="gemini-3.1-pro-preview", messages=HELLO, tools=TOOLS
+    ) as stream:
         done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
         message = stream.get_final_completion().choices[0].message
     assert [(event.name, event.arguments) for event in done] == [
@@ -61,7 +63,7 @@ def test_two_parallel_calls_stream_and_their_results_go_back_signed(client, gemi
     results = [{"role": "tool", "tool_call_id": each, "content": f"{each}: sunny"} for each in ("c2", "c1")]
     echoed = message.model_dump(exclude_none=True)
     client.chat.completions.create(
-        model="gemini-3-pro-preview", messages=[*HELLO, echoed, *results], tools=TOOLS
+        model="gemini-3.1-pro-preview", messages=[*HELLO, echoed, *results], tools=TOOLS
     )
     _, said, answered = gemini.asked[-1].body["contents"]
     assert [part["functionCall"]["args"] for part in said["parts"]] == [{"city": "Paris"}, {"city": "Rome"}]
@@ -77,7 +79,7 @@ def test_two_parallel_calls_stream_and_their_results_go_back_signed(client, gemi
 def test_what_the_sdk_puts_together_is_the_whole_answer(client, gemini, name):
     """The official client reads our stream and arrives at the body we would have sent at once."""
     gemini.will_say(sse(*json_lines(name)), sse(*json_lines(name)))
-    options = {"model": "gpt-5", "messages": HELLO}
+    options = {"model": "gemini-3.8-flash", "messages": HELLO}
     try:
         whole = client.chat.completions.create(**options).to_dict()
     except openai.InternalServerError:
@@ -142,7 +144,7 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
     for stream in (True, False):
         gemini.will_say(Reply([envelope], status=status))
         with pytest.raises(raised):
-            client.chat.completions.create(model="gpt-5", messages=HELLO, stream=stream)
+            client.chat.completions.create(model="gemini-3.8-flash", messages=HELLO, stream=stream)
 
 
 @pytest.mark.parametrize("ending", [[], [CUT], [b'{\n  "error": {"code": 503, "status": "UNAVAILABLE"}\n}']])
@@ -154,7 +156,7 @@ def test_a_broken_stream_raises_and_never_passes_for_a_whole_answer(client, gemi
 
 def test_models_are_listed(client, gemini):
     names = {model.id for model in client.models.list()}
-    assert {"gemini-2.5-pro", "gpt-5"} <= names
+    assert {"gemini-3.1-pro-preview", "gpt-5"} <= names
     assert client.models.retrieve("gpt-5").id == "gpt-5"
 
 

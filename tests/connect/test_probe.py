@@ -20,7 +20,7 @@ ONE_OF_EACH = {speaks: next(c for c in CLIENTS.values() if c.speaks == speaks) f
 SPOKEN = pytest.mark.parametrize("speaks", SPEAKERS)
 
 
-def found(speaks: str, address: str, model: str = "gemini-2.5-flash") -> list[Finding]:
+def found(speaks: str, address: str, model: str = "gemini-3.8-flash") -> list[Finding]:
     return list(probe(ONE_OF_EACH[speaks], Target(address, "gbk_any", model)))
 
 
@@ -28,7 +28,7 @@ def found(speaks: str, address: str, model: str = "gemini-2.5-flash") -> list[Fi
 
 
 @SPOKEN
-@pytest.mark.parametrize("model", ["gemini-2.5-flash", "demo-strict", "demo-think"])
+@pytest.mark.parametrize("model", ["gemini-3.8-flash", "demo-strict", "demo-think"])
 def test_every_protocol_is_proved_by_text_and_tools(speaks, model, demo_bridge):
     findings = found(speaks, demo_bridge.address, model)
     assert [(each.detail, each.remedy) for each in findings if not each.good] == []
@@ -41,7 +41,7 @@ def test_every_protocol_is_proved_by_text_and_tools(speaks, model, demo_bridge):
 @pytest.mark.parametrize(("speaks", "ends"), [("codex", 1), ("responses", 2)])
 def test_codex_is_spoken_in_its_own_dialect(speaks, ends, demo_bridge):
     """Others get the bridge's own, which has a `response.done` before the last event."""
-    speaker, target = SPEAKERS[speaks], Target(demo_bridge.address, "k", "gemini-2.5-flash")
+    speaker, target = SPEAKERS[speaks], Target(demo_bridge.address, "k", "gemini-3.8-flash")
     stream = post.events(speaker.address(target), speaker.ask(target.model, "Hi"), speaker.headers(target))
     types = [event["type"] for event in stream]
     assert len({"response.done", "response.completed"} & {*types}) == ends

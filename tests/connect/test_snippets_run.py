@@ -16,7 +16,7 @@ PROGRAMS = [client for client in CLIENTS.values() if client.main.language == "py
 
 @pytest.mark.parametrize("client", PROGRAMS, ids=lambda client: client.name)
 def test_a_python_snippet_prints_the_models_answer(client, demo_bridge):
-    code = client.main.text(Target(demo_bridge.address, "gbk_any", "gemini-2.5-flash"))
+    code = client.main.text(Target(demo_bridge.address, "gbk_any", "gemini-3.8-flash"))
     ran = subprocess.run(
         [sys.executable, "-c", code], env=clean_environment(), capture_output=True, text=True, timeout=100
     )
@@ -26,7 +26,7 @@ def test_a_python_snippet_prints_the_models_answer(client, demo_bridge):
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_the_curl_snippet_streams_an_answer(demo_bridge):
-    script = CLIENTS["curl"].main.text(Target(demo_bridge.address, "gbk_any", "gemini-2.5-flash"))
+    script = CLIENTS["curl"].main.text(Target(demo_bridge.address, "gbk_any", "gemini-3.8-flash"))
     ran = subprocess.run(["sh"], input=script, capture_output=True, text=True, timeout=60)
     assert "chat.completion.chunk" in ran.stdout, ran.stderr
     assert ran.stdout.endswith("data: [DONE]\n\n")

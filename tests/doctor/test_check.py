@@ -66,7 +66,7 @@ def test_every_broken_file_is_told_at_once(config: Path, capsys: pytest.CaptureF
     assert len(told) == 3
     assert all(line.startswith("gemini-bridge: ") for line in told)
     assert any("server.thraeds is not a setting; did you mean threads?" in line for line in told)
-    assert any("models.toml: default must be a text" in line for line in told)
+    assert any("models.toml: default must be a list of texts" in line for line in told)
     assert any("guards.toml: is not valid TOML" in line for line in told)
 
 

@@ -121,13 +121,13 @@ def test_each_request_is_a_span_with_a_child_in_the_clients_trace(gemini, collec
         "gen_ai.provider.name": "gcp.gemini",
         "gen_ai.system": "gcp.gemini",
         "gen_ai.request.model": "gpt-5",
-        "gen_ai.response.model": "gemini-2.5-pro",
+        "gen_ai.response.model": "gemini-pro-latest",
         "gen_ai.usage.input_tokens": 9,
         "gen_ai.usage.cache_read.input_tokens": 4,
         "gen_ai.usage.output_tokens": 5,
         "gen_ai.response.finish_reasons": ["STOP"],
     }
-    assert (child.kind, child.name) == (CLIENT, "chat gemini-2.5-pro")
+    assert (child.kind, child.name) == (CLIENT, "chat gemini-pro-latest")
     assert (child.trace_id, child.parent_span_id) == (server.trace_id, server.span_id)
     assert server.start_time_unix_nano <= child.start_time_unix_nano < child.end_time_unix_nano
     assert child.end_time_unix_nano <= server.end_time_unix_nano

@@ -17,7 +17,7 @@ from scripted_gemini import Asked, Reply, call_chunk, sse, text_chunk
 from bridge.connect.clients import CLIENTS, Target
 
 CLAUDE = Path(__file__).parent / "node_modules" / ".bin" / "claude"
-MODEL = "gemini-3-pro-preview"
+MODEL = "gemini-3.1-pro-preview"
 SIGNATURE = "c2lnbmVkLWJ5LWdlbWluaQ=="
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -195,15 +195,15 @@ def test_a_switch_of_the_model_drops_foreign_signatures_and_goes_on(claude, gemi
         say("Second."),
     )
     claude.says("one")
-    assert claude.says("two", "--continue", model="gemini-2.5-pro")["result"] == "Second."
+    assert claude.says("two", "--continue", model="gemini-3.1-pro-preview")["result"] == "Second."
     assert "streamGenerateContent" in gemini.asked[-1].path
-    assert "gemini-2.5-pro" in gemini.asked[-1].path
+    assert "gemini-3.1-pro-preview" in gemini.asked[-1].path
     assert SIGNATURE not in json.dumps(gemini.asked[-1].body)
 
 
 def test_a_subagent_that_asks_for_a_haiku_model_gets_one(claude, gemini):
     def answer(asked: Asked) -> Any:
-        if "gemini-2.5-flash" in asked.path:
+        if "gemini-3.8-flash" in asked.path:
             return say("The subagent found it.")
         if calls(asked):
             return say("The subagent is back.")
@@ -212,7 +212,7 @@ def test_a_subagent_that_asks_for_a_haiku_model_gets_one(claude, gemini):
 
     gemini.will_answer(answer)
     assert claude.says("send somebody")["result"] == "The subagent is back."
-    assert any("gemini-2.5-flash" in asked.path for asked in gemini.asked)
+    assert any("gemini-3.8-flash" in asked.path for asked in gemini.asked)
     assert "The subagent found it." in str(answers(gemini))
 
 

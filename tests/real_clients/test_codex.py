@@ -39,7 +39,7 @@ class Codex:
         (self.home / ".codex").mkdir(parents=True)
         self.project.mkdir()
         # What a user of Codex is told to write into config.toml, by the README, the command and the page.
-        self._configuration = CLIENTS["codex"].main.text(Target(address, "any", "gemini-3-pro-preview"))
+        self._configuration = CLIENTS["codex"].main.text(Target(address, "any", "gemini-3.1-pro-preview"))
         self._environment = clean_environment() | {"HOME": str(self.home), "BRIDGE_KEY": "any"}
 
     def says(
@@ -106,7 +106,7 @@ def test_the_settings_may_be_a_profile_beside_the_users_own(codex, gemini):
     codex.settings_file = "bridge.config.toml"
     gemini.will_say(say("Hello from the bridge."))
     assert answer_of(codex.says("say hello", "--profile", "bridge")) == "Hello from the bridge."
-    assert "gemini-3-pro-preview" in gemini.asked[0].path
+    assert "gemini-3.1-pro-preview" in gemini.asked[0].path
 
 
 def test_plain_text(codex, gemini):

@@ -27,7 +27,7 @@ class GeminiCli:
         self.home, self.project = folder / "home", folder / "project"
         # What a user of Gemini CLI is told to export and to write, by the README, the command and the page.
         exports, settings = CLIENTS["gemini"].snippets
-        target = Target(address, "any", "gemini-2.5-pro")
+        target = Target(address, "any", "gemini-3.1-pro-preview")
         for place, written in ((self.home, settings.text(target)), (self.project, json.dumps(QUIET))):
             (place / ".gemini").mkdir(parents=True)
             (place / ".gemini" / "settings.json").write_text(written)

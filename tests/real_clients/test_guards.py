@@ -65,7 +65,7 @@ class Claude:
         told = dict(re.findall(r"^export (\w+)=(.*)$", section, re.MULTILINE))
         ran = subprocess.run(
             [
-                *(BIN / "claude", "-p", "try it", "--model", "gemini-3-pro-preview"),
+                *(BIN / "claude", "-p", "try it", "--model", "gemini-3.1-pro-preview"),
                 *("--output-format", "json", "--dangerously-skip-permissions"),
             ],
             cwd=folder,

@@ -16,7 +16,7 @@ PROGRAMS = [client for client in CLIENTS.values() if client.main.language == "ja
 
 @pytest.mark.parametrize("client", PROGRAMS, ids=lambda client: client.name)
 def test_a_node_snippet_prints_the_models_answer(client, demo_bridge):
-    code = client.main.text(Target(demo_bridge.address, "gbk_any", "gemini-2.5-flash"))
+    code = client.main.text(Target(demo_bridge.address, "gbk_any", "gemini-3.8-flash"))
     ran = subprocess.run(
         ["node", "--input-type=module", "-"],
         cwd=HERE,

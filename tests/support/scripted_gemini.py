@@ -128,7 +128,7 @@ class ScriptedGemini:
                         "outputTokenLimit": 65536,
                         "supportedGenerationMethods": ["generateContent", "countTokens"],
                     }
-                    for name in ("gemini-2.5-flash", "gemini-2.5-pro")
+                    for name in ("gemini-3.8-flash", "gemini-3.1-pro-preview")
                 ]
                 return self._send(Reply([orjson.dumps({"models": models})]))
 

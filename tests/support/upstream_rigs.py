@@ -89,7 +89,7 @@ def environment(name: str, api: str, tokens: str, folder: Path) -> dict[str, str
             "BRIDGE_CODE_ASSIST__CREDENTIALS": str(login),
             "GOOGLE_CLOUD_PROJECT": "canary-project",
         },
-        "sdk": {"BRIDGE_UPSTREAM__TRANSPORT": "sdk", **keys},
+        "sdk": {"BRIDGE_UPSTREAM__TRANSPORT": "sdk", "BRIDGE_UPSTREAM__STORE": "true", **keys},
     }[name]
 
 

@@ -30,7 +30,7 @@ from bridge.gemini.wire import request_to_json
 from bridge.upstream import UPSTREAMS
 from bridge.upstream.abilities import Ability
 
-MODEL = "gemini-2.5-flash"
+MODEL = "gemma-3-27b-it"  # one that does not insist on signatures, which one upstream cannot carry
 HELLO = Content("user", (Part("Hello"),))
 PLAIN_TOOL = Tool((FunctionDeclaration("look", "Look around."),))
 DONE = text_chunk("Done.", "STOP")
@@ -216,12 +216,12 @@ def embeddings(rig: Rig) -> bool:
 
 @probe(Ability.MODEL_LIMITS)
 def model_limits(rig: Rig) -> bool:
-    quota = {"buckets": [{"modelId": "gemini-2.5-flash"}]}
+    quota = {"buckets": [{"modelId": "gemini-3.8-flash"}]}
     rig.api.will_say(Reply([orjson.dumps(quota)]))
     if rig.name == "vertex":
-        rig.api.will_list({"publisherModels": [{"name": "publishers/google/models/gemini-2.5-flash"}]})
+        rig.api.will_list({"publisherModels": [{"name": "publishers/google/models/gemini-3.8-flash"}]})
     first, *_ = rig.upstream.models()
-    assert first["name"] == "models/gemini-2.5-flash"
+    assert first["name"] == "models/gemini-3.8-flash"
     return "inputTokenLimit" in first
 
 
@@ -231,6 +231,11 @@ def key_rotation(rig: Rig) -> bool:
     rig.will_say(DONE)
     read(rig.upstream, request())
     return [asked.headers.get("x-goog-api-key") for asked in rig.api.asked] == list(KEYS)
+
+
+@probe(Ability.NO_STORAGE)
+def no_storage(rig: Rig) -> bool:
+    return arrives(rig, request(store=False))
 
 
 @probe(Ability.CANCELLATION)

@@ -53,7 +53,7 @@ def test_the_same_request_gets_the_same_bytes_and_another_gets_others() -> None:
     assert first != other
 
 
-@pytest.mark.parametrize("model", ["gemini-2.5-flash", "models/gemini-2.5-flash", "demo-unheard-of", "x"])
+@pytest.mark.parametrize("model", ["gemini-3.8-flash", "models/gemini-3.8-flash", "demo-unheard-of", "x"])
 def test_any_model_name_is_answered_as_the_plain_model(model: str) -> None:
     chunks = wire(said("echo: here"), model)
     assert text(chunks) == "here"

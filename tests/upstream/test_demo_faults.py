@@ -54,7 +54,7 @@ def test_every_variant_has_an_outcome() -> None:
 @pytest.mark.parametrize("way", ["model", "prompt"])
 def test_every_variant_is_reached_by_model_and_by_prompt(name: str, way: str) -> None:
     prompt, model = (
-        ("Hello", f"demo-{name}") if way == "model" else (f"Hello [demo:{name}]", "gemini-2.5-pro")
+        ("Hello", f"demo-{name}") if way == "model" else (f"Hello [demo:{name}]", "gemini-3.1-pro-preview")
     )
     chunks, error = play(said(prompt, tools=TOOLS), model)
     reasons = [each.finish_reason for chunk in chunks for each in chunk.candidates if each.finish_reason]

@@ -47,7 +47,7 @@ from bridge.upstream.sdk.package import translate
 from bridge.upstream.sdk.reader import LONGEST_QUEUE, ReaderStream
 
 SetUp = Callable[..., Rig]
-FLASH = "gemini-2.5-flash"
+GEMMA = "gemma-3-27b-it"  # it does not insist on signatures, which the package cannot carry
 HELLO = Content("user", (Part("Hello"),))
 NO_WAIT = Waits(connect=5, first_byte=5, between=5, whole=60, tick=0.05)
 
@@ -57,7 +57,7 @@ def sdk(set_up: SetUp) -> Rig:
     return set_up("sdk")
 
 
-def request(model: str = FLASH, *contents: Content, **fields: Any) -> GenerateRequest:
+def request(model: str = GEMMA, *contents: Content, **fields: Any) -> GenerateRequest:
     return GenerateRequest(model, contents or (HELLO,), **fields)
 
 
@@ -92,7 +92,7 @@ def _no_reader_stays_behind() -> Iterator[None]:
 def test_a_request_goes_out_as_the_package_sends_it(sdk: Rig) -> None:
     sdk.will_say(text_chunk("Hi.", "STOP"))
     asked = request(
-        FLASH,
+        GEMMA,
         HELLO,
         Content("model", (Part(FunctionCall("look", {"n": 3, "deep": [{"x": 2.5}]}, "c1")),)),
         Content("user", (Part(FunctionResponse("look", {"output": "fine"}, "c1")),)),
@@ -104,7 +104,7 @@ def test_a_request_goes_out_as_the_package_sends_it(sdk: Rig) -> None:
     )
     assert texts(sdk, asked) == ["Hi."]
     sent = sdk.api.asked[0]
-    assert sent.path.partition("?")[0] == f"/v1beta/models/{FLASH}:streamGenerateContent"
+    assert sent.path.partition("?")[0] == f"/v1beta/models/{GEMMA}:streamGenerateContent"
     assert sent.headers["x-goog-api-key"] == KEYS[0]
     assert sent.headers["accept-encoding"] == "identity"
     assert sent.headers["user-agent"].startswith("gemini-bridge/")
@@ -150,11 +150,11 @@ LOST = [
         "tools[0].functionDeclarations[0].parametersJsonSchema",
     ),
     (
-        request(FLASH, HELLO, Content("model", (Part("Well."), Part("So.", signature="c2ln")))),
+        request(GEMMA, HELLO, Content("model", (Part("Well."), Part("So.", signature="c2ln")))),
         "contents[1].parts[1].thoughtSignature",
     ),
     (
-        request(FLASH, HELLO, Content("model", (Part(FunctionCall("f", {"deep": [{"n": 2**53 + 1}]})),))),
+        request(GEMMA, HELLO, Content("model", (Part(FunctionCall("f", {"deep": [{"n": 2**53 + 1}]})),))),
         "contents[1].parts[0].functionCall.args.deep[0].n",
     ),
     (
@@ -167,7 +167,7 @@ LOST = [
     ),
     (request(extra={"serviceTier": "flex"}), "serviceTier"),
     (
-        request("gemini-3-pro-preview", tools=(Tool((FunctionDeclaration("f"),)),)),
+        request("gemini-3.1-pro-preview", tools=(Tool((FunctionDeclaration("f"),)),)),
         "thoughtSignature",
     ),
 ]
@@ -196,7 +196,7 @@ def test_or_it_is_sent_over_rest_if_the_operator_wants_that(
 
 def test_only_the_first_few_lost_fields_are_named(sdk: Rig) -> None:
     signed = tuple(Part("So.", signature="c2ln") for _ in range(9))
-    error = raised_by(lambda: sdk.upstream.stream(request(FLASH, HELLO, Content("model", signed))))
+    error = raised_by(lambda: sdk.upstream.stream(request(GEMMA, HELLO, Content("model", signed))))
     assert error.message.count("thoughtSignature") == 5
     assert "and more" in error.message
 
@@ -230,13 +230,13 @@ def test_a_request_of_no_known_form_is_the_clients_error(sdk: Rig) -> None:
 
 def test_other_short_calls_than_it_knows_are_refused(sdk: Rig) -> None:
     with pytest.raises(errors.UnknownModel, match="batchGenerate"):
-        sdk.upstream.short_call(FLASH, "batchGenerate", {})
+        sdk.upstream.short_call(GEMMA, "batchGenerate", {})
 
 
 def test_several_embeddings_go_together(sdk: Rig) -> None:
     sdk.api.will_say(answering(b'{"embeddings": [{"values": [0.5]}, {"values": [1.0]}]}'))
-    each = {"model": f"models/{FLASH}", "content": {"parts": [{"text": "Hello"}]}}
-    said = sdk.upstream.short_call(FLASH, "batchEmbedContents", {"requests": [each, each]})
+    each = {"model": f"models/{GEMMA}", "content": {"parts": [{"text": "Hello"}]}}
+    said = sdk.upstream.short_call(GEMMA, "batchEmbedContents", {"requests": [each, each]})
     assert said == {"embeddings": [{"values": [0.5]}, {"values": [1.0]}]}
 
 

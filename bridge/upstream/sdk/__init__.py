@@ -52,6 +52,7 @@ class SdkUpstream(Upstream):
         Ability.FINISH_REASONS: "dropped by the package, so that the answer counts as cut",
         Ability.USAGE_DETAILS: "dropped by the package",
         Ability.STREAM_ERRORS: "dropped by the package, so that the answer counts as cut",
+        Ability.NO_STORAGE: "dropped by the package; it starts only with `upstream.store = true`",
     }
 
     def __init__(
@@ -74,6 +75,11 @@ class SdkUpstream(Upstream):
         upstream, waits = settings.upstream, waits_of(settings)
         if not upstream.api_keys:
             raise SettingsError("upstream.transport is sdk, but there is no key: set GEMINI_API_KEY")
+        if not upstream.store:
+            raise SettingsError(
+                "upstream.transport is sdk, and google-generativeai cannot tell Google to keep nothing: "
+                'set upstream.store = true if Google may keep prompts, or transport = "gemini"'
+            )
         return cls(
             Package(upstream.base_url, waits, settings.server.threads),
             KeyAccess(upstream.api_keys, upstream.key_cooldown, cooldowns),

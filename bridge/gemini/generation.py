@@ -1,0 +1,81 @@
+"""`generationConfig` as the model takes it: thinking, sampling, and how long the answer may be.
+
+What had to be left out or changed is said in the notes, so that it can be counted. A client that speaks
+Gemini itself knows these rules; of its settings only an output limit that is too high is lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bridge.gemini.repairs import SAMPLING
+from bridge.gemini.thinking import thinking_config
+from bridge.gemini.traits import Traits
+from bridge.gemini.types import FunctionCall, FunctionResponse, GenerateRequest, JsonObject, Part
+
+MOST = "maxOutputTokens"
+
+#: A token has about four characters in prose and three in code. The estimate must not be too low.
+CHARACTERS_OF_A_TOKEN = 3
+
+
+def fit_generation(request: GenerateRequest, traits: Traits) -> tuple[JsonObject, tuple[str, ...]]:
+    """The settings, and notes on what was changed in them."""
+    generation, notes = dict(request.generation), []
+    if not request.native:
+        config = thinking_config(traits, request.thinking)
+        if config is not None:
+            generation["thinkingConfig"] = config
+        if traits.ignores_sampling and _dropped(generation, SAMPLING):
+            notes.append("generation.sampling_not_sent")
+        if _raised(generation, traits.output_floor):
+            notes.append("generation.output_limit_raised")
+    if 0 < traits.output_limit < generation.get(MOST, 0):
+        generation[MOST] = traits.output_limit
+    if traits.shared_window and _lowered(generation, request, traits):
+        notes.append("generation.output_limit_lowered")
+    return generation, tuple(notes)
+
+
+def _dropped(generation: dict[str, Any], fields: Iterable[str]) -> bool:
+    present = [field for field in fields if field in generation]
+    for field in present:
+        del generation[field]
+    return bool(present)
+
+
+def _raised(generation: dict[str, Any], floor: int) -> bool:
+    """Thoughts count as output: of a low limit nothing would be left for the answer, and it is paid for."""
+    if generation.get(MOST, floor) >= floor:
+        return False
+    generation[MOST] = floor
+    return True
+
+
+def _lowered(generation: dict[str, Any], request: GenerateRequest, traits: Traits) -> bool:
+    """The model refuses a request whose input and output limit together exceed its window."""
+    left = traits.window - estimated_tokens(request)
+    most = generation.get(MOST, traits.output_limit)
+    if left >= most:
+        return False
+    generation[MOST] = max(left, traits.output_floor, 1)
+    return True
+
+
+def estimated_tokens(request: GenerateRequest) -> int:
+    """How many tokens the texts, calls and tools have at the most. Media are not counted: their tokens do not
+    depend on their size."""
+    contents = request.contents if request.system is None else (request.system, *request.contents)
+    characters = sum(_characters(part) for content in contents for part in content.parts)
+    tools = sum(len(str(function)) for tool in request.tools for function in tool.functions)
+    return (characters + tools) // CHARACTERS_OF_A_TOKEN
+
+
+def _characters(part: Part) -> int:
+    data = part.data
+    if isinstance(data, str):
+        return len(data)
+    if isinstance(data, FunctionCall):
+        return len(str(data.args))
+    return len(str(data.response)) if isinstance(data, FunctionResponse) else 0

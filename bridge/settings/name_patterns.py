@@ -1,0 +1,17 @@
+"""Names of models in which `*` stands for anything. Letter case makes no difference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+NOTHING = "(?!)"  #: the expression that matches nothing; an empty one matches the empty name
+
+
+class Patterns:
+    def __init__(self, patterns: Iterable[str]) -> None:
+        choices = "|".join(".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
+        self._match = re.compile(choices or NOTHING, re.IGNORECASE | re.DOTALL).fullmatch
+
+    def match(self, name: str) -> bool:
+        return self._match(name) is not None

@@ -1,0 +1,99 @@
+"""The models as the doctor sees them: there, gone, retired, about to retire."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+from google_today import ALIVE, google_today, listed
+from scripted_gemini import ScriptedGemini
+
+from bridge.doctor.finding import Level
+from bridge.doctor.models import look_at_lifecycle, look_at_models
+from bridge.model_directory import GONE, fact_name
+from bridge.state.accounts import AccountStore, Row
+from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
+
+
+@pytest.fixture
+def google() -> Iterator[ScriptedGemini]:
+    scripted = ScriptedGemini()
+    scripted.will_answer(google_today)
+    scripted.will_list(listed(*ALIVE))
+    yield scripted
+    scripted.close()
+
+
+def asking(google: ScriptedGemini, **more: str) -> dict[str, str]:
+    return {"GEMINI_API_KEY": "some-key-of-google", "GOOGLE_GEMINI_BASE_URL": google.address, **more}
+
+
+def test_the_delivered_models_are_there(patient, google: ScriptedGemini) -> None:
+    found = look_at_models(patient(**asking(google)))
+    assert found.level is Level.GREEN
+    assert "gemini-pro-latest" in found.says
+
+
+def test_a_model_that_is_served_but_not_listed_is_there(patient, google: ScriptedGemini) -> None:
+    google.will_list(listed("gemini-3.8-flash"))
+    assert look_at_models(patient(**asking(google))).level is Level.GREEN
+
+
+def test_a_model_that_nobody_has_is_red(patient, google: ScriptedGemini) -> None:
+    found = look_at_models(patient(**asking(google, DEFAULT_MODEL="gemini-9, gemini-8, gemini-3.8-flash")))
+    assert found.level is Level.RED
+    assert found.says.endswith(": gemini-9 (gemini-3.8-flash serves instead)")
+    assert "gemini-3.1-pro-preview" in found.remedy
+    found = look_at_models(patient(**asking(google, DEFAULT_MODEL="gemini-9")))
+    assert found.says.endswith(": gemini-9")
+
+
+def test_a_model_that_a_request_found_gone_is_red_though_it_is_listed(
+    patient, google: ScriptedGemini, tmp_path: Path
+) -> None:
+    facts = SharedFacts(tmp_path / "state" / FACTS_FILE)
+    assert facts.learn(fact_name(GONE, google.address, "gemini-pro-latest"))
+    found = look_at_models(patient(**asking(google)))
+    assert found.level is Level.RED
+    assert found.says.endswith(": gemini-pro-latest (gemini-3.1-pro-preview serves instead)")
+
+
+def test_what_is_about_to_retire_is_listed(patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = look_at_lifecycle(patient())
+    assert found.level is Level.GREEN
+    assert "gemini-3.1-flash-lite retires on 2027-05-07, then gemini-3.5-flash-lite" in found.says
+    monkeypatch.setattr("bridge.doctor.models.today", lambda: date(2027, 5, 1))
+    found = look_at_lifecycle(patient())
+    assert found.level is Level.YELLOW
+    assert "retires on 2027-05-07" in found.says
+    monkeypatch.setattr("bridge.doctor.models.today", lambda: date(2027, 5, 7))
+    assert look_at_lifecycle(patient()).says == "no retirement is announced"
+
+
+def test_a_retired_model_in_the_settings_is_told(patient) -> None:
+    found = look_at_lifecycle(patient(DEFAULT_MODEL="gemini-2.5-flash"))
+    assert found.level is Level.YELLOW
+    assert "gemini-2.5-flash is asked for and was retired on 2026-10-16" in found.says
+    assert "gemini-3.8-flash, gemini-flash-latest serves instead" in found.says
+
+
+def test_a_retired_model_that_clients_ask_for_is_told(patient) -> None:
+    made = patient()
+    store = AccountStore(made.settings.accounts_file, days=9, request_days=9, megabytes=9)
+    asked = dict.fromkeys(Row._fields, 0) | {
+        "at": time.time(),
+        "key": "",
+        "protocol": "openai_chat",
+        "client": "codex",
+        "client_model": "gemini-2.5-pro",
+        "model": "gemini-3.1-pro-preview",
+        "outcome": "completed",
+        "error": "",
+    }
+    store.write([Row(**asked)])
+    found = look_at_lifecycle(made)
+    assert found.level is Level.YELLOW
+    assert "gemini-2.5-pro is asked for and was retired on 2026-10-16" in found.says

@@ -1,0 +1,323 @@
+"""Models that retire, move and appear, behind the real bridge: whoever asks gets an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from google_today import (
+    ALIVE,
+    MEANT_BY_LATEST,
+    REROUTED,
+    RETIRED,
+    error,
+    google_today,
+    listed,
+    model_of,
+    not_found,
+)
+from gunicorn_bridge import Bridge, gunicorn_bridge
+from scripted_gemini import Asked, ScriptedGemini, sse, text_chunk
+
+
+@pytest.fixture
+def google() -> Iterator[ScriptedGemini]:
+    scripted = ScriptedGemini()
+    scripted.will_answer(google_today)
+    scripted.will_list(listed(*ALIVE, *RETIRED))  # Google lists some that it no longer serves
+    yield scripted
+    scripted.close()
+
+
+@pytest.fixture
+def served(google: ScriptedGemini) -> Iterator[Bridge]:
+    with gunicorn_bridge(**environment(google)) as bridge:
+        yield bridge
+
+
+def environment(google: ScriptedGemini, **more: str) -> dict[str, str]:
+    return {"GEMINI_API_KEY": "some-key-of-google", "GOOGLE_GEMINI_BASE_URL": google.address, **more}
+
+
+def chat(bridge: Bridge, model: str, **fields: Any) -> requests.Response:
+    body = {"model": model, "messages": [{"role": "user", "content": "Hello"}], **fields}
+    return requests.post(f"{bridge.address}/v1/chat/completions", json=body, timeout=60)
+
+
+def asked_models(google: ScriptedGemini) -> list[str]:
+    return [model_of(each) for each in google.asked if each.method == "POST"]
+
+
+def configs(google: ScriptedGemini) -> list[Any]:
+    return [
+        (each.body.get("generationConfig") or {}).get("thinkingConfig")
+        for each in google.asked
+        if each.method == "POST"
+    ]
+
+
+# --- retired models ----------------------------------------------------------------------------------
+
+
+def test_every_retired_model_is_answered_by_a_living_one(served: Bridge, google: ScriptedGemini) -> None:
+    for model in (*RETIRED, *REROUTED):
+        answer = chat(served, model)
+        assert answer.status_code == 200, (model, answer.text)
+        assert answer.headers["x-bridge-model"] in ALIVE
+        assert answer.json()["model"] == model
+    assert set(asked_models(google)) <= set(ALIVE)
+    line = served.request(model="gemini-2.5-pro")
+    assert line["notes"]["model.retired"] == 1
+    assert line["upstream_model"] == line["model_version"] == "gemini-3.1-pro-preview"
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "claude-sonnet-4-5", "haiku", "gemini-flash-latest", "my-own"])
+def test_the_names_of_the_trade_are_served_as_delivered(
+    served: Bridge, google: ScriptedGemini, model: str
+) -> None:
+    answer = chat(served, model)
+    asked = answer.headers["x-bridge-model"]
+    assert answer.status_code == 200
+    assert answer.headers["x-bridge-model-version"] == MEANT_BY_LATEST[asked]
+
+
+def test_every_protocol_goes_to_the_replacement(served: Bridge, google: ScriptedGemini) -> None:
+    said = {"messages": [{"role": "user", "content": "Hello"}]}
+    contents = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+    bodies = {
+        "/v1/responses": {"model": "gemini-2.5-flash", "input": "Hello", "stream": True},
+        "/v1/messages": {"model": "gemini-2.5-flash", "max_tokens": 9, "stream": True, **said},
+        "/v1/messages/count_tokens": {"model": "gemini-2.5-flash", **said},
+        "/v1beta/models/gemini-2.5-flash:generateContent": contents,
+        "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse": contents,
+        "/v1beta/models/gemini-2.5-flash:countTokens": contents,
+    }
+    for path, body in bodies.items():
+        answer = requests.post(f"{served.address}{path}", json=body, timeout=60)
+        assert answer.status_code == 200, (path, answer.text)
+        assert answer.headers["x-bridge-model"] == "gemini-3.8-flash", path
+    assert set(asked_models(google)) == {"gemini-3.8-flash"}
+
+
+def test_retired_models_can_be_refused(google: ScriptedGemini) -> None:
+    with gunicorn_bridge(**environment(google, BRIDGE_MODELS__RETIRED="refuse")) as bridge:
+        answer = chat(bridge, "gemini-2.5-pro")
+        assert answer.status_code == 404
+        assert answer.json()["error"]["param"] == "model"
+        for part in ("'gemini-2.5-pro'", "2026-10-16", "gemini-3.1-pro-preview", "config/models.toml"):
+            assert part in answer.json()["error"]["message"]
+        assert chat(bridge, "gemini-3.7-flash").headers["x-bridge-model"] == "gemini-3.8-flash"
+    assert asked_models(google) == ["gemini-3.8-flash"]
+
+
+def test_vectors_of_a_retired_model_are_not_replaced_by_anothers(
+    served: Bridge, google: ScriptedGemini
+) -> None:
+    body = {"content": {"parts": [{"text": "Hello"}]}}
+    path = "/v1beta/models/text-embedding-004:embedContent"
+    answer = requests.post(f"{served.address}{path}", json=body, timeout=60)
+    assert answer.status_code == 404
+    assert "2026-01-14" in answer.json()["error"]["message"]
+    assert asked_models(google) == []
+
+
+def test_retired_models_are_not_offered(served: Bridge) -> None:
+    names = {model["id"] for model in requests.get(f"{served.address}/v1/models", timeout=60).json()["data"]}
+    assert names >= set(ALIVE)
+    assert not names & set(RETIRED)
+
+
+def test_a_model_that_nobody_knows_is_named_with_the_place_to_define_it(served: Bridge) -> None:
+    answer = chat(served, "gemini-0-nothing")
+    assert answer.status_code == 404
+    assert "'gemini-0-nothing'" in answer.json()["error"]["message"]
+    assert "config/models.toml" in answer.json()["error"]["message"]
+
+
+# --- a target that is gone ---------------------------------------------------------------------------
+
+
+def test_a_target_that_is_gone_is_skipped_by_all_workers_with_one_warning(google: ScriptedGemini) -> None:
+    google.will_answer(
+        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_today(asked)
+    )
+    with gunicorn_bridge(**environment(google)) as bridge:
+        first = chat(bridge, "gpt-5", stream=True)
+        assert first.headers["x-bridge-model"] == "gemini-3.1-pro-preview"
+        assert first.text.endswith("data: [DONE]\n\n")
+        for _ in range(2):  # each worker has looked within a second
+            served = [chat(bridge, "gpt-5").headers["x-bridge-model"] for _ in range(8)]
+        assert set(served) == {"gemini-3.1-pro-preview"}
+        counted = requests.post(
+            f"{bridge.address}/v1/messages/count_tokens",
+            json={"model": "sonnet", "messages": [{"role": "user", "content": "Hello"}]},
+            timeout=60,
+        )
+        assert counted.json() == {"input_tokens": 7}
+        assert bridge.requests(model="gpt-5")[0]["notes"]["model.gone"] == 1
+        warnings = bridge.told(fact="gone")
+    assert asked_models(google).count("gemini-pro-latest") <= 2  # one for each worker at the most
+    assert [(line["level"], line["model"], line["instead"]) for line in warnings] == [
+        ("warning", "gemini-pro-latest", "gemini-3.1-pro-preview")
+    ]
+
+
+def test_a_count_alone_finds_out_that_a_target_is_gone(google: ScriptedGemini) -> None:
+    google.will_answer(
+        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_today(asked)
+    )
+    body = {"model": "opus", "messages": [{"role": "user", "content": "Hello"}]}
+    with gunicorn_bridge(**environment(google)) as bridge:
+        counted = requests.post(f"{bridge.address}/v1/messages/count_tokens", json=body, timeout=60)
+        assert counted.json() == {"input_tokens": 7}
+    assert asked_models(google) == ["gemini-pro-latest", "gemini-3.1-pro-preview"]
+
+
+def test_when_the_whole_row_is_gone_the_client_is_told(google: ScriptedGemini) -> None:
+    google.will_answer(lambda asked: not_found(model_of(asked)))
+    with gunicorn_bridge(**environment(google)) as bridge:
+        answer = chat(bridge, "gpt-5")
+        assert answer.status_code == 404
+        assert "'gpt-5' is served by 'gemini-4-argon' here" in answer.json()["error"]["message"]
+
+
+# --- models newer than the table ---------------------------------------------------------------------
+
+
+def test_a_new_model_thinks_as_the_client_wishes(served: Bridge, google: ScriptedGemini) -> None:
+    google.will_answer(lambda asked: sse(text_chunk("Hello.", "STOP")))
+    assert chat(served, "gemini-9-xenon", reasoning_effort="medium").status_code == 200
+    assert configs(google) == [{"includeThoughts": True, "thinkingLevel": "MEDIUM"}]
+
+
+def test_what_google_lists_of_a_new_model_is_believed(google: ScriptedGemini) -> None:
+    google.will_answer(lambda asked: sse(text_chunk("Hello.", "STOP")))
+    google.will_list(listed("gemini-9-xenon", thinking=False, outputTokenLimit=4096))
+    with gunicorn_bridge(**environment(google)) as bridge:
+        assert chat(bridge, "gemini-9-xenon", reasoning_effort="low", max_tokens=9000).status_code == 200
+    assert [each.body["generationConfig"] for each in google.asked if each.method == "POST"] == [
+        {"maxOutputTokens": 4096}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("takes", "expected"),
+    [
+        ({"includeThoughts"}, {"includeThoughts": True}),
+        (set(), None),
+    ],
+)
+def test_a_refusal_to_think_is_mended_and_remembered(
+    served: Bridge, google: ScriptedGemini, takes: set[str], expected: Any
+) -> None:
+    google.will_answer(lambda asked: _thinking_only_with(takes, asked))
+    body = {"reasoning_effort": "high"}
+    assert chat(served, "gemini-9-xenon", **body).status_code == 200
+    refused = len(configs(google)) - 1
+    assert refused == 1 + (not takes)
+    google.asked.clear()
+    for _ in range(2):
+        chat(served, "gemini-9-xenon", **body)
+    eventually_known = configs(google)[-1]
+    assert eventually_known == expected
+    warnings = [line["fact"] for line in served.told(model="gemini-9-xenon") if "fact" in line]
+    assert len(warnings) == refused
+    assert served.requests(model="gemini-9-xenon")[-1]["notes"].keys() <= {
+        "learnt.thinking_amount_refused",
+        "learnt.thinking_refused",
+    }
+
+
+def _thinking_only_with(takes: set[str], asked: Asked) -> Any:
+    config = (asked.body.get("generationConfig") or {}).get("thinkingConfig") or {}
+    if set(config) - takes:
+        return error(400, "INVALID_ARGUMENT", "Thinking level is not supported for this model.")
+    return sse(text_chunk("Hello.", "STOP"))
+
+
+# --- what Google may keep ----------------------------------------------------------------------------
+
+
+def test_google_is_told_to_keep_nothing(served: Bridge, google: ScriptedGemini) -> None:
+    chat(served, "gpt-5", stream=True)
+    contents = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+    for wish in ({}, {"store": True}, {"store": "yes"}):
+        native = f"{served.address}/v1beta/models/gemini-flash-latest:generateContent"
+        requests.post(native, json={**contents, **wish}, timeout=60)
+    assert [each.body["store"] for each in google.asked] == [False] * 4
+
+
+def test_the_operator_may_leave_it_to_the_google_project(google: ScriptedGemini) -> None:
+    contents = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+    with gunicorn_bridge(**environment(google, BRIDGE_UPSTREAM__STORE="true")) as bridge:
+        chat(bridge, "gpt-5")
+        native = f"{bridge.address}/v1beta/models/gemini-flash-latest:generateContent"
+        requests.post(native, json={**contents, "store": True}, timeout=60)
+    assert [each.body.get("store") for each in google.asked] == [None, True]
+
+
+def test_an_upstream_that_does_not_know_the_field_is_asked_without_it(google: ScriptedGemini) -> None:
+    message = 'Invalid JSON payload received. Unknown name "store": Cannot find field.'
+
+    def answer(asked: Asked) -> Any:
+        return error(400, "INVALID_ARGUMENT", message) if "store" in asked.body else google_today(asked)
+
+    google.will_answer(answer)
+    with gunicorn_bridge(**environment(google)) as bridge:
+        assert [chat(bridge, model).status_code for model in ("gpt-5", "haiku", "gpt-5")] == [200] * 3
+        assert len(bridge.told(fact="store_refused")) == 1
+    assert len(asked_models(google)) <= 5  # each worker finds out once at the most
+
+
+# --- Gemini 4 Argon ----------------------------------------------------------------------------------
+
+
+def generation(google: ScriptedGemini) -> Any:
+    return google.asked[-1].body["generationConfig"]
+
+
+def test_argon_gets_no_sampling_and_room_to_think(served: Bridge, google: ScriptedGemini) -> None:
+    chat(served, "gemini-4-argon", temperature=0.2, top_p=0.9, max_tokens=50, reasoning_effort="minimal")
+    assert generation(google) == {
+        "maxOutputTokens": 2048,
+        "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "LOW"},
+    }
+    notes = served.request(model="gemini-4-argon")["notes"]
+    assert notes == {"generation.sampling_not_sent": 1, "generation.output_limit_raised": 1}
+
+
+def test_argon_shares_its_window_between_input_and_output(served: Bridge, google: ScriptedGemini) -> None:
+    long = [{"role": "user", "content": "abc" * 1_000_000}]
+    chat(served, "gemini-4-argon", messages=long, max_tokens=60_000)
+    assert generation(google)["maxOutputTokens"] == 1048576 - 1_000_000
+    chat(served, "gemini-4-argon", messages=long)
+    assert generation(google)["maxOutputTokens"] == 1048576 - 1_000_000
+    chat(served, "gemini-4-argon", max_tokens=60_000)
+    assert generation(google)["maxOutputTokens"] == 60_000
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_was_all_thoughts_says_so(
+    served: Bridge, google: ScriptedGemini, stream: bool
+) -> None:
+    spent = text_chunk("", "MAX_TOKENS", promptTokenCount=5, thoughtsTokenCount=2048, totalTokenCount=2053)
+    google.will_say(sse(spent))
+    answer = chat(served, "gemini-4-argon", max_tokens=50, stream=stream)
+    assert answer.status_code == 400
+    assert "all 2048 output tokens for thinking" in answer.json()["error"]["message"]
+
+
+def test_an_answer_that_called_too_many_tools_stands(served: Bridge, google: ScriptedGemini) -> None:
+    google.will_say(sse(text_chunk("Enough.", "TOO_MANY_TOOL_CALLS")))
+    (choice,) = chat(served, "gemini-4-argon").json()["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("Enough.", "stop")
+
+
+def test_a_new_model_that_refuses_sampling_is_asked_without(served: Bridge, google: ScriptedGemini) -> None:
+    google.will_say(error(400, "INVALID_ARGUMENT", "temperature is not supported for this model."))
+    google.will_answer(lambda asked: sse(text_chunk("Hello.", "STOP")))
+    assert chat(served, "gemini-9-xenon", temperature=0.5).status_code == 200
+    assert "temperature" not in generation(google)
+    assert len(served.told(fact="sampling_refused", model="gemini-9-xenon")) == 1
