@@ -31,7 +31,7 @@ def fit_generation(request: GenerateRequest, traits: Traits) -> tuple[JsonObject
             notes.append("generation.sampling_not_sent")
         if _raised(generation, traits.output_floor):
             notes.append("generation.output_limit_raised")
-    if 0 < traits.output_limit < generation.get(MOST, 0):
+    if 0 < traits.output_limit < _most(generation, 0):
         generation[MOST] = traits.output_limit
     if traits.shared_window and _lowered(generation, request, traits):
         notes.append("generation.output_limit_lowered")
@@ -45,9 +45,15 @@ def _dropped(generation: dict[str, Any], fields: Iterable[str]) -> bool:
     return bool(present)
 
 
+def _most(generation: dict[str, Any], otherwise: int) -> int:
+    """The output limit. One that is no number is left to Google, which says what is wrong with it."""
+    most = generation.get(MOST)
+    return most if isinstance(most, int) else otherwise
+
+
 def _raised(generation: dict[str, Any], floor: int) -> bool:
     """Thoughts count as output: of a low limit nothing would be left for the answer, and it is paid for."""
-    if generation.get(MOST, floor) >= floor:
+    if _most(generation, floor) >= floor:
         return False
     generation[MOST] = floor
     return True
@@ -56,7 +62,7 @@ def _raised(generation: dict[str, Any], floor: int) -> bool:
 def _lowered(generation: dict[str, Any], request: GenerateRequest, traits: Traits) -> bool:
     """The model refuses a request whose input and output limit together exceed its window."""
     left = traits.window - estimated_tokens(request)
-    most = generation.get(MOST, traits.output_limit)
+    most = _most(generation, traits.output_limit)
     if left >= most:
         return False
     generation[MOST] = max(left, traits.output_floor, 1)

@@ -110,7 +110,7 @@ def test_tokens_are_counted_with_instruction_and_tools(client, gemini):
     asked = gemini.asked[-1]
     assert asked.path == "/v1beta/models/gemini-pro-latest:countTokens"
     request = asked.body["generateContentRequest"]
-    assert request["model"] == "models/gemini-3.1-pro-preview"
+    assert request["model"] == "models/gemini-pro-latest"
     assert request["systemInstruction"]["parts"] == [{"text": "Be."}]
     assert request["tools"][0]["functionDeclarations"][0]["name"] == "get_weather"
 
