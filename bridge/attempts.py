@@ -28,7 +28,8 @@ from bridge.errors import (
 )
 from bridge.gemini.finish import Outcome
 from bridge.gemini.fitting import Fitting
-from bridge.gemini.repairs import REPAIRS, Repair
+from bridge.gemini.repairs import REPAIRS, REPAIRS_OF_AUTO, Repair
+from bridge.gemini.service_tier import AUTO, FLEX, STANDARD
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextChunk, Usage
 from bridge.turn import Ended, Failed, Step, Turn
 from bridge.upstream.base import TICK, ChunkStream, Upstream
@@ -81,8 +82,10 @@ class Attempts(ChunkStream):
         policy: Policy,
         cooldowns: Cooldowns,
         lessons: Lessons,
+        tier: str = STANDARD,
     ) -> None:
-        """Each choice is asked if the one before does not exist: a model, and its fallbacks."""
+        """Each choice is asked if the one before does not exist: a model, and its fallbacks. `tier` is the
+        service tier that the client wished for."""
         self.notes: Counter[str] = Counter()
         self.discarded = Usage()  #: of answers that the client never saw; they are paid for all the same
         self._upstream = upstream
@@ -92,6 +95,8 @@ class Attempts(ChunkStream):
         self._lessons = lessons
         self._choices = [list(models) for models in choices]
         self._models: list[str] = []
+        self._tier = tier
+        self._repairs = REPAIRS_OF_AUTO if tier == AUTO else REPAIRS
         self._began = time.monotonic()
         self._tries = 0
         self._waited = 0.0
@@ -220,7 +225,8 @@ class Attempts(ChunkStream):
             return wait
         if isinstance(error, OF_THE_MODEL):
             rest = MODEL_REST if error.retry_after is None else error.retry_after
-            self._cooldowns.rest(_name(self._prepared.request.model), rest)
+            request = self._prepared.request
+            self._cooldowns.rest(_name(request.model, request.service_tier), rest)
             self.notes[f"cooldown.{error.kind}"] += 1
             if self._models:
                 self._fall_back()
@@ -228,7 +234,7 @@ class Attempts(ChunkStream):
         raise error
 
     def _is_repaired(self, error: BridgeError) -> bool:
-        for repair in REPAIRS.get(type(error), ()):
+        for repair in self._repairs.get(type(error), ()):
             if repair in self._tried:
                 continue
             self._tried.append(repair)
@@ -237,6 +243,8 @@ class Attempts(ChunkStream):
                 self._applied.append(repair)
                 self._prepared = self._prepared._replace(request=request)
                 self._tries -= 1
+                if repair.note:
+                    self.notes[repair.note] += 1
                 return True
         return False
 
@@ -270,7 +278,8 @@ class Attempts(ChunkStream):
     def _prepared_for_the_next_choice(self) -> Prepared:
         """A model that rests is passed over, unless all of its fallbacks do, too."""
         models = self._choices.pop(0)
-        awake = next((model for model in models if not self._cooldowns.left(_name(model))), models[0])
+        names = {model: _name(model, self._tier) for model in models}
+        awake = next((model for model in names if not self._cooldowns.left(names[model])), models[0])
         self._models = models[models.index(awake) + 1 :]
         if awake != models[0]:
             self.notes["fallback"] += 1
@@ -287,8 +296,9 @@ class Attempts(ChunkStream):
         self._applied.clear()
 
 
-def _name(model: str) -> str:
-    return f"model:{model}"
+def _name(model: str, tier: str | None) -> str:
+    """Of what rests. Where the flex tier has no room for a model, the others may have."""
+    return f"model:{model}:{FLEX}" if tier == FLEX else f"model:{model}"
 
 
 def _shows(chunk: Chunk) -> bool:

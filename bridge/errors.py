@@ -24,7 +24,8 @@
     │ │ ├ SchemaRefused              refused            400   over the schema of a tool
     │ │ ├ ThinkingRefused            refused            400   over how much it shall think
     │ │ ├ SamplingRefused            refused            400   over temperature or its kin
-    │ │ └ StoreRefused               refused            400   over the field that says what Google may keep
+    │ │ ├ StoreRefused               refused            400   over the field that says what Google may keep
+    │ │ └ ServiceTierRefused         refused            400   over the service tier
     │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or address is wrong
     │ ├ UpstreamRateLimited          rate_limited       429
     │ ├ UpstreamOverloaded           overloaded         503
@@ -177,6 +178,10 @@ class SamplingRefused(UpstreamRefused):
 
 
 class StoreRefused(UpstreamRefused):
+    pass
+
+
+class ServiceTierRefused(UpstreamRefused):
     pass
 
 

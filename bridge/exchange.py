@@ -18,6 +18,7 @@ from bridge.cooldowns import Cooldowns
 from bridge.drain import Drain
 from bridge.errors import BridgeError, ClientLeft, InternalError, NotAllowed, ShuttingDown, UnknownModel
 from bridge.gemini.fitting import fit
+from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
 from bridge.gemini.signatures import Vault
 from bridge.gemini.types import EMPTY, GenerateRequest, JsonObject
 from bridge.guards.base import Instead
@@ -26,6 +27,7 @@ from bridge.model_directory import ModelDirectory
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
+from bridge.settings.prices import PriceTable
 from bridge.stamp import Stamp
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.spoken import SpokenStream
@@ -35,6 +37,7 @@ log = logging.getLogger(__name__)
 #: Whether somebody still waits for the answer.
 Wanted = Callable[[], bool]
 BETWEEN_LOOKS = 1.0
+LONGEST_SHOWN = 100  #: of a model name in a message; clients choose these
 RETIRED = "model.retired"  #: the note that another model serves in place of a retired one
 
 
@@ -52,6 +55,8 @@ class Services:
     drain: Drain
     heartbeat: float
     store: bool  #: whether Google may keep prompts and answers
+    prices: PriceTable  #: by which a model under a limit on cost must have a price
+    auto_tier: str  #: the service tier of a request that leaves it to the bridge
 
 
 class Exchange:
@@ -78,6 +83,8 @@ class Exchange:
         self._batches = self._run()
         self._held: list[Event] = []
         self._encoded_to_the_end = False
+        if isinstance(chunks, Attempts):
+            machine.sent_tier = lambda: chunks.request.service_tier
 
     @property
     def streaming(self) -> bool:
@@ -196,6 +203,7 @@ class Exchange:
         self._chunks.close()
         record, machine = self._record, self._machine
         record.usage = machine.usage
+        record.service_tier = machine.service_tier
         record.finish_reasons = machine.finish_reasons
         record.note(machine.losses)
         record.note(self._watch.notes)
@@ -239,7 +247,11 @@ def open_exchange(
 def _attempts(
     request: GenerateRequest, caller: Caller, services: Services, record: Record, trace: Trace | None
 ) -> Attempts:
-    choices = services.models.choices(request.model)
+    choices = _permitted(request.model, services.models.choices(request.model), caller, services)
+    wish = tier_named(request.service_tier or STANDARD)
+    request = replace(request, service_tier=tier_to_send(wish, services.auto_tier))
+    if caller.cost_limited:
+        choices = _with_prices(choices, request.service_tier or STANDARD, services.prices, record)
     if services.models.is_replaced(request.model):
         record.note([RETIRED])
 
@@ -254,11 +266,12 @@ def _attempts(
 
     return Attempts(
         services.upstream,
-        _permitted(request.model, choices, caller, services),
+        choices,
         prepare,
         services.policy,
         services.cooldowns,
         services.models,
+        wish,
     )
 
 
@@ -280,6 +293,26 @@ def _may_use(caller: Caller, name: str, model: str) -> bool:
     return True
 
 
+def _with_prices(
+    choices: Sequence[Sequence[str]], tier: str, prices: PriceTable, record: Record
+) -> list[list[str]]:
+    """The models that a limit on cost can be kept with. Without the first, which was asked for, none will
+    do."""
+    wanted = choices[0][0]
+    if not prices.knows(wanted, tier):
+        of_tier = f" in the service tier {tier[:LONGEST_SHOWN]!r}" if prices.knows(wanted) else ""
+        raise NotAllowed(
+            f"The model {wanted[:LONGEST_SHOWN]!r} has no known price here{of_tier}, and a limit on cost "
+            "applies to this request. The administrator can add a row for it in config/prices.toml, or set "
+            'limits.unpriced to "allow".',
+            param="model",
+        )
+    known = [models for models in choices if prices.knows(models[0], tier)]
+    priced = [[model for model in models if prices.knows(model, tier)] for models in known]
+    record.note(["fallback.unpriced"] * (sum(map(len, choices)) - sum(map(len, priced))))
+    return priced
+
+
 def _kept_from_google(request: GenerateRequest, services: Services) -> GenerateRequest:
     """Google keeps nothing, whatever a client asks for, unless the operator allows it."""
     if services.store:
@@ -294,7 +327,7 @@ def count_tokens(
     asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
-    request = watch.counted(asked.request)
+    request = replace(watch.counted(asked.request), service_tier=None)
     choices = _permitted(record.model, services.models.choices(record.model), caller, services)
     for (model, *_), (following, *_) in pairwise(choices):
         try:

@@ -21,7 +21,7 @@ class InForce(NamedTuple):
     settings: Settings
     access: str  #: who will be let in, in words
     home: str  #: the address that the upstream asks, if it asks one
-    notices: Sequence[str]  #: what the operator must know of the upstream
+    notices: Sequence[str]  #: what the operator must know of the upstream and the tables
 
 
 _in_force: InForce | None = None
@@ -41,8 +41,16 @@ def take_settings() -> InForce:
             "reload refused: the settings are wrong, and those before stay", extra={"reason": str(error)}
         )
         return _in_force
-    _in_force = InForce(settings, access, upstream.home, upstream.notices)
+    notices = (*upstream.notices, *_price_notices(settings))
+    _in_force = InForce(settings, access, upstream.home, notices)
     return _in_force
+
+
+def _price_notices(settings: Settings) -> list[str]:
+    if not (unpriced := settings.unpriced_models):
+        return []
+    named = f"models without a price in prices.toml: {', '.join(unpriced)}"
+    return [f"models.toml names {named}; {settings.fate_of_unpriced}"]
 
 
 def tell_notices() -> None:

@@ -100,6 +100,10 @@ class Limiter:
         except LedgerUnusable:
             return ()
 
+    def on_cost(self, key: Key | None) -> bool:
+        """Whether one of the limits is on cost."""
+        return any(subject.limits.cost_per_day for subject in self._subjects(key))
+
     def _subjects(self, key: Key | None) -> list[Subject]:
         if key is None or not key.rules.limits.any:
             return self._total

@@ -87,22 +87,27 @@ USAGE = Command(_print_usage, "requests, tokens and cost by day, key, model and 
 
 
 def _as_json(groups: Sequence[Group], question: Question, currency: str) -> str:
-    named = [dict(zip(question.by, group.names, strict=True)) | group.sums._asdict() for group in groups]
+    named = [dict(zip(question.by, group.names, strict=True)) | _fields(group.sums) for group in groups]
     shown = {
         "since": question.since.isoformat(),
         "until": question.until.isoformat(),
         "currency": currency,
         "rows": named,
-        "total": total(groups)._asdict(),
+        "total": _fields(total(groups)),
     }
     return json.dumps(shown, indent=2, ensure_ascii=False)
 
 
+def _fields(sums: Sums) -> dict[str, int | float | None]:
+    share = sums.cached_share
+    return sums._asdict() | {"cached_share": None if share is None else round(share, 4)}
+
+
 def _write_csv(groups: Sequence[Group], question: Question) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*question.by, *Sums._fields])
+    writer.writerow([*question.by, *_fields(Sums())])
     for group in groups:
-        writer.writerow([*map(_harmless, group.names), *group.sums])
+        writer.writerow([*map(_harmless, group.names), *_fields(group.sums).values()])
 
 
 def _harmless(text: str) -> str:
@@ -133,8 +138,7 @@ def _nothing(question: Question, settings: Settings) -> str:
 
 def _cells(sums: Sums) -> list[str]:
     counts = (sums.requests, sums.failed, sums.input, sums.cached, sums.output, sums.reasoning)
-    prompt = sums.input + sums.cached
-    share = f"{sums.cached / prompt:.0%}" if prompt else "–"
+    share = "–" if sums.cached_share is None else f"{sums.cached_share:.0%}"
     return [*(f"{count:,}" for count in counts), share, f"{sums.cost:,.4f}"]
 
 

@@ -7,6 +7,7 @@ from bridge.doctor.finding import Check
 from bridge.doctor.installation import look_at_packages, look_at_path_files, look_at_python
 from bridge.doctor.machine import look_at_configuration, look_at_gunicorn, look_at_unit
 from bridge.doctor.models import look_at_lifecycle, look_at_models
+from bridge.doctor.prices import look_at_prices
 from bridge.doctor.service import look_at_front_door, look_at_service
 from bridge.doctor.state import look_at_disk, look_at_state_files, look_at_state_folder
 from bridge.doctor.upstream import (
@@ -31,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     Check("upstream key", look_at_keys),
     Check("models", look_at_models),
     Check("model lifecycle", look_at_lifecycle),
+    Check("prices", look_at_prices),
     Check("gunicorn", look_at_gunicorn),
     Check("systemd", look_at_unit),
     Check("service", look_at_service),

@@ -15,6 +15,7 @@ from bridge.guards.watch import ActiveGuards
 from bridge.settings import Settings, SettingsError, check_file, config_folder, load
 from bridge.settings.guards import load_guards
 from bridge.settings.models import load_models
+from bridge.settings.prices import load_prices
 from bridge.settings.source import PROJECT, label, read_toml
 from bridge.upstream import make_upstream
 from bridge.upstream.abilities import Ability
@@ -27,6 +28,7 @@ READERS: Mapping[str, Callable[[Path], object]] = {
     LOCAL: check_file,
     "models.toml": load_models,
     "guards.toml": load_guards,
+    "prices.toml": load_prices,
 }
 
 

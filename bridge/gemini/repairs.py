@@ -1,8 +1,8 @@
 """What can be mended in a request that Gemini refused, one function for each kind of refusal.
 
 Each gives up something for the sake of an answer: signatures, what a schema says beyond its shape, the wish
-for thinking or sampling, the wish that Google keep nothing. A function returns the very request it was given
-if there is nothing to give up.
+for thinking, sampling or a service tier, the wish that Google keep nothing. A function returns the very
+request it was given if there is nothing to give up.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from bridge.errors import (
     BridgeError,
     SamplingRefused,
     SchemaRefused,
+    ServiceTierRefused,
     SignaturesRefused,
     StoreRefused,
     ThinkingRefused,
+    UpstreamOverloaded,
+    UpstreamRateLimited,
 )
+from bridge.gemini.service_tier import FLEX
 from bridge.gemini.signatures import signed
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
 
@@ -69,6 +73,15 @@ def without_sampling(request: GenerateRequest) -> GenerateRequest:
 
 def without_store(request: GenerateRequest) -> GenerateRequest:
     return request if request.store is None else replace(request, store=None)
+
+
+def without_service_tier(request: GenerateRequest) -> GenerateRequest:
+    return request if request.service_tier is None else replace(request, service_tier=None)
+
+
+def at_standard_tier(request: GenerateRequest) -> GenerateRequest:
+    """Of a request that the flex tier has no room for."""
+    return without_service_tier(request) if request.service_tier == FLEX else request
 
 
 def _without(request: GenerateRequest, fields: Collection[str]) -> GenerateRequest:
@@ -124,6 +137,7 @@ class Repair(NamedTuple):
     #: What is learnt when the mended request is accepted; later requests are mended before they are sent.
     fact: str = ""
     of_the_upstream: bool = False  #: the fact holds for all models
+    note: str = ""  #: what is counted, where the answer will cost otherwise
 
 
 #: What to try, in this order, after each kind of refusal.
@@ -136,6 +150,14 @@ REPAIRS: Mapping[type[BridgeError], tuple[Repair, ...]] = {
     ),
     SamplingRefused: (Repair(without_sampling, "sampling_refused"),),
     StoreRefused: (Repair(without_store, "store_refused", of_the_upstream=True),),
+    ServiceTierRefused: (Repair(without_service_tier, note="service_tier.refused"),),
+}
+_FLEX_SHED = Repair(at_standard_tier, note="service_tier.flex_shed")
+#: The same for a client that left the service tier to the bridge.
+REPAIRS_OF_AUTO: Mapping[type[BridgeError], tuple[Repair, ...]] = {
+    **REPAIRS,
+    UpstreamOverloaded: (_FLEX_SHED,),
+    UpstreamRateLimited: (_FLEX_SHED,),
 }
 
 #: The repairs that are remembered.

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, dataclass_transform
 
+from bridge.gemini.service_tier import tier_in
+
 JsonObject = Mapping[str, Any]
 
 T = TypeVar("T")
@@ -150,6 +152,7 @@ class GenerateRequest:
     store: bool | None = (
         None  #: whether Google may keep prompt and answer; None: as the Google project has it
     )
+    service_tier: str | None = None  #: the client's wish, until it is settled what is sent; `service_tier.py`
     extra: JsonObject = EMPTY
 
 
@@ -190,6 +193,10 @@ class Usage:
     def output(self) -> int:
         """Answer and thoughts: Gemini counts them apart, the client protocols together."""
         return self._count("candidatesTokenCount") + self.thoughts
+
+    @property
+    def service_tier(self) -> str | None:
+        return tier_in(self.raw)
 
     @property
     def total(self) -> int:

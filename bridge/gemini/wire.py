@@ -229,6 +229,7 @@ def request_from_json(model: str, source: JsonObject) -> GenerateRequest:
         _take_filled(fields, "toolConfig"),
         _take_filled(fields, "generationConfig"),
         store=_take(fields, "store", bool),
+        service_tier=_take(fields, "serviceTier", str),
         extra=_rest(fields),
     )
 
@@ -344,4 +345,5 @@ def request_to_json(request: GenerateRequest) -> Fields:
         toolConfig=dict(request.tool_config) or None,
         generationConfig=dict(request.generation) or None,
         store=request.store,
+        serviceTier=request.service_tier,
     )

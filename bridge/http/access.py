@@ -57,6 +57,7 @@ def _identified(door: Door, request: Request) -> Visit:
 def _admit(limiter: Limiter, request: Request) -> None:
     record = request.record
     admission = limiter.admit(request.visit.key)
+    request.cost_limited = limiter.on_cost(request.visit.key)
     request.allowances = admission.allowances
     if not admission.enforced:
         record.notes[NOT_ENFORCED] += 1

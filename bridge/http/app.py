@@ -34,11 +34,13 @@ from bridge.http.short_calls import add_short_calls, shown_path
 from bridge.http.stored import make_stored_blueprint
 from bridge.model_directory import ModelDirectory
 from bridge.observe.accounts import Accountant
+from bridge.observe.costs import cost_of
 from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import Observer, Record
 from bridge.protocols import PROTOCOLS
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
+from bridge.settings.prices import FREE
 from bridge.stamp import Stamp
 from bridge.state.accounts import AccountStore
 from bridge.state.answers import AnswerStore
@@ -123,6 +125,8 @@ def _services(settings: Settings, upstream: Upstream | None) -> Services:
         drain=Drain(),
         heartbeat=settings.server.heartbeat,
         store=settings.upstream.store,
+        prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
+        auto_tier=settings.upstream.auto_tier,
     )
 
 
@@ -134,11 +138,7 @@ def _without_odd_characters(name: str) -> str:
 def _cost_by(settings: Settings) -> CostOf:
     prices = settings.prices_in_force
 
-    def cost_of(record: Record) -> float:
-        usage, model = record.usage, record.upstream_model
-        return 0.0 if usage is None or model is None else prices.cost_of(usage, model) or 0.0
-
-    return cost_of
+    return lambda record: cost_of(record, prices) or 0.0
 
 
 def _observers(settings: Settings, accounts: AccountStore) -> tuple[Observer, ...]:

@@ -21,6 +21,7 @@ class Request(flask.Request):
     record: Record
     visit = Visit()  #: somebody, until the door has looked
     allowances: Sequence[Allowance] = ()  #: what limits leave to whoever asks
+    cost_limited = False  #: one of them is on cost
 
     @cached_property
     def args(self) -> MultiDict[str, str]:

@@ -101,7 +101,7 @@ def caller(request: Request, address: Mapping[str, str], preferences: Mapping[st
     visit = request.visit
     query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
     headers = cast(Mapping[str, str], request.headers)
-    return Caller(headers, preferences, visit.owner, visit.permit, address, query)
+    return Caller(headers, preferences, visit.owner, visit.permit, request.cost_limited, address, query)
 
 
 def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep: Keep | None) -> Response:

@@ -17,6 +17,7 @@ import threading
 import time
 
 from bridge.observe import metrics
+from bridge.observe.costs import cost_of
 from bridge.observe.record import Record
 from bridge.settings.prices import PriceTable
 from bridge.state.accounts import AccountStore, Row
@@ -53,22 +54,21 @@ class Accountant:
         self._writer.close()
 
     def _row(self, record: Record) -> Row:
-        model = record.upstream_model or ""
-        usage = record.usage
         return Row(
             time.time(),
             _name(record.key),
             record.protocol or "",
             record.client or "",
             _name(record.model),
-            _name(model),
+            _name(record.upstream_model),
             *record.tokens,
-            0.0 if usage is None or not usage.raw else self._prices.cost_of(usage, model),
+            cost_of(record, self._prices),
             record.seconds,
             record.seconds_to_first_byte,
             record.outcome,
             record.error or "",
             record.status,
+            record.service_tier or "",
         )
 
 

@@ -62,6 +62,7 @@ class Record:
     error: str | None = None
     reason: str | None = None  #: the message, where it is the operator's to act on
     usage: Usage | None = None
+    service_tier: str | None = None  #: the one that served, as far as it is known
     finish_reasons: tuple[str, ...] = ()  #: as Gemini named them
     #: What was repaired in the history or could not be carried, counted by name. What a client chose stands
     #: behind a colon.
@@ -177,6 +178,7 @@ class Record:
             "model": self.model,
             "upstream_model": self.upstream_model,
             "model_version": self.model_version,
+            "service_tier": self.service_tier,
             "stream": self.stream or None,
             "status": self.status,
             "outcome": self.outcome,

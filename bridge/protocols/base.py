@@ -57,6 +57,7 @@ class Caller:
     owner: str = ""  #: stored answers are the owner's alone
     #: Raises NotAllowed if the caller may use neither the name it gave nor the model that it means.
     permit: Callable[[str, str], None] = lambda _name, _model: None
+    cost_limited: bool = False  #: a limit on cost applies, so that the model must have a price
     path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
     query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
 
@@ -181,6 +182,8 @@ class EventMachine(ABC):
         self.pending: JsonObject = {}  #: the answer before anything is said, where it can be stored
         self.answer: JsonObject | None = None  #: the whole of it, once it is over, where it can be stored
         self._turn = Turn(self.MOST_CANDIDATES, any_reason=self.KNOWS_REASONS)
+        #: The service tier in the request that is being answered; only who sends it knows.
+        self.sent_tier: Callable[[], str | None] = lambda: None
 
     def __init_subclass__(cls) -> None:
         """The table is the class's: one in each machine would make the machine hold on to itself."""
@@ -202,6 +205,11 @@ class EventMachine(ABC):
     @property
     def usage(self) -> Usage:
         return self._turn.usage
+
+    @property
+    def service_tier(self) -> str | None:
+        """The tier that serves, as far as Gemini has said, else the one that was asked for last."""
+        return self.usage.service_tier or self.sent_tier()
 
     @property
     def finish_reasons(self) -> tuple[str, ...]:

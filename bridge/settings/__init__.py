@@ -16,10 +16,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from bridge.gemini.service_tier import SERVICE_TIERS, STANDARD
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.lifecycle import REFUSE, REPLACE
-from bridge.settings.limits import Limits
+from bridge.settings.limits import Limits, LimitSettings
 from bridge.settings.models import ModelTable, load_models
 from bridge.settings.prices import FREE, PriceTable, load_prices
 from bridge.settings.source import (
@@ -56,6 +57,7 @@ __all__ = [
     "AccountsSettings",
     "CodeAssistSettings",
     "ConnectSettings",
+    "LimitSettings",
     "Limits",
     "LogSettings",
     "MetricsSettings",
@@ -120,6 +122,7 @@ class UpstreamSettings:
     models_ttl: Duration = 300.0
     sdk_losses: Annotated[str, OneOf(("refuse", "rest"))] = "refuse"
     store: bool = False
+    auto_tier: Annotated[str, OneOf(SERVICE_TIERS)] = STANDARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ SECTIONS: Mapping[str, type] = {
     "state": StateSettings,
     "connect": ConnectSettings,
     "access": AccessSettings,
-    "limits": Limits,
+    "limits": LimitSettings,
 }
 
 KNOWN: Mapping[str, Shape] = {
@@ -229,7 +232,7 @@ class Settings:
     state: StateSettings = StateSettings()
     connect: ConnectSettings = ConnectSettings()
     access: AccessSettings = AccessSettings()
-    limits: Limits = field(default_factory=Limits)
+    limits: LimitSettings = field(default_factory=LimitSettings)
     #: Dotted key → the file or variable that the value came from.
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -253,6 +256,18 @@ class Settings:
     def prices_in_force(self) -> PriceTable:
         """The offline model costs nothing, whatever name it is asked for by."""
         return FREE if self.transport_in_force == DEMO else self.prices
+
+    @property
+    def unpriced_models(self) -> list[str]:
+        """Of the models that the tables name, those whose price is not known."""
+        return [model for model in self.models.named if not self.prices_in_force.knows(model)]
+
+    @property
+    def fate_of_unpriced(self) -> str:
+        """What becomes of requests to models without a price, in words for the operator."""
+        if self.limits.unpriced == "refuse":
+            return "their cost is not counted, and they are refused where a limit on cost applies"
+        return "their cost is not counted, and they pass every limit on cost"
 
     @property
     def accounts_file(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from bridge.settings.value import Range
+from bridge.settings.value import OneOf, Range
 
 Amount = Annotated[int, Range(0, 1_000_000_000_000)]
 
@@ -26,3 +26,11 @@ class Limits:
     def counts_tokens(self) -> bool:
         """Whether anything hangs on what an answer has used, which is known when it has ended."""
         return bool(self.tokens_per_minute or self.tokens_per_day or self.cost_per_day)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings(Limits):
+    """Of all clients together, and what holds for each of them."""
+
+    #: What becomes of a request to a model without a price, where a limit on cost applies to it.
+    unpriced: Annotated[str, OneOf(("refuse", "allow"))] = "refuse"

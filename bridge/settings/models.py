@@ -74,6 +74,13 @@ class ModelTable:
         self._remembered_meaning = lru_cache(REMEMBERED_NAMES)(self._find_meaning)
         self._remembered_traits = lru_cache(REMEMBERED_NAMES)(self._find_traits)
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Every model that a client's name can lead to, also where another model fails."""
+        targets = (model for row in self.target_rows for model in row)
+        fallbacks = (model for _, traits in self._rows for model in traits.fallbacks)
+        return tuple(dict.fromkeys((*targets, *fallbacks)))
+
     def meaning(self, name: str, day: date | None = None) -> Meaning:
         """The Gemini models that the client's name means."""
         return self._remembered_meaning(None if len(name) > LONGEST_NAME else name, day or today())

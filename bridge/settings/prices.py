@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
+from bridge.gemini.service_tier import SERVICE_TIERS, STANDARD
 from bridge.gemini.types import Usage
-from bridge.settings.models import LONGEST_NAME, REMEMBERED_NAMES
+from bridge.settings.models import LONGEST_NAME, REMEMBERED_NAMES, today
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.source import label, read_toml
-from bridge.settings.value import Range, SettingsError, Shape, read_table, shape_of
+from bridge.settings.value import OneOf, Range, SettingsError, Shape, read_table, shape_of
 
 MILLION = 1_000_000
+ALWAYS = date.min  #: the first day of a row that names none
+REMEMBERED_DAYS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,38 +40,96 @@ class PriceRow:
     match: tuple[str, ...]
     price: Price | None = None  #: none: the models have a price that is not known
     prompt_up_to: int | None = None
+    start: date = ALWAYS  #: the day from which it is in force
 
 
 class PriceTable:
-    def __init__(self, currency: str = "USD", rows: Sequence[PriceRow] = ()) -> None:
-        self.currency = currency
-        self._rows = [(Patterns(row.match), row) for row in rows]
-        self._remembered = lru_cache(REMEMBERED_NAMES)(self._rows_of)
+    """A row with a later start replaces, from that day on, the rows that name the same pattern. Of the rows
+    in force the first that matches counts."""
 
-    def cost_of(self, usage: Usage, model: str) -> float | None:
-        """In the table's currency; None if the upstream's model has no known price."""
-        if len(model) > LONGEST_NAME:
+    def __init__(
+        self,
+        currency: str = "USD",
+        rows: Sequence[PriceRow] = (),
+        factors: Mapping[str, float] | None = None,
+    ) -> None:
+        """`factors` say what the service tiers cost beside the standard one."""
+        self.currency = currency
+        self._rows = rows
+        self._factors = {STANDARD: 1.0, **(factors or {})}
+        self._in_force = lru_cache(REMEMBERED_DAYS)(self._find_in_force)
+        self._rows_of = lru_cache(REMEMBERED_NAMES)(self._find_rows)
+
+    def cost_of(
+        self, usage: Usage, *models: str, tier: str = STANDARD, day: date | None = None
+    ) -> float | None:
+        """In the table's currency, by the first of the models that has a known price; None if none has."""
+        factor = self._factors.get(tier)
+        if factor is None:
             return None
-        for row in self._remembered(model):
-            if row.prompt_up_to is None or usage.prompt <= row.prompt_up_to:
-                return None if row.price is None else row.price.of(usage)
+        prices = (self._price_of(model, usage.prompt, day or today()) for model in models)
+        price = next((found for found in prices if found is not None), None)
+        return None if price is None else price.of(usage) * factor
+
+    def knows(self, model: str, tier: str = STANDARD, day: date | None = None) -> bool:
+        """Whether a request to the model has a price, however long its prompt."""
+        if tier not in self._factors:
+            return False
+        for row in self._rows_of(model[: LONGEST_NAME + 1], day or today()):
+            if row.price is None or row.prompt_up_to is None:
+                return row.price is not None
+        return False
+
+    def next_change(self, day: date) -> PriceRow | None:
+        """The row that will be in force next."""
+        coming = [row for row in self._rows if row.start > day]
+        return min(coming, key=lambda row: row.start, default=None)
+
+    def _price_of(self, model: str, prompt: int, day: date) -> Price | None:
+        for row in self._rows_of(model[: LONGEST_NAME + 1], day):
+            if row.prompt_up_to is None or prompt <= row.prompt_up_to:
+                return row.price
         return None
 
-    def _rows_of(self, model: str) -> tuple[PriceRow, ...]:
+    def _find_rows(self, model: str, day: date) -> tuple[PriceRow, ...]:
         name = model.removeprefix("models/")
-        return tuple(row for patterns, row in self._rows if patterns.match(name))
+        if len(model) > LONGEST_NAME:
+            return ()
+        return tuple(row for patterns, row in self._in_force(day) if patterns.match(name))
+
+    def _find_in_force(self, day: date) -> list[tuple[Patterns, PriceRow]]:
+        begun = [row for row in self._rows if row.start <= day]
+        newest: dict[str, date] = {}
+        for row in begun:
+            for pattern in map(str.lower, row.match):
+                newest[pattern] = max(row.start, newest.get(pattern, ALWAYS))
+        return [(Patterns(_held_by(row, newest)), row) for row in begun]
 
 
-FREE = PriceTable(rows=[PriceRow(("*",), Price(0, 0, 0))])
+def _held_by(row: PriceRow, newest: Mapping[str, date]) -> list[str]:
+    """The patterns of the row that no later row has taken over."""
+    return [pattern for pattern in row.match if newest[pattern.lower()] == row.start]
+
+
+FREE = PriceTable(rows=[PriceRow(("*",), Price(0, 0, 0))], factors=dict.fromkeys(SERVICE_TIERS, 1.0))
 
 
 # --- loading -----------------------------------------------------------------------------------------
 
 Amount = Annotated[float, Range(0, 1_000_000)]
 
-TABLE: Mapping[str, Shape] = {"currency": shape_of(str), "price": shape_of(list[dict[str, Any]])}
+TABLE: Mapping[str, Shape] = {
+    "currency": shape_of(str),
+    "tier": shape_of(list[dict[str, Any]]),
+    "price": shape_of(list[dict[str, Any]]),
+}
+TIER: Mapping[str, Shape] = {
+    "name": shape_of(Annotated[str, OneOf(tuple(tier for tier in SERVICE_TIERS if tier != STANDARD))]),
+    "factor": shape_of(Annotated[float, Range(0, 1000)]),
+}
 ROW: Mapping[str, Shape] = {
     "match": shape_of(tuple[str, ...]),
+    "from": shape_of(date),
     "prompt_up_to": shape_of(Annotated[int, Range(1)]),
     "input": shape_of(Amount),
     "cached": shape_of(Amount),
@@ -80,17 +142,35 @@ def load_prices(path: Path) -> PriceTable:
     table = read_table(where, TABLE, read_toml(path))
     if "currency" not in table:
         raise SettingsError(f"{where}: currency is missing")
-    rows = enumerate(table.get("price", ()), start=1)
-    return PriceTable(
-        table["currency"], [_row(f"{where}: [[price]] {number}", written) for number, written in rows]
-    )
+    rows = [_row(place, written) for place, written in _numbered(where, table, "price")]
+    _refuse_rows_for_the_same(where, rows)
+    return PriceTable(table["currency"], rows, _factors(_numbered(where, table, "tier")))
+
+
+def _numbered(where: str, table: Mapping[str, Any], key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, written in enumerate(table.get(key, ()), start=1):
+        yield f"{where}: [[{key}]] {number}", written
+
+
+def _factors(tiers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, float]:
+    factors: dict[str, float] = {}
+    for where, written in tiers:
+        values = read_table(where, TIER, written)
+        for key in TIER:
+            if key not in values:
+                raise SettingsError(f"{where}: {key} is missing")
+        if values["name"] in factors:
+            raise SettingsError(f"{where}: name: {values['name']} has a row already")
+        factors[values["name"]] = values["factor"]
+    return factors
 
 
 def _row(where: str, written: dict[str, Any]) -> PriceRow:
     values = read_table(where, ROW, written)
     if not values.get("match"):
         raise SettingsError(f"{where}: match is missing")
-    return PriceRow(values["match"], _price(where, values), values.get("prompt_up_to"))
+    price, start = _price(where, values), values.get("from", ALWAYS)
+    return PriceRow(values["match"], price, values.get("prompt_up_to"), start)
 
 
 def _price(where: str, values: Mapping[str, Any]) -> Price | None:
@@ -100,3 +180,17 @@ def _price(where: str, values: Mapping[str, Any]) -> Price | None:
         if key not in values:
             raise SettingsError(f"{where}: {key} is missing")
     return Price(values["input"], values.get("cached", values["input"]), values["output"])
+
+
+def _refuse_rows_for_the_same(where: str, rows: Iterable[PriceRow]) -> None:
+    """Two rows for one pattern, one length and one day: only the first would ever count, unnoticed."""
+    seen: dict[tuple[str, int | None, date], int] = {}
+    for number, row in enumerate(rows, start=1):
+        for pattern in row.match:
+            before = seen.setdefault((pattern.lower(), row.prompt_up_to, row.start), number)
+            if before != number:
+                dated = "without `from`" if row.start == ALWAYS else f"from {row.start}"
+                raise SettingsError(
+                    f"{where}: [[price]] {number}: from: overlaps with [[price]] {before}, since both price "
+                    f"{pattern} {dated}; write into the newer one the day from which it counts"
+                )

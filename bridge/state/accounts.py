@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from bridge.state.database import Database
+from bridge.state.database import Column, Database
 
 DAY = 24 * 3600
 #: So many rows leave in one step, which takes milliseconds.
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS request (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, key TEXT NOT NULL, protocol TEXT NOT NULL, client TEXT NOT NULL,
     client_model TEXT NOT NULL, model TEXT NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL,
     output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cost REAL, seconds REAL NOT NULL, first_byte REAL,
-    outcome TEXT NOT NULL, error TEXT NOT NULL, status INTEGER NOT NULL
+    outcome TEXT NOT NULL, error TEXT NOT NULL, status INTEGER NOT NULL, tier TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS request_at ON request (at);
 CREATE TABLE IF NOT EXISTS day (
@@ -69,9 +69,11 @@ class Row(NamedTuple):
     outcome: str
     error: str
     status: int
+    tier: str = ""  #: the service tier that served
 
 
-_INSERT = f"INSERT INTO request VALUES (NULL{', ?' * len(Row._fields)})"
+_ADDED = (Column("request", "tier", "TEXT NOT NULL DEFAULT ''"),)
+_INSERT = f"INSERT INTO request ({', '.join(Row._fields)}) VALUES ({', '.join('?' for _ in Row._fields)})"
 
 
 class AccountStore:
@@ -85,7 +87,7 @@ class AccountStore:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
-        self._database = Database(path, _SCHEMA)
+        self._database = Database(path, _SCHEMA, added=_ADDED)
         self._days = days
         self._request_days = request_days
         self._most_bytes = megabytes * 1024 * 1024

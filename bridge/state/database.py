@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -24,10 +24,20 @@ ROLLBACK = ("DELETE", "FULL")
 _INHERITED: list[sqlite3.Connection] = []
 
 
+class Column(NamedTuple):
+    table: str
+    name: str
+    declared: str
+
+
 class Database:
-    def __init__(self, path: Path, schema: str, mode: tuple[str, str] = WAL) -> None:
+    def __init__(
+        self, path: Path, schema: str, mode: tuple[str, str] = WAL, added: Sequence[Column] = ()
+    ) -> None:
+        """`added` are columns that the schema has and a file of an older version may lack."""
         self._path = path
         self._schema = schema
+        self._added = added
         self._mode = mode
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
@@ -67,10 +77,25 @@ class Database:
             connection.execute(f"PRAGMA journal_mode = {journal}")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             connection.executescript(self._schema)
+            for column in self._added:
+                _add(column, connection)
         except sqlite3.Error:
             connection.close()
             raise
         return connection
+
+
+def _add(column: Column, database: sqlite3.Connection) -> None:
+    if has_column(database, column.table, column.name):
+        return
+    with database:
+        database.execute("BEGIN IMMEDIATE")
+        if not has_column(database, column.table, column.name):  # another worker may have been quicker
+            database.execute(f"ALTER TABLE {column.table} ADD COLUMN {column.name} {column.declared}")
+
+
+def has_column(database: sqlite3.Connection, table: str, name: str) -> bool:
+    return any(row[1] == name for row in database.execute(f"PRAGMA table_info({table})"))
 
 
 def _create_private(path: Path) -> None:

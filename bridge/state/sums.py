@@ -10,6 +10,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bridge.state.database import has_column
+
 PATIENCE = 5.0
 
 #: What the sums of each day can be divided by, and what only the rows of single requests can.
@@ -20,6 +22,7 @@ OF_REQUESTS: Mapping[str, str] = {
     "client": "client",
     "client-model": "client_model",
     "error": "error",
+    "tier": "tier",
 }
 
 _TOKENS = "sum(input), sum(cached), sum(output), sum(reasoning)"
@@ -41,6 +44,12 @@ class Sums(NamedTuple):
     output: int = 0
     reasoning: int = 0
     cost: float = 0.0
+
+    @property
+    def cached_share(self) -> float | None:
+        """Of the prompts, from 0 to 1; None where there were none."""
+        prompt = self.input + self.cached
+        return self.cached / prompt if prompt else None
 
 
 class Group(NamedTuple):
@@ -64,10 +73,15 @@ def read_sums(path: Path, question: Question) -> list[Group]:
     """Raises `FileNotFoundError` while there are no accounts, and `sqlite3.Error` if they cannot be read."""
     if not path.exists():
         raise FileNotFoundError(path)
-    query, values = _from_requests(question) if question.of_single_requests else _from_days(question)
     width = len(question.by)
     with closing(_opened(path)) as database:
-        rows = database.execute(query, values).fetchall() if _has_tables(database) else []
+        if not _has_tables(database):
+            return []
+        known = _columns(database)
+        query, values = (
+            _from_requests(question, known) if question.of_single_requests else _from_days(question)
+        )
+        rows = database.execute(query, values).fetchall()
     return [Group(tuple(row[:width]), Sums(*row[width:])) for row in rows]
 
 
@@ -81,9 +95,9 @@ def _from_days(question: Question) -> tuple[str, list[Any]]:
     return _query("day", question, OF_DAYS, _FROM_DAYS, between, days)
 
 
-def _from_requests(question: Question) -> tuple[str, list[Any]]:
+def _from_requests(question: Question, known: Mapping[str, str]) -> tuple[str, list[Any]]:
     moments = [_midnight(question.since), _midnight(question.until + timedelta(days=1))]
-    return _query("request", question, OF_REQUESTS, _FROM_REQUESTS, "at >= ? AND at < ?", moments)
+    return _query("request", question, known, _FROM_REQUESTS, "at >= ? AND at < ?", moments)
 
 
 def _query(
@@ -107,6 +121,11 @@ def _has_tables(database: sqlite3.Connection) -> bool:
     """There are none in the moment between the making of the file and the first row."""
     found = database.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('day', 'request')")
     return bool(found.fetchone()[0] == 2)
+
+
+def _columns(database: sqlite3.Connection) -> Mapping[str, str]:
+    """A file that an older version made has no tiers until this one has written to it."""
+    return OF_REQUESTS if has_column(database, "request", "tier") else {**OF_REQUESTS, "tier": "''"}
 
 
 def _opened(path: Path) -> sqlite3.Connection:

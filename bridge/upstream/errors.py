@@ -22,6 +22,7 @@ from bridge.errors import (
     RequestTooLarge,
     SamplingRefused,
     SchemaRefused,
+    ServiceTierRefused,
     SignaturesRefused,
     StoreRefused,
     ThinkingRefused,
@@ -82,6 +83,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _REPAIRABLE = (
     (re.compile(r"(?i)thought[ _]signature"), SignaturesRefused),
     (re.compile(r"(?i)thinking[ _]?(?:config|level|budget)|\bthinking (?:is|are) not\b"), ThinkingRefused),
+    (re.compile(r"(?i)service[ _]?tier|\b(?:flex|priority) (?:api|inference|tier)\b"), ServiceTierRefused),
     (re.compile(r"(?i)unknown name \W*store\b|\bstore\b.{0,40}not supported"), StoreRefused),
     (
         re.compile(

@@ -30,6 +30,7 @@ class Call:
     waits: Waits
     body: bytes | None = None
     model: str = ""
+    quota: str = ""  #: what a key that has no more of it rests for, where that is not the model
 
     def prepared(self, credentials: Mapping[str, str]) -> requests.PreparedRequest:
         request = _without_body(self.method, self.url, tuple(credentials.items())).copy()

@@ -14,6 +14,7 @@ from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from bridge.errors import BridgeError, UpstreamMalformed, UpstreamMisconfigured
+from bridge.gemini.service_tier import FLEX
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings
 from bridge.upstream.access import Access, Permit
@@ -50,7 +51,8 @@ class RestUpstream(Upstream):
     def _count_call(self, request: GenerateRequest) -> Call: ...
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
-        return RestStream(self, self._stream_call(request))
+        call = self._stream_call(request)
+        return RestStream(self, _at_leisure(call) if request.service_tier == FLEX else call)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         total = self._whole(self._count_call(request)).get("totalTokens")
@@ -100,7 +102,8 @@ class RestUpstream(Upstream):
         """The answer, once it was let in and its head has come. Each answer is shown to `began` before it is
         waited for, so that it can be closed meanwhile."""
         refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
-        for permit in self._access.permits(call.model):
+        quota = call.quota or call.model
+        for permit in self._access.permits(quota):
             if not isinstance(permit, Permit):
                 yield permit
                 continue
@@ -111,7 +114,7 @@ class RestUpstream(Upstream):
             if answer.status == 200:
                 return answer
             refusal = yield from self._refusal(answer, call, permit)
-            if not self._access.refused(permit, answer.status, refusal, call.model):
+            if not self._access.refused(permit, answer.status, refusal, quota):
                 break
         raise refusal
 
@@ -134,6 +137,12 @@ class RestUpstream(Upstream):
                 f"{_shown(self.home)} answered {answer.status}: it is not the Gemini API."
             )
         return error_from_response(answer.status, permit.masked(b"".join(pieces)), call.model)
+
+
+def _at_leisure(call: Call) -> Call:
+    """In the flex tier, which may begin after minutes, and have no room for a model while others have."""
+    waits = replace(call.waits, first_byte=call.waits.whole)
+    return replace(call, waits=waits, quota=f"{call.model}:{FLEX}")
 
 
 def waits_of(settings: Settings) -> Waits:

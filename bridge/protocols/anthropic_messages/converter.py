@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.tool_schema import json_answer
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.anthropic_messages.machine import MessagesOptions
@@ -18,6 +19,10 @@ _SAMPLING = {
     "top_p": "topP",
     "top_k": "topK",
 }
+
+
+#: Anthropic's names for whether more than the standard tier may be used.
+TIERS = {"auto": AUTO, "standard_only": STANDARD}
 
 
 def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
@@ -36,6 +41,7 @@ def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
         tool_config=chosen_tools(body.get("tool_choice"), tools),
         generation=_generation(body),
         thinking=thinking,
+        service_tier=TIERS.get(body.get("service_tier") or ""),
     )
     options = MessagesOptions(thinking=thinking.show)
     return Asked(request, bool(body.get("stream")), options, (*messages.losses, *_losses(body)))

@@ -17,6 +17,7 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.grounding import search_in
+from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
@@ -131,9 +132,14 @@ class MessagesMachine(EventMachine):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": usage_from_gemini(self.usage),
+            "usage": {**usage_from_gemini(self.usage), **self._tier()},
         }
         yield _event("message_start", message=message)
+
+    def _tier(self) -> dict[str, str]:
+        """Which one serves, for who named one."""
+        named = self.asked.request.service_tier is not None
+        return {"service_tier": self.service_tier or STANDARD} if named else {}
 
     def on_opened(self, step: Opened) -> Iterator[Event]:
         if step.kind is Kind.THOUGHT:
@@ -213,7 +219,7 @@ class MessagesMachine(EventMachine):
         if self._held:
             self.losses.append("messages.thought_at_the_end")
         searches = yield from self._searches()
-        usage = {**usage_from_gemini(step.usage), **searches}
+        usage = {**usage_from_gemini(step.usage), **searches, **self._tier()}
         delta = {"stop_reason": _stop_reason(step.endings[0]), "stop_sequence": None}
         yield _event("message_delta", delta=delta, usage=usage)
         yield _event("message_stop")

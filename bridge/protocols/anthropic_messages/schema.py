@@ -7,6 +7,7 @@ kin ask for nothing that Gemini could do.
 from __future__ import annotations
 
 from bridge.protocols import fields
+from bridge.protocols.anthropic_messages.converter import TIERS
 from bridge.protocols.envelope import Envelope
 
 
@@ -28,3 +29,4 @@ class MessagesSchema(CountSchema):
     top_p = fields.number(0, 1)
     top_k = fields.whole(0)
     stop_sequences = fields.array()
+    service_tier = fields.one_of(*TIERS)

@@ -13,6 +13,7 @@ from bridge.protocols.base import Asked, Caller
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import Messages
 from bridge.protocols.openai_chat.tools import chosen_tools, custom_tools, declared_tools
+from bridge.protocols.openai_tiers import wished_tier
 from bridge.protocols.reading import needed, objects, refuse, shown, stop_sequences
 
 _SEED_BITS = 0x7FFF_FFFF
@@ -41,6 +42,7 @@ def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
         tool_config=chosen_tools(body, tools),
         generation=_generation(body),
         thinking=_thinking(body),
+        service_tier=wished_tier(body),
     )
     stream = bool(body.get("stream"))
     return Asked(request, stream, _options(body, stream), (*messages.losses, *_losses(body)))

@@ -22,9 +22,10 @@ from bridge.protocols.base import Asked, Event, EventMachine, Transitions
 from bridge.protocols.openai_chat.layout import layout_of
 from bridge.protocols.openai_chat.logprobs import logprobs_from_gemini
 from bridge.protocols.openai_errors import error_body
+from bridge.protocols.openai_tiers import told_tier
 from bridge.protocols.sse import encode_data
 from bridge.stamp import Stamp
-from bridge.turn import Closed, Ended, Ending, Grew, Kind, Noted, Opened
+from bridge.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened
 
 MOST_CHOICES = 8
 
@@ -112,6 +113,15 @@ class ChatMachine(EventMachine):
             content = "" if kind is Kind.TEXT else None
             yield self._delta("role", candidate, {"role": "assistant", "content": content})
 
+    def on_began(self, _step: Began) -> tuple[Event, ...]:
+        self._tell_tier()
+        return ()
+
+    def _tell_tier(self) -> None:
+        """To who named one; what has been told of it is known better at the end."""
+        if self.asked.request.service_tier is not None:
+            self._head["service_tier"] = told_tier(self.service_tier)
+
     def on_opened(self, step: Opened) -> Iterator[Event]:
         yield from self._greeting(step.candidate, step.kind)
         if step.part is None:
@@ -170,6 +180,7 @@ class ChatMachine(EventMachine):
             self._choice(step.candidate).google["grounding_metadata"] = grounding
 
     def on_ended(self, step: Ended) -> Iterator[Event]:
+        self._tell_tier()
         for ending in step.endings:
             yield from self._finished(ending)
         if self._options.include_usage:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
 from bridge.protocols.openai_chat.machine import MOST_CHOICES
+from bridge.protocols.openai_tiers import TIERS
 
 
 class ChatSchema(Envelope):
@@ -30,6 +31,7 @@ class ChatSchema(Envelope):
     top_logprobs = fields.whole(0, 20)
     logit_bias = fields.mapping()
     modalities = fields.array()
+    service_tier = fields.one_of(*TIERS)
 
     response_format = fields.mapping()
     reasoning_effort = fields.one_of("none", "minimal", "low", "medium", "high", "xhigh")

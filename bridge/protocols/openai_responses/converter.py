@@ -11,6 +11,7 @@ from bridge.protocols.openai_responses.dialects import AUTO, choose
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 from bridge.protocols.openai_responses.tools import Declared, chosen_tools
+from bridge.protocols.openai_tiers import wished_tier
 from bridge.protocols.reading import needed, objects, optional, refuse, shown
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
@@ -56,6 +57,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> Asked:
         tool_config=chosen_tools(body.get("tool_choice"), declared),
         generation=_generation(body),
         thinking=_thinking(body),
+        service_tier=wished_tier(body),
     )
     losses = (*declared.losses, *items.losses, *_losses(body))
     return Asked(request, bool(body.get("stream")), _options(body, declared, caller), losses)

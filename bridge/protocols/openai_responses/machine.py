@@ -20,6 +20,7 @@ from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
 from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, TOLD_IN_THE_STREAM, stream_error
 from bridge.protocols.openai_responses.tools import Called
+from bridge.protocols.openai_tiers import told_tier
 from bridge.protocols.sse import encode_named
 from bridge.stamp import Stamp
 from bridge.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
@@ -168,6 +169,7 @@ class ResponsesMachine(EventMachine):
     # --- steps ---------------------------------------------------------------------------------------
 
     def on_began(self, _step: Began) -> Iterator[Event]:
+        self._response["service_tier"] = told_tier(self.service_tier)
         yield self._event("response.created", response=self._response)
         yield self._event("response.in_progress", response=self._response)
 
@@ -280,6 +282,7 @@ class ResponsesMachine(EventMachine):
     ) -> Iterator[Event]:
         response = {
             **self._response,
+            "service_tier": told_tier(self.service_tier),
             "status": status,
             "output": self._output,
             "usage": usage_from_gemini(self.usage),

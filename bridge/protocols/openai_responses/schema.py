@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
+from bridge.protocols.openai_tiers import TIERS
 
 
 class ResponsesSchema(Envelope):
@@ -28,3 +29,4 @@ class ResponsesSchema(Envelope):
     reasoning = fields.mapping()
     text = fields.mapping()
     metadata = fields.mapping()
+    service_tier = fields.one_of(*TIERS)

@@ -1,0 +1,50 @@
+"""Prices: whether each model that is used has one, and when the next of them changes."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+
+from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.settings import Settings
+from bridge.settings.models import today
+from bridge.state.sums import Question, read_sums
+
+DAYS_LOOKED_AT = 7
+MOST_NAMED = 10
+
+
+def look_at_prices(patient: Patient) -> Finding:
+    settings = patient.settings
+    used = [model for model in _used(settings) if not settings.prices_in_force.knows(model)]
+    unpriced = list(dict.fromkeys((*settings.unpriced_models, *used)))
+    if not unpriced:
+        return green(f"all that is named or was used has one{_next_change(settings)}")
+    found = yellow
+    if settings.limits.cost_per_day and settings.limits.unpriced == "refuse":
+        found = red  # every client is turned away
+    return found(
+        f"none for {_named(unpriced)}: {settings.fate_of_unpriced}", "add a row in prices.toml, and reload"
+    )
+
+
+def _used(settings: Settings) -> list[str]:
+    """The upstream's models that were used in the last days without a cost."""
+    day = today()
+    question = Question(("model",), day - timedelta(days=DAYS_LOOKED_AT - 1), day)
+    try:
+        groups = read_sums(settings.accounts_file, question)
+        return [group.names[0] for group in groups if group.sums.unpriced]
+    except (FileNotFoundError, sqlite3.Error):  # the state files have a check of their own
+        return []
+
+
+def _named(models: list[str]) -> str:
+    """Clients choose some of the names; a terminal must not obey them."""
+    shown = ["".join(sign if sign.isprintable() else "?" for sign in model)[:60] for model in models]
+    return ", ".join(shown[:MOST_NAMED]) + (" and more" if len(shown) > MOST_NAMED else "")
+
+
+def _next_change(settings: Settings) -> str:
+    coming = settings.prices_in_force.next_change(today())
+    return "" if coming is None else f"; that of {', '.join(coming.match)} changes on {coming.start}"
