@@ -128,8 +128,28 @@ def test_json_holds_names_sums_and_total(store, usage) -> None:
         "output": 20,
         "reasoning": 5,
         "cost": 0.0,
+        "cached_share": 0.25,
     }
     assert told["total"]["requests"] == 2
+
+
+def test_the_share_of_cached_tokens_is_for_machines_too(store, usage) -> None:
+    store.write([row(key="a"), row(key="b", input=0, cached=0), row(key="c", input=2, cached=1)])
+    told = json.loads(usage("--json", "--by", "key"))
+    assert {each["key"]: each["cached_share"] for each in told["rows"]} == {"a": 0.25, "b": None, "c": 0.3333}
+    assert told["total"]["cached_share"] == 0.25
+    rows = list(csv.DictReader(io.StringIO(usage("--csv", "--by", "key"))))
+    assert {each["key"]: each["cached_share"] for each in rows} == {"a": "0.25", "b": "", "c": "0.3333"}
+
+
+def test_requests_can_be_divided_by_service_tier(store, usage) -> None:
+    store.write([row(tier="flex", cost=3.0), row(tier="flex"), row(tier="standard"), row(cost=0.5)])
+    told = json.loads(usage("--json", "--by", "tier"))
+    assert [(each["tier"], each["requests"]) for each in told["rows"]] == [
+        ("flex", 2),
+        ("standard", 1),
+        ("", 1),
+    ]
 
 
 def test_csv_is_safe_to_open_and_adds_up(store, usage) -> None:

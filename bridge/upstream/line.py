@@ -31,9 +31,10 @@ class Call:
     body: bytes | None = None
     model: str = ""
     quota: str = ""  #: what a key that has no more of it rests for, where that is not the model
+    headers: tuple[tuple[str, str], ...] = ()  #: beside the credentials
 
     def prepared(self, credentials: Mapping[str, str]) -> requests.PreparedRequest:
-        request = _without_body(self.method, self.url, tuple(credentials.items())).copy()
+        request = _without_body(self.method, self.url, (*credentials.items(), *self.headers)).copy()
         if self.body is not None:
             request.body = self.body
             request.headers["Content-Length"] = str(len(self.body))
@@ -41,17 +42,15 @@ class Call:
 
 
 @lru_cache(REMEMBERED_ADDRESSES)
-def _without_body(
-    method: str, url: str, credentials: tuple[tuple[str, str], ...]
-) -> requests.PreparedRequest:
+def _without_body(method: str, url: str, headers: tuple[tuple[str, str], ...]) -> requests.PreparedRequest:
     """Address and headers are taken apart and checked once: it costs more than the rest of a request."""
-    headers = {
-        **dict(credentials),
+    all_headers = {
+        **dict(headers),
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",  # compression would hold back what is there to be shown
         "User-Agent": f"gemini-bridge/{__version__}",
     }
-    request = requests.Request(method, url, headers=headers).prepare()
+    request = requests.Request(method, url, headers=all_headers).prepare()
     # A plain dictionary now that they are checked: a copy of it is made for each call.
     host = urlsplit(request.url or "").netloc.rpartition("@")[2]
     request.headers = {**request.headers, "Host": host}  # type: ignore[assignment]

@@ -7,10 +7,13 @@ two do not know each other's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from bridge.cooldowns import Cooldowns
+from bridge.errors import InvalidRequest
+from bridge.gemini.service_tier import SERVICE_TIERS
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import request_to_json
 from bridge.settings import AUTO, Settings, SettingsError
@@ -78,8 +81,10 @@ class VertexUpstream(RestUpstream):
         )
 
     def _stream_call(self, request: GenerateRequest) -> Call:
-        body = request_bytes(request)
-        return self._model_call(request.model, "streamGenerateContent?alt=sse", body, self._waits)
+        tier = request.service_tier
+        body = request_bytes(request if tier is None else replace(request, service_tier=None))
+        call = self._model_call(request.model, "streamGenerateContent?alt=sse", body, self._waits)
+        return call if tier is None else replace(call, headers=_tier_headers(tier))
 
     def _count_call(self, request: GenerateRequest) -> Call:
         body = {name: value for name, value in request_to_json(request).items() if name in COUNTED}
@@ -99,6 +104,14 @@ class VertexUpstream(RestUpstream):
         listed = [model for page in pages for model in page.get("publisherModels") or ()]
         names = [_bare(str(model.get("name"))) for model in listed if isinstance(model, dict)]
         return [name for name in names if name.startswith("gemini") and "embedding" not in name]
+
+
+def _tier_headers(tier: str) -> tuple[tuple[str, str], ...]:
+    """Vertex AI refuses `serviceTier` in the body, and takes these. Only some locations go by them; what came
+    of it stands in the answer's `trafficType`."""
+    if tier not in SERVICE_TIERS:
+        raise InvalidRequest(f"Vertex AI has no service tier {tier[:32]!r}", param="serviceTier")
+    return (("X-Vertex-AI-LLM-Request-Type", "shared"), ("X-Vertex-AI-LLM-Shared-Request-Type", tier))
 
 
 def _bare(model: str) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 
@@ -242,7 +243,56 @@ def test_a_row_holds_each_token_once_and_its_cost(store: AccountStore, rows: lis
         *(65, 40, 7, 3),
         pytest.approx((65 * 1.0 + 40 * 0.1 + 10 * 10.0) / 1e6),
     )
-    assert rows[0][13:] == ("completed", "", 200)
+    assert rows[0][13:] == ("completed", "", 200, "")
+
+
+def test_a_row_names_its_service_tier_and_costs_what_the_tier_does(
+    store: AccountStore, rows: list[Row]
+) -> None:
+    prices = PriceTable("USD", [PriceRow(("known*",), Price(1.0, 0.1, 10.0))], {"flex": 0.5})
+    for tier in (None, "standard", "flex", "priority"):
+        record = told(USAGE)
+        record.service_tier = tier
+        Accountant(store, prices)(record)
+    full = (65 * 1.0 + 40 * 0.1 + 10 * 10.0) / 1e6
+    assert [(each.tier, each.cost) for each in rows] == [
+        ("", pytest.approx(full)),
+        ("standard", pytest.approx(full)),
+        ("flex", pytest.approx(full / 2)),
+        ("priority", None),
+    ]
+
+
+def test_a_file_of_the_version_before_gets_the_column_and_keeps_its_rows(path: Path, clock: Clock) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(BEFORE_TIERS)
+        database.execute(f"INSERT INTO request VALUES (NULL{', ?' * 16})", row()[:16])
+        database.commit()
+    everything = Question(("tier",), date(2026, 1, 1), date(2027, 1, 1))
+    assert [(group.names, group.sums.requests) for group in read_sums(path, everything)] == [(("",), 1)]
+    store = AccountStore(path, days=400, request_days=31, megabytes=256, now=clock)
+    store.write([row(tier="flex", cost=1.0)])
+    AccountStore(path, days=400, request_days=31, megabytes=256, now=clock).write([row(tier="flex")])
+    told = {group.names[0]: group.sums.requests for group in read_sums(path, everything)}
+    assert told == {"flex": 2, "": 1}
+
+
+#: The table of single requests as the version without service tiers made it.
+BEFORE_TIERS = """
+CREATE TABLE request (
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, key TEXT NOT NULL, protocol TEXT NOT NULL, client TEXT NOT NULL,
+    client_model TEXT NOT NULL, model TEXT NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL,
+    output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cost REAL, seconds REAL NOT NULL, first_byte REAL,
+    outcome TEXT NOT NULL, error TEXT NOT NULL, status INTEGER NOT NULL
+);
+CREATE TABLE day (
+    day TEXT NOT NULL, key TEXT NOT NULL, protocol TEXT NOT NULL, model TEXT NOT NULL,
+    requests INTEGER NOT NULL, failed INTEGER NOT NULL, client_left INTEGER NOT NULL,
+    unpriced INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
+    reasoning INTEGER NOT NULL, cost REAL NOT NULL,
+    PRIMARY KEY (day, key, protocol, model)
+) WITHOUT ROWID;
+"""
 
 
 def test_a_model_without_a_price_has_no_cost_and_no_usage_costs_nothing(

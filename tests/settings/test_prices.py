@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
 from bridge.gemini.types import Usage
 from bridge.settings import SettingsError, load
-from bridge.settings.prices import PriceTable, load_prices
+from bridge.settings import prices as prices_module
+from bridge.settings.prices import FREE, PriceTable, load_prices
 
 DELIVERED = Path(__file__).parent.parent.parent / "config" / "prices.toml"
 
@@ -74,9 +76,169 @@ def test_a_price_of_cached_tokens_that_is_not_told_is_that_of_others(read: Read)
     assert prices.cost_of(used(1_000_000, cached=1_000_000), "m") == 10
 
 
+# --- prices that change ------------------------------------------------------------------------------
+
+LAST_OF_NOVEMBER, FIRST_OF_DECEMBER = date(2026, 11, 30), date(2026, 12, 1)
+
+
+def priced(match: str, price: int, *more: str) -> str:
+    return "\n".join(["[[price]]", f"match = [{match}]", f"input = {price}", "output = 0", *more, ""])
+
+
+def test_a_dated_row_replaces_the_one_before_from_its_day_on(read: Read) -> None:
+    prices = read(
+        priced('"m"', 1)
+        + priced('"M"', 3, 'from = "2027-01-01"')  # in any order, and any letter case
+        + priced('"m"', 2, 'from = "2026-12-01"')
+    )
+    days = [LAST_OF_NOVEMBER, FIRST_OF_DECEMBER, date(2026, 12, 31), date(2027, 1, 1), date(2099, 1, 1)]
+    assert [prices.cost_of(used(1_000_000), "m", day=day) for day in days] == [1, 2, 2, 3, 3]
+
+
+def test_a_price_that_is_yet_to_come_is_not_known(read: Read) -> None:
+    prices = read(priced('"m"', 1, 'from = "2026-12-01"'))
+    assert prices.cost_of(used(1), "m", day=LAST_OF_NOVEMBER) is None
+    assert [prices.knows("m", day=day) for day in (LAST_OF_NOVEMBER, FIRST_OF_DECEMBER)] == [False, True]
+
+
+def test_a_dated_row_takes_over_one_word_of_a_row_and_leaves_the_others(read: Read) -> None:
+    prices = read(priced('"a*", "b*"', 1) + priced('"b*"', 2, 'from = "2026-12-01"'))
+    assert prices.cost_of(used(1_000_000), "a-1", day=FIRST_OF_DECEMBER) == 1
+    assert prices.cost_of(used(1_000_000), "b-1", day=FIRST_OF_DECEMBER) == 2
+    assert prices.cost_of(used(1_000_000), "b-1", day=LAST_OF_NOVEMBER) == 1
+
+
+def test_a_dated_row_replaces_prices_for_every_length(read: Read) -> None:
+    prices = read(
+        priced('"m"', 1, "prompt_up_to = 1000") + priced('"m"', 2) + priced('"m"', 5, 'from = "2026-12-01"')
+    )
+    assert prices.cost_of(used(1000), "m", day=LAST_OF_NOVEMBER) == pytest.approx(0.001)
+    assert prices.cost_of(used(1000), "m", day=FIRST_OF_DECEMBER) == pytest.approx(0.005)
+    assert prices.cost_of(used(2000), "m", day=FIRST_OF_DECEMBER) == pytest.approx(0.010)
+
+
+def test_what_was_excepted_stays_so_when_prices_change(read: Read) -> None:
+    prices = read('[[price]]\nmatch = ["*-image"]\n' + priced('"m*"', 1, 'from = "2026-12-01"'))
+    assert prices.cost_of(used(1), "m-image", day=FIRST_OF_DECEMBER) is None
+
+
+@pytest.mark.parametrize(
+    ("moment", "price"),
+    [("2026-11-30T23:59:59+00:00", 2), ("2026-12-01T00:00:00+00:00", 4), ("2026-12-01T00:30:00+01:00", 2)],
+)
+def test_gemini_4_argon_costs_twice_as_much_from_december_on(monkeypatch, moment: str, price: int) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.fromisoformat(moment).astimezone(tz)
+
+    monkeypatch.setattr(prices_module, "datetime", Clock)
+    prices = load_prices(DELIVERED)
+    assert prices_module.today() == datetime.fromisoformat(moment).astimezone(UTC).date()
+    assert prices.cost_of(used(1_000_000), "gemini-4-argon") == price
+    assert prices.cost_of(used(1_000_000, cached=1_000_000), "gemini-4-argon") == pytest.approx(price / 20)
+    assert prices.cost_of(used(0, answer=1_000_000), "gemini-4-argon") == price * 5
+
+
+def test_the_next_change_is_known(read: Read) -> None:
+    prices = read(priced('"m"', 1) + priced('"m"', 3, 'from = "2027-01-01"') + priced('"n"', 2))
+    coming = prices.next_change(LAST_OF_NOVEMBER)
+    assert coming is not None
+    assert (coming.match, coming.start) == (("m",), date(2027, 1, 1))
+    assert prices.next_change(date(2027, 1, 1)) is None
+
+
+# --- service tiers, and several names for one answer -------------------------------------------------
+
+
+def test_a_tier_costs_its_factor_and_without_one_its_price_is_not_known(read: Read) -> None:
+    prices = read('[[tier]]\nname = "flex"\nfactor = 0.5\n' + priced('"m"', 10))
+    million = used(1_000_000)
+    assert prices.cost_of(million, "m", tier="flex") == 5
+    assert prices.cost_of(million, "m", tier="standard") == 10
+    assert prices.cost_of(million, "m", tier="priority") is None
+    assert [prices.knows("m", tier) for tier in ("standard", "flex", "priority")] == [True, True, False]
+
+
+def test_as_delivered_flex_is_half_and_priority_dearer() -> None:
+    prices = load_prices(DELIVERED)
+    assert prices.cost_of(used(1_000_000), "gemini-3.8-flash", tier="flex") == pytest.approx(0.375)
+    assert prices.cost_of(used(1_000_000), "gemini-3.8-flash", tier="priority") == pytest.approx(1.35)
+
+
+def test_the_first_model_that_has_a_price_counts(read: Read) -> None:
+    prices = read(priced('"asked"', 1) + priced('"answered"', 2))
+    million = used(1_000_000)
+    assert prices.cost_of(million, "answered", "asked") == 2
+    assert prices.cost_of(million, "unheard-of", "asked") == 1
+    assert prices.cost_of(million, "unheard-of", "neither") is None
+    assert prices.cost_of(million) is None
+
+
+def test_a_price_is_known_if_it_is_for_every_length(read: Read) -> None:
+    short = priced('"m"', 1, "prompt_up_to = 1000")
+    assert not read(short).knows("m")
+    assert read(short + priced('"m"', 2)).knows("models/M")
+    assert not read(short + '[[price]]\nmatch = ["m"]\n').knows("m")
+    assert not read(priced('"m*"', 1)).knows("m" * 1000)
+    assert FREE.knows("anything", "flex")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *("gemini-4-argon", "gemini-3.8-flash", "gemini-3.6-flash", "gemini-3.5-flash-lite"),
+        *("gemini-3.1-flash-lite", "gemini-3.1-pro-preview", "gemini-3-flash-preview"),
+        *("gemini-flash-latest", "gemini-flash-lite-latest", "gemini-pro-latest"),
+    ],
+)
+def test_as_delivered_every_living_model_has_a_price(model: str) -> None:
+    prices = load_prices(DELIVERED)
+    assert all(prices.knows(model, tier) for tier in ("standard", "flex", "priority"))
+
+
+def test_as_delivered_a_name_that_moves_costs_what_it_means_now() -> None:
+    prices = load_prices(DELIVERED)
+    for moving, means in [
+        ("gemini-flash-latest", "gemini-3.8-flash"),
+        ("gemini-flash-lite-latest", "gemini-3.5-flash-lite"),
+        ("gemini-pro-latest", "gemini-3.1-pro-preview"),
+    ]:
+        for usage in (used(1000, 10, 100), used(300_000, 10, 100)):
+            assert prices.cost_of(usage, moving) == prices.cost_of(usage, means)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            priced('"m"', 1) + priced('"a", "M"', 2),
+            "[[price]] 2: from: overlaps with [[price]] 1, since both price M without `from`",
+        ),
+        (
+            priced('"m"', 1, 'from = "2026-12-01"') + priced('"m"', 2, 'from = "2026-12-01"'),
+            "[[price]] 2: from: overlaps with [[price]] 1, since both price m from 2026-12-01",
+        ),
+        (
+            priced('"m"', 1, "prompt_up_to = 9") + priced('"m"', 1, "prompt_up_to = 9"),
+            "[[price]] 2: from: overlaps with [[price]] 1",
+        ),
+        (
+            priced('"m"', 1, "from = 2026-12-01"),
+            '[[price]] 1: from must be a day in quotes, such as "2026-12-01", not 2026-12-01',
+        ),
+        (priced('"m"', 1, 'from = "2026-13-01"'), "from must be a day in quotes"),
+        (priced('"m"', 1, 'from = "20261201"'), "from must be a day in quotes"),
+        (priced('"m"', 1, "from = 20261201"), "from must be a day in quotes"),
+        ('[[tier]]\nname = "flex"', "[[tier]] 1: factor is missing"),
+        ("[[tier]]\nfactor = 1", "[[tier]] 1: name is missing"),
+        ('[[tier]]\nname = "turbo"\nfactor = 1', "[[tier]] 1: name must be a text: flex or priority"),
+        ('[[tier]]\nname = "standard"\nfactor = 2', "[[tier]] 1: name must be a text: flex or priority"),
+        ('[[tier]]\nname = "flex"\nfactor = -1', "[[tier]] 1: factor must be a number from 0"),
+        (
+            '[[tier]]\nname = "flex"\nfactor = 1\n[[tier]]\nname = "flex"\nfactor = 1',
+            "[[tier]] 2: name: flex has a row already",
+        ),
         ('[[price]]\nmatch = ["m"]\ninput = 1', "prices.toml: [[price]] 1: output is missing"),
         ('[[price]]\nmatch = ["m"]\ncached = 1\noutput = 1', "[[price]] 1: input is missing"),
         ("[[price]]\ninput = 1\noutput = 1", "[[price]] 1: match is missing"),

@@ -14,6 +14,7 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.fitting import Fitting, fit
+from bridge.gemini.service_tier import STANDARD, tier_to_send
 from bridge.gemini.signatures import Vault
 from bridge.gemini.traits import Traits
 from bridge.gemini.types import Candidate, Chunk, Content, FunctionCall, GenerateRequest, JsonObject, Part
@@ -85,7 +86,8 @@ class Run:
 
 
 def fitted(request: GenerateRequest, vault: Vault | None = None) -> tuple[GenerateRequest, Fitting]:
-    return fit(request, "gemini-test", TRAITS, vault or ForgetfulVault(), counting_stamp().new_id)
+    sent = replace(request, service_tier=tier_to_send(request.service_tier or STANDARD, STANDARD))
+    return fit(sent, "gemini-test", TRAITS, vault or ForgetfulVault(), counting_stamp().new_id)
 
 
 # --- other cuts of the same stream -------------------------------------------------------------------

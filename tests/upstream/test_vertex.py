@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,24 @@ def test_a_request_goes_to_the_models_place_in_the_project(vertex: Rig) -> None:
 def test_a_models_name_cannot_leave_the_project(vertex: Rig, model: str, segment: str) -> None:
     texts(vertex, GenerateRequest(model, REQUEST.contents))
     assert vertex.api.asked[0].path == f"{PLACE}/{segment}:streamGenerateContent?alt=sse"
+
+
+@pytest.mark.parametrize("tier", ["flex", "priority"])
+def test_a_service_tier_goes_into_headers(vertex: Rig, tier: str) -> None:
+    texts(vertex, replace(REQUEST, service_tier=tier))
+    texts(vertex)
+    first, second = vertex.api.asked
+    assert first.headers["x-vertex-ai-llm-request-type"] == "shared"
+    assert first.headers["x-vertex-ai-llm-shared-request-type"] == tier
+    assert "serviceTier" not in first.body
+    assert not [name for name in second.headers if name.startswith("x-vertex")]
+
+
+def test_a_service_tier_that_vertex_cannot_have_is_refused(vertex: Rig) -> None:
+    with pytest.raises(errors.InvalidRequest, match=r"no service tier 'a.*b'") as caught:
+        texts(vertex, replace(REQUEST, service_tier="a\r\nx-evil: b"))
+    assert caught.value.param == "serviceTier"
+    assert vertex.api.asked == []
 
 
 def test_tokens_are_counted_from_the_fields_that_vertex_knows(vertex: Rig) -> None:
