@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from flask.testing import FlaskClient
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 
 from bridge.gemini.service_tier import tier_in, tier_named
+from bridge.gemini.traits import Traits
 from bridge.http.app import create_app
 from bridge.settings import SettingsError, load
+from bridge.settings.models import ModelRow, ModelTable
 
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT = ("/v1/chat/completions", {"model": "gemini-3.8-flash", "messages": HELLO})
@@ -42,14 +45,15 @@ Make = Callable[..., FlaskClient]
 
 @pytest.fixture
 def make(tmp_path: Path, gemini: ScriptedGemini, canary_key: str) -> Make:
-    def make_client(**environ: str) -> FlaskClient:
+    def make_client(models: ModelTable | None = None, **environ: str) -> FlaskClient:
         given = {
             "BRIDGE_STATE_DIR": str(tmp_path),
             "GEMINI_API_KEY": canary_key,
             "GOOGLE_GEMINI_BASE_URL": gemini.address,
             "BRIDGE_UPSTREAM__ATTEMPTS": "1",
         }
-        return create_app(load(environ=given | environ)).test_client()
+        settings = load(environ=given | environ)
+        return create_app(replace(settings, models=models or settings.models)).test_client()
 
     return make_client
 
@@ -288,15 +292,19 @@ def test_auto_that_standard_has_no_room_for_either_is_told_so(make: Make, gemini
 
 
 @pytest.mark.parametrize("error", [OVERLOADED, LIMITED], ids=["503", "429"])
-def test_a_model_without_room_in_flex_rests_there_alone(make: Make, gemini, records, error) -> None:
-    client = make()
+def test_a_model_without_room_in_flex_rests_there_alone(make: Make, gemini, error) -> None:
+    row = ModelRow(("gemini-3.8-flash",), Traits(fallbacks=("gemini-3.6-flash",)))
+    client = make(ModelTable("gemini-3.8-flash", ("gemini-*",), rows=(row,)))
     gemini.will_say(refused(error))
-    assert ask(client, CHAT, service_tier="flex").status_code == error["code"]
-    assert records().notes[f"cooldown.{'overloaded' if error is OVERLOADED else 'rate_limited'}"] == 1
-    gemini.forget()
-    assert ask(client, CHAT).status_code == 200
-    assert sent(gemini) == [None]
-    assert not hasattr(records(), "notes"), "nothing was passed over, and nothing waited for"
+    for tier in ("flex", "flex", "default"):
+        assert ask(client, CHAT, service_tier=tier).status_code == 200
+    models = [asked.path.rpartition("/")[2].partition(":")[0] for asked in gemini.asked]
+    assert list(zip(models, sent(gemini), strict=True)) == [
+        ("gemini-3.8-flash", "flex"),
+        ("gemini-3.6-flash", "flex"),
+        ("gemini-3.6-flash", "flex"),  # the first still rests there
+        ("gemini-3.8-flash", None),
+    ]
 
 
 @pytest.mark.parametrize("error", [NOT_FOR_THE_MODEL, UNKNOWN_FIELD], ids=["model", "field"])
