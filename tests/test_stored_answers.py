@@ -12,6 +12,7 @@ from scripted_gemini import call_chunk, sse, text_chunk
 from waiting import eventually
 
 from bridge.errors import InternalError
+from bridge.observe.record import Record
 from bridge.protocols.openai_responses.storing import STORING
 from bridge.state.answers import AnswerStore
 from bridge.stored import Keeper
@@ -279,7 +280,7 @@ def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tm
     place = tmp_path / "a.sqlite3"
     place.write_bytes(b"this is not a database, and never was one" * 100)
     keeper = Keeper(STORING, AnswerStore(place, days=30, megabytes=1), "o")
-    keeper.keeping({"input": "Hi"})(answer(1))
+    keeper.keeping({"input": "Hi"}, Record("req_1", "POST", "/"))(answer(1))
     with pytest.raises(InternalError):
         keeper.found("resp_1")
     with pytest.raises(sqlite3.Error):

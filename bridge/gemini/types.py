@@ -8,7 +8,7 @@ JSON comes and goes through `wire.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, dataclass_transform
 
 JsonObject = Mapping[str, Any]
@@ -151,6 +151,8 @@ class GenerateRequest:
         None  #: whether Google may keep prompt and answer; None: as the Google project has it
     )
     extra: JsonObject = EMPTY
+    #: The id of the conversation, for upstreams that choose by it; Gemini is not told.
+    conversation: str = field(default="", compare=False)
 
 
 #: A larger count is a mistake; JSON and databases would choke on some of them.

@@ -59,6 +59,7 @@ class Caller:
     permit: Callable[[str, str], None] = lambda _name, _model: None
     path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
     query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
+    chain: str = ""  #: the conversation of the stored answer that is gone on from
 
 
 @dataclass(frozen=True, slots=True)

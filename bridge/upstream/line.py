@@ -30,6 +30,7 @@ class Call:
     waits: Waits
     body: bytes | None = None
     model: str = ""
+    conversation: str = ""  #: what it belongs to, if it belongs to one
 
     def prepared(self, credentials: Mapping[str, str]) -> requests.PreparedRequest:
         request = _without_body(self.method, self.url, tuple(credentials.items())).copy()

@@ -50,7 +50,8 @@ class RestUpstream(Upstream):
     def _count_call(self, request: GenerateRequest) -> Call: ...
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
-        return RestStream(self, self._stream_call(request))
+        call = replace(self._stream_call(request), conversation=request.conversation)
+        return RestStream(self, call)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         total = self._whole(self._count_call(request)).get("totalTokens")
@@ -100,7 +101,7 @@ class RestUpstream(Upstream):
         """The answer, once it was let in and its head has come. Each answer is shown to `began` before it is
         waited for, so that it can be closed meanwhile."""
         refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
-        for permit in self._access.permits(call.model):
+        for permit in self._access.permits(call.model, call.conversation):
             if not isinstance(permit, Permit):
                 yield permit
                 continue
