@@ -7,6 +7,7 @@ that are all the same to the bridge, and opens nothing. So the id is a digest, o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import dropwhile, takewhile
@@ -19,7 +20,7 @@ from bridge.gemini.types import MODEL, Content, FileData, GenerateRequest, Inlin
 LONGEST_NAME = 128
 LONGEST_METADATA = 4096
 #: Of each part: what comes behind so much would not tell two conversations apart that this did not.
-MOST_DIGESTED = 1 << 16
+MOST_DIGESTED = 1 << 14
 DIGEST_CHARACTERS = 32
 
 #: The headers of a session and of an agent in it: Claude Code's, Codex's, and those of opencode and pi.
@@ -30,6 +31,7 @@ SESSION_HEADERS = (
     ("X-Session-Id", None),
 )
 _BEFORE_SESSION = "_session_"
+_NOT_PRINTABLE = re.compile(r"[^!-~]+")
 
 
 class Session(NamedTuple):
@@ -125,4 +127,4 @@ def _text(value: Any) -> str:
 def _printable(value: Any) -> str | None:
     """What may stand in a log line without harm."""
     text = value if isinstance(value, str) else ""
-    return "".join(each for each in text[: 4 * LONGEST_NAME] if "!" <= each <= "~")[:LONGEST_NAME] or None
+    return _NOT_PRINTABLE.sub("", text[: 4 * LONGEST_NAME])[:LONGEST_NAME] or None
