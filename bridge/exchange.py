@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from bridge.attempts import LONGEST_HOLD, Attempts, Policy, Prepared
+from bridge.conversation import Session, conversation_id, session_in_metadata
 from bridge.cooldowns import Cooldowns
 from bridge.drain import Drain
 from bridge.errors import BridgeError, ClientLeft, InternalError, NotAllowed, ShuttingDown, UnknownModel
@@ -26,7 +27,7 @@ from bridge.guards.watch import ActiveGuards, GuardWatch
 from bridge.model_directory import ModelDirectory
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
-from bridge.protocols.base import Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
+from bridge.protocols.base import Asked, Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
 from bridge.settings.prices import PriceTable
 from bridge.stamp import Stamp
 from bridge.upstream.base import ChunkStream, Upstream
@@ -229,7 +230,7 @@ def open_exchange(
     """Convert the request; `start` sends it."""
     if trace:
         trace.client_request(body)
-    asked = protocol.to_gemini(body, caller)
+    asked = _in_conversation(protocol.to_gemini(body, caller), body, caller, record)
     record.model, record.stream = asked.request.model, asked.stream
     record.note(asked.losses)
     caller.permit(record.model, services.models.resolve(record.model))
@@ -242,6 +243,16 @@ def open_exchange(
     else:
         chunks = _attempts(judged, caller, services, record, trace)
     return Exchange(protocol, protocol.machine(asked, services.stamp), chunks, watch, services, record, trace)
+
+
+def _in_conversation(asked: Asked, body: JsonObject, caller: Caller, record: Record) -> Asked:
+    """The request with the id of its conversation, which the record is told too."""
+    session = Session(record.session, record.agent) if record.session else None
+    told = conversation_id(caller.owner, session, body, caller.chain, asked.request)
+    record.conversation = told
+    if session is None and (named := session_in_metadata(body)):
+        record.session, record.agent = named
+    return replace(asked, request=replace(asked.request, conversation=told))
 
 
 def _attempts(

@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from bridge.conversation import digest
 from bridge.errors import BridgeError, ClientLeft, InternalError, InvalidRequest, TooBusy, UnknownAnswer
 from bridge.exchange import Exchange
 from bridge.gemini.types import JsonObject
@@ -40,6 +41,13 @@ def _store_errors_translated() -> Iterator[None]:
         raise InternalError("The bridge's store of answers cannot be used; its log says why") from None
 
 
+class Resumed(NamedTuple):
+    """A request with what was said before it, and the conversation that this belongs to."""
+
+    body: JsonObject
+    conversation: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Keeper:
     """The stored answers of one owner, in one protocol."""
@@ -53,19 +61,21 @@ class Keeper:
         with _store_errors_translated():
             return self.storing.dereferenced(body, lambda item_id: self.store.item(self.owner, item_id))
 
-    def resumed(self, body: JsonObject) -> JsonObject:
-        """The request with what was said before it."""
+    def resumed(self, body: JsonObject) -> Resumed:
         previous = self.storing.previous(body)
         if previous is None:
-            return body
+            return Resumed(body)
         with _store_errors_translated():
             turns = self.store.chain(self.owner, previous)
+            conversation = self.store.conversation(previous)
         if turns is None:
             field = self.storing.previous_field
             raise InvalidRequest(f"{field}: there is no stored answer {previous!r}", param=field)
-        return self.storing.resumed(body, [PastTurn(turn.question, turn.answer) for turn in turns])
+        past = [PastTurn(turn.question, turn.answer) for turn in turns]
+        root = digest(self.owner, "answer", turns[0].id)  # of answers that are older than this knowledge
+        return Resumed(self.storing.resumed(body, past), conversation or root)
 
-    def keeping(self, body: JsonObject) -> Keep | None:
+    def keeping(self, body: JsonObject, record: Record) -> Keep | None:
         """What keeps the answer to this request, or None if it shall not be kept."""
         if not self.storing.wanted(body):
             return None
@@ -73,7 +83,7 @@ class Keeper:
 
         def keep(answer: JsonObject) -> None:
             try:
-                self.store.keep(self.owner, dict(answer), question, previous)
+                self.store.keep(self.owner, dict(answer), question, previous, record.conversation)
             except Exception as error:  # whatever it is, the client is to have its answer
                 log.warning("answer not stored", extra={"reason": type(error).__name__})
 

@@ -563,17 +563,26 @@ def test_texts_of_an_assistant_are_not_changed_by_being_in_parts() -> None:
     assert "".join(str(part.data) for part in content.parts) == "Hello."
 
 
-def test_instructions_are_joined_by_a_blank_line_wherever_they_stand() -> None:
+def test_instructions_at_the_beginning_are_joined_by_a_blank_line() -> None:
     request = asked(
         chat(
             {"role": "system", "content": "One."},
-            HELLO,
             {"role": "developer", "content": [{"type": "text", "text": "Two."}]},
             {"role": "system", "content": ""},
+            HELLO,
         )
     ).request
     assert request.system == Content(None, (Part("One.\n\nTwo."),))
     assert request.contents == (Content(USER, (Part("Hello."),)),)
+
+
+def test_an_instruction_in_the_middle_stays_there_as_a_reminder() -> None:
+    request = asked(
+        chat({"role": "system", "content": "One."}, HELLO, {"role": "developer", "content": "Two."})
+    ).request
+    assert request.system == Content(None, (Part("One."),))
+    reminder = Part("<system-reminder>\nTwo.\n</system-reminder>")
+    assert request.contents == (Content(USER, (Part("Hello."),)), Content(USER, (reminder,)))
 
 
 def nested(depth: int, inner: Any = 0) -> Any:

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
+    "bridge.conversation": {"bridge.gemini"},
     "bridge.turn": {"bridge.errors", "bridge.gemini"},
     "bridge.state": {"bridge.learnt_facts"},
     "bridge.protocols": {
@@ -67,6 +68,7 @@ MAY_IMPORT = {
     },
     "bridge.exchange": {
         "bridge.attempts",
+        "bridge.conversation",
         "bridge.cooldowns",
         "bridge.drain",
         "bridge.errors",
@@ -79,6 +81,7 @@ MAY_IMPORT = {
         "bridge.upstream",
     },
     "bridge.stored": {
+        "bridge.conversation",
         "bridge.errors",
         "bridge.exchange",
         "bridge.gemini",
@@ -89,6 +92,7 @@ MAY_IMPORT = {
     "bridge.http": {
         "bridge",
         "bridge.attempts",
+        "bridge.conversation",
         "bridge.drain",
         "bridge.connect",
         "bridge.access",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 import requests
@@ -12,6 +13,7 @@ from scripted_gemini import call_chunk, sse, text_chunk
 from waiting import eventually
 
 from bridge.errors import InternalError
+from bridge.observe.record import Record
 from bridge.protocols.openai_responses.storing import STORING
 from bridge.state.answers import AnswerStore
 from bridge.stored import Keeper
@@ -279,8 +281,35 @@ def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tm
     place = tmp_path / "a.sqlite3"
     place.write_bytes(b"this is not a database, and never was one" * 100)
     keeper = Keeper(STORING, AnswerStore(place, days=30, megabytes=1), "o")
-    keeper.keeping({"input": "Hi"})(answer(1))
+    keeper.keeping({"input": "Hi"}, Record("req_1", "POST", "/"))(answer(1))
     with pytest.raises(InternalError):
         keeper.found("resp_1")
     with pytest.raises(sqlite3.Error):
         keeper.store.find("o", "resp_1")
+
+
+def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
+    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
+    keeper = Keeper(STORING, store, "o")
+    record = Record("req_1", "POST", "/", conversation="talk")
+    keeper.keeping({"input": "Hi"}, record)(answer(1))
+    assert keeper.resumed({"input": "More", "previous_response_id": "resp_1"}).conversation == "talk"
+    keeper.forget("resp_1")
+    assert store.conversation("resp_1") == ""
+
+
+def test_answers_of_the_version_before_are_one_conversation_by_their_root(tmp_path):
+    path = tmp_path / "a.sqlite3"
+    store = AnswerStore(path, days=30, megabytes=1)
+    store.keep("o", answer(1), [], None, "talk")
+    store.keep("o", answer(2), [], "resp_1", "talk")
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("DROP TABLE conversation; DROP TRIGGER answer_left_conversation")
+    keeper = Keeper(STORING, AnswerStore(path, days=30, megabytes=1), "o")
+    told = {
+        keeper.resumed({"input": "More", "previous_response_id": each}).conversation
+        for each in ("resp_1", "resp_2")
+    }
+    assert len(told) == 1
+    assert told != {"talk"}
+    assert told != {""}

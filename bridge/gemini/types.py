@@ -8,7 +8,7 @@ JSON comes and goes through `wire.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, dataclass_transform
 
 from bridge.gemini.service_tier import tier_in
@@ -154,6 +154,8 @@ class GenerateRequest:
     )
     service_tier: str | None = None  #: the client's wish, until it is settled what is sent; `service_tier.py`
     extra: JsonObject = EMPTY
+    #: The id of the conversation, for upstreams that choose by it; Gemini is not told.
+    conversation: str = field(default="", compare=False)
 
 
 #: A larger count is a mistake; JSON and databases would choke on some of them.

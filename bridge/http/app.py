@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from flask import Flask, Response
 
@@ -13,6 +13,7 @@ from bridge.access.limits import CostOf, Limiter
 from bridge.access.ring import KeyRing
 from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.attempts import Policy
+from bridge.conversation import session_in_headers
 from bridge.drain import Drain
 from bridge.exchange import Services
 from bridge.guards.watch import ActiveGuards
@@ -160,6 +161,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         request = current_request()
         headers = request.headers
         slow_clients.arrived(Client(request.environ).socket)
+        session = session_in_headers(cast(Mapping[str, str], headers))
         request.record = Record(
             request_id(headers.get(HEADER)),
             request.method,
@@ -167,6 +169,8 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             observers,
             client=program(headers.get("User-Agent")),
             traceparent=headers.get("traceparent"),
+            session=session and session.id,
+            agent=session and session.agent,
         )
 
     @app.after_request

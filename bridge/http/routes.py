@@ -78,11 +78,13 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
         if protocol.storing is not None:
             keeper = Keeper(protocol.storing, answers, who.owner)
             body = keeper.dereferenced(body)
-            keep, body, given = keeper.keeping(body), keeper.resumed(body), body
+            keep, resumed, given = keeper.keeping(body, record), keeper.resumed(body), body
+            body, who = resumed.body, replace(who, chain=resumed.conversation)
             if keep and keeper.storing.background(given):
                 # Its own line in the log, when the work is done.
                 work = replace(record, status=200, notes=Counter())
                 exchange = open_exchange(protocol, body, who, services, work, trace)
+                record.conversation = work.conversation
                 pending = background.begin(exchange, keeper, work, keep)
                 record.settlers = ()  # what the answer used is known when the work is done
                 place.give_back()

@@ -50,6 +50,9 @@ class Record:
     key: str | None = None  #: the name of the client's key
     client: str | None = None  #: the program, as it names itself
     traceparent: str | None = None  #: the trace that this request is a part of, as the client wrote it
+    session: str | None = None  #: the client's own id of it
+    agent: str | None = None  #: a sub-agent of that session, by the client's own id
+    conversation: str = ""  #: a digest: bridge/conversation.py
     protocol: str | None = None
     model: str | None = None  #: as the client named it
     upstream_model: str | None = None
@@ -172,6 +175,9 @@ class Record:
             "request_id": self.request_id,
             "key": self.key,
             "client": self.client,
+            "session": self.session,
+            "agent": self.agent,
+            "conversation": self.conversation or None,
             "method": self.method,
             "path": self.path,
             "protocol": self.protocol,

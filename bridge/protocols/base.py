@@ -60,6 +60,7 @@ class Caller:
     cost_limited: bool = False  #: a limit on cost applies, so that the model must have a price
     path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
     query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
+    chain: str = ""  #: the conversation of the stored answer that is gone on from
 
 
 @dataclass(frozen=True, slots=True)

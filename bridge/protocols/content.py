@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bridge.gemini.tool_results import tool_response
-from bridge.gemini.types import Content, FileData, FunctionResponse, InlineData, JsonObject, Part
+from bridge.gemini.types import USER, Content, FileData, FunctionResponse, InlineData, JsonObject, Part
 from bridge.protocols.reading import chosen_by, needed, objects, refuse
+
+REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 
 Reader = Callable[[JsonObject, str], Part]
 
@@ -38,6 +40,12 @@ def only_texts(parts: Sequence[Part], param: str) -> list[str]:
 def system_content(texts: Sequence[str]) -> Content | None:
     """Instructions from wherever they came, in their order."""
     return Content(None, (Part("\n\n".join(texts)),)) if texts else None
+
+
+def reminders(texts: Iterable[str]) -> Content:
+    """Instructions in the middle of a conversation, marked as agents mark their own. They stay where they
+    are: moved into the system instruction they would change the prefix that Gemini has cached."""
+    return Content(USER, tuple(Part(REMINDER.format(text)) for text in texts if text.strip()))
 
 
 def tool_result(parts: Sequence[Part], name: str, call_id: str | None, failed: bool | None = None) -> Part:

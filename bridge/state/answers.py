@@ -33,6 +33,10 @@ CREATE INDEX IF NOT EXISTS item_answer ON item (answer);
 CREATE TRIGGER IF NOT EXISTS answer_gone AFTER DELETE ON answer BEGIN
     DELETE FROM item WHERE answer = OLD.id;
 END;
+CREATE TABLE IF NOT EXISTS conversation (answer TEXT PRIMARY KEY, id TEXT NOT NULL) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS answer_left_conversation AFTER DELETE ON answer BEGIN
+    DELETE FROM conversation WHERE answer = OLD.id;
+END;
 """
 _COLUMNS = "id, previous, touched, cancelled, question, answer"
 
@@ -56,7 +60,12 @@ class AnswerStore:
         self._writes = 0
 
     def keep(
-        self, owner: str, answer: dict[str, Any], question: list[dict[str, Any]], previous: str | None
+        self,
+        owner: str,
+        answer: dict[str, Any],
+        question: list[dict[str, Any]],
+        previous: str | None,
+        conversation: str = "",
     ) -> None:
         row = (
             answer["id"],
@@ -71,6 +80,9 @@ class AnswerStore:
         def insert(database: sqlite3.Connection) -> None:
             database.execute("INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?, ?, 0, ?, ?)", row)
             _keep_items(database, answer)
+            # A table of its own: the version before this one cannot write to one with another column.
+            belongs = (answer["id"], conversation)
+            database.execute("INSERT OR REPLACE INTO conversation VALUES (?, ?)", belongs)
             self._writes += 1
             if self._writes % WRITES_BETWEEN_TIDYING == 0:
                 self._tidy(database)
@@ -117,6 +129,12 @@ class AnswerStore:
             turns.append(turn)
             wanted = turn.previous
         return turns[::-1]
+
+    def conversation(self, answer_id: str) -> str:
+        """What the answer belongs to, if that was known when it was kept."""
+        query = "SELECT id FROM conversation WHERE answer = ?"
+        row = self._database.read(lambda database: database.execute(query, (answer_id,)).fetchone())
+        return "" if row is None else str(row[0])
 
     def forget(self, owner: str, answer_id: str) -> bool:
         query = "DELETE FROM answer WHERE id = ? AND owner = ?"

@@ -21,7 +21,7 @@ LIFETIME = 7 * 24 * 3600
 MOST_ROWS = 100_000
 #: Tidying reads the whole table; once in so many writes is often enough.
 WRITES_BETWEEN_TIDYING = 500
-MOST_LOOKED_UP = 500
+MOST_AT_ONCE = 500
 MOST_ABSENT = 20_000
 ABSENT_FOR = 300.0
 
@@ -56,10 +56,14 @@ class SqliteVault:
             self._absent.pop((family, call_id), None)
 
     def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]:
-        newest = list(call_ids)[-MOST_LOOKED_UP:]  # their turns are the ones Gemini checks
+        """All of them, however many: a call that was signed in one request and not in the next one would
+        change what Gemini has cached of the history."""
         now, absent = self._now(), self._absent
-        wanted = [call_id for call_id in newest if absent.get((family, call_id), 0.0) < now]
-        return self._found(family, wanted) if wanted else {}
+        wanted = [call_id for call_id in call_ids if absent.get((family, call_id), 0.0) < now]
+        found: dict[str, str] = {}
+        for start in range(0, len(wanted), MOST_AT_ONCE):
+            found.update(self._found(family, wanted[start : start + MOST_AT_ONCE]))
+        return found
 
     def _found(self, family: str, wanted: Sequence[str]) -> Mapping[str, str]:
         marks = ",".join("?" * len(wanted))

@@ -24,6 +24,6 @@ class Ability(Enum):
     COUNTS = "token counts with instruction and tools"
     EMBEDDINGS = "embeddings"
     MODEL_LIMITS = "a list of models with their limits"
-    KEY_ROTATION = "several keys in turn"
+    KEY_ROTATION = "several keys"
     NO_STORAGE = "telling Google to keep nothing"
     CANCELLATION = "a client that leaves ends the call"

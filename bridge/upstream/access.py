@@ -1,4 +1,4 @@
-"""What opens the upstream's door to a call: an API key, one of several in turn, or a token."""
+"""What opens the upstream's door to a call: an API key, one of several, or a token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Permit:
 
 class Access(ABC):
     @abstractmethod
-    def permits(self, model: str) -> Iterator[Permit | Tick]:
+    def permits(self, model: str, conversation: str = "") -> Iterator[Permit | Tick]:
         """What to send a call with: the next one where the one before was refused. A tick as long as there is
         nothing yet."""
 
@@ -41,10 +41,10 @@ class KeyAccess(Access):
     def __init__(self, keys: Iterable[str], cooldown: float, cooldowns: Cooldowns) -> None:
         self._ring = KeyRing(map(str.strip, keys), cooldown, cooldowns)
 
-    def permits(self, model: str) -> Iterator[Permit]:
+    def permits(self, model: str, conversation: str = "") -> Iterator[Permit]:
         if wait := self._ring.told_to_wait(model):
             raise UpstreamRateLimited("Gemini's quota for this model is used up for now.", retry_after=wait)
-        keys = self._ring.available(model)
+        keys = self._ring.available(model, conversation)
         if not keys:
             raise UpstreamMisconfigured("The bridge has no Gemini key.")
         for key in keys:

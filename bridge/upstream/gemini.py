@@ -1,4 +1,4 @@
-"""The Gemini Developer API: an address for each model, and API keys in turn."""
+"""The Gemini Developer API: an address for each model, and API keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The upstream's API keys: whose turn it is, and which of them rest.
+"""The upstream's API keys: which one a call leaves by, and which of them rest.
+
+A conversation keeps its key, since what Gemini has cached of it is cached for that key's project. Each worker
+finds the same one without asking the others, before and after a restart: all rank the keys by a digest of key
+and conversation. What belongs to no conversation takes the keys in turn.
 
 A key that was refused rests for a while; one that ran out of quota rests for that model, since quotas are
 counted by model. All workers learn of it, and none ever learns the key: a digest stands for it.
@@ -23,8 +27,9 @@ class KeyRing:
         self._lock = threading.Lock()
         self._turn = 0
 
-    def available(self, model: str = ALL_MODELS) -> list[str]:
-        """The keys to try, in order; each call starts with the next one, so that load spreads.
+    def available(self, model: str = ALL_MODELS, conversation: str = "") -> list[str]:
+        """The keys to try, in order: that of the conversation, and behind it those that take its place while
+        it rests. Without a conversation each call starts with the next key, so that load spreads.
 
         When all rest, the one that wakes first alone: what it rests for may be over.
         """
@@ -32,6 +37,8 @@ class KeyRing:
         awake = [key for key in self._names if not rests[key]]
         if not awake:
             return sorted(self._names, key=rests.__getitem__)[:1]
+        if conversation:
+            return sorted(awake, key=lambda key: _rank(conversation, self._names[key]))
         with self._lock:
             start = self._turn % len(awake)
             self._turn += 1
@@ -54,6 +61,10 @@ class KeyRing:
     def _left(self, key: str, model: str) -> float:
         name = self._names[key]
         return max(self._cooldowns.left(f"{name}:{ALL_MODELS}"), self._cooldowns.left(f"{name}:{model}"))
+
+
+def _rank(conversation: str, name: str) -> bytes:
+    return sha256(f"{conversation}:{name}".encode()).digest()
 
 
 def _told(name: str, model: str) -> str:

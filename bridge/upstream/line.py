@@ -32,6 +32,7 @@ class Call:
     model: str = ""
     quota: str = ""  #: what a key that has no more of it rests for, where that is not the model
     headers: tuple[tuple[str, str], ...] = ()  #: beside the credentials
+    conversation: str = ""  #: what it belongs to, if it belongs to one
 
     def prepared(self, credentials: Mapping[str, str]) -> requests.PreparedRequest:
         request = _without_body(self.method, self.url, (*credentials.items(), *self.headers)).copy()

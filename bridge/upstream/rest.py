@@ -51,7 +51,7 @@ class RestUpstream(Upstream):
     def _count_call(self, request: GenerateRequest) -> Call: ...
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
-        call = self._stream_call(request)
+        call = replace(self._stream_call(request), conversation=request.conversation)
         return RestStream(self, _at_leisure(call) if request.service_tier == FLEX else call)
 
     def count_tokens(self, request: GenerateRequest) -> int:
@@ -103,7 +103,7 @@ class RestUpstream(Upstream):
         waited for, so that it can be closed meanwhile."""
         refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
         quota = call.quota or call.model
-        for permit in self._access.permits(quota):
+        for permit in self._access.permits(quota, call.conversation):
             if not isinstance(permit, Permit):
                 yield permit
                 continue

@@ -44,7 +44,7 @@ class TokenAccess(Access):
         self._token: Token | None = None
         self._next_try = 0.0
 
-    def permits(self, model: str) -> Iterator[Permit | Tick]:
+    def permits(self, model: str, conversation: str = "") -> Iterator[Permit | Tick]:
         token = yield from self._good_one()
         yield Permit(token.headers, token.value)
         if self._token is token:  # else somebody has noticed before us that it is no longer taken

@@ -410,3 +410,37 @@ def legal_histories(draw: st.DrawFn) -> tuple[Content, ...]:
 def test_a_legal_history_passes_as_it_is_and_without_a_note(contents: tuple[Content, ...]) -> None:
     assert broken_rules(contents, prefill=True) == []
     assert repair(contents, prefill=True) == (contents, ())
+
+
+# --- growth ------------------------------------------------------------------------------------------
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[list[Content]]:
+    """What a client adds to its history at a time: what the model said, and all that was answered to it, in
+    any order and with any blemish but one: a result that comes later than its turn."""
+    numbers, grown = count(1), [[ASK]]
+    for _ in range(draw(st.integers(1, 5))):
+        ids = draw(st.booleans())
+        made = [
+            call(draw(NAMES), str(next(numbers)) if ids else None) for _ in range(draw(st.integers(0, 3)))
+        ]
+        answered = [Part(FunctionResponse(each.data.name, {"ok": 1}, each.data.id)) for each in made]
+        strays = [result("stray", f"stray {next(numbers)}")] if draw(st.booleans()) and ids else []
+        spoken = [Part(draw(st.sampled_from(["", " ", "Well."])))]
+        turns = [model("So.", *spoken), *([model(each) for each in made] if draw(st.booleans()) else [])]
+        turns = turns if len(turns) > 1 or not made else [model("So.", *made)]
+        returned = draw(st.permutations([*answered, *strays, *spoken]))
+        grown.append([*turns, *[user(each) for each in returned], user("Go on.")])
+    return grown
+
+
+@ANY_SPEED
+@given(grown=steps())
+def test_a_history_that_grows_is_repaired_to_one_that_grows(grown: list[list[Content]]) -> None:
+    """What is decided about a turn depends on what came before it and with it, never on what came after."""
+    histories = [[turn for step in grown[:end] for turn in step] for end in range(1, len(grown) + 1)]
+    repaired = [repair(history, prefill=False).contents for history in histories]
+    for earlier, later in pairwise(repaired):
+        assert later[: len(earlier)] == earlier
+        assert len(later) > len(earlier)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from gunicorn_bridge import clean_environment
+from prefixes import assert_each_begins_as_the_one_before
 from scripted_gemini import Asked, Reply, call_chunk, sse, text_chunk
 
 from bridge.connect.clients import CLIENTS, Target
@@ -285,6 +286,53 @@ def test_web_search_is_googles_and_its_sources_come_back(claude, gemini):
     told = json.dumps(answers(gemini))
     assert "https://example.org/bridge" in told
     assert "Bridges exist." in told
+
+
+def test_each_request_begins_as_the_one_before(claude, gemini):
+    """Over steps of each kind, and over a second prompt to the same session."""
+    place = claude.project / "poem.txt"
+    place.write_text("roses are red\n")
+    thought = {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "I think.", "thought": True}]}}]
+    }
+    gemini.will_say(
+        sse(thought, call("Bash", "c1", command="echo 1", description="1"), finished()),
+        sse(
+            call("Read", "c2", file_path=str(place)),
+            call("Bash", "c3", signature=None, command="echo 3", description="3"),
+            finished(),
+        ),
+        sse(
+            text_chunk("Now "),
+            call("Edit", "c4", file_path=str(place), old_string="red", new_string="blue"),
+            finished(),
+        ),
+        say("Done."),
+        sse(call("Bash", "c5", command="echo 5", description="5"), finished()),
+        say("Done again."),
+    )
+    claude.says("one")
+    assert claude.says("two", "--continue")["result"] == "Done again."
+    bodies = [asked.body for asked in gemini.asked]
+    assert len(bodies) == 6
+    assert_each_begins_as_the_one_before(bodies)
+
+
+def test_session_and_subagent_are_in_the_log(claude, gemini, bridge):
+    def answer(asked: Asked) -> Any:
+        if "Find it." in json.dumps(asked.body["contents"][0]):
+            return say("The subagent found it.")
+        if calls(asked):
+            return say("The subagent is back.")
+        task = {"description": "Find", "prompt": "Find it.", "subagent_type": "general-purpose"}
+        return sse(call("Agent", "c1", **task), finished())
+
+    gemini.will_answer(answer)
+    session = claude.says("send somebody")["session_id"]
+    told = bridge.requests(session=session)
+    assert any("agent" in line for line in told)
+    assert any("agent" not in line for line in told)
+    assert len({line["conversation"] for line in told}) == 2
 
 
 def test_the_client_is_the_pinned_one():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import requests
 from gunicorn_bridge import clean_environment
+from prefixes import assert_each_begins_as_the_one_before
 from scripted_gemini import CUT, Asked, Reply, call_chunk, sse, text_chunk
 
 from bridge.connect.clients import CLIENTS, Target
@@ -29,6 +30,9 @@ args = [{json.dumps(str(HERE / "calculator_mcp.py"))}]
 """
 
 
+FREE = "--dangerously-bypass-approvals-and-sandbox"
+
+
 class Codex:
     """One user with a home and a project of her own."""
 
@@ -43,14 +47,14 @@ class Codex:
         self._environment = clean_environment() | {"HOME": str(self.home), "BRIDGE_KEY": "any"}
 
     def says(
-        self, prompt: str, *options: str, model: str | None = None, more: str = ""
+        self, prompt: str, *options: str, model: str | None = None, more: str = "", freedom: str = FREE
     ) -> list[dict[str, Any]]:
         (self.home / ".codex" / self.settings_file).write_text(self._configuration + more)
         chosen = ["--model", model] if model else []
         ran = subprocess.run(
             [
                 *(CODEX, "exec", "--json", "--skip-git-repo-check", *chosen),
-                *("--dangerously-bypass-approvals-and-sandbox", *options, prompt),
+                *(freedom, *options, prompt),
             ],
             cwd=self.project,
             env=self._environment,
@@ -257,6 +261,31 @@ def test_a_safety_stop_is_not_repeated(codex, gemini):
 def test_a_cut_stream_is_repeated_and_not_taken_for_an_answer(codex, gemini):
     gemini.will_say([*sse(text_chunk("Half an ans")), CUT], say("The whole answer."))
     assert answer_of(codex.says("tell me")) == "The whole answer."
+
+
+def test_each_request_begins_as_the_one_before(codex, gemini, bridge):
+    """Over steps of each kind, and over a second prompt, before which it tells of new permissions."""
+    thought = {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "I think.", "thought": True}]}}]
+    }
+    gemini.will_say(
+        sse(thought, call("exec_command", "c1", cmd="echo 1"), finished()),
+        sse(
+            call("exec_command", "c2", cmd="echo 2"),
+            call("exec_command", "c3", signature=None, cmd="echo 3"),
+            finished(),
+        ),
+        sse(text_chunk("Now "), call("exec_command", "c4", cmd="echo 4"), finished()),
+        say("Done."),
+        say("Done again."),
+    )
+    thread = next(event["thread_id"] for event in codex.says("one") if event["type"] == "thread.started")
+    assert answer_of(codex.says("two", "resume", "--last", freedom="--sandbox=read-only")) == "Done again."
+    bodies = [asked.body for asked in gemini.asked]
+    assert len(bodies) == 5
+    assert "<system-reminder>\n<permissions instructions>" in bodies[-1]["contents"][-1]["parts"][0]["text"]
+    assert_each_begins_as_the_one_before(bodies)
+    assert len({line["conversation"] for line in bridge.requests(session=thread)}) == 1
 
 
 def test_a_request_for_a_web_socket_is_declined_at_once(bridge):

@@ -6,8 +6,10 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
@@ -94,13 +96,27 @@ def test_a_request_goes_out_wrapped_with_model_and_project(assist: Rig) -> None:
     }
 
 
-def test_every_prompt_has_an_id_of_its_own_in_one_session(assist: Rig) -> None:
-    for _ in range(2):
+def sessions(assist: Rig, *conversations: str) -> list[str]:
+    """What Code Assist is told, in a request of each of these."""
+    for conversation in conversations:
         assist.api.will_say(sse(wrapped("Hi.")))
-        texts(assist)
-    one, two = (asked.body for asked in assist.api.asked)
-    assert one["user_prompt_id"] != two["user_prompt_id"]
-    assert one["request"]["session_id"] == two["request"]["session_id"]
+        texts(assist, request=replace(REQUEST, conversation=conversation))
+    return [asked.body["request"]["session_id"] for asked in assist.api.asked]
+
+
+def test_every_prompt_has_an_id_of_its_own(assist: Rig) -> None:
+    sessions(assist, "one", "one")
+    assert len({asked.body["user_prompt_id"] for asked in assist.api.asked}) == 2
+
+
+def test_each_conversation_is_a_session_of_its_own(assist: Rig) -> None:
+    one, other, again = sessions(assist, "one", "other", "one")
+    assert one == again != other
+    assert str(UUID(one)) == one
+
+
+def test_what_belongs_to_no_conversation_shares_no_session(assist: Rig) -> None:
+    assert len(set(sessions(assist, "", ""))) == 2
 
 
 def test_a_chunk_is_taken_out_of_its_answer_and_keeps_the_trace(assist: Rig) -> None:

@@ -101,3 +101,59 @@ def test_threads_get_even_turns() -> None:
     for thread in threads:
         thread.join()
     assert set(Counter(taken).values()) == {500}
+
+
+# --- conversations -----------------------------------------------------------------------------------
+
+
+def test_a_conversation_keeps_its_key() -> None:
+    keys, _ = ring("a", "b", "c")
+    first = keys.available("m", "talk")
+    assert sorted(first) == ["a", "b", "c"]
+    assert all(keys.available("m", "talk") == first for _ in range(10))
+
+
+def test_every_worker_and_every_start_ranks_the_keys_alike() -> None:
+    """Whatever the order in which they are given, and without a word between them."""
+    one, _ = ring("a", "b", "c")
+    other, _ = ring("c", "a", "b")
+    talks = [f"talk {number}" for number in range(50)]
+    assert [one.available("m", talk) for talk in talks] == [other.available("m", talk) for talk in talks]
+
+
+def test_the_next_key_takes_over_while_the_first_rests_and_gives_back_when_it_wakes() -> None:
+    keys, clock = ring("a", "b", "c")
+    first, second, third = keys.available("m", "talk")
+    keys.rest(first, 5, "m")
+    assert keys.available("m", "talk") == [second, third]
+    assert keys.available("another model", "talk") == [first, second, third]
+    clock.now += 5
+    assert keys.available("m", "talk") == [first, second, third]
+
+
+def test_a_key_that_rests_moves_no_conversation_but_its_own() -> None:
+    keys, _ = ring("a", "b", "c", "d")
+    talks = [f"talk {number}" for number in range(200)]
+    before = {talk: keys.available("m", talk)[0] for talk in talks}
+    keys.rest("b", 60)
+    after = {talk: keys.available("m", talk)[0] for talk in talks}
+    assert all(after[talk] == key for talk, key in before.items() if key != "b")
+    moved = Counter(after[talk] for talk, key in before.items() if key == "b")
+    assert set(moved) == {"a", "c", "d"}  # and not all to one
+
+
+def test_a_new_key_takes_its_share_and_moves_nothing_else() -> None:
+    three, _ = ring("a", "b", "c")
+    four, _ = ring("a", "b", "c", "d")
+    talks = [f"talk {number}" for number in range(1000)]
+    moved = [talk for talk in talks if three.available("m", talk)[0] != four.available("m", talk)[0]]
+    assert {four.available("m", talk)[0] for talk in moved} == {"d"}
+    assert 190 <= len(moved) <= 310  # a quarter, give or take four deviations
+
+
+def test_conversations_spread_evenly() -> None:
+    keys, _ = ring("a", "b", "c")
+    taken = Counter(keys.available("m", f"talk {number}")[0] for number in range(1000))
+    deviation = (1000 * 1 / 3 * 2 / 3) ** 0.5
+    assert all(abs(number - 1000 / 3) < 4 * deviation for number in taken.values()), taken
+    assert len(taken) == 3

@@ -8,14 +8,12 @@ from typing import Any, ClassVar
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
 from bridge.protocols.carried_signatures import read_thought
-from bridge.protocols.content import only_texts, system_content
+from bridge.protocols.content import only_texts, reminders, system_content
 from bridge.protocols.reading import chosen_by, needed, optional, refuse
 
 #: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini
 #: from ever finding the rest in its cache.
 BILLING_LINE = "x-anthropic-billing-header:"
-
-REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 
 #: What a search found is told by the text that follows it; Gemini itself never said these blocks.
 SEARCH_BLOCKS = ("server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
@@ -54,14 +52,11 @@ class Messages:
         chosen_by(message, "role", self._ROLES, path)(self, message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
-        """In the middle of a conversation it stays where it is, marked as agents mark their reminders:
-        moved into the system instruction it would change the prefix that Gemini has cached."""
         texts = only_texts(content_parts(message.get("content"), f"{path}.content"), f"{path}.content")
-        if not self.contents:
+        if self.contents:
+            self.contents.append(reminders(texts))
+        else:
             self._instruct(texts)
-            return
-        reminders = tuple(Part(REMINDER.format(text)) for text in texts if text.strip())
-        self.contents.append(Content(USER, reminders))
 
     def _user(self, message: JsonObject, path: str) -> None:
         content, where = message.get("content"), f"{path}.content"

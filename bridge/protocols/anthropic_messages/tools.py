@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from bridge.gemini.tool_schema import object_schema
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
@@ -14,7 +17,7 @@ _MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE"}
 def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
     functions: dict[str, FunctionDeclaration] = {}
     searches = False
-    for path, tool in objects(body.get("tools") or [], "tools"):
+    for path, tool in _in_order_of_loading(body):
         kind = optional(tool, "type", str, path) or "custom"
         if kind.startswith(f"{WEB_SEARCH}_"):
             searches = True
@@ -30,6 +33,30 @@ def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
         functions[function.name] = function
     declared = [Tool(tuple(functions.values()))] if functions else []
     return (*declared, GOOGLE_SEARCH) if searches else tuple(declared)
+
+
+def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
+    """Claude Code declares a tool when its search has found it, and sorts it in among the others. Behind them
+    it leaves what Gemini has cached of their declarations as it was."""
+    tools = list(objects(body.get("tools") or [], "tools"))
+    if not any(tool.get("defer_loading") for _, tool in tools):
+        return tools
+    found = {name: place for place, name in enumerate(dict.fromkeys(_references(body["messages"])), 2)}
+
+    def place(named: tuple[str, dict[str, Any]]) -> int:
+        tool = named[1]
+        return found.get(str(tool.get("name")), 1) if tool.get("defer_loading") else 0
+
+    return sorted(tools, key=place)
+
+
+def _references(value: Any) -> Iterator[str]:
+    """The names in all blocks of the kind, in their order; messages and results hold them in lists."""
+    for block in value if isinstance(value, list) else ():
+        if isinstance(block, dict) and block.get("type") == "tool_reference":
+            yield str(block.get("tool_name"))
+        elif isinstance(block, dict):
+            yield from _references(block.get("content"))
 
 
 def _function(tool: JsonObject, path: str) -> FunctionDeclaration:

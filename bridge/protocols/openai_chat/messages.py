@@ -20,6 +20,7 @@ from bridge.protocols.content import (
     only_texts,
     read_content,
     refusal_part,
+    reminders,
     system_content,
     text_part,
     tool_result,
@@ -50,7 +51,9 @@ class Messages:
 
     def _instruction(self, message: JsonObject, path: str) -> None:
         text = "\n\n".join(only_texts(_content_parts(message, path), f"{path}.content"))
-        if text.strip():
+        if self.contents:
+            self.contents.append(reminders([text]))
+        elif text.strip():
             self._system.append(text)
 
     def _user(self, message: JsonObject, path: str) -> None:

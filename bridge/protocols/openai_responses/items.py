@@ -23,6 +23,7 @@ from bridge.protocols.content import (
     only_texts,
     read_content,
     refusal_part,
+    reminders,
     system_content,
     text_part,
     tool_result,
@@ -78,9 +79,15 @@ class Items:
             raise refuse(f"must be one of {', '.join(ROLES)}, not {shown(role)}", f"{path}.role")
         parts = content_parts(item.get("content"), f"{path}.content")
         if role in ("system", "developer"):
-            self.instruct("\n\n".join(only_texts(parts, f"{path}.content")))
+            self._instruction("\n\n".join(only_texts(parts, f"{path}.content")))
         else:
             self._say(MODEL if role == "assistant" else USER, *parts)
+
+    def _instruction(self, text: str) -> None:
+        if self.contents:
+            self.contents.append(reminders([text]))
+        else:
+            self.instruct(text)
 
     def _reasoning(self, item: JsonObject, path: str) -> None:
         summary = objects(optional(item, "summary", list, path) or [], f"{path}.summary")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
-from uuid import uuid4
+from uuid import UUID, uuid4, uuid5
 
 import orjson
 
@@ -37,6 +37,8 @@ NOTICE = (
     "whether its terms allow what the bridge does with it is for you to check"
 )
 METHODS = "/v1internal:"
+#: Makes the ids of sessions ours alone; the value means nothing.
+SESSIONS = UUID("6b5d1c0e-0a43-4f6e-9a3c-1d2f4c7e8b90")
 #: What Gemini CLI says of itself where nothing better is known.
 METADATA = {"ideType": "IDE_UNSPECIFIED", "platform": "PLATFORM_UNSPECIFIED", "pluginType": "GEMINI"}
 
@@ -52,7 +54,7 @@ class _ProjectCall(Call):
             "user_prompt_id": uuid4().hex,
             "request": orjson.Fragment(self.body or b"{}"),
         }
-        return Call(self.method, self.url, self.waits, orjson.dumps(body), self.model)
+        return Call(self.method, self.url, self.waits, orjson.dumps(body), self.model, self.conversation)
 
 
 class CodeAssistUpstream(RestUpstream):
@@ -80,7 +82,6 @@ class CodeAssistUpstream(RestUpstream):
         )
         self._project = project
         self._look_up = Errand(self._looked_up, waits.tick)
-        self._session = uuid4().hex
         self._models = models
 
     @classmethod
@@ -98,7 +99,7 @@ class CodeAssistUpstream(RestUpstream):
     # --- calls ---------------------------------------------------------------------------------------
 
     def _stream_call(self, request: GenerateRequest) -> Call:
-        body = json_bytes({**request_to_json(request), "session_id": self._session})
+        body = json_bytes({**request_to_json(request), "session_id": _session_id(request.conversation)})
         url = f"{self.home}{METHODS}streamGenerateContent?alt=sse"
         return _ProjectCall("POST", url, self._waits, body, request.model.removeprefix("models/"))
 
@@ -147,6 +148,11 @@ class CodeAssistUpstream(RestUpstream):
             )
         self._project = project
         return project
+
+
+def _session_id(conversation: str) -> str:
+    """One for each conversation, as Gemini CLI has it: those that share one disturb each other's cache."""
+    return str(uuid5(SESSIONS, conversation) if conversation else uuid4())
 
 
 def _unwrapped(payload: dict[str, Any]) -> dict[str, Any]:

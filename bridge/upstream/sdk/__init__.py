@@ -93,7 +93,7 @@ class SdkUpstream(Upstream):
         if lost := self._package.lost(body) or self._signatures_to_come(request):
             return self._over_rest(lost).stream(request)
         message = self._package.request(request.model, body)
-        return ReaderStream(partial(self._chunks, message, request.model), self._waits)
+        return ReaderStream(partial(self._chunks, message, request), self._waits)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         body = _without_idle_wishes(request_to_json(request))
@@ -132,14 +132,15 @@ class SdkUpstream(Upstream):
 
     # --- asking --------------------------------------------------------------------------------------
 
-    def _chunks(self, message: Any, model: str) -> Generator[Chunk, None, None]:
+    def _chunks(self, message: Any, request: GenerateRequest) -> Generator[Chunk, None, None]:
         """By the first key that is let in; for the thread that may wait."""
-        answer = self._first_let_in(model, partial(self._package.stream, message))
+        ask = partial(self._package.stream, message)
+        answer = self._first_let_in(request.model, ask, request.conversation)
         return self._package.chunks(answer)
 
-    def _first_let_in(self, model: str, ask: Callable[[str], T]) -> T:
+    def _first_let_in(self, model: str, ask: Callable[[str], T], conversation: str = "") -> T:
         refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
-        for permit in self._access.permits(model):
+        for permit in self._access.permits(model, conversation):
             if not isinstance(permit, Permit):
                 continue
             try:

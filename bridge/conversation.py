@@ -1,0 +1,130 @@
+"""Which conversation a request belongs to, as far as the client tells.
+
+Gemini caches the beginning of a prompt for whoever sent it last, so the requests of one conversation should
+leave by one key and one session. What names the conversation is the client's word: it chooses between things
+that are all the same to the bridge, and opens nothing. So the id is a digest, of that word and of its owner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from itertools import dropwhile, takewhile
+from typing import Any, NamedTuple
+
+import orjson
+
+from bridge.gemini.types import MODEL, Content, FileData, GenerateRequest, InlineData, JsonObject, Part
+
+LONGEST_NAME = 128
+LONGEST_METADATA = 4096
+#: Of each part: what comes behind so much would not tell two conversations apart that this did not.
+MOST_DIGESTED = 1 << 14
+DIGEST_CHARACTERS = 32
+
+#: The headers of a session and of an agent in it: Claude Code's, Codex's, and those of opencode and pi.
+SESSION_HEADERS = (
+    ("X-Claude-Code-Session-Id", "X-Claude-Code-Agent-Id"),
+    ("Session-Id", "Thread-Id"),
+    ("X-Session-Affinity", None),
+    ("X-Session-Id", None),
+)
+_BEFORE_SESSION = "_session_"
+_NOT_PRINTABLE = re.compile(r"[^!-~]+")
+
+
+class Session(NamedTuple):
+    """As the client names it. Sub-agents share the session of who sent them, and have a history of their
+    own."""
+
+    id: str
+    agent: str | None = None
+
+
+def session_in_headers(headers: Mapping[str, str]) -> Session | None:
+    for session_header, agent_header in SESSION_HEADERS:
+        if session := _printable(headers.get(session_header)):
+            agent = _printable(headers.get(agent_header)) if agent_header else None
+            return Session(session, None if agent == session else agent)
+    return None
+
+
+def session_in_metadata(body: JsonObject) -> Session | None:
+    """Claude's `metadata.user_id`: `user_…_session_…`, or an object in a string."""
+    metadata = body.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
+    if not isinstance(user, str) or len(user) > LONGEST_METADATA:
+        return None
+    named = _session_id(user) if user.startswith("{") else user.partition(_BEFORE_SESSION)[2]
+    session = _printable(named)
+    return Session(session) if session else None
+
+
+def _session_id(user: str) -> Any:
+    try:
+        told = orjson.loads(user)
+    except orjson.JSONDecodeError:
+        return None
+    return told.get("session_id") if isinstance(told, dict) else None
+
+
+def conversation_id(
+    owner: str, session: Session | None, body: JsonObject, chain: str, request: GenerateRequest
+) -> str:
+    """By the surest sign there is. `chain` is the conversation of the stored answer that the request goes on
+    from."""
+    if session is not None:
+        return digest(owner, "session", session.id, session.agent or "")
+    if key := _text(body.get("prompt_cache_key")):
+        return digest(owner, "prompt_cache_key", key)
+    if (told := session_in_metadata(body)) is not None:
+        return digest(owner, "session", told.id, "")
+    return chain or digest(owner, "opening", *_opening(request))
+
+
+def digest(owner: str, *words: str) -> str:
+    """Each word by its length and itself, so that no two lists of words run together."""
+    told = sha256()
+    for word in (owner, *words):
+        encoded = word.encode("utf-8", "surrogatepass")
+        told.update(b"%d:" % len(encoded))
+        told.update(encoded)
+    return told.hexdigest()[:DIGEST_CHARACTERS]
+
+
+def _opening(request: GenerateRequest) -> Iterator[str]:
+    """The instruction and the user's first turn, which stay as they are while a conversation grows."""
+    if request.system is not None:
+        yield from map(_words, request.system.parts)
+    for content in takewhile(_is_users, dropwhile(_is_models, request.contents)):
+        yield from map(_words, content.parts)
+
+
+def _is_models(content: Content) -> bool:
+    return content.role == MODEL
+
+
+def _is_users(content: Content) -> bool:
+    return content.role != MODEL
+
+
+def _words(part: Part) -> str:
+    match part.data:
+        case str(text):
+            return text[:MOST_DIGESTED]
+        case InlineData(data=data):
+            return data[:MOST_DIGESTED]
+        case FileData(uri=uri):
+            return uri
+    return type(part.data).__name__
+
+
+def _text(value: Any) -> str:
+    return value[:MOST_DIGESTED] if isinstance(value, str) else ""
+
+
+def _printable(value: Any) -> str | None:
+    """What may stand in a log line without harm."""
+    text = value if isinstance(value, str) else ""
+    return _NOT_PRINTABLE.sub("", text[: 4 * LONGEST_NAME])[:LONGEST_NAME] or None

@@ -1,0 +1,203 @@
+"""Request n is the beginning of request n + 1, byte for byte, whatever the protocol and the client's habits.
+
+Gemini caches prompts by their beginning, so one turn that changes in the middle of a history is paid for in
+full from there on. What must change all the same is shown below, each with how far the change reaches.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+from growing_clients import CLIENTS, Call, Chat, ClaudeCode, Codex, GrowingClient, SearchingTools
+from prefixes import FRONT, assert_each_begins_as_the_one_before, written
+from scripted_gemini import call_chunk, sse, text_chunk
+
+from bridge.protocols import PROTOCOLS
+
+#: One that insists on signatures and takes pictures in results, and one that does neither.
+MODELS = ("gemini-3-pro-preview", "gemini-2.5-flash")
+LARGE = "".join(f"line {number} of a long output\n" for number in range(20_000))
+
+
+def thought(text: str, signature: str | None = None) -> dict[str, Any]:
+    part = {"text": text, "thought": True, **({"thoughtSignature": signature} if signature else {})}
+    return {"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]}
+
+
+def call(name: str, call_id: str | None, signature: str | None, place: str = "here") -> dict[str, Any]:
+    chunk: dict[str, Any] = call_chunk(name, {"place": place}, call_id or "", signature)
+    if call_id is None:
+        del chunk["candidates"][0]["content"]["parts"][0]["functionCall"]["id"]
+    return chunk
+
+
+def end() -> dict[str, Any]:
+    return {"candidates": [{"finishReason": "STOP", "index": 0}]}
+
+
+def signed_text(text: str) -> dict[str, Any]:
+    chunk = text_chunk(text, "STOP")
+    chunk["candidates"][0]["content"]["parts"][0]["thoughtSignature"] = "c2lnbmVkIHRleHQ="
+    return chunk
+
+
+#: What Gemini says, one for each request: all the places at which a signature or an id may be, or not.
+ANSWERS = (
+    (thought("I think."), call("run", "c1", "c2lnLTE="), end()),
+    (call("run", "c2", "c2lnLTI="), call("run", "c3", None, "there"), end()),
+    (text_chunk("Before it. "), call("run", "c4", "c2lnLTQ=", "the picture"), end()),
+    (thought("Signed.", "c2lnLTU="), call("run", "c5", None, "large"), end()),
+    (call("run", None, "c2lnLTY="), end()),
+    (call("run", "c1", "c2lnLTc=", "again, under an old id"), end()),
+    (signed_text("Done so far."),),
+    (call("run", "c8", None), end()),
+    (text_chunk("Nearly "), text_chunk("done.", "STOP")),
+    (text_chunk("Done.", "STOP"),),
+)
+
+
+def result_of(made: Call) -> str:
+    if made.args["place"] == "large":
+        return LARGE
+    return f"What {made.name} found in {made.args['place']}."
+
+
+def converse(client: GrowingClient, gemini: Any, said: tuple[str, ...]) -> list[dict[str, Any]]:
+    gemini.will_say(*(sse(*chunks) for chunks in ANSWERS))
+    for text in said:
+        client.user_says(text)
+        while calls := client.send():
+            client.tool_returns(calls, [result_of(each) for each in calls])
+    return [asked.body for asked in gemini.asked]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda kind: kind.__name__)
+def test_each_request_begins_as_the_one_before(bridge, gemini, client, model):
+    bodies = converse(client(bridge.address, model), gemini, ("Look.", "Now more.", "And more."))
+    assert len(bodies) == len(ANSWERS)
+    assert_each_begins_as_the_one_before(bodies)
+
+
+def test_every_protocol_has_a_client_here(bridge):
+    paths = {client(bridge.address, "m")._path().partition(":")[0] for client in CLIENTS}
+    for protocol in PROTOCOLS:
+        home = protocol.paths[0].partition("<")[0]
+        assert any(path.startswith(home) for path in paths), protocol.name
+
+
+def test_the_check_sees_what_it_is_there_for():
+    first = {"contents": [{"role": "user", "parts": [{"text": "Hi", "thought": False}]}], "tools": [{}]}
+    more = [{"role": "model", "parts": []}, {"role": "user", "parts": []}]
+    turned = {"role": "user", "parts": [{"thought": False, "text": "Hi"}]}
+    assert_each_begins_as_the_one_before([first, {**first, "contents": [*first["contents"], *more]}])
+    for changed in (
+        {**first, "contents": [turned, *more]},
+        {**first, "tools": [], "contents": [*more] * 2},
+        first,
+    ):
+        with pytest.raises(AssertionError):
+            assert_each_begins_as_the_one_before([first, changed])
+
+
+# --- what has to change, and how far that reaches --------------------------------------------------------
+
+
+def test_who_speaks_again_before_an_answer_adds_to_the_last_turn(bridge, gemini):
+    """Gemini wants turns that alternate, so the turn grows; all that was said before stays as it was."""
+    client = Chat(bridge.address, MODELS[0])
+    client.user_says("Look.")
+    client.send()
+    client._messages += [{"role": "user", "content": "Wait."}]
+    client.send()
+    client._messages[-1:] = [{"role": "user", "content": "Wait, not there."}]  # in place of the answer
+    client.send()
+    _, earlier, later = (asked.body["contents"] for asked in gemini.asked)
+    assert written(later[:-1]) == written(earlier[:-1])
+    parts = earlier[-1]["parts"]
+    assert written(later[-1]["parts"][: len(parts)]) == written(parts)
+    assert len(later) == len(earlier)
+
+
+def test_a_result_that_comes_late_takes_the_place_of_the_one_that_was_missing(bridge, gemini):
+    """Gemini refuses a call without a result, so one is made up until it is there."""
+    client = ClaudeCode(bridge.address, MODELS[0])
+    client.user_says("Look.")
+    gemini.will_say(sse(call("run", "c1", "c2lnLTE="), end()))
+    calls = client.send()
+    client.user_says("Are you there?")
+    client.send()
+    client.tool_returns(calls, ["found"])
+    client.send()
+    _, earlier, later = (asked.body for asked in gemini.asked)
+    for field in FRONT:
+        assert written(earlier.get(field)) == written(later.get(field))
+    assert written(later["contents"][:2]) == written(earlier["contents"][:2])
+    missing, found = (body["contents"][2]["parts"][0]["functionResponse"] for body in (earlier, later))
+    assert "No result was recorded" in missing["response"]["error"]
+    assert found["response"] == {"result": "found"}
+    assert written(later["contents"][2]["parts"][1:]) == written(earlier["contents"][2]["parts"][1:])
+
+
+def test_a_begun_answer_is_followed_by_a_nudge_only_while_it_is_the_last(bridge, gemini):
+    """Newer models want the user to have the last word."""
+    client = Chat(bridge.address, MODELS[0])
+    client.user_says("Count.")
+    client._messages.append({"role": "assistant", "content": "One, "})
+    client.send()
+    client.user_says("Go on.")
+    client.send()
+    earlier, later = (asked.body["contents"] for asked in gemini.asked)
+    assert earlier[-1] == {"role": "user", "parts": [{"text": "Continue."}]}
+    assert written(later[:1]) == written(earlier[:1])
+    assert written(later[1]["parts"][:1]) == written(earlier[1]["parts"])
+
+
+def test_tools_that_a_search_finds_are_declared_behind_the_others(bridge, gemini):
+    """They must be declared to be called; the declarations before them, and the contents, stay."""
+    client = SearchingTools(bridge.address, MODELS[0])
+    client.user_says("Look.")
+    searches = (call("run", f"c{number}", "c2lnLTE=") for number in count())
+    gemini.will_say(*(sse(next(searches), end()) for _ in range(2)), sse(text_chunk("Done.", "STOP")))
+    for found in (["web", "stop"], ["area"]):
+        client.search_finds(client.send()[0], *found)
+    client.send()
+    bodies = [asked.body for asked in gemini.asked]
+    names = [[each["name"] for each in body["tools"][0]["functionDeclarations"]] for body in bodies]
+    first = names[0]
+    assert names == [first, [*first, "web", "stop"], [*first, "web", "stop", "area"]]
+    alike = [{**body, "tools": None} for body in bodies]
+    assert_each_begins_as_the_one_before(alike)
+
+
+def test_tools_that_codex_finds_are_declared_behind_the_others(bridge, gemini):
+    client = Codex(bridge.address, MODELS[0])
+    client.user_says("Look.")
+    client.send()
+    found = {"type": "function", "name": "add", "parameters": {"type": "object"}}
+    client._items += [
+        {"type": "tool_search_call", "call_id": "s1", "arguments": {"query": "add"}},
+        {"type": "tool_search_output", "call_id": "s1", "tools": [found]},
+    ]
+    client.send()
+    bodies = [asked.body for asked in gemini.asked]
+    earlier, later = ([each["name"] for each in body["tools"][0]["functionDeclarations"]] for body in bodies)
+    assert later == [*earlier, "add"]
+    assert_each_begins_as_the_one_before([{**body, "tools": None} for body in bodies])
+
+
+def test_a_loop_that_is_stopped_leaves_the_prefix_as_it_was(bridge, gemini):
+    """The guard answers in Gemini's place; the next request tells of it where it happened."""
+    client = Chat(bridge.address, MODELS[0])
+    client.user_says("Look.")
+    calls = (sse(call("run", f"c{number}", "c2lnLTE="), end()) for number in count())
+    gemini.will_answer(lambda _asked: next(calls))
+    while made := client.send():
+        client.tool_returns(made, ["Error: not there"] * len(made))
+    client.user_says("Then elsewhere.")
+    client.send()
+    bodies = [asked.body for asked in gemini.asked]
+    assert "infinite loop" in str(bodies[-1]["contents"][-2])
+    assert_each_begins_as_the_one_before(bodies)
