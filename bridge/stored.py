@@ -120,7 +120,7 @@ class Keeper:
         kept = self.found(answer_id)
         if not self.storing.cancellable(kept.answer):
             field = self.storing.id_field
-            raise InvalidRequest("Only an answer in the background can be cancelled", param=field)
+            raise InvalidRequest("Only an answer at work in the background can be cancelled", param=field)
         with _store_errors_translated():
             self.store.cancel(self.owner, answer_id)
         return self._current(self.found(answer_id))

@@ -104,9 +104,10 @@ class Protocol:
             yield from asked.paths if asked else ()
 
     @property
-    def home(self) -> str:
-        """The beginning of a path that makes it this protocol's."""
-        return self.root or self.paths[0].partition("<")[0].rstrip("/")
+    def homes(self) -> tuple[str, ...]:
+        """Beginnings of a path that make it this protocol's."""
+        heads = (path.partition("<")[0].rstrip("/") for path in self.paths)
+        return (self.root,) if self.root else tuple(heads)
 
 
 @dataclass(frozen=True, slots=True)

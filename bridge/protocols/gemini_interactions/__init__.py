@@ -5,12 +5,12 @@ from bridge.protocols.gemini_interactions.converter import to_gemini
 from bridge.protocols.gemini_interactions.machine import InteractionsMachine, framing
 from bridge.protocols.gemini_interactions.schema import InteractionSchema
 from bridge.protocols.gemini_interactions.storing import STORING
-from bridge.protocols.gemini_native.errors import error_body, error_status
-from bridge.protocols.gemini_native.models import list_models, show_model
+from bridge.protocols.google_errors import error_body, error_status
+from bridge.protocols.google_models import list_models, show_model
 
 PROTOCOL = Protocol(
     name="gemini_interactions",
-    paths=("/v1beta/interactions",),
+    paths=("/v1beta/interactions", "/v1/interactions"),  # older SDKs ask in the first, newer in the second
     schema=InteractionSchema(),
     to_gemini=to_gemini,
     machine=InteractionsMachine,

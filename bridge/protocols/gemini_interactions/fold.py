@@ -31,13 +31,17 @@ class StepFold:
         elif event.type == STEP_STOP:
             self._settle()
 
+    def say(self, text: str) -> None:
+        """As a delta of text would."""
+        self._pieces.append(text)
+
     @property
     def steps(self) -> list[dict[str, Any]]:
         self._settle()
         return self._steps
 
     def _text(self, delta: JsonObject) -> None:
-        self._pieces.append(delta["text"])
+        self.say(delta["text"])
 
     def _summary(self, delta: JsonObject) -> None:
         self._pieces.append(delta["content"]["text"])

@@ -28,11 +28,12 @@ from bridge.gemini.types import (
 from bridge.protocols.base import Asked, Event, EventMachine, Framing, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.gemini_interactions.contents import media_content
+from bridge.protocols.gemini_interactions.executed_code import code_step, is_told_in_full
 from bridge.protocols.gemini_interactions.fold import STEP_DELTA, STEP_START, STEP_STOP, StepFold
 from bridge.protocols.gemini_interactions.grounded import citations, search_steps
 from bridge.protocols.gemini_interactions.signatures import for_part, for_text, written
 from bridge.protocols.gemini_interactions.usage import usage_from_gemini
-from bridge.protocols.gemini_native.errors import WORDS
+from bridge.protocols.google_errors import WORDS
 from bridge.protocols.sse import encode_named
 from bridge.stamp import Stamp
 from bridge.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
@@ -78,6 +79,7 @@ class InteractionsMachine(EventMachine):
         self._index = -1  # of the newest step
         self._open: str | None = None  # the type of the step being told
         self._thought_length = 0  # of the thought step being told
+        self._code_id = ""  # of the code that was run last, where Gemini gives it none
         self._said = StepFold()
         self._grounding: JsonObject | None = None
         now, previous = self._now(), self._options.previous
@@ -166,39 +168,43 @@ class InteractionsMachine(EventMachine):
             yield from self._whole({"type": OUTPUT}, media_content(part.data))
             if part.signature is not None:
                 yield from self._sign(for_part(part.signature))
-        elif isinstance(part.data, OtherData) and (told := self._code(part.data, part.signature)):
-            yield from self._whole(*told)
+        elif isinstance(part.data, OtherData):
+            yield from self._code(part.data, part.signature)
         else:
             self.losses.append("interactions.part_not_shown")
 
-    def _code(self, data: OtherData, signature: str | None) -> tuple[JsonObject, JsonObject] | None:
-        """A step of code that Gemini runs, and the delta with what it says."""
-        value = data.value if isinstance(data.value, dict) else {}
-        own_id = value.get("id") or self.stamp.new_id(MINTED_ID)
-        signed = {} if signature is None else {"signature": written(signature)}
+    def _code(self, data: OtherData, signature: str | None) -> Iterator[Event]:
         if data.field == "executableCode":
-            arguments = {
-                "code": value.get("code", ""),
-                "language": str(value.get("language", "python")).lower(),
-            }
-            kind = "code_execution_call"
-            return {"type": kind, "id": own_id, "arguments": {}}, {
-                "type": kind,
-                "arguments": arguments,
-                **signed,
-            }
-        if data.field == "codeExecutionResult":
-            failed, kind = value.get("outcome") != "OUTCOME_OK", "code_execution_result"
-            delta = {"type": kind, "result": value.get("output", ""), "is_error": failed, **signed}
-            return {"type": kind, "call_id": own_id, "result": ""}, delta
-        return None
+            self._code_id = self.stamp.new_id(MINTED_ID)
+        told = code_step(data, self._code_id)
+        if told is None:
+            self.losses.append("interactions.part_not_shown")
+            return
+        if not is_told_in_full(data):
+            self.losses.append("interactions.code_outcome")
+        step, delta = told
+        yield from self._whole(
+            step, delta if signature is None else {**delta, "signature": written(signature)}
+        )
 
     def on_grew(self, step: Grew) -> Iterable[Event]:
         if step.kind is Kind.THOUGHT:
             return self._think(step.text) if self._options.thoughts else ()
         if self._open == OUTPUT:
-            return (self._delta(type="text", text=step.text),)
-        return (*self._begin(type=OUTPUT), self._delta(type="text", text=step.text))
+            return (self._text(step.text),)
+        return (*self._begin(type=OUTPUT), self._text(step.text))
+
+    def _text(self, text: str) -> Event:
+        """As `_delta` would tell it, and sooner: nearly every event is one of these."""
+        self._told += 1
+        self._said.say(text)
+        data = {
+            "index": self._index,
+            "delta": {"type": "text", "text": text},
+            "event_type": STEP_DELTA,
+            "event_id": str(self._told),
+        }
+        return Event(STEP_DELTA, data)
 
     def on_signed(self, step: Signed) -> Iterator[Event]:
         if step.kind is Kind.THOUGHT:

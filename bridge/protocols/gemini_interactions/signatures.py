@@ -11,7 +11,6 @@ import base64
 import binascii
 import re
 
-_URL_SAFE = str.maketrans("-_", "+/")
 _TEXT = re.compile(r"text(\d{1,9}):")
 _PART = "part:"
 
@@ -22,9 +21,9 @@ def written(signature: str) -> str:
 
 def read(given: str) -> str:
     """What was written. Anything else stays as it is: it is foreign, and will be dropped as such."""
-    standard = given.translate(_URL_SAFE).rstrip("=")
+    unpadded = given.rstrip("=")  # some write it without the padding
     try:
-        return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True).decode()
+        return base64.b64decode(unpadded + "=" * (-len(unpadded) % 4), validate=True).decode()
     except (binascii.Error, ValueError):
         return given
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from bridge.gemini.fitting import MINTED_ID
 from bridge.gemini.types import (
     MODEL,
     USER,
@@ -18,13 +17,13 @@ from bridge.gemini.types import (
     FunctionCall,
     FunctionResponse,
     JsonObject,
-    OtherData,
     Part,
 )
 from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content import read_content, tool_result
 from bridge.protocols.gemini_interactions import signatures
 from bridge.protocols.gemini_interactions.contents import READERS
+from bridge.protocols.gemini_interactions.executed_code import read_call, read_result
 from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse, shown
 
 ROLES = (USER, MODEL)
@@ -123,14 +122,17 @@ class Steps:
             return
         said = self._last_said()
         if said is None or not isinstance(said.data, str) or length > len(said.data):
-            return  # somebody changed the text: Gemini would not know it again
+            self.losses.append("interactions.signature_of_another_text")
+            return
         before, end = said.data[:-length], said.data[-length:]
         self._replace_last(*([Part(before)] if before else []), Part(end, signature=signature))
 
     def _sign_part(self, signature: str) -> None:
         said = self._last_said()
-        if said is not None and not isinstance(said.data, str):
-            self._replace_last(replace(said, signature=signature))
+        if said is None or isinstance(said.data, str):
+            self.losses.append("interactions.signature_of_another_part")
+            return
+        self._replace_last(replace(said, signature=signature))
 
     def _last_said(self) -> Part | None:
         """The model's last part, if nobody has said anything since."""
@@ -180,20 +182,10 @@ class Steps:
     # --- code that Gemini runs -----------------------------------------------------------------------
 
     def _code_call(self, step: JsonObject, path: str) -> None:
-        arguments, where = needed(step, "arguments", dict, path), f"{path}.arguments"
-        language = optional(arguments, "language", str, where) or "python"
-        code = {"language": language.upper(), "code": needed(arguments, "code", str, where)}
-        self._run(step, path, "id", OtherData("executableCode", code))
+        self._say(MODEL, Part(read_call(step, path), signature=self._own_signature(step, path)))
 
     def _code_result(self, step: JsonObject, path: str) -> None:
-        outcome = "OUTCOME_FAILED" if optional(step, "is_error", bool, path) else "OUTCOME_OK"
-        told = {"outcome": outcome, "output": optional(step, "result", str, path) or ""}
-        self._run(step, path, "call_id", OtherData("codeExecutionResult", told))
-
-    def _run(self, step: JsonObject, path: str, id_field: str, data: OtherData) -> None:
-        own_id = optional(step, id_field, str, path) or MINTED_ID
-        value = data.value if own_id.startswith(MINTED_ID) else {**data.value, "id": own_id}
-        self._say(MODEL, Part(OtherData(data.field, value), signature=self._own_signature(step, path)))
+        self._say(MODEL, Part(read_result(step, path), signature=self._own_signature(step, path)))
 
     #: In the class and not in each object, which would then hold on to itself.
     _READERS: ClassVar[Mapping[str, Callable[[Steps, JsonObject, str], None]]] = {

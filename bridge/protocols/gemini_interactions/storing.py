@@ -44,7 +44,10 @@ def _resumed(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
 
 def _shown(answer: JsonObject, question: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
     if query.get("stream", "false").lower() != "false":
-        raise refuse("a kept interaction is told whole; ask for it without this, again and again", "stream")
+        raise refuse(
+            "a kept interaction is not streamed again; ask for it without stream until it is completed",
+            "stream",
+        )
     return {**answer, "input": question} if query.get("include_input", "").lower() == "true" else answer
 
 

@@ -48,7 +48,7 @@ def _as_it_is(value: Any, _path: str) -> Any:
 def _searches(value: Any, path: str) -> dict[str, Any]:
     kinds = value if isinstance(value, list) else [value]
     for kind in kinds:
-        if kind not in _SEARCHES:
+        if not isinstance(kind, str) or kind not in _SEARCHES:
             raise refuse(f"must hold {' or '.join(_SEARCHES)}, not {shown(kind)}", path)
     return {_SEARCHES[kind]: {} for kind in kinds}
 
