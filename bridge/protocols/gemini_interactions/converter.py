@@ -50,9 +50,15 @@ def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
         thinking=thinking,
         extra=_beside(body) or EMPTY,
     )
-    losses = [*steps.losses, *(["interactions.labels"] if body.get("labels") else [])]
     options = InteractionOptions(thinking.show, body.get("previous_interaction_id"))
-    return Asked(request, bool(body.get("stream")), options, tuple(losses))
+    return Asked(request, bool(body.get("stream")), options, (*steps.losses, *_losses(body)))
+
+
+def _losses(body: JsonObject) -> list[str]:
+    losses = ["interactions.labels"] if body.get("labels") else []
+    if body.get("service_tier") in ("flex", "priority"):
+        losses.append("interactions.service_tier")
+    return losses
 
 
 def _config(body: JsonObject) -> JsonObject:

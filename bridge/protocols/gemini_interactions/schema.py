@@ -34,7 +34,7 @@ class InteractionSchema(Envelope):
     response_modalities = fields.array()
     safety_settings = fields.array()
     cached_content = fields.text(longest=256)
-    service_tier = fields.text(longest=32)
+    service_tier = fields.one_of("standard", "flex", "priority")
     labels = fields.mapping()
 
 
