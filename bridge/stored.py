@@ -18,7 +18,7 @@ from bridge.errors import BridgeError, ClientLeft, InternalError, InvalidRequest
 from bridge.exchange import Exchange
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
-from bridge.protocols.base import PastTurn, Storing
+from bridge.protocols.base import WORKING, PastTurn, Storing
 from bridge.state.answers import AnswerStore, KeptAnswer
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 LOST_AFTER = 60.0
 BETWEEN_LOOKS = 1.0
 MOST_IN_BACKGROUND = 16
-WORKING = ("queued", "in_progress")
 
 Keep = Callable[[JsonObject], None]
 
@@ -66,14 +65,18 @@ class Keeper:
         if previous is None:
             return Resumed(body)
         with _store_errors_translated():
-            turns = self.store.chain(self.owner, previous)
+            turns = self.store.chain(self.owner, previous) if self._is_ours(previous) else None
             conversation = self.store.conversation(previous)
         if turns is None:
             field = self.storing.previous_field
-            raise InvalidRequest(f"{field}: there is no stored answer {previous!r}", param=field)
+            raise self.storing.unknown(f"{field}: there is no stored answer {previous!r}", param=field)
         past = [PastTurn(turn.question, turn.answer) for turn in turns]
         root = digest(self.owner, "answer", turns[0].id)  # of answers that are older than this knowledge
         return Resumed(self.storing.resumed(body, past), conversation or root)
+
+    def _is_ours(self, answer_id: str) -> bool:
+        """An answer of another protocol has another form."""
+        return answer_id.startswith(self.storing.id_prefix)
 
     def keeping(self, body: JsonObject, record: Record) -> Keep | None:
         """What keeps the answer to this request, or None if it shall not be kept."""
@@ -98,20 +101,23 @@ class Keeper:
 
     def found(self, answer_id: str) -> KeptAnswer:
         with _store_errors_translated():
-            kept = self.store.find(self.owner, answer_id)
+            kept = self.store.find(self.owner, answer_id) if self._is_ours(answer_id) else None
         if kept is None:
             raise UnknownAnswer(f"There is no stored answer {answer_id!r}")
         return kept
 
-    def current(self, answer_id: str) -> Mapping[str, Any]:
-        """The answer as it stands now. One that its worker left behind has failed."""
+    def shown(self, answer_id: str, query: Mapping[str, str]) -> Mapping[str, Any]:
         kept = self.found(answer_id)
+        return self.storing.shown(self._current(kept), kept.question, query)
+
+    def _current(self, kept: KeptAnswer) -> Mapping[str, Any]:
+        """The answer as it stands now. One that its worker left behind has failed."""
         working = kept.answer.get("status") in WORKING
         if working and kept.cancelled:
             return {**kept.answer, "status": "cancelled"}
         if working and self.store.now() - kept.touched > LOST_AFTER:
-            error = {"code": "server_error", "message": "The bridge stopped while it worked on this answer."}
-            return {**kept.answer, "status": "failed", "error": error}
+            error = InternalError("The bridge stopped while it worked on this answer.")
+            return self.storing.failed(kept.answer, error)
         return kept.answer
 
     def forget(self, answer_id: str) -> None:
@@ -122,11 +128,12 @@ class Keeper:
 
     def cancel(self, answer_id: str) -> Mapping[str, Any]:
         kept = self.found(answer_id)
-        if not kept.answer.get("background"):
-            raise InvalidRequest("Only an answer in the background can be cancelled", param="response_id")
+        if not self.storing.cancellable(kept.answer):
+            field = self.storing.id_field
+            raise InvalidRequest("Only an answer at work in the background can be cancelled", param=field)
         with _store_errors_translated():
             self.store.cancel(self.owner, answer_id)
-        return self.current(answer_id)
+        return self._current(self.found(answer_id))
 
 
 class _Watch:
@@ -172,8 +179,7 @@ class Background:
         except ClientLeft:
             pass  # cancelled or forgotten: the store knows
         except BridgeError as error:
-            failed = {"status": "failed", "error": {"code": error.kind, "message": error.message}}
-            keeper.update({**pending, **failed})
+            keeper.update(keeper.storing.failed(pending, error))
         except Exception:
             log.exception("background answer failed", extra={"request_id": record.request_id})
         finally:

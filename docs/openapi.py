@@ -15,7 +15,7 @@ from bridge import __version__
 from bridge.errors import BridgeError, ClientLeft, MethodNotAllowed, UpgradeRefused, concrete_errors
 from bridge.http.stored import MOST_LISTED
 from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import Protocol
+from bridge.protocols.base import Protocol, Storing
 from bridge.protocols.fields import JSON_SCHEMA
 
 Json = dict[str, Any]
@@ -44,12 +44,17 @@ INSIDE: dict[str, Json] = {
         "tools": {"items": {"type": "object", "required": ["name"]}},
     },
     "gemini_native": {"contents": {"items": {"type": "object"}}},
+    "gemini_interactions": {
+        "input": {"items": {"type": "object"}},
+        "tools": {"items": {"type": "object", "required": ["type"]}},
+    },
 }
 
 #: A small question that each path understands, by how the path ends.
 EXAMPLES: dict[str, Json] = {
     "/chat/completions": {"model": "gemini-flash", "messages": [{"role": "user", "content": "Hi"}]},
     "/responses": {"model": "gemini-flash", "input": "Hi"},
+    "/interactions": {"model": "gemini-flash", "input": "Hi"},
     "/messages": {"model": "gemini-flash", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]},
     "/count_tokens": {"model": "gemini-flash", "messages": [{"role": "user", "content": "Hi"}]},
     "enerateContent": {"contents": [{"role": "user", **_HI}]},
@@ -62,6 +67,7 @@ EXAMPLES: dict[str, Json] = {
 ANSWERS: dict[str, tuple[str, ...]] = {
     "/chat/completions": ("id", "object", "created", "model", "choices", "usage"),
     "/responses": ("id", "object", "created_at", "status", "model", "output"),
+    "/interactions": ("id", "object", "status", "model", "created", "updated", "steps"),
     "/messages": ("id", "type", "role", "model", "content", "stop_reason", "usage"),
     "/count_tokens": ("input_tokens",),
     ":generateContent": ("usageMetadata", "modelVersion"),
@@ -77,6 +83,9 @@ QUERIES: dict[str, Json] = {
         "order": {"type": "string", "description": "`asc` for the oldest first, else the newest"},
         "after": {"type": "string", "description": "the id of the last item seen"},
         "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED},
+    },
+    "/interactions/{answer_id}": {
+        "include_input": {"type": "string", "description": "`true` shows what was asked too"},
     },
     "/v1beta/models": {name: {"type": "string", "pattern": "^[0-9]*$"} for name in ("pageSize", "pageToken")},
 }
@@ -152,7 +161,7 @@ def _question(protocol: Protocol, schema: Schema, path: str, *, streams: bool) -
     content: Json = {JSON: {"schema": _answer(path)}}
     if streams and not path.endswith(":generateContent"):
         content[EVENTS] = {}
-    face = (protocol,) if path.startswith(protocol.home) else PROTOCOLS
+    face = (protocol,) if path.startswith(protocol.homes) else PROTOCOLS
     asked = {"schema": _request(schema, INSIDE.get(protocol.name, {}))}
     if example := _by_end(EXAMPLES, path):
         asked["example"] = example
@@ -248,11 +257,18 @@ def _found(face: Face, *required: str) -> Json:
 def _stored() -> Iterator[Operation]:
     for protocol in PROTOCOLS:
         if protocol.storing is not None:
-            path = f"{protocol.paths[0]}/{{answer_id}}"
-            yield path, "get", _found((protocol,), "id", "object", "status", "output")
-            yield path, "delete", _found((protocol,), "id", "object", "deleted")
-            yield f"{path}/cancel", "post", _found((protocol,), "id", "object", "status")
-            yield f"{path}/input_items", "get", _found((protocol,), "object", "data", "has_more")
+            yield from _stored_at(protocol, protocol.storing)
+
+
+def _stored_at(protocol: Protocol, storing: Storing) -> Iterator[Operation]:
+    for asked in protocol.paths:
+        path = f"{asked}/{{answer_id}}"
+        yield path, "get", _found((protocol,), *_by_end(ANSWERS, asked))
+        yield path, "delete", _found((protocol,), *storing.deleted(""))
+        for behind in storing.cancel_paths:
+            yield f"{path}{behind}", "post", _found((protocol,), "id", "object", "status")
+        if storing.question_path is not None:
+            yield f"{path}{storing.question_path}", "get", _found((protocol,), "object", "data", "has_more")
 
 
 def _models() -> Iterator[Operation]:

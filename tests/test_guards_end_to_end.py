@@ -145,8 +145,39 @@ class Native:
         return text, [(each["name"], each["args"]) for each in made], candidates[-1].get("finishReason")
 
 
+class Interactions:
+    path = "/v1/interactions"
+    history = "input"
+    text_ending, call_ending = "completed", "requires_action"
+
+    def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
+        steps: list[Any] = [{"type": "user_input", "content": "Go."}]
+        for number, (name, args, result) in enumerate(made):
+            steps.append({"type": "function_call", "id": f"c{number}", "name": name, "arguments": args})
+            steps.append({"type": "function_result", "call_id": f"c{number}", "result": result})
+        tools = [{"type": "function", "name": "shell", "parameters": SCHEMA}]
+        return {"model": "gemini-2.5-pro", "input": steps, "tools": tools}
+
+    def whole(self, body: dict[str, Any]) -> tuple[str, list[Any], str | None]:
+        contents = [each for step in body["steps"] for each in step.get("content", ())]
+        made = [step for step in body["steps"] if step["type"] == "function_call"]
+        text = "".join(each["text"] for each in contents)
+        return text, [(step["name"], step["arguments"]) for step in made], body["status"]
+
+    def streamed(self, events: list[dict[str, Any]]) -> tuple[str, list[Any], str | None]:
+        assert events[-1]["event_type"] == "interaction.completed"
+        deltas = [event["delta"] for event in events if event["event_type"] == "step.delta"]
+        text = "".join(delta["text"] for delta in deltas if delta["type"] == "text")
+        steps = [event["step"] for event in events if event["event_type"] == "step.start"]
+        names = [step["name"] for step in steps if step["type"] == "function_call"]
+        inputs = [json.loads(delta["arguments"]) for delta in deltas if delta["type"] == "arguments_delta"]
+        return text, list(zip(names, inputs, strict=True)), events[-1]["interaction"]["status"]
+
+
 PROTOCOLS = pytest.mark.parametrize(
-    "protocol", [Chat(), Messages(), Responses(), Native()], ids=lambda each: type(each).__name__
+    "protocol",
+    [Chat(), Messages(), Responses(), Native(), Interactions()],
+    ids=lambda each: type(each).__name__,
 )
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 

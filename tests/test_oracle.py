@@ -21,13 +21,24 @@ EVERY = pytest.mark.parametrize(
 #: Fields Google has added since, by the field or list that their message stands in.
 NEWER = {
     "request": {"serviceTier", "labels"},
-    "parts": {"thought", "thoughtSignature", "partMetadata", "toolCall", "toolResponse"},
+    "parts": {
+        "thought",
+        "thoughtSignature",
+        "partMetadata",
+        "toolCall",
+        "toolResponse",
+        "mediaResolution",
+        "videoMetadata",
+    },
+    "executableCode": {"id"},
+    "codeExecutionResult": {"id"},
+    "safetySettings": {"method"},
     "functionResponse": {"parts"},
     "functionDeclarations": {"parametersJsonSchema"},
-    "tools": {"urlContext"},
-    "googleSearch": {"exclude_domains"},
-    "toolConfig": {"includeServerSideToolInvocations"},
-    "generationConfig": {"seed", "responseJsonSchema", "thinkingConfig"},
+    "tools": {"urlContext", "googleMaps", "fileSearch", "computerUse"},
+    "googleSearch": {"exclude_domains", "searchTypes"},
+    "toolConfig": {"includeServerSideToolInvocations", "retrievalConfig"},
+    "generationConfig": {"seed", "responseJsonSchema", "thinkingConfig", "imageConfig", "responseModalities"},
 }
 #: What is inside these is the client's own, and no message of Google's.
 FREE = {"args", "response", "parametersJsonSchema", "responseJsonSchema", "labels"}
@@ -75,6 +86,7 @@ def test_what_is_newer_than_the_protos_is_known_to_the_newer_sdk(path):
     generation = {
         name: value for name, value in body.get("generationConfig", {}).items() if value is not None
     }
+    types.ImageConfig.model_validate(generation.pop("imageConfig", {}))  # the SDK has it in another class
     types.GenerationConfig.model_validate(generation)
 
 

@@ -272,9 +272,9 @@ def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
     store.keep("o", {**answer(1), "status": "in_progress"}, [], None)
     keeper = Keeper(STORING, store, "o")
-    assert keeper.current("resp_1")["status"] == "in_progress"
+    assert keeper.shown("resp_1", {})["status"] == "in_progress"
     clock[0] += 61
-    assert keeper.current("resp_1")["status"] == "failed"
+    assert keeper.shown("resp_1", {})["status"] == "failed"
 
 
 def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tmp_path):

@@ -181,7 +181,12 @@ class Usage:
 
     @property
     def prompt(self) -> int:
-        return self._count("promptTokenCount") + self._count("toolUsePromptTokenCount")
+        return self._count("promptTokenCount") + self.tool_prompt
+
+    @property
+    def tool_prompt(self) -> int:
+        """What tools that Gemini runs itself have put into the prompt."""
+        return self._count("toolUsePromptTokenCount")
 
     @property
     def cached(self) -> int:

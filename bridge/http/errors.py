@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 def spoken_protocol(protocols: Iterable[Protocol], path: str, headers: Headers) -> Protocol:
     """By the path, else by the caller's headers, else the first."""
     everything = tuple(protocols)
-    by_path = next((each for each in everything if path.startswith(each.home)), None)
+    by_path = next((each for each in everything if path.startswith(each.homes)), None)
     by_mark = next((each for each in everything if any(mark in headers for mark in each.marks)), None)
     return by_path or by_mark or everything[0]
 

@@ -18,30 +18,32 @@ MOST_LISTED = 100
 
 def make_stored_blueprint(protocol: Protocol, storing: Storing, store: AnswerStore) -> Blueprint:
     blueprint = Blueprint(f"{protocol.name}_stored", __name__)
-    path = f"{protocol.paths[0]}/<answer_id>"
 
     def keeper() -> Keeper:
         request = current_request()
         request.record.protocol = protocol.name
         return Keeper(storing, store, request.visit.owner)
 
-    @blueprint.get(path)
     def show(answer_id: str) -> Response:
-        return json_response(keeper().current(answer_id))
+        return json_response(keeper().shown(answer_id, request.args))
 
-    @blueprint.delete(path)
     def forget(answer_id: str) -> Response:
         keeper().forget(answer_id)
-        return json_response({"id": answer_id, "object": "response", "deleted": True})
+        return json_response(storing.deleted(answer_id))
 
-    @blueprint.post(f"{path}/cancel")
     def cancel(answer_id: str) -> Response:
         return json_response(keeper().cancel(answer_id))
 
-    @blueprint.get(f"{path}/input_items")
     def list_question(answer_id: str) -> Response:
         return json_response(_page(keeper().found(answer_id).question))
 
+    for path in (f"{path}/<answer_id>" for path in protocol.paths):
+        blueprint.get(path)(show)
+        blueprint.delete(path)(forget)
+        for behind in storing.cancel_paths:
+            blueprint.post(f"{path}{behind}")(cancel)
+        if storing.question_path is not None:
+            blueprint.get(f"{path}{storing.question_path}")(list_question)
     return blueprint
 
 

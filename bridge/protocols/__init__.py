@@ -3,7 +3,13 @@
 The first is the default: the shape of answers on paths that belong to no protocol.
 """
 
-from bridge.protocols import anthropic_messages, gemini_native, openai_chat, openai_responses
+from bridge.protocols import (
+    anthropic_messages,
+    gemini_interactions,
+    gemini_native,
+    openai_chat,
+    openai_responses,
+)
 from bridge.protocols.base import Protocol
 
 PROTOCOLS: tuple[Protocol, ...] = (
@@ -11,4 +17,5 @@ PROTOCOLS: tuple[Protocol, ...] = (
     openai_responses.PROTOCOL,
     anthropic_messages.PROTOCOL,
     gemini_native.PROTOCOL,
+    gemini_interactions.PROTOCOL,
 )

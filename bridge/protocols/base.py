@@ -106,9 +106,10 @@ class Protocol:
             yield from asked.paths if asked else ()
 
     @property
-    def home(self) -> str:
-        """The beginning of a path that makes it this protocol's."""
-        return self.root or self.paths[0].partition("<")[0].rstrip("/")
+    def homes(self) -> tuple[str, ...]:
+        """Beginnings of a path that make it this protocol's."""
+        heads = (path.partition("<")[0].rstrip("/") for path in self.paths)
+        return (self.root,) if self.root else tuple(heads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +147,13 @@ class PastTurn(NamedTuple):
     answer: JsonObject
 
 
+#: An answer that is not over yet has one of these for its `status`.
+WORKING = ("queued", "in_progress")
+
+
 @dataclass(frozen=True, slots=True)
 class Storing:
-    """A protocol's way to keep answers and to go on from them."""
+    """A protocol's way to keep answers and to go on from them. Answers have an `id` and a `status`."""
 
     wanted: Callable[[JsonObject], bool]
     previous: Callable[[JsonObject], str | None]  #: the id of the answer that a request goes on from
@@ -158,6 +163,16 @@ class Storing:
     #: The request with its references to stored items replaced by what the given function finds for them.
     dereferenced: Callable[[JsonObject, Callable[[str], JsonObject | None]], JsonObject]
     resumed: Callable[[JsonObject, Sequence[PastTurn]], JsonObject]
+    id_prefix: str  #: of the ids of this protocol's answers: all protocols share one store
+    id_field: str  #: what the vendor calls such an id
+    unknown: type[BridgeError]  #: how a request is refused that goes on from an answer that is not there
+    cancellable: Callable[[JsonObject], bool]
+    failed: Callable[[JsonObject, BridgeError], JsonObject]
+    deleted: Callable[[str], JsonObject]  #: what is said of an answer that was deleted
+    #: How an answer is shown that was asked for again: with what was asked, and the query.
+    shown: Callable[[JsonObject, Sequence[JsonObject], Mapping[str, str]], JsonObject]
+    cancel_paths: tuple[str, ...] = ("/cancel",)  #: behind the id
+    question_path: str | None = None  #: behind the id, where what was asked is listed
 
 
 Transitions = Mapping[Enum, Mapping[str, Enum]]

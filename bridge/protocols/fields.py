@@ -112,6 +112,26 @@ def text_or_array(*, required: bool = False) -> fields.Raw:
     )
 
 
+def text_array_or_mapping(*, required: bool = False) -> fields.Raw:
+    return _field(
+        _check(
+            lambda value: isinstance(value, str | list | dict) and bool(value),
+            "a string, an array or an object, not empty",
+        ),
+        {"type": ["string", "array", "object"], "minLength": 1, "minItems": 1, "minProperties": 1},
+        required=required,
+    )
+
+
+def refused(why: str) -> fields.Raw:
+    """A field that the vendor knows and the bridge cannot serve: left out it would be missed."""
+
+    def check(_value: Any) -> None:
+        raise ValidationError(why)
+
+    return _field(check, {"type": "null"})
+
+
 def mapping_or_array(*, required: bool = False) -> fields.Raw:
     return _field(
         _check(

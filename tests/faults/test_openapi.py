@@ -87,16 +87,18 @@ def test_any_request_is_answered_as_the_document_says(case, address, session, ti
     case.validate_response(response, checks=CHECKS)
 
 
-def test_the_life_of_a_stored_answer_is_as_the_document_says(address, session):
-    asked = {"model": "demo", "input": "Hi", "store": True}
-    made = session.post(f"{address}/v1/responses", json=asked, timeout=20).json()
-    path = "/v1/responses/{answer_id}"
-    life = [(path, "GET"), (f"{path}/input_items", "GET"), (f"{path}/cancel", "POST"), (path, "DELETE")]
+@pytest.mark.parametrize("asked", ["/v1/responses", "/v1beta/interactions", "/v1/interactions"])
+def test_the_life_of_a_stored_answer_is_as_the_document_says(address, session, asked):
+    body = {"model": "demo", "input": "Hi", "store": True}
+    made = session.post(f"{address}{asked}", json=body, timeout=20).json()
+    path = f"{asked}/{{answer_id}}"
+    listed = [(f"{path}/input_items", "GET")] if asked == "/v1/responses" else []
+    life = [(path, "GET"), *listed, (f"{path}/cancel", "POST"), (path, "DELETE")]
     statuses = []
     for path, method in [*life, life[0]]:
         case = SCHEMA[path][method].Case(path_parameters={"answer_id": made["id"]})
         statuses.append(case.call_and_validate(address, session=session, checks=CHECKS[:-1]).status_code)
-    assert statuses == [200, 200, 400, 200, 404]
+    assert statuses == [*(200 for _ in range(1 + len(listed))), 400, 200, 404]
 
 
 @pytest.mark.parametrize("path", ["/v1/models/{name}", "/v1beta/models/{name}"])

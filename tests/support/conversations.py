@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from bridge.gemini.types import FunctionCall, Part
+from bridge.gemini.types import EMPTY, FunctionCall, Part
 from bridge.protocols.base import Caller
 
 Parts = tuple[Part, ...]
@@ -76,6 +77,18 @@ def _responses_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[
     return {**opening, "input": [*opening["input"], *more]}
 
 
+def _interactions_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    calls = [step["id"] for step in answer["steps"] if step["type"] == "function_call"]
+    results = [{"type": "function_result", "call_id": each, "result": "fine"} for each in calls]
+    more = [*answer["steps"], *results, {"type": "text", "text": "Go on."}]
+    return {**opening, "input": [*opening["input"], *more]}
+
+
+def _known_parts(parts: Parts) -> Parts:
+    """All but parts, and fields of parts, that the bridge has no name for."""
+    return tuple(replace(part, extra=EMPTY) for part in parts if part.data is not None)
+
+
 def _native_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     said = answer["candidates"][0]["content"]
     calls = [part["functionCall"] for part in said["parts"] if "functionCall" in part]
@@ -92,6 +105,16 @@ CONVERSATIONS = {
         callers={
             "": Caller(path={"model": "gemini-test", "method": "streamGenerateContent"}, query={"alt": "sse"})
         },
+    ),
+    "gemini_interactions": Conversation(
+        {
+            "model": "gemini-flash",
+            "input": [{"type": "user_input", "content": [{"type": "text", "text": "Please do."}]}],
+            "generation_config": {"thinking_summaries": "auto"},
+            "stream": True,
+        },
+        _interactions_goes_on,
+        _known_parts,
     ),
     "openai_responses": Conversation(
         {

@@ -3,11 +3,11 @@
 from bridge.protocols.base import Embedding, Protocol, TokenCounting
 from bridge.protocols.gemini_native.converter import counted_to_gemini, to_gemini
 from bridge.protocols.gemini_native.embedding import embedding_to_gemini
-from bridge.protocols.gemini_native.errors import error_body, error_status
 from bridge.protocols.gemini_native.framing import framing
 from bridge.protocols.gemini_native.machine import NativeMachine
-from bridge.protocols.gemini_native.models import list_models, show_model
 from bridge.protocols.gemini_native.schema import CountSchema, EmbeddingSchema, GenerateSchema
+from bridge.protocols.google_errors import error_body, error_status
+from bridge.protocols.google_models import list_models, show_model
 
 
 def _paths(method: str) -> tuple[str, ...]:

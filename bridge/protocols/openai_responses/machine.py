@@ -25,6 +25,8 @@ from bridge.protocols.sse import encode_named
 from bridge.stamp import Stamp
 from bridge.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
 
+ID_PREFIX = "resp_"
+
 
 class State(Enum):
     IDLE = auto()  #: nothing sent
@@ -99,7 +101,7 @@ class ResponsesMachine(EventMachine):
         self._item: dict[str, Any] | None = None  # the one being written
         self._pieces: list[str] = []
         self.pending = self._response = {
-            "id": stamp.new_id("resp_"),
+            "id": stamp.new_id(ID_PREFIX),
             "object": "response",
             "created_at": int(stamp.now()),
             "status": "in_progress",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bridge.errors import BridgeError, InternalError, InvalidRequest
 from bridge.gemini.types import JsonObject
 from bridge.protocols.base import PastTurn, Storing
+from bridge.protocols.openai_responses.machine import ID_PREFIX
 from bridge.protocols.reading import refuse
 from bridge.stamp import random_id
 
@@ -59,6 +61,11 @@ def _resumed(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
     return {**body, "input": [*past, *_question(body)]}
 
 
+def _failed(answer: JsonObject, error: BridgeError) -> JsonObject:
+    code = "server_error" if isinstance(error, InternalError) else error.kind
+    return {**answer, "status": "failed", "error": {"code": code, "message": error.message}}
+
+
 STORING = Storing(
     wanted=_wanted,
     previous=_previous,
@@ -67,4 +74,12 @@ STORING = Storing(
     question=_question,
     dereferenced=_dereferenced,
     resumed=_resumed,
+    id_prefix=ID_PREFIX,
+    id_field="response_id",
+    unknown=InvalidRequest,
+    cancellable=lambda answer: bool(answer.get("background")),
+    failed=_failed,
+    deleted=lambda answer_id: {"id": answer_id, "object": "response", "deleted": True},
+    shown=lambda answer, _question, _query: answer,
+    question_path="/input_items",
 )

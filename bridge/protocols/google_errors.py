@@ -1,4 +1,7 @@
-"""Our errors in Google's words: a name of google.rpc.Code, the HTTP status that goes with it, and details."""
+"""Our errors in Google's words, for both of its protocols.
+
+An error is a name of google.rpc.Code, the HTTP status that goes with it, and details.
+"""
 
 from __future__ import annotations
 

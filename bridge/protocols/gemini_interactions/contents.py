@@ -1,0 +1,82 @@
+"""Contents of the Interactions API, that is texts and media, to Gemini's parts and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.gemini.media import inline_from_base64, media_from_url
+from bridge.gemini.types import EMPTY, FileData, InlineData, JsonObject, Part
+from bridge.protocols.content import Reader, text_part
+from bridge.protocols.reading import needed, optional, refuse, shown
+
+_RESOLUTIONS = ("low", "medium", "high", "ultra_high")
+_CLIP = {"start_offset": "startOffset", "end_offset": "endOffset", "fps": "fps"}
+DOCUMENT = "document"
+
+
+def _media(content: JsonObject, path: str) -> Part:
+    return Part(
+        _data(content, path, optional(content, "mime_type", str, path)), extra=_resolution(content, path)
+    )
+
+
+def _data(content: JsonObject, path: str, mime_type: str | None) -> InlineData | FileData:
+    address = optional(content, "uri", str, path)
+    if address is None:
+        data = needed(content, "data", str, path)
+        return inline_from_base64(mime_type or needed(content, "mime_type", str, path), data, f"{path}.data")
+    if address[:5].lower() == "data:":
+        return media_from_url(address, f"{path}.uri")
+    return FileData(address, mime_type)  # Gemini reads it, as it does in its own protocol
+
+
+def _resolution(content: JsonObject, path: str) -> JsonObject:
+    resolution = optional(content, "resolution", str, path)
+    if resolution is None:
+        return EMPTY
+    if resolution not in _RESOLUTIONS:
+        problem = f"must be one of {', '.join(_RESOLUTIONS)}, not {shown(resolution)}"
+        raise refuse(problem, f"{path}.resolution")
+    return {"mediaResolution": {"level": f"MEDIA_RESOLUTION_{resolution.upper()}"}}
+
+
+def _audio(content: JsonObject, path: str) -> Part:
+    """Raw sound says in its type how it was recorded."""
+    mime_type = optional(content, "mime_type", str, path)
+    for field, name in (("sample_rate", "rate"), ("channels", "channels")):
+        if (number := optional(content, field, int, path)) is not None and mime_type:
+            mime_type = f"{mime_type};{name}={number}"
+    return Part(_data(content, path, mime_type))
+
+
+def _video(content: JsonObject, path: str) -> Part:
+    part = _media(content, path)
+    processing, where = content.get("processing"), f"{path}.processing"
+    if processing is None or processing == "static":
+        return part
+    if not isinstance(processing, dict) or processing.get("type", "static") != "static":
+        raise refuse("must be static: other ways exist at Google only", where)
+    clip = {ours: processing[theirs] for theirs, ours in _CLIP.items() if processing.get(theirs) is not None}
+    return Part(part.data, extra={**part.extra, "videoMetadata": clip}) if clip else part
+
+
+READERS: dict[str, Reader] = {
+    "text": text_part,
+    "image": _media,
+    "audio": _audio,
+    "video": _video,
+    DOCUMENT: _media,
+}
+
+
+def media_content(media: InlineData | FileData) -> dict[str, Any]:
+    """What Gemini sent, as a content of its kind."""
+    if isinstance(media, InlineData):
+        return {"type": _kind(media.mime_type), "mime_type": media.mime_type, "data": media.data}
+    typed = {} if media.mime_type is None else {"mime_type": media.mime_type}
+    return {"type": _kind(media.mime_type or ""), **typed, "uri": media.uri}
+
+
+def _kind(mime_type: str) -> str:
+    kind = mime_type.partition("/")[0].lower()
+    return kind if kind in ("image", "audio", "video") else DOCUMENT

@@ -1,0 +1,58 @@
+"""The envelope of an Interactions request: types and ranges of its own fields.
+
+Steps, contents and tools are checked by the converter. Unknown fields pass, as in the other protocols; those
+that ask for what only Google's own servers do are refused by name.
+"""
+
+from __future__ import annotations
+
+from bridge.protocols import fields
+from bridge.protocols.envelope import Envelope
+
+
+class InteractionSchema(Envelope):
+    agent = fields.refused("agents run at Google only; name a model")
+    agent_config = fields.refused("agents run at Google only; name a model")
+    environment = fields.refused("environments exist at Google only")
+    webhook_config = fields.refused(
+        "the bridge calls no address that a request names; ask for the answer again"
+    )
+    continuation_token = fields.refused("no answer here gives such a token; send the question again")
+
+    model = fields.text(required=True, longest=256)
+    input = fields.text_array_or_mapping(required=True)
+    system_instruction = fields.any_text()
+    stream = fields.flag()
+    store = fields.flag()
+    background = fields.flag()
+    previous_interaction_id = fields.text(longest=128)
+
+    tools = fields.array()
+    generation_config = fields.mapping()
+    response_format = fields.mapping_or_array()
+    response_mime_type = fields.text(longest=128)
+    response_modalities = fields.array()
+    safety_settings = fields.array()
+    cached_content = fields.text(longest=256)
+    service_tier = fields.one_of("standard", "flex", "priority")
+    labels = fields.mapping()
+
+
+class GenerationSchema(Envelope):
+    """The `generation_config` of a request."""
+
+    speech_config = fields.refused("speech is not offered here; use generateContent")
+    transcription_config = fields.refused("transcription is not offered here; use generateContent")
+    video_config = fields.refused("video is not offered here; use generateContent")
+
+    max_output_tokens = fields.whole(1)
+    temperature = fields.number(0, 2)
+    top_p = fields.number(0, 1)
+    top_k = fields.whole(1)
+    seed = fields.whole(-(1 << 31), (1 << 31) - 1)
+    presence_penalty = fields.number(-2, 2)
+    frequency_penalty = fields.number(-2, 2)
+    stop_sequences = fields.array()
+    thinking_level = fields.one_of("minimal", "low", "medium", "high", "xhigh")
+    thinking_summaries = fields.one_of("auto", "none")
+    image_config = fields.mapping()

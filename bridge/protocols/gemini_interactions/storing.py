@@ -1,0 +1,74 @@
+"""How interactions are kept and gone on from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bridge.errors import BridgeError, UnknownAnswer
+from bridge.gemini.types import JsonObject
+from bridge.protocols.base import WORKING, PastTurn, Storing
+from bridge.protocols.gemini_interactions.machine import ID_PREFIX, error_from
+from bridge.protocols.reading import refuse
+
+
+def _wanted(body: JsonObject) -> bool:
+    return body.get("store") is not False  # as the vendor does it: kept unless told otherwise
+
+
+def _previous(body: JsonObject) -> str | None:
+    previous: str | None = body.get("previous_interaction_id")
+    return previous
+
+
+def _background(body: JsonObject) -> bool:
+    return bool(body.get("background")) and not body.get("stream")
+
+
+def _question(body: JsonObject) -> list[dict[str, Any]]:
+    given = body["input"]
+    if isinstance(given, str):
+        return [{"type": "user_input", "content": [{"type": "text", "text": given}]}]
+    return [given] if isinstance(given, dict) else [step for step in given if isinstance(step, dict)]
+
+
+def _dereferenced(body: JsonObject, _find: Callable[[str], JsonObject | None]) -> JsonObject:
+    return body  # nothing here is referred to by an id of its own
+
+
+def _resumed(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
+    """Tools, instruction and configuration are each request's own; everything said is taken over."""
+    past = [step for turn in turns for step in (*turn.question, *turn.answer["steps"])]
+    return {**body, "input": [*past, *_question(body)]}
+
+
+def _shown(answer: JsonObject, question: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
+    if query.get("stream", "false").lower() != "false":
+        raise refuse(
+            "a kept interaction is not streamed again; ask for it without stream until it is completed",
+            "stream",
+        )
+    return {**answer, "input": question} if query.get("include_input", "").lower() == "true" else answer
+
+
+def _failed(answer: JsonObject, error: BridgeError) -> JsonObject:
+    return {**answer, "status": "failed", "errors": [error_from(error)]}
+
+
+STORING = Storing(
+    wanted=_wanted,
+    previous=_previous,
+    previous_field="previous_interaction_id",
+    background=_background,
+    question=_question,
+    dereferenced=_dereferenced,
+    resumed=_resumed,
+    id_prefix=ID_PREFIX,
+    id_field="id",
+    unknown=UnknownAnswer,
+    cancellable=lambda answer: answer["status"] in WORKING,
+    cancel_paths=("/cancel", ":cancel"),
+    failed=_failed,
+    deleted=lambda _answer_id: {},
+    shown=_shown,
+)

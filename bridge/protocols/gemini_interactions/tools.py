@@ -1,0 +1,151 @@
+"""Tools of an Interactions request to Gemini's: the client's functions, and those that Google runs itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bridge.gemini.tool_schema import object_schema
+from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
+from bridge.protocols.reading import chosen_by, needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.tool_choice import MUST_CALL, tool_config
+
+CHOICE = "generation_config.tool_choice"
+_MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE", "validated": "VALIDATED"}
+_SEARCHES = {"web_search": "webSearch", "image_search": "imageSearch"}
+
+Value = Callable[[Any, str], Any]  #: a field's value in Gemini's words, or the path's refusal
+ToolReader = Callable[[JsonObject, str], FunctionDeclaration | Tool]
+
+
+def declared_tools(tools: list[Any]) -> tuple[Tool, ...]:
+    read = [chosen_by(tool, "type", _READERS, path)(tool, path) for path, tool in objects(tools, "tools")]
+    functions = tuple(each for each in read if isinstance(each, FunctionDeclaration))
+    names = [function.name for function in functions]
+    for name in names:
+        if names.count(name) > 1:
+            raise refuse(f"{shown(name)} is declared twice", "tools")
+    declared = (Tool(functions),) if functions else ()
+    return (*declared, *(each for each in read if isinstance(each, Tool)))
+
+
+def _function(tool: JsonObject, path: str) -> FunctionDeclaration:
+    parameters = optional(tool, "parameters", dict, path)
+    return FunctionDeclaration(
+        needed_name(tool, path),
+        optional(tool, "description", str, path),
+        object_schema(parameters, f"{path}.parameters") if parameters else None,
+    )
+
+
+# --- tools that Google runs --------------------------------------------------------------------------
+
+
+def _as_it_is(value: Any, _path: str) -> Any:
+    return value
+
+
+def _searches(value: Any, path: str) -> dict[str, Any]:
+    kinds = value if isinstance(value, list) else [value]
+    for kind in kinds:
+        if not isinstance(kind, str) or kind not in _SEARCHES:
+            raise refuse(f"must hold {' or '.join(_SEARCHES)}, not {shown(kind)}", path)
+    return {_SEARCHES[kind]: {} for kind in kinds}
+
+
+def _environment(value: Any, _path: str) -> str:
+    return f"ENVIRONMENT_{value}".upper()
+
+
+def _policies(value: Any, path: str) -> list[str]:
+    if not isinstance(value, list):
+        raise refuse("must be an array", path)
+    return [str(each).upper() for each in value]
+
+
+def _googles(name: str, **fields: tuple[str, Value]) -> ToolReader:
+    def read(tool: JsonObject, path: str) -> Tool:
+        given = {key: value for key, value in tool.items() if key != "type" and value is not None}
+        for key in given:
+            if key not in fields:
+                raise refuse("the bridge does not know this field", f"{path}.{key}")
+        options = {}
+        for key, value in given.items():
+            ours, converted = fields[key]
+            options[ours] = converted(value, f"{path}.{key}")
+        return Tool(extra={name: options})
+
+    return read
+
+
+def _nowhere(why: str) -> ToolReader:
+    def read(_tool: JsonObject, path: str) -> Tool:
+        raise refuse(why, f"{path}.type")
+
+    return read
+
+
+def _maps(tool: JsonObject, path: str) -> FunctionDeclaration | Tool:
+    """Where the user is stands beside the tools in Gemini's request."""
+    place = ("latitude", "longitude")
+    return _MAPS({key: value for key, value in tool.items() if key not in place}, path)
+
+
+_MAPS = _googles("googleMaps", enable_widget=("enableWidget", _as_it_is))
+
+_READERS: Mapping[str, ToolReader] = {
+    "function": _function,
+    "google_search": _googles("googleSearch", search_types=("searchTypes", _searches)),
+    "url_context": _googles("urlContext"),
+    "code_execution": _googles("codeExecution"),
+    "google_maps": _maps,
+    "file_search": _googles(
+        "fileSearch",
+        file_search_store_names=("fileSearchStoreNames", _as_it_is),
+        top_k=("topK", _as_it_is),
+        metadata_filter=("metadataFilter", _as_it_is),
+    ),
+    "computer_use": _googles(
+        "computerUse",
+        environment=("environment", _environment),
+        excluded_predefined_functions=("excludedPredefinedFunctions", _as_it_is),
+        enable_prompt_injection_detection=("enablePromptInjectionDetection", _as_it_is),
+        disabled_safety_policies=("disabledSafetyPolicies", _policies),
+    ),
+    "mcp_server": _nowhere(
+        "the bridge calls no server that a request names; let the client call it, and declare its tools"
+    ),
+    "retrieval": _nowhere("this tool exists at Google only"),
+}
+
+
+# --- what shall be called ----------------------------------------------------------------------------
+
+
+def chosen_tools(body: JsonObject, choice: Any, declared: Sequence[Tool]) -> JsonObject:
+    config = EMPTY if choice is None else tool_config(*_choice(choice), declared, CHOICE)
+    place = _place(body.get("tools") or [])
+    return {**config, "retrievalConfig": {"latLng": place}} if place else config
+
+
+def _choice(choice: Any) -> tuple[str, list[str]]:
+    if isinstance(choice, dict) and isinstance(choice.get("allowed_tools"), dict):
+        allowed, where = choice["allowed_tools"], f"{CHOICE}.allowed_tools"
+        names = needed(allowed, "tools", list, where)
+        if not all(isinstance(name, str) for name in names):
+            raise refuse("must be an array of strings", f"{where}.tools")
+        mode = _mode(optional(allowed, "mode", str, where) or "auto", f"{where}.mode")
+        # Gemini takes names only where it must call, or checks what it calls.
+        return ("VALIDATED" if mode == "AUTO" else mode), ([] if mode == "NONE" else names)
+    return _mode(choice, CHOICE), []
+
+
+def _mode(mode: Any, path: str) -> str:
+    if not isinstance(mode, str) or mode not in _MODES:
+        raise refuse(f"must be one of {', '.join(_MODES)}, not {shown(mode)}", path)
+    return _MODES[mode]
+
+
+def _place(tools: list[JsonObject]) -> dict[str, Any]:
+    maps = next((tool for tool in tools if tool.get("type") == "google_maps"), {})
+    return {key: maps[key] for key in ("latitude", "longitude") if maps.get(key) is not None}
