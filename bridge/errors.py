@@ -83,7 +83,15 @@ class InvalidRequest(BridgeError):
 
 
 class ContextOverflow(InvalidRequest):
+    """The message is Google's. Agents know an overflow by the words of the vendor they were written for, so
+    each protocol tells it in those, with the numbers where Google named them."""
+
     kind = "context_overflow"
+
+    def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+        self.limit = limit
 
 
 class OutputLimitTooLow(InvalidRequest):

@@ -161,9 +161,8 @@ class Background:
             keeper.update(exchange.body(_Watch(keeper, pending["id"])))
         except ClientLeft:
             pass  # cancelled or forgotten: the store knows
-        except BridgeError as error:
-            failed = {"status": "failed", "error": {"code": error.kind, "message": error.message}}
-            keeper.update({**pending, **failed})
+        except BridgeError:  # told in the answer, in the protocol's own words
+            keeper.update(exchange.answer or {**pending, "status": "failed"})
         except Exception:
             log.exception("background answer failed", extra={"request_id": record.request_id})
         finally:

@@ -231,17 +231,15 @@ def _bad_request(report: _Report, model: str) -> BridgeError:
     if _PAYLOAD_SIZE.search(report.text):
         return _too_large(report, model)
     if (overflow := _OVERFLOW.search(report.text)) is not None:
-        return _overflow(overflow["count"] or overflow["vertex_count"], _LIMIT.search(report.text))
+        return _overflow(report, overflow["count"] or overflow["vertex_count"])
     return _refused(report, model)
 
 
-def _overflow(count: str | None, limit: re.Match[str] | None) -> ContextOverflow:
-    # Agents read the numbers from these very words to know how much they must compact.
-    if limit is None:
-        return ContextOverflow("prompt is too long for the model")
-    if count is None:
-        return ContextOverflow(f"prompt is too long: more than the {limit[1]} tokens maximum")
-    return ContextOverflow(f"prompt is too long: {count} tokens > {limit[1]} maximum")
+def _overflow(report: _Report, count: str | None) -> ContextOverflow:
+    limit = _LIMIT.search(report.text)
+    return ContextOverflow(
+        report.text, tokens=None if count is None else int(count), limit=None if limit is None else int(limit[1])
+    )
 
 
 def _refused(report: _Report, _model: str) -> BridgeError:
