@@ -87,11 +87,8 @@ class ContextOverflow(InvalidRequest):
     each protocol tells it in those, with the numbers where Google named them."""
 
     kind = "context_overflow"
-
-    def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None) -> None:
-        super().__init__(message)
-        self.tokens = tokens
-        self.limit = limit
+    tokens: int | None = None  #: of the conversation
+    limit: int | None = None  #: of the model
 
 
 class OutputLimitTooLow(InvalidRequest):

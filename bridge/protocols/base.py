@@ -59,6 +59,7 @@ class Caller:
     permit: Callable[[str, str], None] = lambda _name, _model: None
     path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
     query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
+    key_dialect: str | None = None  #: what the administrator chose for the caller's key
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Asked:
     stream: bool
     options: Any = None  #: what only this protocol's machine needs to know
     losses: tuple[str, ...] = ()  #: what Gemini has no place for and is harmless to leave out
+    headers: Mapping[str, str] = field(default_factory=dict)  #: of the answer: how the client was understood
 
 
 @dataclass(frozen=True, slots=True)

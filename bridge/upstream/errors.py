@@ -236,10 +236,12 @@ def _bad_request(report: _Report, model: str) -> BridgeError:
 
 
 def _overflow(report: _Report, count: str | None) -> ContextOverflow:
-    limit = _LIMIT.search(report.text)
-    return ContextOverflow(
-        report.text, tokens=None if count is None else int(count), limit=None if limit is None else int(limit[1])
-    )
+    error = ContextOverflow(report.text)
+    if count is not None:
+        error.tokens = int(count)
+    if (limit := _LIMIT.search(report.text)) is not None:
+        error.limit = int(limit[1])
+    return error
 
 
 def _refused(report: _Report, _model: str) -> BridgeError:

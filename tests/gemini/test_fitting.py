@@ -197,7 +197,7 @@ def test_search_gives_way_to_past_calls_too_and_that_is_noted() -> None:
     request, fitting = fitted(ASK, model(call("f")), user(result("f")), tools=(search,))
     assert [function.name for tool in request.tools for function in tool.functions] == ["f"]
     assert broken_request_rules(request, prefill=False) == []
-    assert fitting.notes == ("tools.search_beside_functions",)
+    assert fitting.notes == ("signatures.dummy", "tools.search_beside_functions")
 
 
 def test_search_alone_stays() -> None:
@@ -281,7 +281,7 @@ def test_a_blank_part_whose_signature_is_foreign_goes_with_it(blank: Part, other
 
 def test_what_was_repaired_is_noted() -> None:
     _, fitting = fitted(ASK, model(call()), ASK)
-    assert fitting.notes == ("history.call_without_result",)
+    assert fitting.notes == ("history.call_without_result", "signatures.dummy")
 
 
 # --- from Gemini -------------------------------------------------------------------------------------
