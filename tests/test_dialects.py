@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from contextlib import closing
 
 import pytest
 
@@ -13,7 +14,7 @@ from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.http.app import create_app
 from bridge.settings import load
 
-#: As the clients themselves sent it in November 2026.
+#: As these clients name themselves.
 USER_AGENTS = {
     None: "bridge",  # Python's http.client
     "": "bridge",
@@ -45,19 +46,19 @@ QUESTION = {"model": "gpt-5", "input": "Hello", "store": False}
 CURL, SDK = {"User-Agent": "curl/8.5.0"}, {"User-Agent": "OpenAI/Python 3.49.0"}
 
 
-def posted(address: str, agent: str | None) -> http.client.HTTPResponse:
+def posted(address: str, agent: str | None) -> tuple[http.client.HTTPResponse, str]:
     """With this user agent or none, and nothing that a library would add."""
-    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
     headers = {"Content-Type": "application/json"} | ({} if agent is None else {"User-Agent": agent})
-    connection.request("POST", "/v1/responses", json.dumps(QUESTION | {"stream": True}), headers)
-    return connection.getresponse()
+    with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)) as connection:
+        connection.request("POST", "/v1/responses", json.dumps(QUESTION | {"stream": True}), headers)
+        answer = connection.getresponse()
+        return answer, answer.read().decode()
 
 
 @pytest.mark.parametrize(("agent", "dialect"), USER_AGENTS.items())
 def test_the_client_decides(demo_bridge, agent, dialect):
-    answer = posted(demo_bridge.address, agent)
+    answer, events = posted(demo_bridge.address, agent)
     assert (answer.status, answer.headers["x-bridge-dialect"]) == (200, dialect)
-    events = answer.read().decode()
     assert ("event: response.done" in events) == (dialect == "bridge")
     assert "event: response.completed" in events
 
