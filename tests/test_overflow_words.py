@@ -40,13 +40,13 @@ ASKED = {
     "/v1/chat/completions": {"model": "gpt-5", "messages": HELLO},
     "/v1/responses": {"model": "gpt-5", "input": "Hello"},
     "/v1/messages": {"model": "claude-opus-4-8", "max_tokens": 100, "messages": HELLO},
-    "/v1beta/models/gemini-2.5-pro:generateContent": {"contents": [{"parts": [{"text": "Hello"}]}]},
+    "/v1beta/models/gemini-pro-latest:generateContent": {"contents": [{"parts": [{"text": "Hello"}]}]},
 }
 WORDS = {
     "/v1/chat/completions": OPENAI,
     "/v1/responses": OPENAI,
     "/v1/messages": MESSAGES,
-    "/v1beta/models/gemini-2.5-pro:generateContent": {said: said for said in (BOTH, LIMIT, NEITHER)},
+    "/v1beta/models/gemini-pro-latest:generateContent": {said: said for said in (BOTH, LIMIT, NEITHER)},
 }
 
 #: What an agent searches the message for; any one is enough.
