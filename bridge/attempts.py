@@ -30,6 +30,7 @@ from bridge.gemini.finish import Outcome
 from bridge.gemini.fitting import Fitting
 from bridge.gemini.repairs import REPAIRS, REPAIRS_OF_AUTO, Repair
 from bridge.gemini.service_tier import AUTO, FLEX, STANDARD
+from bridge.gemini.signatures import dummy_notes
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextChunk, Usage
 from bridge.turn import Ended, Failed, Step, Turn
 from bridge.upstream.base import TICK, ChunkStream, Upstream
@@ -241,6 +242,7 @@ class Attempts(ChunkStream):
             request = repair.mend(self._prepared.request)
             if request is not self._prepared.request:
                 self._applied.append(repair)
+                self.notes.update(dummy_notes(self._prepared.request.contents, request.contents))
                 self._prepared = self._prepared._replace(request=request)
                 self._tries -= 1
                 if repair.note:

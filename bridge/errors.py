@@ -84,7 +84,12 @@ class InvalidRequest(BridgeError):
 
 
 class ContextOverflow(InvalidRequest):
+    """The message is Google's. Agents know an overflow by the words of the vendor they were written for, so
+    each protocol tells it in those, with the numbers where Google named them."""
+
     kind = "context_overflow"
+    tokens: int | None = None  #: of the conversation
+    limit: int | None = None  #: of the model
 
 
 class OutputLimitTooLow(InvalidRequest):

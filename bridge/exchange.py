@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
@@ -95,6 +95,11 @@ class Exchange:
     def content_type(self) -> str:
         """Of the stream."""
         return self._framing.content_type
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """That the answer shall have."""
+        return self._machine.asked.headers
 
     def start(self, wanted: Wanted) -> None:
         """Send the request and wait for the first events. What fails before them is raised, and gets an HTTP

@@ -178,8 +178,8 @@ class Background:
             keeper.update(exchange.body(_Watch(keeper, pending["id"])))
         except ClientLeft:
             pass  # cancelled or forgotten: the store knows
-        except BridgeError as error:
-            keeper.update(keeper.storing.failed(pending, error))
+        except BridgeError as error:  # told in the answer, in the protocol's own words
+            keeper.update(exchange.answer or keeper.storing.failed(pending, error))
         except Exception:
             log.exception("background answer failed", extra={"request_id": record.request_id})
         finally:

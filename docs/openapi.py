@@ -17,6 +17,7 @@ from bridge.http.stored import MOST_LISTED
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Protocol, Storing
 from bridge.protocols.fields import JSON_SCHEMA
+from bridge.protocols.openai_responses.dialects import DIALECTS
 
 Json = dict[str, Any]
 
@@ -90,6 +91,13 @@ QUERIES: dict[str, Json] = {
     "/v1beta/models": {name: {"type": "string", "pattern": "^[0-9]*$"} for name in ("pageSize", "pageToken")},
 }
 
+#: What may stand in a header, by how the path ends.
+HEADERS: dict[str, Json] = {
+    "/responses": {
+        "x-bridge-dialect": {"enum": list(DIALECTS), "description": "by which dialect to be answered"}
+    },
+}
+
 
 def document() -> Json:
     return {
@@ -124,7 +132,11 @@ Operation = tuple[str, str, Json]  #: path, method, what it is
 def _merged(operations: Iterable[Operation]) -> Json:
     paths: defaultdict[str, Json] = defaultdict(dict)
     for path, method, operation in operations:
-        parameters = [*_open_places(path), *_query(path)]
+        parameters = [
+            *_open_places(path),
+            *_parameters(QUERIES, "query", path),
+            *_parameters(HEADERS, "header", path),
+        ]
         paths[path][method] = {**({"parameters": parameters} if parameters else {}), **operation}
     return dict(paths)
 
@@ -134,9 +146,9 @@ def _open_places(path: str) -> list[Json]:
     return [{"name": name, **place} for name in re.findall(r"{(\w+)}", path)]
 
 
-def _query(path: str) -> list[Json]:
-    found = _by_end(QUERIES, path) or {}
-    return [{"name": name, "in": "query", "schema": schema} for name, schema in found.items()]
+def _parameters(table: dict[str, Json], place: str, path: str) -> list[Json]:
+    found = _by_end(table, path) or {}
+    return [{"name": name, "in": place, "schema": schema} for name, schema in found.items()]
 
 
 # --- questions ---------------------------------------------------------------------------------------

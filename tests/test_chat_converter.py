@@ -279,7 +279,7 @@ EVERY_FIELD: dict[str, st.SearchStrategy[Any]] = {
     "top_logprobs": st.integers(0, 21),
     "logit_bias": st.just({}),
     "modalities": st.lists(st.sampled_from(["text", "audio"]), max_size=2),
-    "reasoning_effort": st.sampled_from(["none", "minimal", "high", "odd"]),
+    "reasoning_effort": st.sampled_from(["none", "minimal", "high", "xhigh", "max", "odd"]),
     "parallel_tool_calls": st.booleans(),
     "metadata": JUNK,
 }

@@ -74,12 +74,14 @@ def test_every_option_becomes_a_rule(run, store: KeyStore) -> None:
         "--tokens-per-day": "1_000_000",
         "--cost-per-day": "2.5",
         "--streams": "4",
+        "--dialect": "openai",
     }
     assert run("add", "alice", *(word for pair in options.items() for word in pair))[0] == 0
     end_of_day = datetime(2099, 2, 1, tzinfo=UTC).timestamp()
     ranges, models = ("10.0.0.0/8", "fd00::1"), ("gemini-*flash*", "gpt-5")
     (key,) = store.all()
-    assert key.rules == Rules("Alice, R&D", models, ranges, end_of_day, Limits(10, 20, 1_000_000, 2.5, 4))
+    limits = Limits(10, 20, 1_000_000, 2.5, 4)
+    assert key.rules == Rules("Alice, R&D", models, ranges, end_of_day, limits, "openai")
 
 
 @pytest.mark.parametrize(("text", "days"), [("90d", 90), ("2w", 14), ("36h", 1.5), ("30m", 1 / 48)])
@@ -95,6 +97,8 @@ def test_a_key_can_run_out_after_a_time(run, store: KeyStore, text: str, days: f
         ("--rpm", "1.5", "a whole number from 0"),
         ("--rpm", "many", "a whole number from 0"),
         ("--rpm", "9" * 30, "a whole number from 0"),
+        ("--dialect", "klingon", "auto, bridge, openai or codex"),
+        ("--dialect", "", "auto, bridge, openai or codex"),
         ("--cost-per-day", "nan", "a number from 0"),
         ("--cost-per-day", "inf", "a number from 0"),
         ("--cost-per-day", "", "a number from 0"),
@@ -155,6 +159,14 @@ def test_set_changes_what_is_named_and_nothing_else(run, store: KeyStore) -> Non
     assert (store.all()[0].rules.owner, store.all()[0].rules.expires) == ("", None)
 
 
+def test_a_dialect_is_shown_and_lifted_again(run, store: KeyStore) -> None:
+    run("add", "alice", "--dialect", "openai")
+    assert "dialect  openai" in run("set", "alice", "--rpm", "3")[1]
+    assert run("list")[1].splitlines()[1].split()[-1] == "openai"
+    assert json.loads(run("list", "--json")[1])[0]["dialect"] == "openai"
+    assert "dialect  auto" in run("set", "alice", "--dialect", "auto")[1]
+
+
 def test_rotate_prints_the_new_value_and_says_how_long_the_old_one_is_good(run, store: KeyStore) -> None:
     old = run("add", "alice")[1].strip()
     code, printed, explained = run("rotate", "alice")
@@ -199,9 +211,9 @@ def test_list_is_for_people_and_with_json_for_machines(run) -> None:
     run("add", "alice", "--rpm", "1000", "--models", "gpt-5", "--expires", "2099-01-31")
     run("add", "bob")
     heading, alice, bob = run("list")[1].splitlines()
-    assert heading.split() == ["NAME", "OWNER", "STATE", "MODELS", "LIMITS", "FROM", "EXPIRES"]
+    assert heading.split() == ["NAME", "OWNER", "STATE", "MODELS", "LIMITS", "FROM", "EXPIRES", "DIALECT"]
     assert "1,000 requests/min" in alice
-    assert bob.split() == ["bob", "-", "good", "all", "none", "anywhere", "never"]
+    assert bob.split() == ["bob", "-", "good", "all", "none", "anywhere", "never", "auto"]
     listed = json.loads(run("list", "--json")[1])
     assert [key["name"] for key in listed] == ["alice", "bob"]
     assert listed[0]["limits"] == {"requests_per_minute": 1000}

@@ -160,8 +160,8 @@ BAD = {
     "wrong block": json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": [{"type": PROMPT}]}]}
     ).encode(),
-    "lost result": json.dumps(
-        {"model": "m", "messages": [{"role": "tool", "tool_call_id": ARGUMENT, "content": RESULT}]}
+    "result without an id": json.dumps(
+        {"model": "m", "messages": [{"role": "tool", "name": ARGUMENT, "content": RESULT}]}
     ).encode(),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.errors import BridgeError, concrete_errors
+from bridge.errors import BridgeError, ContextOverflow, concrete_errors
 from bridge.protocols.openai_responses.errors import stream_error
 
 #: Seen with the real Codex: at these it stops at once. With any other it tries five times more.
@@ -38,7 +38,7 @@ KINDS = sorted(
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_codex_repeats_what_a_repetition_may_mend_and_nothing_else(kind: type[BridgeError]) -> None:
     told = stream_error(kind("What happened."))
-    assert told["message"].startswith("What happened.")
+    assert told["message"].startswith("Your messages" if kind is ContextOverflow else "What happened.")
     assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.worth_repeating)
 
 

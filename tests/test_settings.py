@@ -284,6 +284,7 @@ def test_other_credentials_are_no_concern_of_the_bridge(config: Path, tmp_path: 
         ('[log]\ndebug = "yes"', ["log.debug", "true or false", "not 'yes'"]),
         ('[state]\ndir = ""', ["state.dir", "a path"]),
         ('[upstream]\napi_keys = ["k"]', ["upstream.api_keys", "GEMINI_API_KEY", "gemini_api_key"]),
+        ("[responses]\nopenai_marks = []", ["responses.openai_marks", "remove it", "responses.bridge_marks"]),
         ("[server]\nport = = 1", ["local.toml", "is not valid TOML", "line 2"]),
     ],
 )
@@ -300,6 +301,7 @@ def test_a_mistake_in_a_file_is_named(config: Path, write_local: Write, text: st
         ("BRIDGE_server__port", "1", ["did you mean BRIDGE_SERVER__PORT?"]),
         ("BRIDGE_CONFIG_DIRS", "x", ["did you mean BRIDGE_CONFIG_DIR?"]),
         ("BRIDGE_TESTS", "x", ["there is no such setting"]),
+        ("BRIDGE_RESPONSES__OPENAI_MARKS", "[]", ["remove it", "responses.bridge_marks"]),
         ("BRIDGE_SERVER__PORT", "many", ["server.port", "a whole number from 1 to 65535", "'many'"]),
         ("BRIDGE_SERVER__PORT", "true", ["server.port", "not true"]),
         ("BRIDGE_SERVER__HOST", "127", ["server.host", "a text", "not 127"]),

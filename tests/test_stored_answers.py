@@ -207,7 +207,7 @@ def test_only_a_background_answer_can_be_cancelled(api):
 def test_a_background_answer_that_fails_says_so(api, gemini):
     gemini.will_say(sse(text_chunk("Half an ans")))
     made = api.create(background=True)
-    assert wait_for(api, made["id"], "failed")["error"]["code"] == "truncated"
+    assert wait_for(api, made["id"], "failed")["error"]["code"] == "upstream_truncated"
 
 
 # --- the store alone ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from bridge.access.addresses import Address, Network, lies_in, networks
 from bridge.errors import NotAllowed
 from bridge.settings.limits import Limits
 from bridge.settings.name_patterns import Patterns
+from bridge.settings.value import AUTO
 
 #: What may stand in a log line, a table and a message without harm.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -28,6 +29,7 @@ class Rules:
     networks: tuple[str, ...] = ()  #: address ranges; none: from everywhere
     expires: float | None = None
     limits: Limits = field(default_factory=Limits)
+    dialect: str = AUTO  #: of Responses; auto: by the marks of whoever uses the key
 
 
 @dataclass(frozen=True)  # no slots: what is derived is worked out once

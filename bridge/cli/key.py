@@ -29,6 +29,8 @@ _LIMIT_WORDS: Mapping[str, str] = {
     "streams": "{:,} at a time",
 }
 
+_COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "dialect")
+
 
 def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
     first = not store.all()
@@ -75,7 +77,7 @@ def _list(store: KeyStore, arguments: argparse.Namespace) -> int:
     if not keys:
         _explain(f"No key is defined; `{PROGRAM} key add NAME` makes one.")
         return 0
-    rows = [("NAME", "OWNER", "STATE", "MODELS", "LIMITS", "FROM", "EXPIRES")]
+    rows = [tuple(map(str.upper, _COLUMNS))]
     rows += [_row(key) for key in keys]
     print("\n".join(lined_up(rows)))
     return 0
@@ -94,7 +96,7 @@ def _state(key: Key) -> str:
     return "expired" if key.expired(time.time()) else "good"
 
 
-def _row(key: Key) -> tuple[str, str, str, str, str, str, str]:
+def _row(key: Key) -> tuple[str, ...]:
     rules = key.rules
     return (
         key.name,
@@ -104,6 +106,7 @@ def _row(key: Key) -> tuple[str, str, str, str, str, str, str]:
         _limits(rules.limits),
         ", ".join(rules.networks) or "anywhere",
         "never" if rules.expires is None else _moment(rules.expires),
+        rules.dialect,
     )
 
 
@@ -121,8 +124,7 @@ def _moment(seconds: float) -> str:
 
 
 def _details(store: KeyStore, key: Key) -> str:
-    names = ("name", "owner", "state", "models", "limits", "from", "expires")
-    rows = list(zip(names, _row(key), strict=True))
+    rows = list(zip(_COLUMNS, _row(key), strict=True))
     rows.append(("made", _moment(key.created)))
     if key.revoked is not None:
         rows.append(("revoked", _moment(key.revoked)))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from bridge.access.keys import LONGEST_OWNER, NAME, NAME_RULE, Rules
+from bridge.settings import ResponsesSettings
 from bridge.settings.limits import Limits
 from bridge.settings.value import Networks, SettingsError, Shape, shapes
 
@@ -18,6 +19,7 @@ UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 LONGEST = 100 * 365 * 86400  #: seconds; whoever means longer means never
 
 _LIMITS = shapes(Limits)
+_DIALECT = shapes(ResponsesSettings)["dialect"]
 
 
 def name(text: str) -> str:
@@ -75,6 +77,13 @@ def _end_of_day(text: str) -> float:
         ) from None
 
 
+def dialect(text: str) -> str:
+    try:
+        return str(_DIALECT.read("", text))
+    except SettingsError:
+        raise argparse.ArgumentTypeError(f"must be {_DIALECT.words}") from None
+
+
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
@@ -120,6 +129,9 @@ OPTIONS: Mapping[str, Option] = {
     "--expires": Option(expiry, "expires", "WHEN", "2027-01-31 (to the end of that day, UTC), 90d, or never"),
     "--from": Option(
         networks, "networks", "RANGES", "where it may be used: 10.0.0.0/8,fd00::/8, or anywhere"
+    ),
+    "--dialect": Option(
+        dialect, "dialect", "NAME", "of /v1/responses: bridge, openai, codex, or auto: by the client's marks"
     ),
     "--rpm": Option(_amount("requests_per_minute"), "requests_per_minute", "N", "requests per minute"),
     "--tpm": Option(_amount("tokens_per_minute"), "tokens_per_minute", "N", "tokens per minute, in and out"),

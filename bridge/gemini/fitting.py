@@ -13,7 +13,15 @@ from typing import Any
 from bridge.gemini.generation import fit_generation
 from bridge.gemini.history import repair
 from bridge.gemini.json_beside_tools import with_json_in_words
-from bridge.gemini.signatures import Vault, remember_maker, seal, signed, unsealed, without_foreign
+from bridge.gemini.signatures import (
+    Vault,
+    dummy_notes,
+    remember_maker,
+    seal,
+    signed,
+    unsealed,
+    without_foreign,
+)
 from bridge.gemini.tool_names import ToolNames
 from bridge.gemini.traits import Traits
 from bridge.gemini.types import (
@@ -121,7 +129,8 @@ def fit(
     request, reworded = (request, ()) if passes else with_json_in_words(request)
     fitting = Fitting(traits, vault, new_id, native=request.native)
     generation, changed = fit_generation(request, traits)
-    fitting.notes = (*history.notes, *refused, *reworded, *changed)
+    dummies = dummy_notes(history.contents, contents)
+    fitting.notes = (*history.notes, *dummies, *refused, *reworded, *changed)
     fitting.reserve(call.id for content in contents for call in content.calls())
     fitted = replace(
         request,

@@ -20,6 +20,7 @@ from bridge.gemini.types import MODEL, Content, FunctionCall, Part
 
 _SEAL = "gb1"
 DUMMY = "skip_thought_signature_validator"
+DUMMY_NOTE = "signatures.dummy"
 
 #: The vault's shelf for who made a signature; a family's name has no blanks.
 _MAKERS = "made by"
@@ -91,6 +92,16 @@ def signed(contents: Sequence[Content], family: str, *, required: bool, vault: V
     if not kept and fallback is None:
         return tuple(contents)
     return tuple(_signed(content, kept, fallback) for content in contents)
+
+
+def dummy_notes(before: Sequence[Content], after: Sequence[Content]) -> tuple[str, ...]:
+    """One for each call that got the dummy: Gemini goes on from there without what it had thought."""
+    changed = ((old, new) for old, new in zip(before, after, strict=True) if new is not old)
+    return (DUMMY_NOTE,) * sum(_dummies(new) - _dummies(old) for old, new in changed)
+
+
+def _dummies(content: Content) -> int:
+    return sum(part.signature == DUMMY for part in content.parts)
 
 
 def _unsealed(content: Content, family: str) -> Content:

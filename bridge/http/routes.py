@@ -88,7 +88,7 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
                 pending = background.begin(exchange, keeper, work, keep)
                 record.settlers = ()  # what the answer used is known when the work is done
                 place.give_back()
-                return json_response(pending)
+                return json_response(pending, headers=exchange.headers)
         client.must_take_within(edge.settings.server.send_timeout)
         exchange = open_exchange(protocol, body, who, services, record, trace)
         return _sent(exchange, client, record, place, keep)
@@ -103,7 +103,16 @@ def caller(request: Request, address: Mapping[str, str], preferences: Mapping[st
     visit = request.visit
     query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
     headers = cast(Mapping[str, str], request.headers)
-    return Caller(headers, preferences, visit.owner, visit.permit, request.cost_limited, address, query)
+    return Caller(
+        headers,
+        preferences,
+        visit.owner,
+        visit.permit,
+        request.cost_limited,
+        address,
+        query,
+        key_dialect=None if visit.key is None else visit.key.rules.dialect,
+    )
 
 
 def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep: Keep | None) -> Response:
@@ -111,9 +120,10 @@ def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep
         exchange.start(client.waits)
         if exchange.streaming:
             body = StreamBody(exchange, client, record, place, keep)
+            headers = {**STREAM_HEADERS, **exchange.headers}
             # Passed on as it is: each wrapping would be unwrapped again for every piece.
             return Response(
-                body, content_type=exchange.content_type, headers=STREAM_HEADERS, direct_passthrough=True
+                body, content_type=exchange.content_type, headers=headers, direct_passthrough=True
             )
         answer = exchange.body(client.waits)
     except BaseException:
@@ -123,11 +133,11 @@ def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep
     place.give_back()
     if keep:
         keep(answer)
-    return json_response(answer)
+    return json_response(answer, headers=exchange.headers)
 
 
-def json_response(body: JsonObject, status: int = 200) -> Response:
-    return Response(orjson.dumps(body), status, content_type="application/json")
+def json_response(body: JsonObject, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(body), status, headers, content_type="application/json")
 
 
 def _body(request: Request, client: Client, edge: Edge) -> bytes:

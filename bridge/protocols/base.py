@@ -61,6 +61,7 @@ class Caller:
     path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
     query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
     chain: str = ""  #: the conversation of the stored answer that is gone on from
+    key_dialect: str | None = None  #: what the administrator chose for the caller's key
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Asked:
     stream: bool
     options: Any = None  #: what only this protocol's machine needs to know
     losses: tuple[str, ...] = ()  #: what Gemini has no place for and is harmless to leave out
+    headers: Mapping[str, str] = field(default_factory=dict)  #: of the answer: how the client was understood
 
 
 @dataclass(frozen=True, slots=True)

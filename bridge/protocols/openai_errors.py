@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, ContextOverflow
 
 
 class Words(NamedTuple):
@@ -44,8 +44,26 @@ WORDS: Mapping[str, Words] = {
 
 def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
     words = WORDS[error.kind]
-    body = {"message": error.message, "type": words.type, "param": error.param, "code": words.code}
+    body = {"message": message_of(error), "type": words.type, "param": error.param, "code": words.code}
     return {"error": {**body, "request_id": request_id} if request_id else body}
+
+
+def message_of(error: BridgeError) -> str:
+    return _overflow(error) if isinstance(error, ContextOverflow) else error.message
+
+
+def _overflow(error: ContextOverflow) -> str:
+    """Agents look for OpenAI's words, mostly for these two: `maximum context length is N tokens`, and `reduce
+    the length of the messages`."""
+    if error.limit is None:
+        told = "Your messages are longer than this model's maximum context length."
+    else:
+        count = "more" if error.tokens is None else f"{error.tokens} tokens"
+        told = (
+            f"This model's maximum context length is {error.limit} tokens. "
+            f"However, your messages resulted in {count}."
+        )
+    return f"{told} Please reduce the length of the messages."
 
 
 def error_status(error: BridgeError) -> int:

@@ -9,6 +9,10 @@ from bridge.gemini.types import EMPTY, JsonObject, Tool
 from bridge.protocols.reading import refuse, shown
 
 MUST_CALL = "ANY"
+CHECKED = "VALIDATED"  #: text or a call, as with AUTO; but a call keeps to its schema, and names may be given
+
+#: OpenAI's words, in both of its protocols, and one that its clients send to Gemini.
+MODES = {"auto": "AUTO", "required": MUST_CALL, "none": "NONE", "validated": CHECKED}
 
 
 def tool_config(mode: str, allowed: Sequence[str], declared: Sequence[Tool], param: str) -> JsonObject:

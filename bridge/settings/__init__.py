@@ -154,9 +154,20 @@ class OtelSettings:
 
 @dataclass(frozen=True, slots=True)
 class ResponsesSettings:
-    dialect: Annotated[str, OneOf(("auto", "bridge", "openai", "codex"))] = AUTO
+    dialect: Annotated[str, OneOf((AUTO, "bridge", "openai", "codex"))] = AUTO
     codex_marks: tuple[str, ...] = ("originator: codex*", "user-agent: codex*")
-    openai_marks: tuple[str, ...] = ("x-stainless-*", "user-agent: *ai-sdk/*")
+    bridge_marks: tuple[str, ...] = (
+        "user-agent:",
+        "user-agent: curl/*",
+        "user-agent: wget/*",
+        "user-agent: httpie/*",
+        "user-agent: postmanruntime/*",
+        "user-agent: python-requests/*",
+        "user-agent: python-httpx/*",
+        "user-agent: python-urllib/*",
+        "user-agent: *aiohttp/*",
+        "user-agent: werkzeug/*",
+    )
     store_days: Count = 30
     store_mb: Count = 256
 
@@ -277,7 +288,7 @@ class Settings:
         """What the operator prefers of one protocol, in the protocol's own terms."""
         if protocol != "openai_responses":
             return {}
-        marks = {"codex": self.responses.codex_marks, "openai": self.responses.openai_marks}
+        marks = {"codex": self.responses.codex_marks, "bridge": self.responses.bridge_marks}
         return {"dialect": self.responses.dialect, "marks": marks}
 
     def shown(self) -> Iterator[ShownSetting]:

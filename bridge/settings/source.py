@@ -57,6 +57,13 @@ def has_package(name: str) -> bool:
         return False
 
 
+#: Settings of earlier versions, and what to do instead.
+RETIRED = {
+    "responses.openai_marks": "remove it: whoever bears no mark gets the openai dialect; "
+    "whom that does not suit stands in responses.bridge_marks",
+}
+
+
 # --- files -------------------------------------------------------------------------------------------
 
 
@@ -81,8 +88,8 @@ def file_entries(path: Path, known: Collection[str]) -> Iterator[Entry]:
             raise SettingsError(f"{origin}: [{section}] is not a section; {suggestion(section, sections)}")
         for key, value in table.items():
             if f"{section}.{key}" not in known:
-                near = suggestion(key, sections[section])
-                raise SettingsError(f"{origin}: {section}.{key} is not a setting; {near}")
+                advice = RETIRED.get(f"{section}.{key}") or suggestion(key, sections[section])
+                raise SettingsError(f"{origin}: {section}.{key} is not a setting; {advice}")
             yield Entry(f"{section}.{key}", value, origin)
 
 
@@ -116,8 +123,9 @@ def variable_entries(environ: Mapping[str, str], known: Collection[str]) -> Iter
         if name in keys:
             yield Entry(keys[name], from_json(text), f"environment {name}")
         elif name.startswith(PREFIX) and not _has_other_use(name):
-            near = suggestion(name, [*keys, CONFIG_DIR, STATE_DIR])
-            raise SettingsError(f"environment {name}: there is no such setting; {near}")
+            retired = {variable_name(key): advice for key, advice in RETIRED.items()}
+            advice = retired.get(name) or suggestion(name, [*keys, CONFIG_DIR, STATE_DIR])
+            raise SettingsError(f"environment {name}: there is no such setting; {advice}")
 
 
 def _has_other_use(name: str) -> bool:

@@ -233,17 +233,17 @@ def _bad_request(report: _Report, model: str) -> BridgeError:
     if _PAYLOAD_SIZE.search(report.text):
         return _too_large(report, model)
     if (overflow := _OVERFLOW.search(report.text)) is not None:
-        return _overflow(overflow["count"] or overflow["vertex_count"], _LIMIT.search(report.text))
+        return _overflow(report, overflow["count"] or overflow["vertex_count"])
     return _refused(report, model)
 
 
-def _overflow(count: str | None, limit: re.Match[str] | None) -> ContextOverflow:
-    # Agents read the numbers from these very words to know how much they must compact.
-    if limit is None:
-        return ContextOverflow("prompt is too long for the model")
-    if count is None:
-        return ContextOverflow(f"prompt is too long: more than the {limit[1]} tokens maximum")
-    return ContextOverflow(f"prompt is too long: {count} tokens > {limit[1]} maximum")
+def _overflow(report: _Report, count: str | None) -> ContextOverflow:
+    error = ContextOverflow(report.text)
+    if count is not None:
+        error.tokens = int(count)
+    if (limit := _LIMIT.search(report.text)) is not None:
+        error.limit = int(limit[1])
+    return error
 
 
 def _refused(report: _Report, _model: str) -> BridgeError:

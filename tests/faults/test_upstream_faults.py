@@ -200,6 +200,9 @@ def test_a_refused_signature_is_replaced_once(impatient: Bridge, evil: Evil) -> 
     assert len(sent) == 2
     assert "skip_thought_signature_validator" in sent[1]
     assert "c2ln" not in sent[1]
+    assert {"retry.refused": 1, "signatures.dummy": 1}.items() <= impatient.request(model=model)[
+        "notes"
+    ].items()
 
 
 def test_a_refused_schema_is_simplified_once(impatient: Bridge, evil: Evil) -> None:

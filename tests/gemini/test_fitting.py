@@ -197,7 +197,7 @@ def test_search_gives_way_to_past_calls_too_and_that_is_noted() -> None:
     request, fitting = fitted(ASK, model(call("f")), user(result("f")), tools=(search,))
     assert [function.name for tool in request.tools for function in tool.functions] == ["f"]
     assert broken_request_rules(request, prefill=False) == []
-    assert fitting.notes == ("tools.search_beside_functions",)
+    assert fitting.notes == ("signatures.dummy", "tools.search_beside_functions")
 
 
 def test_search_alone_stays() -> None:
@@ -265,6 +265,14 @@ def test_an_unsigned_call_gets_the_dummy_only_where_the_model_needs_it() -> None
     assert [part.signature for part in old.contents[1].parts] == [None, None]
 
 
+def test_each_dummy_is_noted_and_signatures_are_not() -> None:
+    lost, kept = model(call(call_id="1")), model(call("f", "3", seal("c2ln", FAMILY)))
+    answers = [user(result(call_id=each)) for each in ("1", "2", "3")]
+    history = (ASK, lost, answers[0], model(call(call_id="2")), answers[1], kept, answers[2])
+    assert fitted(*history)[1].notes == ("signatures.dummy",) * 2
+    assert fitted(*history, traits=OLD)[1].notes == ()
+
+
 def test_a_call_invented_for_a_stray_result_gets_the_dummy_too() -> None:
     request, _ = fitted(ASK, model(Part("Hm.")), user(result("f", "1")))
     assert [part.signature for part in request.contents[1].parts] == [None, DUMMY]
@@ -281,7 +289,7 @@ def test_a_blank_part_whose_signature_is_foreign_goes_with_it(blank: Part, other
 
 def test_what_was_repaired_is_noted() -> None:
     _, fitting = fitted(ASK, model(call()), ASK)
-    assert fitting.notes == ("history.call_without_result",)
+    assert fitting.notes == ("history.call_without_result", "signatures.dummy")
 
 
 # --- from Gemini -------------------------------------------------------------------------------------
@@ -474,8 +482,9 @@ def test_a_native_client_gets_the_names_it_gave_its_tools():
 
 def test_a_native_clients_signature_comes_back_as_it_is_and_a_missing_one_is_made_up_for():
     for echoed, sent in {"c2ln": "c2ln", None: DUMMY, "skip_thought_signature_validator": DUMMY}.items():
-        request, _ = native(ASK, called(echoed), ANSWERED, tools=(FUNCTIONS,))
+        request, fitting = native(ASK, called(echoed), ANSWERED, tools=(FUNCTIONS,))
         assert request.contents[1].parts[0].signature == sent
+        assert fitting.notes == (() if echoed else ("signatures.dummy",)), "noted only where it is ours"
 
 
 def test_a_native_client_that_drops_signatures_gets_those_of_its_calls_back():

@@ -127,7 +127,7 @@ CONVERSATIONS = {
         _responses_goes_on,
         _text_unsigned,
         callers={
-            "": Caller(),
+            "": Caller(preferences={"dialect": "bridge"}),
             ".openai": Caller(preferences={"dialect": "openai"}),
             ".codex": Caller(preferences={"dialect": "codex"}),
         },

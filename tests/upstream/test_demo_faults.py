@@ -129,7 +129,8 @@ def test_quota_refusals_say_when_to_come_back() -> None:
 
 def test_overflow_names_both_numbers() -> None:
     _, error = play(said("Hi"), "demo-overflow")
-    assert str(error) == "prompt is too long: 1048577 tokens > 1048576 maximum"
+    assert isinstance(error, errors.ContextOverflow)
+    assert (error.tokens, error.limit) == (1048577, 1048576)
 
 
 def test_usage_late_comes_alone_and_last() -> None:

@@ -175,28 +175,30 @@ def test_a_file_the_client_named_is_not_the_keys_fault(code: int, status: str, t
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "tokens", "limit"),
     [
         (
             "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-            "prompt is too long: 1200000 tokens > 1048576 maximum",
+            1_200_000,
+            1_048_576,
         ),
         (
             "Unable to submit: the input token count is 1200000 but model only supports up to 1048576.",
-            "prompt is too long: 1200000 tokens > 1048576 maximum",
+            1_200_000,
+            1_048_576,
         ),
-        (
-            "The input token count exceeds the maximum number of tokens allowed 1048576.",
-            "prompt is too long: more than the 1048576 tokens maximum",
-        ),
-        ("Input exceeds the maximum number of tokens.", "prompt is too long for the model"),
-        ("Prompt is too long", "prompt is too long for the model"),
+        ("The input token count exceeds the maximum number of tokens allowed 1048576.", None, 1_048_576),
+        ("Input exceeds the maximum number of tokens.", None, None),
+        ("Prompt is too long", None, None),
     ],
 )
-def test_a_conversation_that_is_too_long_keeps_its_numbers(text: str, expected: str) -> None:
+def test_a_conversation_that_is_too_long_keeps_googles_words_and_its_numbers(
+    text: str, tokens: int | None, limit: int | None
+) -> None:
     error = translated(400, envelope("INVALID_ARGUMENT", text))
     assert type(error) is errors.ContextOverflow
-    assert error.message == expected
+    assert (error.message, error.tokens, error.limit) == (text, tokens, limit)
+    assert error.logged == "Gemini answered 400 INVALID_ARGUMENT"
 
 
 def test_a_body_that_is_too_large_is_told_from_a_long_conversation() -> None:

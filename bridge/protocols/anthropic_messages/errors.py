@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, ContextOverflow
 
 
 class _Words(NamedTuple):
@@ -44,9 +44,22 @@ WORDS: dict[str, _Words] = {
 def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
     body: dict[str, Any] = {
         "type": "error",
-        "error": {"type": WORDS[error.kind].type, "message": error.message},
+        "error": {"type": WORDS[error.kind].type, "message": _message(error)},
     }
     return {**body, "request_id": request_id} if request_id else body
+
+
+def _message(error: BridgeError) -> str:
+    return _overflow(error) if isinstance(error, ContextOverflow) else error.message
+
+
+def _overflow(error: ContextOverflow) -> str:
+    """Claude Code compacts at these very words, and reads from the numbers how much it must drop."""
+    if error.limit is None:
+        return "prompt is too long for the model"
+    if error.tokens is None:
+        return f"prompt is too long: more than the {error.limit} tokens maximum"
+    return f"prompt is too long: {error.tokens} tokens > {error.limit} maximum"
 
 
 def error_status(error: BridgeError) -> int:

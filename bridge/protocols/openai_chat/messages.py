@@ -40,7 +40,6 @@ class Messages:
         self.losses: list[str] = []
         self._system: list[str] = []
         self._call_names: dict[str, str] = {}
-        self._called_functions: set[str] = set()
 
     @property
     def system(self) -> Content | None:
@@ -91,7 +90,6 @@ class Messages:
         if function := optional(message, "function_call", dict, path):
             signature = _google(message).get("thought_signature")
             calls.append(_call_part(function, None, signature, f"{path}.function_call"))
-            self._called_functions.add(function["name"])
         return calls
 
     def _call(self, call: JsonObject, path: str) -> Part:
@@ -110,18 +108,12 @@ class Messages:
 
     def _tool(self, message: JsonObject, path: str) -> None:
         call_id = needed(message, "tool_call_id", str, path)
-        name = self._call_names.get(call_id)
-        if name is None:
-            raise refuse(
-                "names no call of an assistant message before it; send that message too",
-                f"{path}.tool_call_id",
-            )
+        # Clients that shorten a history keep results whose call is gone; some name the tool here too.
+        name = self._call_names.get(call_id) or optional(message, "name", str, path) or ""
         self.contents.append(Content(USER, (_response_part(message, name, call_id, path),)))
 
     def _function(self, message: JsonObject, path: str) -> None:
         name = needed(message, "name", str, path)
-        if name not in self._called_functions:
-            raise refuse("names no function_call of an assistant message before it", f"{path}.name")
         self.contents.append(Content(USER, (_response_part(message, name, None, path),)))
 
     #: In the class and not in each object, which would then hold on to itself.

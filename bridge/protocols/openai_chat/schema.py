@@ -34,7 +34,7 @@ class ChatSchema(Envelope):
     service_tier = fields.one_of(*TIERS)
 
     response_format = fields.mapping()
-    reasoning_effort = fields.one_of("none", "minimal", "low", "medium", "high", "xhigh")
+    reasoning_effort = fields.one_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
     tools = fields.array()
     parallel_tool_calls = fields.flag()

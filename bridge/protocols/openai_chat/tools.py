@@ -8,9 +8,7 @@ from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.tool_schema import object_schema
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
-from bridge.protocols.tool_choice import MUST_CALL, tool_config
-
-_MODES = {"auto": "AUTO", "required": MUST_CALL, "none": "NONE"}
+from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 
 def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
@@ -79,21 +77,20 @@ def chosen_tools(body: JsonObject, declared: tuple[Tool, ...]) -> JsonObject:
 
 
 def _choice(choice: Any, path: str) -> tuple[str, list[str]]:
-    if isinstance(choice, str) and choice in _MODES:
-        return _MODES[choice], []
+    if isinstance(choice, str) and choice in MODES:
+        return MODES[choice], []
     if isinstance(choice, dict):
         if choice.get("type") == "allowed_tools":
             return _allowed(choice, path)
         return MUST_CALL, [_chosen_name(choice, path)]
-    raise refuse(f"must be one of {', '.join(_MODES)} or name a tool", path)
+    raise refuse(f"must be one of {', '.join(MODES)} or name a tool", path)
 
 
 def _allowed(choice: JsonObject, path: str) -> tuple[str, list[str]]:
     allowed = needed(choice, "allowed_tools", dict, path)
     tools = needed(allowed, "tools", list, f"{path}.allowed_tools")
     names = [_chosen_name(tool, where) for where, tool in objects(tools, f"{path}.allowed_tools.tools")]
-    # AUTO takes no list of names; VALIDATED is its kin that does.
-    return MUST_CALL if allowed.get("mode") == "required" else "VALIDATED", names
+    return MUST_CALL if allowed.get("mode") == "required" else CHECKED, names
 
 
 def _chosen_name(choice: JsonObject, path: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from bridge.gemini.tool_schema import json_answer
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Asked, Caller
-from bridge.protocols.openai_responses.dialects import AUTO, choose
+from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 from bridge.protocols.openai_responses.tools import Declared, chosen_tools
@@ -60,7 +60,9 @@ def to_gemini(body: JsonObject, caller: Caller) -> Asked:
         service_tier=wished_tier(body),
     )
     losses = (*declared.losses, *items.losses, *_losses(body))
-    return Asked(request, bool(body.get("stream")), _options(body, declared, caller), losses)
+    options = _options(body, declared, caller)
+    headers = {HEADER: options.dialect.name}
+    return Asked(request, bool(body.get("stream")), options, losses, headers)
 
 
 def _refuse_what_the_bridge_lacks(body: JsonObject) -> None:
@@ -74,8 +76,7 @@ def _refuse_what_the_bridge_lacks(body: JsonObject) -> None:
 
 
 def _options(body: JsonObject, declared: Declared, caller: Caller) -> ResponsesOptions:
-    wanted = caller.preferences
-    dialect = choose(wanted.get("dialect", AUTO), wanted.get("marks", {}), caller.headers)
+    dialect = choose(caller)
     echo = {key: default if body.get(key) is None else body[key] for key, default in _ECHOED.items()}
     if not dialect.echoes_tools:
         echo["tools"] = []

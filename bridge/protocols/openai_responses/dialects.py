@@ -7,11 +7,14 @@ a record of choices; the machine has no other way to tell them apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-AUTO = "auto"
+from bridge.protocols.base import Caller
+from bridge.protocols.reading import refuse, shown
+
+HEADER = "x-bridge-dialect"  #: a request may choose by it, and every answer says by it which was chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +73,28 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 
 
-def choose(wanted: str, marks: Mapping[str, Iterable[str]], headers: Mapping[str, str]) -> Dialect:
-    """`marks` are patterns of header lines by dialect; who bears none is told in the bridge's own."""
-    if wanted != AUTO:
-        return DIALECTS[wanted]
-    lines = "\n".join([f"{name}: {value}" for name, value in headers.items()]).lower()
-    for name, patterns in marks.items():
-        if _any_of(tuple(patterns)).search(lines):
-            return DIALECTS[name]
-    return DIALECTS["bridge"]
+def choose(caller: Caller) -> Dialect:
+    """The header decides, then the caller's key, then the client's marks, then the operator's setting."""
+    if (named := caller.headers.get(HEADER)) is not None:
+        return _named(named.strip().lower())
+    for wish in (caller.key_dialect, _marked(caller), caller.preferences.get("dialect")):
+        if wish is not None and wish in DIALECTS:
+            return DIALECTS[wish]
+    return DIALECTS["openai"]
+
+
+def _named(name: str) -> Dialect:
+    if name not in DIALECTS:
+        raise refuse(f"must be one of {', '.join(DIALECTS)}, not {shown(name)}", HEADER)
+    return DIALECTS[name]
+
+
+def _marked(caller: Caller) -> str | None:
+    """Marks are patterns of header lines, by dialect."""
+    marks: Mapping[str, tuple[str, ...]] = caller.preferences.get("marks", {})
+    headers = {"user-agent": ""} | {name.lower(): value for name, value in caller.headers.items()}
+    lines = "\n".join([f"{name}: {value}".rstrip() for name, value in headers.items()]).lower()
+    return next((name for name, patterns in marks.items() if _any_of(patterns).search(lines)), None)
 
 
 @lru_cache

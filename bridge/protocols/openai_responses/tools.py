@@ -16,11 +16,10 @@ from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.tool_schema import object_schema
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
-from bridge.protocols.tool_choice import MUST_CALL, tool_config
+from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 LOCAL_SHELL = "local_shell"
 TOOL_SEARCH = "tool_search"
-_MODES = {"auto": "AUTO", "required": MUST_CALL, "none": "NONE"}
 
 _LOCAL_SHELL_SCHEMA: JsonObject = {
     "type": "object",
@@ -159,14 +158,14 @@ def chosen_tools(choice: Any, declared: Declared) -> JsonObject:
 
 
 def _choice(choice: Any, declared: Declared) -> tuple[str, list[str]]:
-    if isinstance(choice, str) and choice in _MODES:
-        return _MODES[choice], []
+    if isinstance(choice, str) and choice in MODES:
+        return MODES[choice], []
     if not isinstance(choice, dict):
-        raise refuse(f"must be one of {', '.join(_MODES)} or name a tool", "tool_choice")
+        raise refuse(f"must be one of {', '.join(MODES)} or name a tool", "tool_choice")
     if choice.get("type") == "allowed_tools":
         tools = objects(needed(choice, "tools", list, "tool_choice"), "tool_choice.tools")
         names = [_chosen(tool, path, declared) for path, tool in tools if not _is_search(tool)]
-        return MUST_CALL if choice.get("mode") == "required" else "VALIDATED", names
+        return MUST_CALL if choice.get("mode") == "required" else CHECKED, names
     if _is_search(choice):  # Gemini decides by itself when to search
         return "AUTO", []
     return MUST_CALL, [_chosen(choice, "tool_choice", declared)]
