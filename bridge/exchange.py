@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
@@ -17,13 +17,14 @@ from bridge.attempts import LONGEST_HOLD, Attempts, Policy, Prepared
 from bridge.conversation import Session, conversation_id, session_in_metadata
 from bridge.cooldowns import Cooldowns
 from bridge.drain import Drain
-from bridge.errors import BridgeError, ClientLeft, InternalError, NotAllowed, ShuttingDown, UnknownModel
+from bridge.errors import BridgeError, ClientLeft, InternalError, ShuttingDown, UnknownModel
 from bridge.gemini.fitting import fit
 from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
 from bridge.gemini.signatures import Vault
 from bridge.gemini.types import EMPTY, GenerateRequest, JsonObject
 from bridge.guards.base import Instead
 from bridge.guards.watch import ActiveGuards, GuardWatch
+from bridge.model_choices import permitted_choices, priced_choices
 from bridge.model_directory import ModelDirectory
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
@@ -38,7 +39,6 @@ log = logging.getLogger(__name__)
 #: Whether somebody still waits for the answer.
 Wanted = Callable[[], bool]
 BETWEEN_LOOKS = 1.0
-LONGEST_SHOWN = 100  #: of a model name in a message; clients choose these
 RETIRED = "model.retired"  #: the note that another model serves in place of a retired one
 
 
@@ -263,11 +263,11 @@ def _in_conversation(asked: Asked, body: JsonObject, caller: Caller, record: Rec
 def _attempts(
     request: GenerateRequest, caller: Caller, services: Services, record: Record, trace: Trace | None
 ) -> Attempts:
-    choices = _permitted(request.model, services.models.choices(request.model), caller, services)
+    choices = permitted_choices(request.model, caller, services.models)
     wish = tier_named(request.service_tier or STANDARD)
     request = replace(request, service_tier=tier_to_send(wish, services.auto_tier))
     if caller.cost_limited:
-        choices = _with_prices(choices, request.service_tier or STANDARD, services.prices, record)
+        choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
     if services.models.is_replaced(request.model):
         record.note([RETIRED])
 
@@ -291,44 +291,6 @@ def _attempts(
     )
 
 
-def _permitted(name: str, choices: Sequence[str], caller: Caller, services: Services) -> list[list[str]]:
-    """The models that may serve the caller, each with its fallbacks. Raises NotAllowed where none may."""
-    caller.permit(name, choices[0])
-
-    def allowed(models: Iterable[str]) -> list[str]:
-        return [model for model in models if _may_use(caller, name, model)]
-
-    return [[model, *allowed(services.models.traits(model).fallbacks)] for model in allowed(choices)]
-
-
-def _may_use(caller: Caller, name: str, model: str) -> bool:
-    try:
-        caller.permit(name, model)
-    except NotAllowed:
-        return False
-    return True
-
-
-def _with_prices(
-    choices: Sequence[Sequence[str]], tier: str, prices: PriceTable, record: Record
-) -> list[list[str]]:
-    """The models that a limit on cost can be kept with. Without the first, which was asked for, none will
-    do."""
-    wanted = choices[0][0]
-    if not prices.knows(wanted, tier):
-        of_tier = f" in the service tier {tier[:LONGEST_SHOWN]!r}" if prices.knows(wanted) else ""
-        raise NotAllowed(
-            f"The model {wanted[:LONGEST_SHOWN]!r} has no known price here{of_tier}, and a limit on cost "
-            "applies to this request. The administrator can add a row for it in config/prices.toml, or set "
-            'limits.unpriced to "allow".',
-            param="model",
-        )
-    known = [models for models in choices if prices.knows(models[0], tier)]
-    priced = [[model for model in models if prices.knows(model, tier)] for models in known]
-    record.note(["fallback.unpriced"] * (sum(map(len, choices)) - sum(map(len, priced))))
-    return priced
-
-
 def _kept_from_google(request: GenerateRequest, services: Services) -> GenerateRequest:
     """Google keeps nothing, whatever a client asks for, unless the operator allows it."""
     if services.store:
@@ -344,7 +306,7 @@ def count_tokens(
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
     request = replace(watch.counted(asked.request), service_tier=None)
-    choices = _permitted(record.model, services.models.choices(record.model), caller, services)
+    choices = permitted_choices(record.model, caller, services.models)
     for (model, *_), (following, *_) in pairwise(choices):
         try:
             return _count(request, model, services, record)

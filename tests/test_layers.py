@@ -56,6 +56,13 @@ MAY_IMPORT = {
         "bridge.settings",
         "bridge.upstream",
     },
+    "bridge.model_choices": {
+        "bridge.errors",
+        "bridge.model_directory",
+        "bridge.observe",
+        "bridge.protocols",
+        "bridge.settings",
+    },
     "bridge.serving": {"bridge.access", "bridge.settings", "bridge.upstream"},
     "bridge.observe": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings", "bridge.state"},
     "bridge.access": {
@@ -74,6 +81,7 @@ MAY_IMPORT = {
         "bridge.errors",
         "bridge.gemini",
         "bridge.guards",
+        "bridge.model_choices",
         "bridge.model_directory",
         "bridge.observe",
         "bridge.protocols",

@@ -1,0 +1,134 @@
+"""The sections of the settings. A new setting is one field here and one line in `config/default.toml`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from bridge.gemini.service_tier import SERVICE_TIERS, STANDARD
+from bridge.settings.lifecycle import REFUSE, REPLACE
+from bridge.settings.value import (
+    AUTO,
+    OFF,
+    Networks,
+    OneOf,
+    Range,
+    Secret,
+    WebAddress,
+    WebAddressOrOff,
+)
+
+Timeout = Annotated[float, Range(0.1, 3600)]
+Duration = Annotated[float, Range(0, 86400)]
+Count = Annotated[int, Range(1)]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    host: str = "127.0.0.1"
+    port: Annotated[int, Range(1, 65535)] = 41242
+    workers: Count = 2
+    own_core: bool = True
+    threads: Annotated[int, Range(16)] = 128
+    max_body_mb: Count = 64
+    head_timeout: Timeout = 15.0
+    body_timeout: Timeout = 60.0
+    send_timeout: Timeout = 60.0
+    heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
+    graceful_timeout: Annotated[int, Range(4)] = 120
+    trusted_proxies: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
+
+    @property
+    def address(self) -> str:
+        """Where a client on this machine finds the bridge."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    transport: str = AUTO
+    base_url: Annotated[str, WebAddress()] = "https://generativelanguage.googleapis.com"
+    api_keys: Annotated[tuple[str, ...], Secret()] = field(default=(), repr=False)
+    connect_timeout: Timeout = 10.0
+    first_byte_timeout: Timeout = 300.0
+    read_timeout: Timeout = 300.0
+    answer_timeout: Annotated[float, Range(1, 86400)] = 3600.0
+    attempts: Annotated[int, Range(1, 10)] = 3
+    longest_wait: Annotated[float, Range(0, 60)] = 8.0
+    key_cooldown: Duration = 60.0
+    models_ttl: Duration = 300.0
+    sdk_losses: Annotated[str, OneOf(("refuse", "rest"))] = "refuse"
+    store: bool = False
+    auto_tier: Annotated[str, OneOf(SERVICE_TIERS)] = STANDARD
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    level: Annotated[str, OneOf(("debug", "info", "warning", "error"))] = "info"
+    debug: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsSettings:
+    days: Count = 400
+    request_days: Count = 31
+    max_mb: Count = 256
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    allowed_from: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class OtelSettings:
+    endpoint: Annotated[str, WebAddressOrOff()] = OFF
+
+    @property
+    def wanted(self) -> bool:
+        return self.endpoint != OFF
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesSettings:
+    dialect: Annotated[str, OneOf((AUTO, "bridge", "openai", "codex"))] = AUTO
+    codex_marks: tuple[str, ...] = ("originator: codex*", "user-agent: codex*")
+    bridge_marks: tuple[str, ...] = (
+        "user-agent:",
+        "user-agent: curl/*",
+        "user-agent: wget/*",
+        "user-agent: httpie/*",
+        "user-agent: postmanruntime/*",
+        "user-agent: python-requests/*",
+        "user-agent: python-httpx/*",
+        "user-agent: python-urllib/*",
+        "user-agent: *aiohttp/*",
+        "user-agent: werkzeug/*",
+    )
+    store_days: Count = 30
+    store_mb: Count = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What is not a table; the tables stand in models.toml."""
+
+    retired: Annotated[str, OneOf((REPLACE, REFUSE))] = REPLACE
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    dir: Path = Path("state")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectSettings:
+    help: str = "Ask your administrator for a key."
+    model: str = AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    open: bool = False  #: nobody needs a key, whatever the address
