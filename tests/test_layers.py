@@ -85,6 +85,7 @@ MAY_IMPORT = {
         "bridge.model_directory",
         "bridge.observe",
         "bridge.protocols",
+        "bridge.settings",
         "bridge.stamp",
         "bridge.upstream",
     },

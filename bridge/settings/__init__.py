@@ -2,7 +2,7 @@
 
 Four layers, each over the one before: `config/default.toml`, `config/local.toml`, `BRIDGE_SECTION__KEY`
 variables, and the plain names such as `GEMINI_API_KEY`. Whatever is unknown or wrong stops the start.
-`sections.py` lists them.
+`sections.py` has the settings themselves.
 
 This module knows no HTTP framework and no upstream: which transports there are is not checked here.
 """
@@ -14,12 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
-from bridge.gemini.service_tier import SERVICE_TIERS, STANDARD
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
-from bridge.settings.lifecycle import REFUSE, REPLACE
 from bridge.settings.limits import Limits, LimitSettings
 from bridge.settings.models import ModelTable, load_models
 from bridge.settings.prices import FREE, PriceTable, load_prices
@@ -51,15 +49,8 @@ from bridge.settings.source import (
 )
 from bridge.settings.value import (
     AUTO,
-    OFF,
-    Networks,
-    OneOf,
-    Range,
-    Secret,
     SettingsError,
     Shape,
-    WebAddress,
-    WebAddressOrOff,
     masked,
     shapes,
 )
@@ -129,18 +120,18 @@ class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
     prices: PriceTable = field(default_factory=PriceTable)
-    server: ServerSettings = ServerSettings()
-    upstream: UpstreamSettings = UpstreamSettings()
+    server: ServerSettings = field(default_factory=ServerSettings)
+    upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     vertex: VertexSettings = field(default_factory=VertexSettings)
     code_assist: CodeAssistSettings = field(default_factory=CodeAssistSettings)
-    log: LogSettings = LogSettings()
-    accounts: AccountsSettings = AccountsSettings()
-    metrics: MetricsSettings = MetricsSettings()
-    otel: OtelSettings = OtelSettings()
-    responses: ResponsesSettings = ResponsesSettings()
-    state: StateSettings = StateSettings()
-    connect: ConnectSettings = ConnectSettings()
-    access: AccessSettings = AccessSettings()
+    log: LogSettings = field(default_factory=LogSettings)
+    accounts: AccountsSettings = field(default_factory=AccountsSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    otel: OtelSettings = field(default_factory=OtelSettings)
+    responses: ResponsesSettings = field(default_factory=ResponsesSettings)
+    state: StateSettings = field(default_factory=StateSettings)
+    connect: ConnectSettings = field(default_factory=ConnectSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     #: Dotted key → the file or variable that the value came from.
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -180,7 +180,7 @@ def test_comments_and_strings_are_told_from_the_rest(language):
 
 
 README = (ROOT / "README.md").read_text()
-HOME = Target("http://127.0.0.1:41242", "any", "gemini-3.1-pro-preview")
+HOME = Target("http://127.0.0.1:41242", "any", "gemini-pro-latest")
 
 
 @pytest.mark.parametrize("name", ["codex", "claude", "gemini", "openai-python"])
