@@ -16,8 +16,8 @@ from scripted_gemini import call_chunk, sse, text_chunk
 
 from bridge.protocols import PROTOCOLS
 
-#: One that insists on signatures and takes pictures in results, and one that does neither.
-MODELS = ("gemini-3-pro-preview", "gemini-2.5-flash")
+#: One that insists on signatures and takes pictures in results, and one of a kind that does neither.
+MODELS = ("gemini-3.1-pro-preview", "gemini-2.5-flash-of-ours")
 LARGE = "".join(f"line {number} of a long output\n" for number in range(20_000))
 
 
