@@ -73,8 +73,9 @@ class Command(Agent):
 
     client: str  #: in the table of `gemini-bridge connect`
     program: str  #: below node_modules
-    options: tuple[str, ...]  #: the prompt comes after them
-    again: tuple[str, ...] | None  #: options that go on with the last conversation
+    options: tuple[str, ...]
+    again: tuple[str, ...] | None  #: after them, what goes on with the last conversation
+    before_prompt: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)  #: beside what users are told
     files: Mapping[str, Any] = field(default_factory=dict)  #: the same, below the home
     swaps: Mapping[str, str] = field(default_factory=dict)  #: what another protocol changes in the settings
@@ -109,7 +110,9 @@ class Command(Agent):
 
     def ask(self, prompt: str, folder: Path, again: bool = False) -> Ran:
         environment = json.loads((folder / "environment.json").read_text())
-        return self._run([*self.options, *(self.again or () if again else ()), prompt], folder, environment)
+        again_options = self.again if again and self.again else ()
+        words = [*self.options, *again_options, *self.before_prompt, prompt]
+        return self._run(words, folder, environment)
 
     def _run(self, words: list[str], folder: Path, environment: dict[str, str]) -> Ran:
         program = MODULES / self.program.format(platform=PLATFORM)
@@ -178,8 +181,9 @@ def _copilot(protocol: str, swaps: dict[str, str]) -> Agent:
         client="copilot",
         package="@github/copilot",
         program=".bin/copilot",
-        options=("--allow-all-tools", "--no-auto-update", "--silent", "--prompt"),
+        options=("--allow-all-tools", "--no-auto-update", "--silent"),
         again=("--continue",),
+        before_prompt=("--prompt",),
         tool=ShellTool("bash", "command", {"description": "Run"}),
         swaps=swaps,
     )
@@ -207,7 +211,7 @@ def _ai_sdk(protocol: str, provider: str, package: str, **options: Any) -> Agent
         package=package,
         provider=provider,
         options=options,
-        tool=ShellTool("shell", "command"),
+        tool=ShellTool("run_command", "command"),
     )
 
 
@@ -239,8 +243,9 @@ AGENTS: tuple[Agent, ...] = (
         client="gemini",
         package="@google/gemini-cli",
         program=".bin/gemini",
-        options=("--approval-mode", "yolo", "--prompt"),
-        again=None,
+        options=("--approval-mode", "yolo"),
+        again=None,  # it repeats every call of the history, without arguments and signature
+        before_prompt=("--prompt",),
         tool=ShellTool("run_shell_command", "command", {"description": "Run"}),
         environment={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
         files={
@@ -267,10 +272,16 @@ AGENTS: tuple[Agent, ...] = (
         client="qwen",
         package="@qwen-code/qwen-code",
         program=".bin/qwen",
-        options=("--yolo", "--prompt"),
+        options=("--yolo",),
         again=("--continue",),
+        before_prompt=("--prompt",),
         tool=ShellTool("run_shell_command", "command", {"description": "Run", "is_background": False}),
-        files={"project/.qwen/settings.json": {"privacy": {"usageStatisticsEnabled": False}}},
+        files={
+            "project/.qwen/settings.json": {
+                "privacy": {"usageStatisticsEnabled": False},
+                "memory": {"enableManagedAutoMemory": False},
+            }
+        },
     ),
     _copilot(RESPONSES, {}),
     _copilot(CHAT, {"WIRE_API=responses": "WIRE_API=completions"}),

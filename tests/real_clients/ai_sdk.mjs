@@ -41,7 +41,7 @@ const call = {
   stopWhen: isStepCount(5),
   tools: {
     ...(task.tools ? { get_weather: weather } : {}),
-    ...(task.shell ? { shell } : {}),
+    ...(task.shell ? { run_command: shell } : {}),
     ...(task.search ? { web_search: openai.tools.webSearch({}) } : {}),
   },
   providerOptions: { [provider.options]: task.options },
@@ -76,7 +76,7 @@ async function told(result) {
     finishReason: await result.finishReason,
     usage: await result.totalUsage,
     warnings: await result.warnings,
-    messages: (await result.response).messages,
+    messages: await result.responseMessages,
     steps: (await result.steps).map((step) => ({
       finishReason: step.finishReason,
       calls: step.toolCalls.map(({ toolName, toolCallId, input }) => ({ toolName, toolCallId, input })),
