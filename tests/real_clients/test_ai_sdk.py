@@ -16,8 +16,9 @@ BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 @pytest.fixture
 def ai_sdk(bridge, tmp_path):
-    def ask(messages: list[Any] = HELLO, model: str = "gpt-5", options: Any = {}, **task: Any) -> Any:
-        task |= {"model": model, "messages": messages, "options": {"store": False, **options}}
+    def ask(messages: list[Any] = HELLO, model: str = "gpt-5", **task: Any) -> Any:
+        options = {"store": False, **task.pop("options", {})}
+        task |= {"model": model, "messages": messages, "options": options}
         return ask_ai_sdk(bridge.address, tmp_path, {"provider": "responses", **task})
 
     return ask

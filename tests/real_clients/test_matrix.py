@@ -1,4 +1,4 @@
-"""Every client and every protocol that it speaks, through the bridge against a Gemini that checks signatures."""
+"""Every client, in every protocol that it speaks, against a Gemini that checks signatures."""
 
 from __future__ import annotations
 

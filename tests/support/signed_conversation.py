@@ -1,4 +1,4 @@
-"""A Gemini that signs its calls, and refuses, as Google does, a call that comes back without its signature."""
+"""A Gemini that signs its calls, and refuses, as Google does, those that come back unsigned."""
 
 from __future__ import annotations
 
