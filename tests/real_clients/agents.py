@@ -1,7 +1,6 @@
-"""The real clients: a row for each and each protocol that it speaks, and how a row is set up and asked.
+"""The real clients: a row for each protocol of each, and how a row is set up and asked.
 
-A row is set up with the settings that its users are told by `gemini-bridge connect`, so what is proven here is
-what they do.
+A row is set up with what `gemini-bridge connect` tells its users, so that what they do is what is proven.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from installed import HERE, MODULES, PLATFORM, client_environment
 
 from bridge.connect.clients import CLIENTS, Snippet, Target
 
-MODEL = "gemini-3-pro-preview"
+MODEL = "gemini-3.1-pro-preview"
 RESPONSES, CHAT, MESSAGES, NATIVE = "Responses", "Chat Completions", "Messages", "Gemini"
 
 
