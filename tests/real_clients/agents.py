@@ -47,7 +47,7 @@ class ShellTool:
 class Agent(ABC):
     title: str
     protocol: str
-    package: str  #: on the npm registry
+    packages: tuple[str, ...]  #: on the npm registry
     tool: ShellTool
 
     @property
@@ -114,9 +114,8 @@ class Command(Agent):
         return self._run(words, folder, environment)
 
     def _run(self, words: list[str], folder: Path, environment: dict[str, str]) -> Ran:
-        program = MODULES / self.program.format(platform=PLATFORM)
         ran = subprocess.run(
-            [str(program), *words],
+            [str(MODULES / self.program), *words],
             cwd=folder / "project",
             env=client_environment(folder) | dict(self.environment) | environment,
             stdin=subprocess.DEVNULL,
@@ -178,7 +177,7 @@ def _copilot(protocol: str, swaps: dict[str, str]) -> Agent:
         title="Copilot CLI",
         protocol=protocol,
         client="copilot",
-        package="@github/copilot",
+        packages=("@github/copilot",),
         program=".bin/copilot",
         options=("--allow-all-tools", "--no-auto-update", "--silent"),
         again=("--continue",),
@@ -193,7 +192,7 @@ def _pi(protocol: str, swaps: dict[str, str]) -> Agent:
         title="pi",
         protocol=protocol,
         client="pi",
-        package="@earendil-works/pi-coding-agent",
+        packages=("@earendil-works/pi-coding-agent",),
         program=".bin/pi",
         options=("--provider", "bridge", "--print"),
         again=("--continue",),
@@ -207,7 +206,7 @@ def _ai_sdk(protocol: str, provider: str, package: str, **options: Any) -> Agent
     return Library(
         title="AI SDK",
         protocol=protocol,
-        package=package,
+        packages=("ai", package),
         provider=provider,
         options=options,
         tool=ShellTool("run_command", "command"),
@@ -219,7 +218,7 @@ AGENTS: tuple[Agent, ...] = (
         title="Codex",
         protocol=RESPONSES,
         client="codex",
-        package="@openai/codex",
+        packages=("@openai/codex",),
         program=".bin/codex",
         options=("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
         again=("resume", "--last"),
@@ -229,8 +228,8 @@ AGENTS: tuple[Agent, ...] = (
         title="Claude Code",
         protocol=MESSAGES,
         client="claude",
-        package="@anthropic-ai/claude-code",
-        program="@anthropic-ai/claude-code-{platform}/claude",
+        packages=("@anthropic-ai/claude-code",),
+        program=f"@anthropic-ai/claude-code-{PLATFORM}/claude",
         options=("--dangerously-skip-permissions", "--print"),
         again=("--continue",),
         tool=ShellTool("Bash", "command", {"description": "Run"}),
@@ -240,7 +239,7 @@ AGENTS: tuple[Agent, ...] = (
         title="Gemini CLI",
         protocol=NATIVE,
         client="gemini",
-        package="@google/gemini-cli",
+        packages=("@google/gemini-cli",),
         program=".bin/gemini",
         options=("--approval-mode", "yolo"),
         again=None,  # it repeats every call of the history, without arguments and signature
@@ -258,8 +257,8 @@ AGENTS: tuple[Agent, ...] = (
         title="opencode",
         protocol=CHAT,
         client="opencode",
-        package="opencode-{platform}",
-        program="opencode-{platform}/bin/opencode",
+        packages=(f"opencode-{PLATFORM}",),
+        program=f"opencode-{PLATFORM}/bin/opencode",
         options=("run", "--auto"),
         again=("--continue",),
         tool=ShellTool("bash", "command", {"description": "Run"}),
@@ -269,7 +268,7 @@ AGENTS: tuple[Agent, ...] = (
         title="Qwen Code",
         protocol=CHAT,
         client="qwen",
-        package="@qwen-code/qwen-code",
+        packages=("@qwen-code/qwen-code",),
         program=".bin/qwen",
         options=("--yolo",),
         again=("--continue",),
@@ -289,7 +288,7 @@ AGENTS: tuple[Agent, ...] = (
         title="Cline CLI",
         protocol=CHAT,
         client="cline",
-        package="@cline/cli-{platform}",
+        packages=(f"@cline/cli-{PLATFORM}",),
         program=".bin/cline",
         options=(),
         again=None,

@@ -19,11 +19,10 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 def pinned() -> dict[str, str]:
-    """The packages of package.json and their versions; those for other machines are left out."""
+    """The packages of package.json and their versions; of those with a binary, the ones for this machine."""
     told = json.loads((HERE / "package.json").read_text())
-    return told["dependencies"] | {
-        name: version for name, version in told["optionalDependencies"].items() if name.endswith(PLATFORM)
-    }
+    linux = {name: pin for name, pin in told["optionalDependencies"].items() if name.endswith("linux-x64")}
+    return told["dependencies"] | {name.replace("linux-x64", PLATFORM): pin for name, pin in linux.items()}
 
 
 def installed_version(package: str) -> str | None:

@@ -6,8 +6,8 @@ import re
 from datetime import date
 from pathlib import Path
 
-from agents import AGENTS
-from installed import HERE, PLATFORM, installed_version, pinned
+from agents import AGENTS, Agent
+from installed import HERE, installed_version, pinned
 
 DOCUMENT = HERE.parent.parent / "docs" / "CLIENTS.md"
 #: The tests of test_matrix.py, each a column.
@@ -26,9 +26,12 @@ _BLOCK = re.compile(r"(<!-- matrix -->\n).*(<!-- end of matrix -->)", re.DOTALL)
 Cells = dict[tuple[str, str], str]
 
 
-def package_of(agent_id: str) -> str:
-    (package,) = [agent.package for agent in AGENTS if agent.id == agent_id]
-    return package.format(platform=PLATFORM)
+def installed_versions(agent: Agent) -> str:
+    return " / ".join(installed_version(package) or "–" for package in agent.packages)
+
+
+def pinned_versions(agent: Agent) -> str:
+    return " / ".join(pinned()[package] for package in agent.packages)
 
 
 def table(cells: Cells) -> str:
@@ -36,27 +39,20 @@ def table(cells: Cells) -> str:
     rows = [["client", "version", "speaks", *CAPABILITIES.values()]]
     rows.append(["---"] * len(rows[0]))
     for agent in AGENTS:
-        version = installed_version(package_of(agent.id)) or "–"
         found = [cells.get((agent.id, test), "not run") for test in CAPABILITIES]
-        rows.append([agent.title, version, agent.protocol, *found])
+        rows.append([agent.title, installed_versions(agent), agent.protocol, *found])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def write(cells: Cells, place: Path = DOCUMENT) -> None:
     told = f"Seen on {date.today():%-d %B %Y}, with these versions:\n\n{table(cells)}"
-    text = place.read_text()
-    assert _BLOCK.search(text), f"{place} has no place for the matrix"
-    place.write_text(_BLOCK.sub(lambda found: f"{found[1]}{told}{found[2]}", text))
+    text, written = _BLOCK.subn(lambda found: f"{found[1]}{told}{found[2]}", place.read_text())
+    assert written == 1, f"{place} has no place for the matrix"
+    place.write_text(text)
 
 
-def documented_versions(place: Path = DOCUMENT) -> list[tuple[str, str, str]]:
-    """Title, version and protocol of each row in the document."""
+def documented(place: Path = DOCUMENT) -> list[list[str]]:
+    """The rows of the document: title, versions, protocol and a cell for each capability."""
     block = _BLOCK.search(place.read_text())
-    assert block
-    rows = [line.strip("| \n").split(" | ") for line in block[0].splitlines() if line.startswith("|")]
-    return [(row[0], row[1], row[2]) for row in rows[2:]]
-
-
-def pinned_versions() -> list[tuple[str, str, str]]:
-    versions = pinned()
-    return [(agent.title, versions[package_of(agent.id)], agent.protocol) for agent in AGENTS]
+    assert block, f"{place} has no place for the matrix"
+    return [line.strip("| ").split(" | ") for line in block[0].splitlines() if line.startswith("|")][2:]
