@@ -11,7 +11,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 
 .DEFAULT_GOAL := menu
 SECONDS ?= 60
-.PHONY: menu run test test-clients soak lint format types bench bench-peers settings diagrams accept lock clean
+.PHONY: menu run test test-clients client-matrix latest-clients soak lint format types bench bench-peers settings diagrams accept lock clean
 
 menu: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,8 +22,11 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:41242 (with no GEMINI_API_KEY: th
 test: $(VENV)/.dev ## all tests, among them the real app under gunicorn and the real SDKs
 	$(BIN)/python -m pytest --ignore=$(CLIENTS) --numprocesses=3 --dist=loadfile
 
-test-clients: $(VENV)/.dev $(CLIENTS)/node_modules/.installed ## the real agents from the npm registry against the bridge (needs Node.js)
-	$(BIN)/python -m pytest $(CLIENTS)
+test-clients: $(VENV)/.dev $(if $(LATEST),latest-clients,$(CLIENTS)/node_modules/.installed) ## the real agents from the npm registry against the bridge (needs Node.js; LATEST=1: the newest)
+	$(if $(LATEST),CLIENTS=latest )$(BIN)/python -m pytest --numprocesses=2 $(CLIENTS)
+
+client-matrix: $(VENV)/.dev $(CLIENTS)/node_modules/.installed ## the table of docs/CLIENTS.md from a run of the pinned agents
+	$(BIN)/python -m pytest --numprocesses=2 --write-matrix $(CLIENTS)/test_matrix.py
 
 soak: $(VENV)/.dev ## 200 streams at once with every fault, for SECONDS=60, and a verdict
 	$(BIN)/python tests/faults/soak.py --seconds $(SECONDS)
@@ -65,9 +68,11 @@ LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --n
 
 $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json
 	@command -v npm >/dev/null || { echo "The real agents need Node.js with npm." >&2; exit 1; }
-	npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund --loglevel=error
-	cd $(CLIENTS) && node node_modules/@anthropic-ai/claude-code/install.cjs
+	npm install --prefix $(CLIENTS) --no-save --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
+
+latest-clients:
+	$(BIN)/python $(CLIENTS)/newest.py
 
 $(PEERS)/litellm/.installed: | $(VENV)/bin/python
 	$(BIN)/python -m venv $(PEERS)/litellm
@@ -80,7 +85,7 @@ $(PEERS)/portkey/.installed:
 	@touch $@
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) $(CLIENTS)/node_modules $(PEERS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS)/node_modules $(CLIENTS)/latest $(PEERS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import importlib.util
+import json
 import re
 import shlex
 import statistics
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matrix
 import pytest
 import requests
 from gunicorn_bridge import ROOT, clean_environment
@@ -184,6 +186,20 @@ def test_no_module_has_a_name_that_says_nothing():
 )
 def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_the_matrix_of_clients_names_the_pinned_versions():
+    expected = [[agent.title, matrix.pinned_versions(agent), agent.protocol] for agent in matrix.AGENTS]
+    rows = matrix.documented()
+    assert [row[:3] for row in rows] == expected, "run: make client-matrix"
+    assert all(len(row) == 3 + len(matrix.CAPABILITIES) for row in rows)
+    assert not [row for row in rows if "**no**" in row or "not run" in row]
+
+
+def test_the_lock_of_the_clients_names_no_registry():
+    lock = json.loads((ROOT / "tests" / "real_clients" / "package-lock.json").read_text())
+    assert not [name for name, package in lock["packages"].items() if "resolved" in package]
+    assert all("integrity" in package for name, package in lock["packages"].items() if name)
 
 
 def test_config_is_data_and_not_a_package():

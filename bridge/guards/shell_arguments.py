@@ -15,6 +15,7 @@ LONGEST_SPLIT = 100_000
 
 class ShellArguments(Guard):
     name = "shell_arguments"
+    wants_words = True
 
     def on_call(self, call: FunctionCall) -> FunctionCall | Unsure:
         shell = self.settings.shell(call.name)

@@ -24,6 +24,7 @@ REASON = (
 
 class ShellGate(Guard):
     name = "shell_gate"
+    wants_words = True
 
     def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack:
         shell = self.settings.shell(call.name)

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from bridge.gemini.types import Candidate, Chunk, FunctionCall, GenerateRequest, Part, TextChunk
+from bridge.gemini.types import (
+    Candidate,
+    Chunk,
+    FunctionCall,
+    FunctionDeclaration,
+    GenerateRequest,
+    Part,
+    TextChunk,
+)
 from bridge.guards import GUARDS
 from bridge.guards.base import Asked, Guard, HeldBack, Instead, Unsure
 from bridge.settings.guards import GuardSettings
@@ -35,6 +44,8 @@ class ActiveGuards:
         active = [(guard(settings), modes[guard] == "enforce") for guard in GUARDS if modes[guard] != "off"]
         self.on_request = [each for each in active if type(each[0]).on_request is not Guard.on_request]
         self.on_call = [each for each in active if type(each[0]).on_call is not Guard.on_call]
+        words = [shell for shell in settings.shells if shell.form == "argv"]
+        self.words = {tool: shell.argument for shell in words for tool in shell.tools}
 
 
 class GuardWatch:
@@ -44,9 +55,12 @@ class GuardWatch:
         self._guards = guards
         self._request_id = request_id
         self._spoken = False  #: the model said something before
+        self._takes_text: frozenset[str] = frozenset()  #: tools with the name of a shell that takes words
         self.notes: Counter[str] = Counter()
 
     def request(self, request: GenerateRequest) -> GenerateRequest | Instead:
+        declared = (function for tool in request.tools for function in tool.functions)
+        self._takes_text = frozenset(each.name for each in declared if _takes_text(each, self._guards.words))
         for guard, enforced in self._guards.on_request:
             judged = self._judged(guard, request)
             if judged is request:
@@ -105,6 +119,8 @@ class GuardWatch:
 
     def _call(self, call: FunctionCall) -> FunctionCall | HeldBack:
         for guard, enforced in self._guards.on_call:
+            if guard.wants_words and call.name in self._takes_text:
+                continue
             try:
                 judged = guard.on_call(call)
             except Exception:
@@ -128,6 +144,16 @@ class GuardWatch:
     def _failed(self, guard: Guard) -> None:
         self.notes[f"guard.{guard.name}.failed"] += 1
         log.exception("guard failed", extra={"request_id": self._request_id, "guard": guard.name})
+
+
+def _takes_text(function: FunctionDeclaration, words: Mapping[str, str]) -> bool:
+    """Whether a tool of that name declares its command as one text: its schema is right, not the table."""
+    if function.name not in words:
+        return False
+    found: Any = function.schema or function.extra.get("parameters")
+    for name in ("properties", words[function.name], "type"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return isinstance(found, str) and found.lower() == "string"
 
 
 def _is_said(part: Part) -> bool:

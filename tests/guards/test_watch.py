@@ -17,11 +17,13 @@ from bridge.gemini.types import (
     Chunk,
     Content,
     FunctionCall,
+    FunctionDeclaration,
     FunctionResponse,
     GenerateRequest,
     InlineData,
     OtherData,
     Part,
+    Tool,
     Usage,
 )
 from bridge.guards import GUARDS, watch
@@ -448,3 +450,34 @@ def test_a_call_to_be_asked_about_passes_and_is_counted() -> None:
     chunk = Chunk((Candidate(Content("model", (Part(call, signature="s"),))),))
     assert guarding.feed(chunk) == chunk
     assert guarding.notes == {"guard.tool_policy.asked": 1}
+
+
+def declaring(command: Any) -> GenerateRequest:
+    function = FunctionDeclaration("shell", schema={"type": "object", "properties": {"command": command}})
+    turn = Content(USER, (Part("Please."),))
+    return GenerateRequest("gemini-x", (turn,), tools=(Tool((function,)),))
+
+
+def test_a_shell_that_declares_a_text_gets_its_text():
+    guarded = watching()
+    asked = declaring({"type": "string"})
+    assert guarded.request(asked) is asked
+    script = FunctionCall("shell", {"command": "ls -F | wc"}, "c1")
+    assert [part.data for part in parts_of(guarded.feed(chunk(script)))] == [script]
+    assert not guarded.notes
+
+
+@pytest.mark.parametrize("command", [{"type": "array"}, {}, {"type": ["array"]}, "string"])
+def test_any_other_declaration_leaves_it_a_shell_that_takes_words(command):
+    guarded = watching()
+    guarded.request(declaring(command))
+    (part,) = parts_of(guarded.feed(chunk(SPLIT)))
+    assert part.data.args == {"command": ["ls", "-F"]}
+
+
+def test_googles_own_form_of_a_schema_is_read_as_well():
+    schema = {"type": "OBJECT", "properties": {"command": {"type": "STRING"}}}
+    function = FunctionDeclaration("shell", extra={"parameters": schema})
+    guarded = watching()
+    guarded.request(GenerateRequest("gemini-x", (Content(USER, (Part("Go."),)),), tools=(Tool((function,)),)))
+    assert parts_of(guarded.feed(chunk(SPLIT)))[0].data is SPLIT

@@ -1,34 +1,60 @@
 // Asks the bridge through the AI SDK. The task comes as JSON on standard input; what the SDK made of the
 // answer goes out as JSON on standard output.
+import { exec } from "node:child_process";
+import { promisify } from "node:util";
+import { createAnthropic } from "@ai-sdk/anthropic";
+import { createGoogleGenerativeAI } from "@ai-sdk/google";
 import { createOpenAI } from "@ai-sdk/openai";
-import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { generateText, isStepCount, jsonSchema, streamText, tool } from "ai";
 
 const chunks = [];
 for await (const chunk of process.stdin) chunks.push(chunk);
 const task = JSON.parse(Buffer.concat(chunks).toString());
 
-const openai = createOpenAI({ baseURL: task.baseURL, apiKey: "client-key" });
+const apiKey = "client-key";
+const openai = createOpenAI({ baseURL: `${task.address}/v1`, apiKey });
+const anthropic = createAnthropic({ baseURL: `${task.address}/v1`, apiKey });
+const google = createGoogleGenerativeAI({ baseURL: `${task.address}/v1beta`, apiKey });
+const providers = {
+  responses: { model: openai.responses, options: "openai" },
+  chat: { model: openai.chat, options: "openai" },
+  anthropic: { model: anthropic, options: "anthropic" },
+  google: { model: google, options: "google" },
+};
+const provider = providers[task.provider];
+
+const run = promisify(exec);
 const weather = tool({
   description: "Weather of a city",
-  inputSchema: jsonSchema({
-    type: "object",
-    properties: { city: { type: "string" } },
-    required: ["city"],
-    additionalProperties: false,
-  }),
+  inputSchema: object("city"),
   execute: async ({ city }) => ({ city, sky: "clear" }),
 });
+const shell = tool({
+  description: "Runs a command",
+  inputSchema: object("command"),
+  execute: async ({ command }) => (await run(command)).stdout,
+});
 const call = {
-  model: openai.responses(task.model),
+  model: provider.model(task.model),
   messages: task.messages,
   maxRetries: 0,
-  stopWhen: stepCountIs(4),
+  stopWhen: isStepCount(5),
   tools: {
     ...(task.tools ? { get_weather: weather } : {}),
+    ...(task.shell ? { run_command: shell } : {}),
     ...(task.search ? { web_search: openai.tools.webSearch({}) } : {}),
   },
-  providerOptions: { openai: { store: false, ...task.options } },
+  providerOptions: { [provider.options]: task.options },
 };
+
+function object(field) {
+  return jsonSchema({
+    type: "object",
+    properties: { [field]: { type: "string" } },
+    required: [field],
+    additionalProperties: false,
+  });
+}
 
 async function streamed() {
   const deltas = [];
@@ -50,7 +76,7 @@ async function told(result) {
     finishReason: await result.finishReason,
     usage: await result.totalUsage,
     warnings: await result.warnings,
-    messages: (await result.response).messages,
+    messages: await result.responseMessages,
     steps: (await result.steps).map((step) => ({
       finishReason: step.finishReason,
       calls: step.toolCalls.map(({ toolName, toolCallId, input }) => ({ toolName, toolCallId, input })),

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 import requests
-from gunicorn_bridge import clean_environment
+from installed import HERE, MODULES, client_environment
 from prefixes import assert_each_begins_as_the_one_before
 from scripted_gemini import CUT, Asked, Reply, call_chunk, sse, text_chunk
 
 from bridge.connect.clients import CLIENTS, Target
 
-HERE = Path(__file__).parent
-CODEX = HERE / "node_modules" / ".bin" / "codex"
+CODEX = MODULES / ".bin" / "codex"
 SIGNATURE = "c2lnbmVkLWJ5LWdlbWluaQ=="
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -44,7 +43,7 @@ class Codex:
         self.project.mkdir()
         # What a user of Codex is told to write into config.toml, by the README, the command and the page.
         self._configuration = CLIENTS["codex"].main.text(Target(address, "any", "gemini-3.1-pro-preview"))
-        self._environment = clean_environment() | {"HOME": str(self.home), "BRIDGE_KEY": "any"}
+        self._environment = client_environment(self.home) | {"BRIDGE_KEY": "any"}
 
     def says(
         self, prompt: str, *options: str, model: str | None = None, more: str = "", freedom: str = FREE

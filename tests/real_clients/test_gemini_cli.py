@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gunicorn_bridge import clean_environment
+from installed import MODULES, client_environment
 from scripted_gemini import CUT, Asked, Reply, call_chunk, sse, text_chunk
 
 from bridge.connect.clients import CLIENTS, Target
 
-GEMINI = Path(__file__).parent / "node_modules" / ".bin" / "gemini"
+GEMINI = MODULES / ".bin" / "gemini"
 SIGNATURE = "c2lnbmVkLWJ5LWdlbWluaQ=="
 #: Of the project, beside what she is told: nothing is to leave this machine.
 QUIET = {"privacy": {"usageStatisticsEnabled": False}, "general": {"enableAutoUpdate": False}}
@@ -31,11 +31,9 @@ class GeminiCli:
         for place, written in ((self.home, settings.text(target)), (self.project, json.dumps(QUIET))):
             (place / ".gemini").mkdir(parents=True)
             (place / ".gemini" / "settings.json").write_text(written)
-        self._environment = clean_environment() | dict(
-            re.findall(r"export (\w+)=(\S+)", exports.text(target))
-        )
-        places = {"HOME": str(self.home), "TMPDIR": str(folder)}
-        self._environment |= {**places, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+        told = dict(re.findall(r"export (\w+)=(\S+)", exports.text(target)))
+        places = {"TMPDIR": str(folder), "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+        self._environment = client_environment(self.home) | told | places
 
     def says(self, prompt: str, *options: str) -> dict[str, Any]:
         ran = subprocess.run(

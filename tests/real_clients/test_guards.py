@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gunicorn_bridge import ROOT, clean_environment, gunicorn_bridge
+from gunicorn_bridge import ROOT, gunicorn_bridge
+from installed import MODULES, PLATFORM, client_environment
 from scripted_gemini import Asked, ScriptedGemini, call_chunk, sse, text_chunk
 
-BIN = Path(__file__).parent / "node_modules" / ".bin"
+CLAUDE = MODULES / f"@anthropic-ai/claude-code-{PLATFORM}" / "claude"
+CODEX = MODULES / ".bin" / "codex"
 REASON = "Nobody may touch the forbidden-file."
 LOOP = "[System] Detected an infinite loop"
 RULES = f"""
@@ -65,14 +67,13 @@ class Claude:
         told = dict(re.findall(r"^export (\w+)=(.*)$", section, re.MULTILINE))
         ran = subprocess.run(
             [
-                *(BIN / "claude", "-p", "try it", "--model", "gemini-3.1-pro-preview"),
+                *(CLAUDE, "-p", "try it", "--model", "gemini-3.1-pro-preview"),
                 *("--output-format", "json", "--dangerously-skip-permissions"),
             ],
             cwd=folder,
-            env=clean_environment()
+            env=client_environment(folder)
             | told
             | {
-                "HOME": str(folder),
                 "ANTHROPIC_BASE_URL": address,
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
                 "DISABLE_AUTOUPDATER": "1",
@@ -100,11 +101,11 @@ class Codex:
         (folder / ".codex" / "config.toml").write_text(block.replace("http://127.0.0.1:41242", address))
         ran = subprocess.run(
             [
-                *(BIN / "codex", "exec", "--json", "--skip-git-repo-check"),
+                *(CODEX, "exec", "--json", "--skip-git-repo-check"),
                 *("--dangerously-bypass-approvals-and-sandbox", "try it"),
             ],
             cwd=folder,
-            env=clean_environment() | {"HOME": str(folder), "BRIDGE_KEY": "any"},
+            env=client_environment(folder) | {"BRIDGE_KEY": "any"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
-from gunicorn_bridge import clean_environment
+from installed import FOLDER, client_environment
 
 from bridge.connect.clients import CLIENTS, Target
 
-HERE = Path(__file__).parent
 PROGRAMS = [client for client in CLIENTS.values() if client.main.language == "javascript"]
 
 
 @pytest.mark.parametrize("client", PROGRAMS, ids=lambda client: client.name)
-def test_a_node_snippet_prints_the_models_answer(client, demo_bridge):
+def test_a_node_snippet_prints_the_models_answer(client, demo_bridge, tmp_path):
     code = client.main.text(Target(demo_bridge.address, "gbk_any", "gemini-3.8-flash"))
     ran = subprocess.run(
         ["node", "--input-type=module", "-"],
-        cwd=HERE,
-        env=clean_environment(),
+        cwd=FOLDER,
+        env=client_environment(tmp_path),
         input=code,
         capture_output=True,
         text=True,
