@@ -75,6 +75,7 @@ MAY_IMPORT = {
         "bridge.model_directory",
         "bridge.observe",
         "bridge.protocols",
+        "bridge.settings",
         "bridge.stamp",
         "bridge.upstream",
     },
