@@ -263,6 +263,18 @@ def test_a_row_names_its_service_tier_and_costs_what_the_tier_does(
     ]
 
 
+def test_the_cost_is_that_of_the_model_that_answered_where_it_has_a_price(
+    store: AccountStore, rows: list[Row]
+) -> None:
+    prices = PriceTable("USD", [PriceRow((f"known{digit}",), Price(digit, 0, 0)) for digit in (1, 2)])
+    for asked, answered in [("known1", "known2"), ("known1", "unheard-of"), ("moving", "known2"), ("a", "b")]:
+        record = told(USAGE)
+        record.upstream_model, record.model_version = asked, answered
+        Accountant(store, prices)(record)
+    once, twice = pytest.approx(65 / 1e6), pytest.approx(130 / 1e6)
+    assert [each.cost for each in rows] == [twice, once, twice, None]
+
+
 def test_a_file_of_the_version_before_gets_the_column_and_keeps_its_rows(path: Path, clock: Clock) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.executescript(BEFORE_TIERS)

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.gemini.types import Usage
 from bridge.settings import SettingsError, load
-from bridge.settings import prices as prices_module
+from bridge.settings.models import today
 from bridge.settings.prices import FREE, PriceTable, load_prices
 
 DELIVERED = Path(__file__).parent.parent.parent / "config" / "prices.toml"
@@ -88,7 +88,7 @@ def priced(match: str, price: int, *more: str) -> str:
 def test_a_dated_row_replaces_the_one_before_from_its_day_on(read: Read) -> None:
     prices = read(
         priced('"m"', 1)
-        + priced('"M"', 3, 'from = "2027-01-01"')  # in any order, and any letter case
+        + priced('"M"', 3, "from = 2027-01-01")  # in any order and letter case, with and without quotes
         + priced('"m"', 2, 'from = "2026-12-01"')
     )
     days = [LAST_OF_NOVEMBER, FIRST_OF_DECEMBER, date(2026, 12, 31), date(2027, 1, 1), date(2099, 1, 1)]
@@ -132,9 +132,9 @@ def test_gemini_4_argon_costs_twice_as_much_from_december_on(monkeypatch, moment
         def now(cls, tz=None):
             return datetime.fromisoformat(moment).astimezone(tz)
 
-    monkeypatch.setattr(prices_module, "datetime", Clock)
+    monkeypatch.setattr("bridge.settings.models.datetime", Clock)
     prices = load_prices(DELIVERED)
-    assert prices_module.today() == datetime.fromisoformat(moment).astimezone(UTC).date()
+    assert today() == datetime.fromisoformat(moment).astimezone(UTC).date()
     assert prices.cost_of(used(1_000_000), "gemini-4-argon") == price
     assert prices.cost_of(used(1_000_000, cached=1_000_000), "gemini-4-argon") == pytest.approx(price / 20)
     assert prices.cost_of(used(0, answer=1_000_000), "gemini-4-argon") == price * 5
@@ -224,12 +224,11 @@ def test_as_delivered_a_name_that_moves_costs_what_it_means_now() -> None:
             "[[price]] 2: from: overlaps with [[price]] 1",
         ),
         (
-            priced('"m"', 1, "from = 2026-12-01"),
-            '[[price]] 1: from must be a day in quotes, such as "2026-12-01", not 2026-12-01',
+            priced('"m"', 1, 'from = "2026-13-01"'),
+            "[[price]] 1: from must be a date such as 2026-12-01, not '2026-13-01'",
         ),
-        (priced('"m"', 1, 'from = "2026-13-01"'), "from must be a day in quotes"),
-        (priced('"m"', 1, 'from = "20261201"'), "from must be a day in quotes"),
-        (priced('"m"', 1, "from = 20261201"), "from must be a day in quotes"),
+        (priced('"m"', 1, 'from = "december"'), "from must be a date such as 2026-12-01"),
+        (priced('"m"', 1, "from = 20261201"), "from must be a date such as 2026-12-01"),
         ('[[tier]]\nname = "flex"', "[[tier]] 1: factor is missing"),
         ("[[tier]]\nfactor = 1", "[[tier]] 1: name is missing"),
         ('[[tier]]\nname = "turbo"\nfactor = 1', "[[tier]] 1: name must be a text: flex or priority"),
