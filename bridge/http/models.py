@@ -57,6 +57,12 @@ class ModelList:
             if _converses(model) and not self._directory.is_replaced(name)
         ]
 
+    def conversing(self) -> list[JsonObject]:
+        """These models and those that the table names, each as Google describes it."""
+        names = dict.fromkeys((*self._directory.table.targets, *self.offered()))
+        listed = self._listed.at_hand()
+        return [{**self._described(name, listed), "id": name} for name in names]
+
     @property
     def answered(self) -> bool:
         """Whether the upstream did, when it was last asked for its list."""
