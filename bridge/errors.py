@@ -8,7 +8,7 @@
     ├ NotAuthorized                  unauthorized       401   no valid key; in which way is not told
     ├ NotAllowed                     forbidden          403   the key is good, but not for this
     ├ LimitReached                   limited            429   a limit that the administrator set
-    │ └ BudgetSpent                  limited            429   one that will not open soon: waiting is no use
+    │ └ BudgetSpent                  budget_spent       429   one that will not open soon: waiting is no use
     ├ SlowRequest                    slow_request       408   the client took too long to send its body
     ├ ClientLeft                     client_left        499   nobody waits for the answer any more
     ├ UnknownRoute                   unknown_route      404
@@ -116,6 +116,7 @@ class LimitReached(BridgeError):
 
 
 class BudgetSpent(LimitReached):
+    kind = "budget_spent"
     worth_repeating = False
     longest_wait = math.inf  # true, since clients are told not to wait for it
 

@@ -297,6 +297,9 @@ def _operating() -> Iterator[Operation]:
     text = {"schema": {"type": "string"}}
     hidden = {"404": _failures(PROTOCOLS)["404"]}
     yield "/", "get", _open({"200": {"description": "What this is", "content": {**about, "text/html": text}}})
+    models = {JSON: {"schema": {"type": "object", "required": ["models"]}}}
+    codex = {"200": {"description": "The models, for Codex's model_catalog_json", "content": models}}
+    yield "/connect/codex-models.json", "get", _open(codex)
     yield "/healthz", "get", _open({"200": {"description": "Alive", "content": status}})
     ready = {"200": {"description": "Ready", "content": status}}
     yield "/readyz", "get", _open({**ready, "503": {"description": "Draining", "content": status}})

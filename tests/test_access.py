@@ -275,21 +275,38 @@ def test_keys_that_cannot_be_read_are_a_503_that_says_so(client, store, tmp_path
 
 
 @EACH_PROTOCOL
-def test_a_model_that_a_key_may_not_use_is_a_403_that_names_those_it_may(
+def test_a_model_that_a_key_may_not_use_is_refused_and_those_it_may_are_named(
     client, store, upstream, call
 ) -> None:
     secret = store.add("alice", Rules(models=("gemini-*flash*", "haiku")))
     answer = post(client, call, secret)
     error = answer.json["error"]
-    assert answer.status_code == 403
+    refused = 400 if call is MESSAGES else 403
+    assert answer.status_code == refused
     assert repr(call[1]["model"]) in error["message"]
     assert "gemini-*flash*, haiku" in error["message"]
-    assert error["type"] == ("permission_error" if call is MESSAGES else "invalid_request_error")
+    assert error["type"] == "invalid_request_error"
     assert answer.headers["X-Should-Retry"] == "false"
     assert upstream.asked == 0
     for model in ("gemini-3.8-flash", "gpt-5-mini", "haiku", "models/gemini-3.8-flash"):
         assert post(client, call, secret, more={"model": model}).status_code == 200
-    assert post(client, call, secret, more={"stream": True}).status_code == 403
+    assert post(client, call, secret, more={"stream": True}).status_code == refused
+
+
+@pytest.mark.parametrize("name", ["gemini-4-argon", "gpt-5"])
+@pytest.mark.parametrize("written", ["{}[1m]", "claude/{}", "claude/{}[1m]", "models/claude/{}[1M]"])
+def test_what_a_client_adds_to_a_name_changes_nothing_in_what_a_key_allows(
+    client, store, upstream, name, written
+) -> None:
+    asked = {"model": written.format(name)}
+    for models in (("gemini-3.8-flash",), ("claude*",), ("*[1m]",)):
+        secret = store.add(f"not-{len(models[0])}", Rules(models=models))
+        assert post(client, MESSAGES, secret, more=asked).status_code == 400
+        assert post(client, CHAT, secret, more=asked).status_code == 403
+    assert upstream.asked == 0
+    secret = store.add("allowed", Rules(models=(name,)))
+    answer = post(client, MESSAGES, secret, more=asked)
+    assert (answer.status_code, answer.json["model"]) == (200, asked["model"]), "echoed as it was written"
 
 
 @pytest.mark.parametrize(
@@ -321,7 +338,7 @@ def test_a_reached_limit_is_told_in_googles_words(client, store) -> None:
 
 def test_tokens_are_counted_only_for_models_that_may_be_used(client, store, upstream) -> None:
     secret = store.add("alice", Rules(models=("gemini-*flash*",)))
-    assert post(client, COUNT, secret).status_code == 403
+    assert post(client, COUNT, secret).status_code == 400
     assert upstream.asked == 0
     assert post(client, COUNT, secret, more={"model": "haiku"}).json == {"input_tokens": 42}
 

@@ -304,7 +304,7 @@ def test_the_anthropic_sdk_raises_what_it_raises_at_anthropic(
     with pytest.raises(anthropic.AuthenticationError):
         anthropic_client(**{credential: "wrong"}).messages.create(model="claude-opus-4-8", **ask)
     client = anthropic_client(**{credential: secret})
-    with pytest.raises(anthropic.PermissionDeniedError):
+    with pytest.raises(anthropic.BadRequestError, match="may not use the model"):
         client.messages.create(model="gemini-3.8-flash", **ask)
     raw = client.messages.with_raw_response.create(model="claude-opus-4-8", **ask)
     assert raw.headers["anthropic-ratelimit-requests-remaining"] == "0"

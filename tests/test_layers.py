@@ -68,6 +68,7 @@ MAY_IMPORT = {
     "bridge.access": {
         "bridge.allowance",
         "bridge.errors",
+        "bridge.gemini",
         "bridge.observe",
         "bridge.settings",
         "bridge.stamp",

@@ -88,9 +88,24 @@ def test_names_without_a_star_are_listed_with_their_model() -> None:
     assert all(SHIPPED.resolve(name) == model for name, model in SHIPPED.aliases)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gemini-4-argon[1m]", "gemini-4-argon"),
+        ("models/gemini-4-argon[1M]", "gemini-4-argon"),
+        ("claude/gemini-flash-latest", FLASH),
+        ("claude/gemini-flash-latest[1m]", FLASH),
+        ("claude/gpt-5", PRO),
+        ("gpt-5-mini[1m]", FLASH),
+    ],
+)
+def test_what_a_client_adds_to_a_name_is_taken_off_before_the_look_up(name: str, expected: str) -> None:
+    assert SHIPPED.resolve(name) == expected
+
+
 def test_only_the_star_is_special_in_a_pattern() -> None:
-    table = ModelTable(["d"], aliases=[Alias(("a.b", "c[1m]", "x?", "p*q*r"), ("m",))])
-    for name in ("a.b", "c[1m]", "x?", "pqr", "p-1-q\n2r", "A.B"):
+    table = ModelTable(["d"], aliases=[Alias(("a.b", "c[12]", "x?", "p*q*r"), ("m",))])
+    for name in ("a.b", "c[12]", "x?", "pqr", "p-1-q\n2r", "A.B"):
         assert table.resolve(name) == "m", name
     for name in ("axb", "c1", "xy", "pr", "a.b\n", "za.b"):
         assert table.resolve(name) == "d", name

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from bridge.access.addresses import Address, Network, lies_in, networks
 from bridge.errors import NotAllowed
+from bridge.gemini.model_names import plain_name
 from bridge.settings.limits import Limits
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.value import AUTO
@@ -56,9 +57,7 @@ class Key:
 
     def may_use(self, *names: str) -> bool:
         """By the name the client gave, or by the model it means here."""
-        return not self.rules.models or any(
-            self._patterns.match(name.removeprefix("models/")) for name in names
-        )
+        return not self.rules.models or any(self._patterns.match(plain_name(name)) for name in names)
 
     def permit(self, name: str, model: str) -> None:
         if not self.may_use(name, model):

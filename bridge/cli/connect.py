@@ -10,12 +10,19 @@ import argparse
 import os
 import shlex
 import sys
+from dataclasses import replace
+from pathlib import Path
 from textwrap import indent
+
+import orjson
 
 from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.lights import light
 from bridge.cli.table import lined_up
 from bridge.connect.clients import CLIENTS, PLACEHOLDER_KEY, Client, Snippet, Target
+from bridge.connect.codex_catalog import FILE as CATALOG_FILE
+from bridge.connect.codex_catalog import PATH as CATALOG_PATH
+from bridge.connect.post import Trouble, document
 from bridge.connect.probe import Finding, probe
 from bridge.connect.speakers import SPEAKERS
 from bridge.settings import SettingsError, load
@@ -28,6 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help="the bridge's address, http://HOST:PORT; default: the one set here")
     parser.add_argument("--key", help=f"your key for the bridge; default: the variable {CLIENT_KEY}")
     parser.add_argument("--model", help="default: connect.model of the settings")
+    parser.add_argument("--catalog", metavar="FILE", help="for codex: write the bridge's models there")
     parser.add_argument(
         "--probe", action="store_true", help="prove it: a streamed answer and tool calls through the bridge"
     )
@@ -39,6 +47,8 @@ def _connect(arguments: argparse.Namespace) -> int:
         return 0
     client = _client(arguments.client)
     target = _target(arguments)
+    if arguments.catalog is not None:
+        target = replace(target, catalog=_written(client, target, arguments.catalog))
     if arguments.probe:
         return _prove(client, target)
     _print_settings(client, target)
@@ -79,6 +89,25 @@ def _checked(url: str) -> str:
     return url.rstrip("/")
 
 
+# --- the catalogue for Codex -------------------------------------------------------------------------
+
+
+def _written(client: Client, target: Target, file: str) -> str:
+    """Fetch the bridge's models and write them to the file. Returns the path that settings can name."""
+    if not client.has_catalog:
+        raise SettingsError(f"--catalog: {client.name} has none; it is for codex")
+    path = Path(file).expanduser().absolute()
+    try:
+        told = document(target.url + CATALOG_PATH)
+    except Trouble as trouble:
+        raise SettingsError(f"--catalog: {target.url}: {trouble.what}. {trouble.remedy}") from None
+    try:
+        path.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    except OSError as error:
+        raise SettingsError(f"--catalog: {path} cannot be written: {error.strerror}") from None
+    return str(path)
+
+
 # --- what is printed ---------------------------------------------------------------------------------
 
 
@@ -92,12 +121,17 @@ def _listed() -> str:
 def _print_settings(client: Client, target: Target) -> None:
     _explain(f"{client.title} ({SPEAKERS[client.speaks].title})", f"{client.main.place}:", "")
     print(client.main.text(target), end="", flush=True)
-    _explain("", *(_also(snippet, target) for snippet in client.snippets[1:]))
+    _explain("", *(_also(snippet, target) for snippet in client.snippets[1:] if _is_needed(snippet, target)))
     _explain(*(f"• {note}" for note in client.notes))
     if target.key == PLACEHOLDER_KEY:
         _explain(f"• Put your own key in place of {PLACEHOLDER_KEY}, or give it with --key.")
     words = [PROGRAM, "connect", client.name, "--url", target.url, "--model", target.model, "--probe"]
     _explain("", f"Prove it: {shlex.join(words)}")
+
+
+def _is_needed(snippet: Snippet, target: Target) -> bool:
+    """The file that a snippet fetches may have been written already."""
+    return CATALOG_PATH not in snippet.template or target.catalog == CATALOG_FILE
 
 
 def _also(snippet: Snippet, target: Target) -> str:

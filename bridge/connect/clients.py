@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from bridge.connect.codex_catalog import FILE as CATALOG_FILE
+
 #: Stands for a key wherever none is known. A bridge without keys takes it as well as any other text.
 PLACEHOLDER_KEY = "gbk_your_key"
 
@@ -30,6 +32,7 @@ class Target:
     url: str  #: without a path of the API, and without a slash at the end
     key: str
     model: str
+    catalog: str = CATALOG_FILE  #: where Codex finds the bridge's models
 
     def __post_init__(self) -> None:
         for name in ("url", "key", "model"):
@@ -81,6 +84,10 @@ class Client:
     def main(self) -> Snippet:
         return self.snippets[0]
 
+    @property
+    def has_catalog(self) -> bool:
+        return "{catalog}" in self.main.template
+
 
 # --- quoting -----------------------------------------------------------------------------------------
 
@@ -104,7 +111,7 @@ _TOKENS: Mapping[str, re.Pattern[str]] = {
 
 
 def _filled(hole: str, quotes: str, target: Target) -> Iterator[Piece]:
-    values = {"url": target.url, "key": target.key, "model": target.model}
+    values = {"url": target.url, "key": target.key, "model": target.model, "catalog": target.catalog}
     quoted = QUOTES[quotes](hole.format_map(values))
     role = next((role for role in (KEY, MODEL) if f"{{{role}}}" in hole), None)
     if role is None:

@@ -1,4 +1,4 @@
-"""One streamed request over HTTP, for the probe; whatever goes wrong is a `Trouble` that says what to do.
+"""Requests to a bridge over HTTP; whatever goes wrong is a `Trouble` that says what to do.
 
 The standard library's client does it: the probe must see what any client would see, proxies and certificates
 included, and needs no more of HTTP than one POST whose answer is read line by line.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
@@ -38,10 +39,28 @@ class Trouble(Exception):
 def events(url: str, body: JsonObject, headers: Mapping[str, str]) -> Iterator[JsonObject]:
     """The data of each server-sent event, up to the end of the stream or its `[DONE]`."""
     request = Request(url, orjson.dumps(body), {**USUAL_HEADERS, **headers}, method="POST")
+    with _troubles(), _opener.open(request, timeout=PATIENCE) as answer:
+        _check_kind(answer)
+        yield from _decoded(answer)
+
+
+def document(url: str) -> JsonObject:
+    """A JSON object that the bridge gives to everybody."""
+    request = Request(url, headers=USUAL_HEADERS)
+    with _troubles(), _opener.open(request, timeout=PATIENCE) as answer:
+        try:
+            told = orjson.loads(answer.read())
+        except orjson.JSONDecodeError:
+            told = None
+    if not isinstance(told, dict):
+        raise Trouble("the answer is not a JSON object", NOT_THE_BRIDGE)
+    return told
+
+
+@contextmanager
+def _troubles() -> Iterator[None]:
     try:
-        with _opener.open(request, timeout=PATIENCE) as answer:
-            _check_kind(answer)
-            yield from _decoded(answer)
+        yield
     except HTTPError as error:
         with error:
             raise _refusal(error) from None
@@ -91,12 +110,13 @@ def _check_kind(answer: HTTPResponse) -> None:
     if kind != "text/event-stream":
         raise Trouble(
             f"the answer is {kind} and not a stream",
-            "Something other than the bridge answers at this address: check --url.",
+            NOT_THE_BRIDGE,
         )
 
 
 # --- what to do --------------------------------------------------------------------------------------
 
+NOT_THE_BRIDGE = "Something other than the bridge answers at this address: check --url."
 START_IT = "Is the bridge running there? Start it, or give its address with --url http://HOST:PORT."
 TRY_AGAIN = "Try again; if it stays, the bridge's log says more."
 ASK_OPERATOR = "The bridge is there but cannot use Gemini: its operator should run gemini-bridge doctor."

@@ -13,6 +13,7 @@ from bridge.access.limits import CostOf, Limiter
 from bridge.access.ring import KeyRing
 from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.attempts import Policy
+from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
 from bridge.conversation import session_in_headers
 from bridge.drain import Drain
 from bridge.exchange import Services
@@ -105,7 +106,13 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, accounts.file_bytes))
     endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.served]
-    endpoints += ["GET /v1/models", "GET /v1/models/{id}", "GET /healthz", "GET /readyz"]
+    endpoints += [
+        "GET /v1/models",
+        "GET /v1/models/{id}",
+        f"GET {CODEX_CATALOG}",
+        "GET /healthz",
+        "GET /readyz",
+    ]
     app.register_blueprint(make_front_blueprint(settings, models, endpoints))
     return app
 

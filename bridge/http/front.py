@@ -1,4 +1,5 @@
-"""GET /: what this is, as JSON for programs, and for people a page that connects their tools."""
+"""GET /: what this is, as JSON for programs, and for people a page that connects their tools; and files
+that the settings on that page speak of."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 from flask import Blueprint, Response, request
 
 from bridge import __version__
+from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
+from bridge.connect.codex_catalog import catalog
 from bridge.gemini.types import JsonObject
 from bridge.http.models import ModelList
 from bridge.http.routes import json_response
@@ -44,6 +47,11 @@ def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[
         response = page().response(_address(settings)) if wanted == "text/html" else json_response(about)
         response.headers["Vary"] = "Accept"
         return response
+
+    @blueprint.get(CODEX_CATALOG)
+    def codex_catalog() -> Response:
+        """For everybody, as the page is: it says no more than the page does."""
+        return json_response(catalog(models.conversing()))
 
     return blueprint
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from flask import Blueprint, Response, request
 
 from bridge.errors import UnknownModel
+from bridge.gemini.model_names import plain_name
 from bridge.gemini.types import JsonObject
 from bridge.http.errors import spoken_protocol
 from bridge.http.request import current_request
@@ -27,8 +28,8 @@ class ModelList:
     def all(self) -> dict[str, JsonObject]:
         listed = self._listed.all()
         models: dict[str, JsonObject] = {
-            name: {**model, "id": name, "created": self._created}
-            for name, model in listed.items()
+            name: {**self._described(name, listed), "id": name, "created": self._created}
+            for name in listed
             if not self._directory.is_replaced(name)
         }
         for alias, _ in self._directory.table.aliases:
@@ -39,8 +40,12 @@ class ModelList:
     def _described(self, model: str, listed: Mapping[str, JsonObject]) -> JsonObject:
         """As Google lists it; a model that it does not list has at least the limits that the table knows."""
         traits = self._directory.table.traits(model)
-        known = {"inputTokenLimit": traits.window, "outputTokenLimit": traits.output_limit}
-        return {**{name: limit for name, limit in known.items() if limit}, **listed.get(model, {})}
+        known = {
+            "name": f"models/{model}",
+            "inputTokenLimit": traits.window,
+            "outputTokenLimit": traits.output_limit,
+        }
+        return {**{name: value for name, value in known.items() if value}, **listed.get(model, {})}
 
     def offered(self) -> list[str]:
         """The upstream's names for models that converse, as far as they are at hand: whoever only wants to
@@ -52,6 +57,12 @@ class ModelList:
             if _converses(model) and not self._directory.is_replaced(name)
         ]
 
+    def conversing(self) -> list[JsonObject]:
+        """These models and those that the table names, each as Google describes it."""
+        names = dict.fromkeys((*self._directory.table.targets, *self.offered()))
+        listed = self._listed.at_hand()
+        return [{**self._described(name, listed), "id": name} for name in names]
+
     @property
     def answered(self) -> bool:
         """Whether the upstream did, when it was last asked for its list."""
@@ -60,6 +71,11 @@ class ModelList:
     def meant(self, name: str) -> str:
         """The upstream's model behind a client's name."""
         return self._directory.resolve(name)
+
+    def shown(self, name: str) -> JsonObject | None:
+        """One model, under the name that it was asked for by."""
+        model = self.all().get(plain_name(name))
+        return model and {**model, "id": name.removeprefix("models/")}
 
 
 def _converses(model: JsonObject) -> bool:
@@ -78,7 +94,7 @@ def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> B
     def show_model(name: str) -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
         current_request().visit.permit(name, models.meant(name))
-        model = models.all().get(name.removeprefix("models/"))
+        model = models.shown(name)
         if model is None:
             known = f"GET {protocol.models_path} lists them"
             raise UnknownModel(f"There is no model {name!r}; {known}", param="model")

@@ -32,6 +32,7 @@ WORDS: dict[str, _Words] = {
     "unauthorized": _Words("UNAUTHENTICATED", 401),
     "forbidden": _Words("PERMISSION_DENIED", 403),
     "limited": _EXHAUSTED,
+    "budget_spent": _EXHAUSTED,
     "slow_request": _Words("DEADLINE_EXCEEDED", 408),
     "client_left": _Words("CANCELLED", 499),
     "unknown_route": _MISSING,

@@ -21,6 +21,7 @@ WORDS: Mapping[str, Words] = {
     "unauthorized": Words("invalid_request_error", "invalid_api_key"),
     "forbidden": Words("invalid_request_error", "model_not_allowed"),
     "limited": Words("rate_limit_error", "rate_limit_exceeded"),
+    "budget_spent": Words("rate_limit_error", "rate_limit_exceeded"),
     "slow_request": Words("invalid_request_error", "request_timeout"),
     "client_left": Words("invalid_request_error", "client_left"),
     "unknown_route": Words("invalid_request_error", "unknown_url"),

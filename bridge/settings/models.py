@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bridge.gemini.model_names import plain_name
 from bridge.gemini.traits import LEVELS, Traits
 from bridge.settings.lifecycle import REFUSE, REPLACE, Lifecycle, Retirement, load_lifecycle
 from bridge.settings.name_patterns import Patterns
@@ -97,7 +98,7 @@ class ModelTable:
         return Traits() if len(model) > LONGEST_NAME else self._remembered_traits(model)
 
     def _find_meaning(self, name: str | None, day: date) -> Meaning:
-        row = self._default_row if name is None else self._row_of(name.removeprefix("models/"))
+        row = self._default_row if name is None else self._row_of(plain_name(name))
         retired = next((model for model in row if self.lifecycle.retired(model, day)), None)
         if retired is None:
             return Meaning(row)

@@ -18,6 +18,7 @@ from gunicorn_bridge import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.connect import codex_catalog
 from bridge.connect.clients import (
     CLIENTS,
     KEY,
@@ -64,7 +65,7 @@ def test_a_client_is_wholly_described(client):
 @pytest.mark.parametrize(("client", "snippet"), EVERY, ids=shown_as)
 def test_nothing_is_left_to_fill_in(client, snippet):
     text = snippet.text(TARGET)
-    assert not re.search(r"@(json)?\(|\{(url|key|model)\}", text)
+    assert not re.search(r"@(json)?\(|\{(url|key|model|catalog)\}", text)
     assert text.endswith("\n")
     assert not text.startswith("\n")
 
@@ -117,7 +118,7 @@ def test_a_shell_reads_it(snippet, target):
     text = snippet.text(target)
     subprocess.run(["sh", "-n"], input=text, text=True, check=True, timeout=20)
     words = [value for word in shlex.split(text.partition("<<")[0]) for value in word.split("=", 1)]
-    assert any(word.endswith(target.key) for word in words)
+    assert target.url in text or any(word.endswith(target.key) for word in words)
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="Node.js is not installed")
@@ -186,6 +187,15 @@ HOME = Target("http://127.0.0.1:41242", "any", "gemini-pro-latest")
 @pytest.mark.parametrize("name", ["codex", "claude", "gemini", "openai-python"])
 def test_the_readme_says_the_same(name):
     assert f"```{CLIENTS[name].main.language}\n{CLIENTS[name].main.text(HOME)}```" in README
+
+
+def test_the_readme_and_the_page_fetch_the_catalogue_to_where_the_settings_look_for_it():
+    _, fetch, _ = CLIENTS["codex"].snippets
+    assert f"```sh\n{fetch.text(HOME)}```" in README
+    words = shlex.split(fetch.text(HOME))
+    assert words[-1] == f"{HOME.url}{codex_catalog.PATH}"
+    assert words[-2] == f"~/.codex/{codex_catalog.FILE}"
+    assert tomllib.loads(CLIENTS["codex"].main.text(HOME))["model_catalog_json"] == codex_catalog.FILE
 
 
 def test_the_data_are_part_of_the_package(tmp_path):

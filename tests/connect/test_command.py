@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tomllib
 from pathlib import Path
 
 import pytest
+import requests
 from gunicorn_bridge import ROOT, free_port
 
 from bridge.cli import main
@@ -87,6 +89,7 @@ def test_a_machine_without_settings_needs_none_when_all_is_given(capsys, monkeyp
         (["codex", "--url", "http://me:secret@bridge"], "--url must be an http:// or https:// address"),
         (["codex", "--url", "http://bridge/v1"], "--url goes without the /v1"),
         (["codex", "--key", "two words"], "the key must be plain letters"),
+        (["claude", "--catalog", "models.json"], "--catalog: claude has none; it is for codex"),
     ],
 )
 def test_wrong_use_ends_with_a_sentence_and_code_2(arguments, message, capsys):
@@ -123,3 +126,42 @@ def test_colours_are_for_people(capsys, monkeypatch, demo_bridge):
     monkeypatch.setenv("NO_COLOR", "1")
     main(["connect", "curl", "--url", demo_bridge.address, "--probe"])
     assert "\x1b" not in capsys.readouterr().out
+
+
+# --- the catalogue for Codex -------------------------------------------------------------------------
+
+
+def test_the_catalogue_is_written_and_the_settings_name_it(capsys, demo_bridge, tmp_path):
+    place = tmp_path / "my models.json"
+    arguments = ["connect", "codex", "--url", demo_bridge.address, "--catalog", str(place)]
+    assert main(arguments) == 0
+    printed = capsys.readouterr()
+    assert tomllib.loads(printed.out)["model_catalog_json"] == str(place)
+    assert "curl" not in printed.err, "there is nothing left to fetch"
+    models = {model["slug"]: model for model in json.loads(place.read_text())["models"]}
+    assert models["gemini-flash-latest"]["context_window"] == 1048576
+    served = requests.get(f"{demo_bridge.address}/connect/codex-models.json", timeout=10)
+    assert served.json() == json.loads(place.read_text())
+
+
+def test_a_relative_catalogue_is_named_by_its_whole_path(capsys, demo_bridge, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["connect", "codex", "--url", demo_bridge.address, "--catalog", "models.json"]) == 0
+    assert tomllib.loads(capsys.readouterr().out)["model_catalog_json"] == str(tmp_path / "models.json")
+
+
+@pytest.mark.parametrize("place", ["nowhere/models.json", "."])
+def test_a_catalogue_that_cannot_be_written_is_named(capsys, demo_bridge, tmp_path, place):
+    file = tmp_path / place
+    assert main(["connect", "codex", "--url", demo_bridge.address, "--catalog", str(file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"gemini-bridge: --catalog: {file} cannot be written: ")
+
+
+def test_a_catalogue_needs_a_bridge_that_answers(capsys, tmp_path):
+    address = f"http://127.0.0.1:{free_port()}"
+    place = tmp_path / "models.json"
+    assert main(["connect", "codex", "--url", address, "--catalog", str(place)]) == 2
+    assert f"--catalog: {address}: connection refused. Is the bridge running" in capsys.readouterr().err
+    assert not place.exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ PNG = base64.b64decode(
 def settings_for(address: str) -> dict[str, str]:
     """What a user of Claude Code is told to set, by the README, the command and the page."""
     exports = CLIENTS["claude"].main.text(Target(address, "any", MODEL))
-    settings = dict(re.findall(r"^export (\w+)=(.*)$", exports, re.MULTILINE))
+    words = shlex.split(exports)
+    settings = dict(word.split("=", 1) for word in words if word != "export")
     assert settings.keys() >= {"ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_MODEL"}
     return settings
 

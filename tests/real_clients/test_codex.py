@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import requests
+from codex_catalog_file import write_codex_catalog
 from installed import HERE, MODULES, client_environment
 from prefixes import assert_each_begins_as_the_one_before
 from scripted_gemini import CUT, Asked, Reply, call_chunk, sse, text_chunk
@@ -43,6 +44,7 @@ class Codex:
         self.project.mkdir()
         # What a user of Codex is told to write into config.toml, by the README, the command and the page.
         self._configuration = CLIENTS["codex"].main.text(Target(address, "any", "gemini-3.1-pro-preview"))
+        write_codex_catalog(address, self.home)
         self._environment = client_environment(self.home) | {"BRIDGE_KEY": "any"}
 
     def says(
@@ -219,7 +221,7 @@ def test_a_long_conversation_is_compacted_and_goes_on(codex, gemini):
         if told or parts(asked, "functionCall"):
             told.append("went on")
             return say("Went on.")
-        usage = {"promptTokenCount": 260_000, "candidatesTokenCount": 10, "totalTokenCount": 260_010}
+        usage = {"promptTokenCount": 990_000, "candidatesTokenCount": 10, "totalTokenCount": 990_010}
         return sse(call("exec_command", "c1", cmd="true"), finished(**usage))
 
     gemini.will_answer(answer)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codex_catalog_file import write_codex_catalog
 from gunicorn_bridge import ROOT, gunicorn_bridge
 from installed import MODULES, PLATFORM, client_environment
 from scripted_gemini import Asked, ScriptedGemini, call_chunk, sse, text_chunk
@@ -99,6 +100,7 @@ class Codex:
         block = re.search(r"```toml\n(.*?)```", section, re.DOTALL)[1]
         (folder / ".codex").mkdir()
         (folder / ".codex" / "config.toml").write_text(block.replace("http://127.0.0.1:41242", address))
+        write_codex_catalog(address, folder)
         ran = subprocess.run(
             [
                 *(CODEX, "exec", "--json", "--skip-git-repo-check"),

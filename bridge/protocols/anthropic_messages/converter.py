@@ -10,6 +10,7 @@ from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.anthropic_messages.machine import MessagesOptions
 from bridge.protocols.anthropic_messages.messages import Messages
 from bridge.protocols.anthropic_messages.tools import chosen_tools, declared_tools
+from bridge.protocols.anthropic_messages.versions import check_version
 from bridge.protocols.base import Asked, Caller
 from bridge.protocols.reading import needed, objects, optional, refuse, shown, stop_sequences
 
@@ -25,8 +26,9 @@ _SAMPLING = {
 TIERS = {"auto": AUTO, "standard_only": STANDARD}
 
 
-def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
+def to_gemini(body: JsonObject, caller: Caller) -> Asked:
     _refuse_what_gemini_lacks(body)
+    losses = check_version(body, caller.headers)
     messages = Messages()
     messages.instruct(body.get("system"))
     for path, message in objects(body["messages"], "messages"):
@@ -44,12 +46,15 @@ def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
         service_tier=TIERS.get(body.get("service_tier") or ""),
     )
     options = MessagesOptions(thinking=thinking.show)
-    return Asked(request, bool(body.get("stream")), options, (*messages.losses, *_losses(body)))
+    losses += [*messages.losses, *_losses(body)]
+    return Asked(request, bool(body.get("stream")), options, tuple(losses))
 
 
 def _refuse_what_gemini_lacks(body: JsonObject) -> None:
     if body.get("mcp_servers"):
         raise refuse("Gemini cannot call these; let the client do so, and declare their tools", "mcp_servers")
+    if body.get("safeguards"):  # Claude Code takes this for its cue to make the checks itself
+        raise refuse("Gemini makes no such checks; the client can make them itself", "safeguards")
 
 
 def _losses(body: JsonObject) -> list[str]:

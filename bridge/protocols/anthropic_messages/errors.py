@@ -18,8 +18,10 @@ WORDS: dict[str, _Words] = {
     "context_overflow": _Words("invalid_request_error", 400),
     "too_large": _Words("request_too_large", 413),
     "unauthorized": _Words("authentication_error", 401),
-    "forbidden": _Words("permission_error", 403),
+    # A key that is good, but not for this model. Of a 403 Claude Code says that it could not log in.
+    "forbidden": _Words("invalid_request_error", 400),
     "limited": _Words("rate_limit_error", 429),
+    "budget_spent": _Words("billing_error", 429),
     "slow_request": _Words("invalid_request_error", 408),
     "client_left": _Words("invalid_request_error", 499),
     "unknown_route": _Words("not_found_error", 404),

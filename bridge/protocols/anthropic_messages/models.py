@@ -1,24 +1,86 @@
-"""Models as Anthropic lists them."""
+"""Models as Anthropic lists them, with names that Claude Code's picker shows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from bridge.gemini.model_names import picker_name, plain_name, shown_in_picker
 from bridge.gemini.types import JsonObject
+from bridge.protocols.reading import refuse, shown
+
+#: The vendor's largest page, and ours unless a client asks for less: not all of them ask for the next one.
+LARGEST_PAGE = 1000
 
 
 def show_model(model: JsonObject) -> dict[str, Any]:
+    created = datetime.fromtimestamp(model["created"], UTC)
     return {
         "type": "model",
         "id": model["id"],
-        "display_name": model.get("displayName") or model["id"],
-        "created_at": datetime.fromtimestamp(model["created"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "display_name": _title(model),
+        "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+        "max_input_tokens": model.get("inputTokenLimit"),
+        "max_tokens": model.get("outputTokenLimit"),
     }
 
 
-def list_models(models: Sequence[JsonObject], _query: Mapping[str, str]) -> dict[str, Any]:
-    shown = [show_model(model) for model in models]
-    ids = [model["id"] for model in shown] or [None]
-    return {"data": shown, "has_more": False, "first_id": ids[0], "last_id": ids[-1]}
+def list_models(models: Sequence[JsonObject], query: Mapping[str, str]) -> dict[str, Any]:
+    everything = [*_for_the_picker(models), *models]
+    start, end = _page([model["id"] for model in everything], query)
+    data = [show_model(model) for model in everything[start:end]]
+    return {
+        "data": data,
+        "has_more": start > 0 if query.get("before_id") else end < len(everything),
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+    }
+
+
+def _for_the_picker(models: Sequence[JsonObject]) -> Iterator[JsonObject]:
+    """The upstream's models, and those of our names that look like Anthropic's."""
+    for model in models:
+        name = model["id"]
+        if name == _served_by(model) or shown_in_picker(name):
+            shown_as = picker_name(name, model.get("inputTokenLimit") or 0)
+            if shown_as != name:
+                yield {**model, "id": shown_as}
+
+
+def _title(model: JsonObject) -> str:
+    """With the model that answers, where the name does not tell."""
+    name, served_by = model["id"], _served_by(model)
+    title = str(model.get("displayName") or served_by or name)
+    return title if plain_name(name) == served_by or title == name else f"{name} ({title})"
+
+
+def _served_by(model: JsonObject) -> str:
+    """The upstream's own name of the model."""
+    return str(model.get("name", "")).removeprefix("models/")
+
+
+# --- pages -------------------------------------------------------------------------------------------
+
+
+def _page(ids: Sequence[str], query: Mapping[str, str]) -> tuple[int, int]:
+    limit = _limit(query)
+    if query.get("before_id"):
+        end = _place(ids, query, "before_id")
+        return max(0, end - limit), end
+    start = _place(ids, query, "after_id") + 1 if query.get("after_id") else 0
+    return start, min(start + limit, len(ids))
+
+
+def _limit(query: Mapping[str, str]) -> int:
+    given = query.get("limit", str(LARGEST_PAGE))
+    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= LARGEST_PAGE):
+        raise refuse(f"must be a whole number from 1 to {LARGEST_PAGE}, not {shown(given)}", "limit")
+    return int(given)
+
+
+def _place(ids: Sequence[str], query: Mapping[str, str], cursor: str) -> int:
+    if query[cursor] not in ids:
+        raise refuse(f"there is no model {shown(query[cursor])} in the list", cursor)
+    return ids.index(query[cursor])
