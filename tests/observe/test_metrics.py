@@ -187,7 +187,7 @@ def test_the_page_lists_every_field_of_the_log():
     record = ended(key="k", client="c", stream=True)
     record.usage = Usage({"promptTokenCount": 1})
     record.error = record.reason = record.model = "x"
-    record.session = record.agent = record.conversation = record.model_version = "x"
+    record.session = record.agent = record.conversation = record.model_version = record.service_tier = "x"
     record.finish_reasons = ("STOP",)
     record.notes["n"] += 1
     record.first_byte()
