@@ -35,6 +35,19 @@ CREATE TRIGGER IF NOT EXISTS answer_gone AFTER DELETE ON answer BEGIN
 END;
 """
 _COLUMNS = "id, previous, touched, cancelled, question, answer"
+_SIZE = "LENGTH(question) + LENGTH(answer)"  #: which the file knows without reading them
+#: The turns of a chain, the newest first, without what was said.
+_CHAIN = f"""
+WITH RECURSIVE turn (id, previous, size, depth) AS (
+    SELECT id, previous, {_SIZE}, 1 FROM answer WHERE id = :id AND owner = :owner AND kept > :oldest
+    UNION ALL
+    SELECT answer.id, answer.previous, {_SIZE}, depth + 1 FROM turn JOIN answer ON answer.id = turn.previous
+    WHERE owner = :owner AND kept > :oldest AND depth < {LONGEST_CHAIN}
+) SELECT id, previous, size FROM turn ORDER BY depth
+"""
+
+#: Told how many bytes are about to be loaded; it may refuse by raising.
+Admit = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,31 +105,48 @@ class AnswerStore:
 
     def find(self, owner: str, answer_id: str) -> KeptAnswer | None:
         query = f"SELECT {_COLUMNS} FROM answer WHERE id = ? AND owner = ? AND kept > ?"
-        oldest = self.now() - self._lifetime
-        row = self._database.read(
-            lambda database: database.execute(query, (answer_id, owner, oldest)).fetchone()
-        )
+        row = self._row(query, (answer_id, owner, self._oldest()))
         return None if row is None else _kept(row)
 
-    def item(self, owner: str, item_id: str) -> dict[str, Any] | None:
-        """An item of some stored answer of this owner's."""
-        query = "SELECT answer FROM item WHERE id = ?"
-        row = self._database.read(lambda database: database.execute(query, (item_id,)).fetchone())
-        kept = None if row is None else self.find(owner, row[0])
-        items = [] if kept is None else kept.answer["output"]
-        return next((item for item in items if item.get("id") == item_id), None)
+    def size(self, owner: str, answer_id: str) -> int | None:
+        """The bytes of a kept answer and its question; None if there is no such answer."""
+        query = f"SELECT {_SIZE} FROM answer WHERE id = ? AND owner = ? AND kept > ?"
+        row = self._row(query, (answer_id, owner, self._oldest()))
+        return None if row is None else int(row[0])
 
-    def chain(self, owner: str, answer_id: str) -> list[KeptAnswer] | None:
-        """This turn and those it goes on from, the oldest first; None if one of them is gone."""
-        turns: list[KeptAnswer] = []
-        wanted: str | None = answer_id
-        while wanted is not None and len(turns) < LONGEST_CHAIN:
-            turn = self.find(owner, wanted)
-            if turn is None:
-                return None
-            turns.append(turn)
-            wanted = turn.previous
-        return turns[::-1]
+    def items_beside(self, owner: str, item_id: str, admit: Admit) -> list[dict[str, Any]]:
+        """All items of the stored answer of this owner's that has this one."""
+        among = "id = (SELECT answer FROM item WHERE id = ?) AND owner = ? AND kept > ?"
+        place = (item_id, owner, self._oldest())
+        size = self._row(f"SELECT LENGTH(answer) FROM answer WHERE {among}", place)
+        if size is None:
+            return []
+        admit(size[0])
+        row = self._row(f"SELECT answer FROM answer WHERE {among}", place)
+        items: list[dict[str, Any]] = [] if row is None else orjson.loads(row[0])["output"]
+        return items
+
+    def chain(self, owner: str, answer_id: str, admit: Admit) -> list[KeptAnswer] | None:
+        """This turn and those it goes on from, the oldest first; None if one of them is gone. Each is read
+        and parsed once, after all of them were admitted."""
+        values = {"id": answer_id, "owner": owner, "oldest": self._oldest()}
+        rows = self._database.read(lambda database: database.execute(_CHAIN, values).fetchall())
+        gone = not rows or (rows[-1][1] is not None and len(rows) < LONGEST_CHAIN)
+        if gone:
+            return None
+        admit(sum(size for _, _, size in rows))
+        turns = [self.find(owner, found) for found, _, _ in reversed(rows)]
+        whole = [turn for turn in turns if turn is not None]
+        return whole if len(whole) == len(turns) else None
+
+    def _oldest(self) -> float:
+        return self.now() - self._lifetime
+
+    def _row(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self._database.read(
+            lambda database: database.execute(query, values).fetchone()
+        )
+        return row
 
     def forget(self, owner: str, answer_id: str) -> bool:
         query = "DELETE FROM answer WHERE id = ? AND owner = ?"
@@ -134,7 +164,7 @@ class AnswerStore:
         return self._database.transaction(lambda database: database.execute(query, values).rowcount > 0)
 
     def _tidy(self, database: sqlite3.Connection) -> None:
-        database.execute("DELETE FROM answer WHERE kept <= ?", (self.now() - self._lifetime,))
+        database.execute("DELETE FROM answer WHERE kept <= ?", (self._oldest(),))
         size = "SUM(LENGTH(question) + LENGTH(answer)) OVER (ORDER BY kept DESC, id)"
         sizes = f"SELECT id, {size} AS up_to FROM answer"
         database.execute(
