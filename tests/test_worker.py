@@ -145,11 +145,11 @@ def test_siblings_know_who_has_room(together) -> None:
 def test_a_connection_is_left_to_whoever_takes_it_with_all_that_was_sent(together, come) -> None:
     connection, theirs = come
     theirs.send(b"POST /")
-    assert together.give(connection.sock, 2)
+    assert together.give(connection.sock, 2.5)
     connection.sock.close()
-    taken, times = together.take()
+    taken, waits_until = together.take()
     with taken:
-        assert (taken.recv(100), times) == (b"POST /", 2)
+        assert (taken.recv(100), waits_until) == (b"POST /", 2.5)
     with pytest.raises(BlockingIOError):
         together.take()
 

@@ -20,12 +20,11 @@ class Connection(TConn):
     data_ready: bool
     parser: Any
     place: Place | None = None  #: for the request that it brings now
-    waits_until = 0.0  #: for a place
+    waits_until = 0.0  #: for a place, in this worker and others; 0: it need not wait
 
-    def __init__(self, cfg: Any, client: socket.socket, address: Any, server: Any, times: int = 0) -> None:
+    def __init__(self, cfg: Any, client: socket.socket, address: Any, server: Any) -> None:
         super().__init__(cfg, client, address, server)
         self.came = time.monotonic()
-        self.times = times  #: that one worker left it to another
 
     @property
     def reads_ahead(self) -> bool:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import mmap
 import os
 import socket
+import struct
 from functools import cache
 
+_TIME = struct.Struct("d")  #: of the clock that all processes share
 NOBODY, FULL, ROOM = 0, 1, 2  #: what a byte says
 
 
@@ -41,21 +43,21 @@ class Siblings:
 
     # --- connections ---------------------------------------------------------------------------------
 
-    def give(self, client: socket.socket, times: int) -> bool:
-        """Leave it to whoever has room; false if the queue is full. `times`: how often it was left so far."""
+    def give(self, client: socket.socket, waits_until: float) -> bool:
+        """Leave it to whoever has room; false if the queue is full, which is so at ten on many systems."""
         try:
-            socket.send_fds(self._giving, [bytes([times])], [client.fileno()])
+            socket.send_fds(self._giving, [_TIME.pack(waits_until)], [client.fileno()])
         except OSError:
             return False
         return True
 
-    def take(self) -> tuple[socket.socket, int]:
+    def take(self) -> tuple[socket.socket, float]:
         """Raises BlockingIOError if another worker was quicker, and OSError if no file may be opened."""
         os.close(os.dup(self.queue.fileno()))  # without room for it the kernel would drop the connection
-        told, descriptors, _, _ = socket.recv_fds(self.queue, 1, 1)
+        told, descriptors, _, _ = socket.recv_fds(self.queue, _TIME.size, 1)
         if not descriptors:
             raise BlockingIOError
-        return socket.socket(fileno=descriptors[0]), told[0]
+        return socket.socket(fileno=descriptors[0]), _TIME.unpack(told)[0]
 
 
 @cache

@@ -50,12 +50,11 @@ NO_ROOM = NO_DESCRIPTORS | {errno.ENOBUFS, errno.ENOMEM}
 NOBODY_THERE = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED))
 #: Seconds that a newcomer gets to send something, when the worker is about to end.
 FIRST_BYTES = 5.0
-#: Seconds that a request waits for a place, and between two looks for one at a sibling.
+#: Seconds that a request waits for a place, how many more if a sibling has one but is slow to take it over,
+#: and between two looks.
 LONGEST_WAIT = 1.0
-BETWEEN_LOOKS = 0.05
-MOST_WAITING = 64
-#: How often a connection is left to a sibling.
-MOST_TIMES = 3
+LONGEST_MOVE = 5.0
+BETWEEN_LOOKS = 0.02
 
 
 class Worker(ThreadWorker):
@@ -139,7 +138,7 @@ class Worker(ThreadWorker):
     def _take_over(self, _queue: Any) -> None:
         """A connection that a sibling has no place for."""
         try:
-            client, times = self.siblings.take()
+            client, waits_until = self.siblings.take()
         except OSError as error:
             self._not_accepted(error)
             return
@@ -148,7 +147,9 @@ class Worker(ThreadWorker):
         except OSError:  # it has gone
             client.close()
             return
-        self._welcome(Connection(self.cfg, client, address, server, times))
+        conn = Connection(self.cfg, client, address, server)
+        conn.waits_until = waits_until
+        self._welcome(conn)
 
     def _welcome(self, conn: Connection) -> None:
         """No thread waits for its first bytes."""
@@ -193,42 +194,37 @@ class Worker(ThreadWorker):
             self.tpool.run(self._serve, conn)
 
     def _without_place(self, conn: Connection) -> None:
-        if self._hand_on(conn):
-            return
-        if len(self._waiting) < MOST_WAITING:
-            conn.waits_until = time.monotonic() + LONGEST_WAIT
+        conn.waits_until = conn.waits_until or time.monotonic() + LONGEST_WAIT
+        if not self._hand_on(conn):
             self._waiting.append(conn)
-        else:
-            self._refuse(conn)
 
     def _hand_on(self, conn: Connection) -> bool:
         """To a sibling with room, if there is one, and nothing was read here that it would miss."""
-        if conn.times >= MOST_TIMES or conn.reads_ahead or not self.siblings.have_room():
+        self.siblings.tell(self.number, False)  # or it might come back to this very worker
+        if conn.reads_ahead or self._overdue(conn) or not self.siblings.have_room():
             return False
-        if not self.siblings.give(conn.sock, conn.times + 1):
+        if not self.siblings.give(conn.sock, conn.waits_until):
             return False
         self.places.waited("handed_on")
         conn.close()
         self._gone()
         return True
 
-    def _refuse(self, conn: Connection) -> None:
-        """In a thread: the words of the refusal are its protocol's."""
-        self.places.waited("refused")
-        self.tpool.run(self._serve, conn)
+    def _overdue(self, conn: Connection) -> bool:
+        longer = LONGEST_MOVE if self.siblings.have_room() else 0.0
+        return time.monotonic() > conn.waits_until + longer
 
     def _look_for_places(self) -> None:
-        now = time.monotonic()
+        """For those who wait, one after the other. Who waited too long is refused, which takes a thread too:
+        the words of the refusal are its protocol's."""
         while self._waiting:
             conn = self._waiting[0]
             conn.place = self.places.reserve()
-            if conn.place is not None:
-                self.places.waited("served")
+            if conn.place is not None or self._overdue(conn):
+                self.places.waited("served" if conn.place else "refused")
                 self.tpool.run(self._serve, conn)
             elif not self._hand_on(conn):
-                if now < conn.waits_until:
-                    return
-                self._refuse(conn)
+                return
             self._waiting.popleft()
 
     # --- a connection --------------------------------------------------------------------------------
@@ -243,7 +239,7 @@ class Worker(ThreadWorker):
             log.exception("a connection failed")
             kept = False
         finally:
-            place, conn.place = conn.place, None
+            place, conn.place, conn.waits_until = conn.place, None, 0.0
             if place is not None:
                 place.give_back()
         if kept and not conn.reads_ahead:
