@@ -124,9 +124,9 @@ def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep
         exchange.close()
         raise
     exchange.close()
-    place.give_back()
     if keep:
         keep(answer)
+    place.give_back()
     return json_response(answer)
 
 

@@ -22,11 +22,12 @@ LONGEST_CHAIN = 1000
 #: Tidying looks at all rows; once in so many writes is often enough.
 WRITES_BETWEEN_TIDYING = 50
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS answer (
+_ANSWER = """(
     id TEXT PRIMARY KEY, owner TEXT NOT NULL, previous TEXT, kept REAL NOT NULL, touched REAL NOT NULL,
     cancelled INTEGER NOT NULL DEFAULT 0, question BLOB NOT NULL, answer BLOB NOT NULL
-) WITHOUT ROWID;
+)"""
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS answer {_ANSWER};
 CREATE INDEX IF NOT EXISTS answer_kept ON answer (kept);
 CREATE TABLE IF NOT EXISTS item (id TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS item_answer ON item (answer);
@@ -46,6 +47,17 @@ WITH RECURSIVE turn (id, previous, size, depth) AS (
 ) SELECT id, previous, size FROM turn ORDER BY depth
 """
 
+#: Before, the table had no row ids. SQLite then reads a whole row, of megabytes, to look at its id.
+_HAS_NO_ROWS = "SELECT 1 FROM sqlite_master WHERE name = 'answer' AND sql LIKE '%WITHOUT ROWID%'"
+_WITH_ROWS = (
+    f"CREATE TABLE answer_with_rows {_ANSWER}",
+    "INSERT INTO answer_with_rows SELECT * FROM answer",
+    "DROP TABLE answer",
+    "ALTER TABLE answer_with_rows RENAME TO answer",
+)
+#: Milliseconds that one worker waits while another copies the table.
+_WAIT_FOR_COPY = 60_000
+
 #: Told how many bytes are about to be loaded; it may refuse by raising.
 Admit = Callable[[int], None]
 
@@ -60,9 +72,27 @@ class KeptAnswer:
     answer: dict[str, Any]
 
 
+class _Answers(Database):
+    prepared = 0  # the values may have megabytes
+
+    def _opened(self) -> sqlite3.Connection:
+        connection = super()._opened()
+        if connection.execute(_HAS_NO_ROWS).fetchone():
+            waits = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+            connection.execute(f"PRAGMA busy_timeout = {_WAIT_FOR_COPY}")
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                if connection.execute(_HAS_NO_ROWS).fetchone():  # another worker may have been quicker
+                    for statement in _WITH_ROWS:
+                        connection.execute(statement)
+            connection.executescript(self._schema)  # the indexes went with the table
+            connection.execute(f"PRAGMA busy_timeout = {waits}")
+        return connection
+
+
 class AnswerStore:
     def __init__(self, path: Path, days: float, megabytes: int, now: Callable[[], float] = time.time) -> None:
-        self._database = Database(path, _SCHEMA)
+        self._database = _Answers(path, _SCHEMA)
         self._lifetime = days * 24 * 3600
         self._most_bytes = megabytes * 1024 * 1024
         self.now = now
