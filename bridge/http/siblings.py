@@ -20,7 +20,7 @@ NOBODY, FULL, ROOM = 0, 1, 2  #: what a byte says
 class Siblings:
     def __init__(self) -> None:
         self._table = mmap.mmap(-1, mmap.PAGESIZE)
-        self._giving, self.queue = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._giving, self.queue = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._giving.setblocking(False)
         self.queue.setblocking(False)
 

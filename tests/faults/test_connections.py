@@ -57,11 +57,13 @@ def test_an_answer_is_whole_although_its_client_still_sends(alone: Bridge) -> No
 
 
 def test_after_a_refusal_a_body_that_is_not_framed_gets_no_second_answer(alone: Bridge) -> None:
-    for path in (b"/v1/chat/completions", b"/v1/nothing"):
+    for path, status in ((b"/v1/chat/completions", b"400"), (b"/v1/nothing", b"404")):
         with connected(alone) as client:
             head = b"POST " + path + b" HTTP/1.1\r\nHost: b\r\nContent-Encoding: br\r\n"
             client.sendall(head + NOT_FRAMED)
-            assert to_the_end(client).count(b"HTTP/1.1 ") == 1
+            answer = to_the_end(client)
+            assert answer.startswith(b"HTTP/1.1 " + status)
+            assert answer.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
