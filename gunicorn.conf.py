@@ -67,6 +67,7 @@ def post_fork(server, worker):
 
 
 def child_exit(server, worker):
+    worker.siblings.leave(worker.number)
     metrics_folder.forget_worker(worker.pid)
 
 

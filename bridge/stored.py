@@ -19,7 +19,7 @@ from bridge.exchange import Exchange
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.protocols.base import WORKING, PastTurn, Storing
-from bridge.state.answers import AnswerStore, KeptAnswer
+from bridge.state.answers import Admit, AnswerStore, KeptAnswer
 
 log = logging.getLogger(__name__)
 
@@ -54,18 +54,20 @@ class Keeper:
     storing: Storing
     store: AnswerStore
     owner: str
+    admit: Admit  #: asked before anything large is loaded
 
     def dereferenced(self, body: JsonObject) -> JsonObject:
         """The request with the items that it only refers to."""
         with _store_errors_translated():
-            return self.storing.dereferenced(body, lambda item_id: self.store.item(self.owner, item_id))
+            return self.storing.dereferenced(body, _Items(self))
 
     def resumed(self, body: JsonObject) -> Resumed:
         previous = self.storing.previous(body)
         if previous is None:
             return Resumed(body)
         with _store_errors_translated():
-            turns = self.store.chain(self.owner, previous) if self._is_ours(previous) else None
+            ours = self._is_ours(previous)
+            turns = self.store.chain(self.owner, previous, self.admit) if ours else None
             conversation = self.store.conversation(previous)
         if turns is None:
             field = self.storing.previous_field
@@ -99,7 +101,15 @@ class Keeper:
         except (sqlite3.Error, OSError) as error:
             log.warning("answer not stored", extra={"reason": type(error).__name__})
 
+    def size(self, answer_id: str) -> int:
+        with _store_errors_translated():
+            size = self.store.size(self.owner, answer_id)
+        if size is None:
+            raise UnknownAnswer(f"There is no stored answer {answer_id!r}")
+        return size
+
     def found(self, answer_id: str) -> KeptAnswer:
+        self.admit(self.size(answer_id))
         with _store_errors_translated():
             kept = self.store.find(self.owner, answer_id) if self._is_ours(answer_id) else None
         if kept is None:
@@ -121,7 +131,7 @@ class Keeper:
         return kept.answer
 
     def forget(self, answer_id: str) -> None:
-        self.found(answer_id)
+        self.size(answer_id)  # whether it is there
         with _store_errors_translated():
             self.store.cancel(self.owner, answer_id)  # whoever still works on it learns that it is not wanted
             self.store.forget(self.owner, answer_id)
@@ -134,6 +144,30 @@ class Keeper:
         with _store_errors_translated():
             self.store.cancel(self.owner, answer_id)
         return self._current(self.found(answer_id))
+
+
+class _Items:
+    """Stored items by their ids. The answer that has one is loaded once for all of them, but each reference
+    is admitted: it goes to the upstream as often as it is referred to."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._found: dict[str, tuple[JsonObject, int]] = {}  #: with the bytes of their answers
+
+    def __call__(self, item_id: str) -> JsonObject | None:
+        if item_id in self._found:
+            item, size = self._found[item_id]
+            self._keeper.admit(size)
+            return item
+        sizes: list[int] = []
+
+        def admit(size: int) -> None:
+            self._keeper.admit(size)
+            sizes.append(size)
+
+        items = self._keeper.store.items_beside(self._keeper.owner, item_id, admit)
+        self._found.update({item["id"]: (item, sizes[0]) for item in items if "id" in item})
+        return self._found.get(item_id, (None, 0))[0]
 
 
 class _Watch:
@@ -161,18 +195,28 @@ class Background:
     def __init__(self) -> None:
         self._places = threading.BoundedSemaphore(MOST_IN_BACKGROUND)
 
-    def begin(self, exchange: Exchange, keeper: Keeper, record: Record, keep: Keep) -> JsonObject:
+    def begin(
+        self, exchange: Exchange, keeper: Keeper, record: Record, keep: Keep, done: Callable[[], None]
+    ) -> JsonObject:
+        """`done` is called when the work has ended, if it could be begun."""
         pending = {**exchange.pending, "status": "queued"}
         keep(pending)
-        keeper.found(pending["id"])  # one that could not be kept could never be asked for
+        keeper.size(pending["id"])  # one that could not be kept could never be asked for
         if not self._places.acquire(blocking=False):
             keeper.forget(pending["id"])
             raise TooBusy("Too many answers are being worked on in the background")
-        arguments = (exchange, keeper, record, pending)
+        arguments = (exchange, keeper, record, pending, done)
         threading.Thread(target=self._work, args=arguments, daemon=True).start()
         return pending
 
-    def _work(self, exchange: Exchange, keeper: Keeper, record: Record, pending: Mapping[str, Any]) -> None:
+    def _work(
+        self,
+        exchange: Exchange,
+        keeper: Keeper,
+        record: Record,
+        pending: Mapping[str, Any],
+        done: Callable[[], None],
+    ) -> None:
         keeper.update({**pending, "status": "in_progress"})
         try:
             keeper.update(exchange.body(_Watch(keeper, pending["id"])))
@@ -184,5 +228,6 @@ class Background:
             log.exception("background answer failed", extra={"request_id": record.request_id})
         finally:
             exchange.close()
+            done()
             record.tell()
             self._places.release()

@@ -114,6 +114,18 @@ def test_the_whole_life_of_a_key_without_a_restart(bridge: Bridge, gemini: Scrip
     assert requests.get(f"{bridge.address}/readyz", timeout=10).status_code == 200
 
 
+def test_without_a_good_key_a_body_that_is_not_framed_gets_one_answer(bridge: Bridge, key: Cli) -> None:
+    key("add", "carol")
+    assert eventually(lambda: statuses(bridge, None) == {401})
+    host, port = bridge.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client.sendall(head + b"nonsense\r\n{}\r\n0\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
 @pytest.fixture(scope="module")
 def bob(bridge: Bridge, key: Cli) -> str:
     secret = key("add", "bob")

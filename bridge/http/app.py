@@ -22,8 +22,9 @@ from bridge.http.access import install_access
 from bridge.http.client import Client, SlowClients
 from bridge.http.errors import install_error_handlers
 from bridge.http.front import FRONT, make_front_blueprint
-from bridge.http.handover import DRAIN, HEAD_TIMEOUT, SLOW_CLIENTS
+from bridge.http.handover import DRAIN, HEAD_TIMEOUT, PLACES, SLOW_CLIENTS
 from bridge.http.health import HEALTH, make_health_blueprint
+from bridge.http.memory import Memory
 from bridge.http.metrics import PATH as METRICS
 from bridge.http.metrics import make_metrics_blueprint
 from bridge.http.models import ModelList, make_models_blueprint
@@ -74,8 +75,9 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     services = _services(settings, upstream)
-    edge = Edge(Places(settings.server.threads), SlowClients(), settings)
-    app.extensions.update({DRAIN: services.drain, SLOW_CLIENTS: edge.slow_clients})
+    memory = Memory(settings.server.memory_mb, settings.server.max_body_mb)
+    edge = Edge(Places(settings.server.threads, memory), SlowClients(), settings)
+    app.extensions.update({DRAIN: services.drain, SLOW_CLIENTS: edge.slow_clients, PLACES: edge.places})
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
     accounts = AccountStore(
         settings.accounts_file,
@@ -100,7 +102,7 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         add_short_calls(blueprint, protocol, services, edge)
         app.register_blueprint(blueprint)
         if protocol.storing is not None:
-            app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers))
+            app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers, edge.places))
     models = ModelList(services.models, services.stamp)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))

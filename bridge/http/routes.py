@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,15 +11,17 @@ from typing import Any, cast
 
 import orjson
 from flask import Blueprint, Response
-from gunicorn.http.errors import ParseException
+from gunicorn.http.errors import NoMoreData, ParseException
 from marshmallow import Schema, ValidationError
-from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+from werkzeug.exceptions import RequestEntityTooLarge
 
-from bridge.errors import InvalidRequest, SlowRequest
+from bridge.errors import ClientLeft, InvalidRequest, SlowRequest
 from bridge.exchange import Exchange, Services, open_exchange
 from bridge.gemini.types import JsonObject
 from bridge.http.body import StreamBody
 from bridge.http.client import Client, SlowClients
+from bridge.http.handover import PLACE
+from bridge.http.memory import Booking
 from bridge.http.places import Place, Places
 from bridge.http.request import Request, current_request
 from bridge.observe.record import Record
@@ -28,6 +31,9 @@ from bridge.settings import Settings
 from bridge.state.answers import AnswerStore
 from bridge.stored import Background, Keep, Keeper
 
+#: Bytes that are read at a time, and of a body without a length booked at a time.
+PIECE = 1024 * 1024
+ENDED_EARLY = "The body ended before its announced end"
 BOM = b"\xef\xbb\xbf"
 UNKNOWN_CHARACTER = rb"\ufffd"
 #: Each escape of a JSON text in turn: an escaped backslash is not the beginning of another.
@@ -62,7 +68,7 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
     def create(**address: str) -> Response:
         request = current_request()
         request.record.protocol = protocol.name
-        place = edge.places.take()
+        place = edge.places.take(request.environ.get(PLACE))
         try:
             return answered(request, place, address)
         except BaseException:
@@ -73,10 +79,10 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
         record = request.record
         trace = Trace(record.request_id) if edge.settings.log.debug else None
         client, who = Client(request.environ), caller(request, address, preferences)
-        body = checked(protocol.schema, json_body(request, client, edge))
+        body = checked(protocol.schema, json_body(request, client, edge, place))
         keep: Keep | None = None
         if protocol.storing is not None:
-            keeper = Keeper(protocol.storing, answers, who.owner)
+            keeper = Keeper(protocol.storing, answers, who.owner, place.memory.add)
             body = keeper.dereferenced(body)
             keep, resumed, given = keeper.keeping(body, record), keeper.resumed(body), body
             body, who = resumed.body, replace(who, chain=resumed.conversation)
@@ -85,9 +91,9 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
                 work = replace(record, status=200, notes=Counter())
                 exchange = open_exchange(protocol, body, who, services, work, trace)
                 record.conversation = work.conversation
-                pending = background.begin(exchange, keeper, work, keep)
+                pending = background.begin(exchange, keeper, work, keep, place.memory.release)
                 record.settlers = ()  # what the answer used is known when the work is done
-                place.give_back()
+                place.give_back_without_memory()
                 return json_response(pending, headers=exchange.headers)
         client.must_take_within(edge.settings.server.send_timeout)
         exchange = open_exchange(protocol, body, who, services, record, trace)
@@ -130,9 +136,9 @@ def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep
         exchange.close()
         raise
     exchange.close()
-    place.give_back()
     if keep:
         keep(answer)
+    place.give_back()
     return json_response(answer, headers=exchange.headers)
 
 
@@ -140,7 +146,7 @@ def json_response(body: JsonObject, status: int = 200, headers: Mapping[str, str
     return Response(orjson.dumps(body), status, headers, content_type="application/json")
 
 
-def _body(request: Request, client: Client, edge: Edge) -> bytes:
+def _body(request: Request, client: Client, edge: Edge, memory: Booking) -> bytes | bytearray:
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
         raise InvalidRequest(f"The bridge does not read bodies with Content-Encoding: {encoding[:20]}")
@@ -148,38 +154,53 @@ def _body(request: Request, client: Client, edge: Edge) -> bytes:
     edge.slow_clients.expect(client.socket, seconds)
     try:
         with request.record.waiting():  # how long a client takes to send is not the bridge's doing
-            data = _read(request)
+            return _read(request, memory)
     except ParseException as error:
         raise InvalidRequest(f"The body is not framed as HTTP wants it: {type(error).__name__}") from None
+    except NoMoreData:
+        raise InvalidRequest(ENDED_EARLY) from None
+    except OSError:
+        raise ClientLeft("The client left while it sent its request") from None
     finally:
         if not edge.slow_clients.arrived(client.socket):
             raise SlowRequest(f"The body did not arrive within {seconds:g} seconds")
-    if request.content_length is None and len(data) == request.max_content_length:
-        # Of a chunked body without a length Werkzeug reads up to the limit and stops without a word.
+
+
+def _read(request: Request, memory: Booking) -> bytes | bytearray:
+    """All of it. Its bytes are booked before they are read: at once, where its length is known."""
+    length, most = request.content_length, request.max_content_length or sys.maxsize
+    if length is not None and length > most:
         raise RequestEntityTooLarge
+    if length is not None:
+        memory.add(length)
+    source = request.environ["wsgi.input"]
+    data: bytes | bytearray = source.read(PIECE if length is None else min(length, PIECE))
+    if length is None:
+        memory.add(len(data))
+    if len(data) == PIECE:
+        data = _read_on(source, bytearray(data), length, most, memory)
+    if length is not None and len(data) < length:
+        raise InvalidRequest(ENDED_EARLY)
     return data
 
 
-def _read(request: Request) -> bytes:
-    """At once, where its length is known: Werkzeug's way is to have it copied again for every 64 KB of it."""
-    length, most = request.content_length, request.max_content_length
-    if length is None or most is None:
-        return request.get_data(cache=False)
-    if length > most:
-        raise RequestEntityTooLarge
-    data: bytes = request.environ["wsgi.input"].read(length)
-    if len(data) < length:
-        raise ClientDisconnected
+def _read_on(source: Any, data: bytearray, length: int | None, most: int, memory: Booking) -> bytearray:
+    while piece := source.read(PIECE if length is None else min(length - len(data), PIECE)):
+        if len(data) + len(piece) > most:
+            raise RequestEntityTooLarge
+        if length is None:
+            memory.add(len(piece))
+        data += piece
     return data
 
 
-def json_body(request: Request, client: Client, edge: Edge) -> dict[str, Any]:
-    return _json_object(_body(request, client, edge))
+def json_body(request: Request, client: Client, edge: Edge, place: Place) -> dict[str, Any]:
+    return _json_object(_body(request, client, edge, place.memory))
 
 
-def _json_object(data: bytes) -> dict[str, Any]:
+def _json_object(data: bytes | bytearray) -> dict[str, Any]:
     try:
-        body = _parsed(data.removeprefix(BOM))
+        body = _parsed(data.removeprefix(BOM) if data.startswith(BOM) else data)
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error.msg} at byte {error.pos}") from None
     if not isinstance(body, dict):
@@ -187,7 +208,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
     return body
 
 
-def _parsed(data: bytes) -> Any:
+def _parsed(data: bytes | bytearray) -> Any:
     """Half of a surrogate pair is what JavaScript writes after it cut a text in an unlucky place. It stays in
     the client's history, so a refusal would end the conversation for good: it becomes a question mark."""
     try:

@@ -12,6 +12,7 @@ from bridge.errors import UnknownRoute
 from bridge.exchange import Services, count_tokens, embed
 from bridge.gemini.types import JsonObject
 from bridge.http.client import Client
+from bridge.http.handover import PLACE
 from bridge.http.request import current_request
 from bridge.http.routes import Edge, caller, checked, json_body, json_response
 from bridge.observe.record import Record
@@ -30,8 +31,8 @@ def add_short_calls(blueprint: Blueprint, protocol: Protocol, services: Services
         def view(**address: str) -> Response:
             request = current_request()
             request.record.protocol = protocol.name
-            with edge.places.take():
-                body = checked(schema, json_body(request, Client(request.environ), edge))
+            with edge.places.take(request.environ.get(PLACE)) as place:
+                body = checked(schema, json_body(request, Client(request.environ), edge, place))
                 return json_response(answer(body, caller(request, address, preferences), request.record))
 
         return view

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Blueprint, Response, request
 
 from bridge.errors import InvalidRequest
+from bridge.http.places import Places
 from bridge.http.request import current_request
 from bridge.http.routes import json_response
 from bridge.protocols.base import Protocol, Storing
@@ -16,26 +18,38 @@ from bridge.stored import Keeper
 MOST_LISTED = 100
 
 
-def make_stored_blueprint(protocol: Protocol, storing: Storing, store: AnswerStore) -> Blueprint:
+def make_stored_blueprint(
+    protocol: Protocol, storing: Storing, store: AnswerStore, places: Places
+) -> Blueprint:
     blueprint = Blueprint(f"{protocol.name}_stored", __name__)
 
-    def keeper() -> Keeper:
+    def answered(ask: Callable[[Keeper], Mapping[str, Any]]) -> Response:
         request = current_request()
         request.record.protocol = protocol.name
-        return Keeper(storing, store, request.visit.owner)
+        booking = places.booking()
+        try:
+            response = json_response(ask(Keeper(storing, store, request.visit.owner, booking.add)))
+        except BaseException:
+            booking.release()
+            raise
+        response.call_on_close(booking.release)
+        return response
 
     def show(answer_id: str) -> Response:
-        return json_response(keeper().shown(answer_id, request.args))
+        return answered(lambda keeper: keeper.shown(answer_id, request.args))
 
     def forget(answer_id: str) -> Response:
-        keeper().forget(answer_id)
-        return json_response(storing.deleted(answer_id))
+        def forgotten(keeper: Keeper) -> Mapping[str, Any]:
+            keeper.forget(answer_id)
+            return storing.deleted(answer_id)
+
+        return answered(forgotten)
 
     def cancel(answer_id: str) -> Response:
-        return json_response(keeper().cancel(answer_id))
+        return answered(lambda keeper: keeper.cancel(answer_id))
 
     def list_question(answer_id: str) -> Response:
-        return json_response(_page(keeper().found(answer_id).question))
+        return answered(lambda keeper: _page(keeper.found(answer_id).question))
 
     for path in (f"{path}/<answer_id>" for path in protocol.paths):
         blueprint.get(path)(show)

@@ -81,6 +81,32 @@ _NOTES = Counter(
     "notes_total", "What was repaired in histories, and what could not be carried", ("note",), **_ours
 )
 _DROPPED = Counter("accounts_rows_dropped_total", "Requests that are missing in the accounts", **_ours)
+_WAITED = Counter(
+    "requests_without_place_total",
+    "Requests that found no place in their worker, by how that ended: handed_on, served or refused",
+    ("end",),
+    **_ours,
+)
+_MEMORY = Gauge(
+    "memory_booked_bytes",
+    "Memory set aside for large requests under way, of server.memory_mb for each worker",
+    multiprocess_mode="livesum",
+    **_ours,
+)
+_MEMORY_REFUSED = Counter("memory_refused_total", "Requests refused for want of such memory", **_ours)
+
+
+def waited_for_place(end: str) -> None:
+    _series(_WAITED, end).inc()
+
+
+def memory_booked(cost: int) -> None:
+    """Given back, where it is negative."""
+    _MEMORY.inc(cost)
+
+
+def memory_refused() -> None:
+    _MEMORY_REFUSED.inc()
 
 
 def stream_began() -> None:

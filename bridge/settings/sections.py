@@ -32,6 +32,7 @@ class ServerSettings:
     own_core: bool = True
     threads: Annotated[int, Range(16)] = 128
     max_body_mb: Count = 64
+    memory_mb: Count = 512
     head_timeout: Timeout = 15.0
     body_timeout: Timeout = 60.0
     send_timeout: Timeout = 60.0

@@ -31,6 +31,9 @@ class Column(NamedTuple):
 
 
 class Database:
+    #: Statements that are kept prepared, each with the values it was given last.
+    prepared = 128
+
     def __init__(
         self, path: Path, schema: str, mode: tuple[str, str] = WAL, added: Sequence[Column] = ()
     ) -> None:
@@ -71,7 +74,9 @@ class Database:
         return self._connection
 
     def _opened(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT, check_same_thread=False)
+        connection = sqlite3.connect(
+            self._path, timeout=BUSY_TIMEOUT, check_same_thread=False, cached_statements=self.prepared
+        )
         journal, synchronous = self._mode
         try:
             connection.execute(f"PRAGMA journal_mode = {journal}")

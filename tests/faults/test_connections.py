@@ -1,0 +1,93 @@
+"""The ends of connections, and what reaches a worker through them: nobody holds up anybody else."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+import requests
+from askers import CHAT
+from evil_gemini import Evil
+from gunicorn_bridge import Bridge, gunicorn_bridge
+from waiting import eventually
+
+from tests.faults.conftest import IMPATIENT, fresh
+
+CLOSE = b"GET /healthz HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n"
+NOT_FRAMED = b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n{}\r\n0\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def alone(evil: Evil) -> Iterator[Bridge]:
+    """One worker, so that whoever is held up is seen."""
+    environment = {**IMPATIENT, "BRIDGE_SERVER__WORKERS": "1"}
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as running:
+        yield running
+
+
+def connected(bridge: Bridge) -> socket.socket:
+    host, port = bridge.address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def to_the_end(client: socket.socket) -> bytes:
+    return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_clients_that_do_not_hang_up_hold_up_nobody(alone: Bridge) -> None:
+    before = alone.descriptors()
+    lingering = [connected(alone) for _ in range(60)]
+    for client in lingering:
+        client.sendall(CLOSE)
+    assert requests.get(f"{alone.address}/healthz", timeout=20).ok, "two seconds for each are two minutes"
+    assert all(b'{"status":"ok"}' in to_the_end(client) for client in lingering)
+    assert eventually(lambda: alone.descriptors() <= before + 5), "they are closed all the same"
+    for client in lingering:
+        client.close()
+
+
+def test_an_answer_is_whole_although_its_client_still_sends(alone: Bridge) -> None:
+    """Bytes that nobody reads would make the kernel drop the answer."""
+    for _ in range(20):
+        with connected(alone) as client:
+            client.sendall(CLOSE + b"x" * 50_000)
+            assert b'{"status":"ok"}' in to_the_end(client)
+
+
+def test_after_a_refusal_a_body_that_is_not_framed_gets_no_second_answer(alone: Bridge) -> None:
+    for path, status in ((b"/v1/chat/completions", b"400"), (b"/v1/nothing", b"404")):
+        with connected(alone) as client:
+            head = b"POST " + path + b" HTTP/1.1\r\nHost: b\r\nContent-Encoding: br\r\n"
+            client.sendall(head + NOT_FRAMED)
+            answer = to_the_end(client)
+            assert answer.startswith(b"HTTP/1.1 " + status)
+            assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
+def test_a_client_that_resets_while_it_sends_has_left_and_nothing_failed(
+    alone: Bridge, framing: bytes
+) -> None:
+    request_id = fresh("reset")
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\nX-Request-Id: {request_id}\r\n".encode()
+    with connected(alone) as client:
+        client.sendall(head + framing + b"\r\n\r\n" + b"F4240\r\n" + b"{" * 1000)
+        assert CHAT.ask(alone.address, fresh("good"), stream=False).ended_well  # it is being read by now
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    line = alone.request(request_id=request_id)
+    assert (line["outcome"], line["status"]) == ("client_left", 499)
+    assert '"exception"' not in alone.lines()
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
+def test_a_body_that_ends_early_is_the_clients_error(alone: Bridge, framing: bytes) -> None:
+    with connected(alone) as client:
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\n"
+        client.sendall(head + framing + b"\r\n\r\n" + b"F4240\r\n" + b"{" * 1000)
+        client.shutdown(socket.SHUT_WR)
+        answer = to_the_end(client)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"ended before" in answer
+    assert '"exception"' not in alone.lines()
