@@ -12,6 +12,7 @@ from bridge.errors import BridgeError, InvalidRequest, UpstreamMalformed, Upstre
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json, request_to_json
 from bridge.upstream.errors import error_from_payload
+from bridge.upstream.masking import Mask
 from bridge.upstream.sse_decoder import SseDecoder
 
 Unwrap = Callable[[dict[str, Any]], dict[str, Any]]
@@ -57,10 +58,12 @@ def _objects(document: Any) -> list[dict[str, Any]]:
     return objects
 
 
-def chunks_in(pieces: Iterable[bytes], model: str, unwrap: Unwrap | None = None) -> Iterator[Sequence[Chunk]]:
+def chunks_in(
+    pieces: Iterable[bytes], model: str, mask: Mask, unwrap: Unwrap | None = None
+) -> Iterator[Sequence[Chunk]]:
     """The bytes of one answer to batches of chunks: what one piece completed goes on together. An empty piece
     is an empty batch; a failure is raised after what came before it."""
-    decoder, reader = SseDecoder(), _ChunkReader(model, unwrap)
+    decoder, reader = SseDecoder(), _ChunkReader(model, mask, unwrap)
     for data in pieces:
         chunks = reader.read(decoder.feed(data)) if data else ()
         if chunks or not data:
@@ -74,8 +77,9 @@ def chunks_in(pieces: Iterable[bytes], model: str, unwrap: Unwrap | None = None)
 
 
 class _ChunkReader:
-    def __init__(self, model: str, unwrap: Unwrap | None) -> None:
+    def __init__(self, model: str, mask: Mask, unwrap: Unwrap | None) -> None:
         self._model = model
+        self._mask = mask
         self._unwrap = unwrap
         self.failure: BridgeError | None = None  #: what came behind the chunks that were given last
 
@@ -83,10 +87,10 @@ class _ChunkReader:
         chunks: list[Chunk] = []
         try:
             for payload in payloads:
-                document = orjson.loads(payload)
+                document = orjson.loads(self._mask(payload))
                 for source in (document,) if type(document) is dict else _objects(document):
                     if "error" in source:
-                        raise error_from_payload(source, self._model)
+                        raise error_from_payload(self._mask.in_object(source), self._model)
                     chunks.append(chunk_from_json(source if self._unwrap is None else self._unwrap(source)))
         except orjson.JSONDecodeError:
             self.failure = _no_json(payload, at_end)

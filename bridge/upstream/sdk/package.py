@@ -30,6 +30,7 @@ from bridge.upstream.answer import Waits
 from bridge.upstream.errors import error_from_response
 from bridge.upstream.foreign import FOREIGN as FOREIGN_HTTP
 from bridge.upstream.foreign import translate as translate_http
+from bridge.upstream.masking import Mask
 from bridge.upstream.rest import LARGEST_ERROR_BODY, LONGEST_SHORT_CALL, quoted
 from bridge.upstream.sdk.grip import TellingAdapter
 from bridge.upstream.sdk.losses import lost_fields, with_whole_numbers
@@ -87,10 +88,10 @@ class Package:
 
     # --- calls, each with a key ----------------------------------------------------------------------
 
-    def stream(self, message: Any, key: str) -> Any:
-        return self._client(generativelanguage.GenerativeServiceClient, key).stream_generate_content(
-            request=message, retry=None
-        )
+    def stream(self, message: Any, sent: bytes, key: str) -> Generator[Chunk, None, None]:
+        """`sent` is the message as JSON."""
+        client = self._client(generativelanguage.GenerativeServiceClient, key)
+        return _chunks(client.stream_generate_content(request=message, retry=None), Mask(key, sent))
 
     def count(self, model: str, body: JsonObject, key: str) -> int:
         named = f"models/{model.removeprefix('models/')}"
@@ -104,14 +105,14 @@ class Package:
         name, kind = self.short_calls[method]
         message = _message(kind, {**body, "model": _path(model)})
         call = getattr(self._client(generativelanguage.GenerativeServiceClient, key), name)
-        return _json(call(request=message, retry=None, timeout=LONGEST_SHORT_CALL))
+        return _json(call(request=message, retry=None, timeout=LONGEST_SHORT_CALL), Mask(key))
 
     def models(self, key: str) -> Sequence[JsonObject]:
         client = self._client(generativelanguage.ModelServiceClient, key)
         pages = client.list_models(
             request=protos.ListModelsRequest(page_size=1000), retry=None, timeout=LONGEST_SHORT_CALL
         )
-        return [_json(model) for model in pages]
+        return [_json(model, Mask(key)) for model in pages]
 
     def _client(self, kind: type, key: str) -> Any:
         """One for each key, and none before it is needed: connections must not live through a fork."""
@@ -139,15 +140,6 @@ class Package:
         except (*FOREIGN, *FOREIGN_HTTP, auth_errors.GoogleAuthError) as error:
             raise translate(error, permit, model) from None  # it may quote the address, or the key
 
-    def chunks(self, answer: Any) -> Generator[Chunk, None, None]:
-        try:
-            for message in answer:
-                yield _chunk(_json(message))
-        except (*FOREIGN, *FOREIGN_HTTP) as error:
-            raise _broken(error) from None
-        finally:
-            answer.cancel()
-
 
 def _path(model: str) -> str:
     """The client chooses the name; it must stay one segment of the path."""
@@ -165,9 +157,19 @@ def _message(kind: Any, body: JsonObject) -> Any:
     return kind.wrap(message)
 
 
-def _json(message: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json_format.MessageToDict(type(message).pb(message))
+def _json(message: Any, mask: Mask) -> dict[str, Any]:
+    found: dict[str, Any] = mask.in_object(json_format.MessageToDict(type(message).pb(message)))
     return found
+
+
+def _chunks(answer: Any, mask: Mask) -> Generator[Chunk, None, None]:
+    try:
+        for message in answer:
+            yield _chunk(_json(message, mask))
+    except (*FOREIGN, *FOREIGN_HTTP) as error:
+        raise _broken(error) from None
+    finally:
+        answer.cancel()
 
 
 def _chunk(payload: dict[str, Any]) -> Chunk:
@@ -206,7 +208,7 @@ def _refusal(error: Any, permit: Permit, model: str) -> BridgeError:
     redirected = isinstance(error, api_errors.Redirection) or 300 <= (error.code or 500) < 400
     if redirected or (error.code == 404 and not model):
         return UpstreamMisconfigured("The upstream's address leads elsewhere: it is not the Gemini API.")
-    return error_from_response(error.code or 500, permit.masked(said), model)
+    return error_from_response(error.code or 500, Mask(permit.secret).in_body(said), model)
 
 
 def _words(error: Any) -> bytes:
