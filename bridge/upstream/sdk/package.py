@@ -7,7 +7,7 @@ REST transport is used, as it goes by the same proxies and CA bundles as all els
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -31,7 +31,7 @@ from bridge.upstream.errors import error_from_response
 from bridge.upstream.foreign import FOREIGN as FOREIGN_HTTP
 from bridge.upstream.foreign import translate as translate_http
 from bridge.upstream.masking import Mask
-from bridge.upstream.rest import LARGEST_ERROR_BODY, LONGEST_SHORT_CALL, quoted
+from bridge.upstream.rest import LARGEST_ERROR_BODY, LARGEST_WHOLE_ANSWER, LONGEST_SHORT_CALL, quoted
 from bridge.upstream.sdk.grip import TellingAdapter
 from bridge.upstream.sdk.losses import lost_fields, with_whole_numbers
 
@@ -43,6 +43,9 @@ from google.api_core import exceptions as api_errors
 from google.api_core.client_options import ClientOptions
 from google.auth import exceptions as auth_errors
 from google.protobuf import json_format
+
+#: The package reads letter by letter and copies what it has with each: four times this takes it a minute.
+LARGEST_MESSAGE = 256 << 10
 
 T = TypeVar("T")
 Row = tuple[type[BridgeError], str]
@@ -162,9 +165,26 @@ def _json(message: Any, mask: Mask) -> dict[str, Any]:
     return found
 
 
+class _Metered:
+    """Pieces of an answer, of which a bounded number makes up one message."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self._pieces = pieces
+        self.since_message = 0
+
+    def __next__(self) -> str:
+        piece = next(self._pieces)
+        self.since_message += len(piece)
+        if self.since_message > LARGEST_MESSAGE:
+            raise UpstreamMalformed("Gemini sent more at once than google-generativeai can read.")
+        return piece
+
+
 def _chunks(answer: Any, mask: Mask) -> Generator[Chunk, None, None]:
+    answer._response_itr = pieces = _Metered(answer._response_itr)
     try:
         for message in answer:
+            pieces.since_message = 0
             yield _chunk(_json(message, mask))
     except (*FOREIGN, *FOREIGN_HTTP) as error:
         raise _broken(error) from None
@@ -180,12 +200,17 @@ def _chunk(payload: dict[str, Any]) -> Chunk:
     return chunk_from_json(payload)
 
 
-def _checked(response: requests.Response, **_options: Any) -> None:
+def _checked(response: requests.Response, *, stream: bool = False, **_options: Any) -> None:
     """Before the package sees an answer. It would follow a redirect and take the key along, try to renew a
     key that was refused, and stumble over an error that comes in an array."""
     response.encoding = "utf-8"  # as JSON is, also where the head does not say so
     if response.status_code >= 300:
         raise api_errors.from_http_status(response.status_code, "", response=response)
+    if not stream:
+        body = response.raw.read(LARGEST_WHOLE_ANSWER + 1, decode_content=True)
+        if len(body) > LARGEST_WHOLE_ANSWER:
+            raise UpstreamMalformed("Gemini's answer is longer than any may be.")
+        response._content = body  # as if the package had read it
 
 
 # --- errors ------------------------------------------------------------------------------------------
