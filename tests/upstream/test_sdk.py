@@ -393,8 +393,8 @@ def test_an_endless_error_body_is_not_read_to_the_end(sdk: Rig) -> None:
     assert left.wait(30)
 
 
-def test_an_endless_message_is_not_read_to_the_end(sdk: Rig) -> None:
-    ends: list[bool] = []
+def test_an_endless_message_is_not_read_to_the_end(set_up: SetUp) -> None:
+    sdk, ends = set_up("sdk", BRIDGE_UPSTREAM__READ_TIMEOUT="60"), []
 
     def endless() -> Iterator[bytes]:
         yield orjson.dumps([text_chunk("Half ")])[:-1] + b',{"text":"'
