@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.gemini.tool_schema import object_schema
+from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
@@ -11,7 +11,8 @@ WEB_SEARCH = "web_search"
 _MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE"}
 
 
-def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
+def declared_tools(body: JsonObject, schemas: Schemas) -> tuple[Tool, ...]:
+    schemas.declared(len(body.get("tools") or ()), "tools")
     functions: dict[str, FunctionDeclaration] = {}
     searches = False
     for path, tool in objects(body.get("tools") or [], "tools"):
@@ -24,7 +25,7 @@ def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
                 f"Gemini has no tool of the kind {shown(kind)}; declare it with an input_schema",
                 f"{path}.type",
             )
-        function = _function(tool, path)
+        function = _function(tool, path, schemas)
         if function.name in functions:
             raise refuse(f"{shown(function.name)} is declared twice", f"{path}.name")
         functions[function.name] = function
@@ -32,11 +33,11 @@ def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
     return (*declared, GOOGLE_SEARCH) if searches else tuple(declared)
 
 
-def _function(tool: JsonObject, path: str) -> FunctionDeclaration:
+def _function(tool: JsonObject, path: str, schemas: Schemas) -> FunctionDeclaration:
     schema = needed(tool, "input_schema", dict, path)
     name = needed_name(tool, path)
     return FunctionDeclaration(
-        name, optional(tool, "description", str, path), object_schema(schema, f"{path}.input_schema")
+        name, optional(tool, "description", str, path), schemas.tool(name, schema, f"{path}.input_schema")
     )
 
 
