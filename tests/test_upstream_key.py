@@ -87,7 +87,7 @@ def quoted(_gemini: ScriptedGemini) -> Iterator[Bridge]:
 
 def ask(bridge: Bridge, asker: Asker, stream: bool) -> bytes:
     more = {"store": True} if "store" in asker.body else {}
-    answer = asker.ask(bridge.address, "gemini-2.5-flash", stream=stream, **more)
+    answer = asker.ask(bridge.address, "gemini-3.8-flash", stream=stream, **more)
     return json.dumps(answer.headers).encode() + answer.content
 
 
@@ -105,8 +105,8 @@ def test_short_calls_do_not_show_it(quoted: Bridge, gemini: ScriptedGemini, said
     text = {"content": {"parts": [{"text": "Hello"}]}}
     for path, body in (
         ("/v1/messages/count_tokens", {**MESSAGES.body, "model": "claude-sonnet-4-5"}),
-        ("/v1beta/models/gemini-2.5-flash:countTokens", NATIVE.body),
-        ("/v1beta/models/gemini-embedding-001:embedContent", text),
+        ("/v1beta/models/gemini-3.8-flash:countTokens", NATIVE.body),
+        ("/v1beta/models/gemini-embedding-x:embedContent", text),
     ):
         answer = requests.post(f"{quoted.address}{path}", json=body, timeout=30)
         assert KEY.encode() not in answer.content, answer.content
@@ -150,5 +150,5 @@ def test_who_sent_it_may_read_it(quoted: Bridge, gemini: ScriptedGemini) -> None
     """An agent that works on the file which holds the key must be able to write it back."""
     gemini.will_answer(lambda _asked: SAYINGS["in a text"])
     asked = [{"role": "user", "content": f"My .env has {KEY}"}]
-    answer = CHAT.ask(quoted.address, "gemini-2.5-flash", stream=False, messages=asked)
+    answer = CHAT.ask(quoted.address, "gemini-3.8-flash", stream=False, messages=asked)
     assert SAID.encode() in answer.content

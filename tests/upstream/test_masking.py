@@ -15,7 +15,7 @@ from bridge.upstream.masking import Mask
 
 SECRET = "canary-key-of-one-kind"
 ESCAPED = "".join(f"\\u{ord(letter):04x}" for letter in SECRET)
-REQUEST = GenerateRequest("gemini-2.5-flash", (Content("user", (Part("Hello"),)),))
+REQUEST = GenerateRequest("gemini-3.8-flash", (Content("user", (Part("Hello"),)),))
 
 
 def used_by(rig: Rig) -> str:
