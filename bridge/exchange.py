@@ -20,7 +20,7 @@ from bridge.drain import Drain
 from bridge.errors import BridgeError, ClientLeft, InternalError, ShuttingDown, UnknownModel
 from bridge.gemini.fitting import fit
 from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
-from bridge.gemini.signatures import Vault
+from bridge.gemini.signatures import SharedVault
 from bridge.gemini.types import EMPTY, GenerateRequest, JsonObject
 from bridge.guards.base import Instead
 from bridge.guards.watch import ActiveGuards, GuardWatch
@@ -48,7 +48,7 @@ class Services:
 
     upstream: Upstream
     models: ModelDirectory
-    vault: Vault
+    vault: SharedVault
     stamp: Stamp
     guards: ActiveGuards
     cooldowns: Cooldowns
@@ -272,7 +272,7 @@ def _attempts(
         record.note([RETIRED])
 
     def prepare(model: str) -> Prepared:
-        prepared = _fitted(request, model, services)
+        prepared = _fitted(request, model, caller.owner, services)
         mended, learnt = services.models.mended(_kept_from_google(prepared.request, services))
         record.upstream_model = model
         record.note((*prepared.fitting.notes, *learnt))
@@ -309,15 +309,15 @@ def count_tokens(
     choices = permitted_choices(record.model, caller, services.models)
     for (model, *_), (following, *_) in pairwise(choices):
         try:
-            return _count(request, model, services, record)
+            return _count(request, model, caller.owner, services, record)
         except UnknownModel:
             services.models.model_gone(model, following)
-    return _count(request, choices[-1][0], services, record)
+    return _count(request, choices[-1][0], caller.owner, services, record)
 
 
-def _count(request: GenerateRequest, model: str, services: Services, record: Record) -> int:
+def _count(request: GenerateRequest, model: str, owner: str, services: Services, record: Record) -> int:
     record.upstream_model = model
-    fitted, _ = services.models.mended(_fitted(request, model, services).request)
+    fitted, _ = services.models.mended(_fitted(request, model, owner, services).request)
     with record.waiting():
         return services.upstream.count_tokens(fitted)
 
@@ -336,6 +336,6 @@ def embed(
     return services.upstream.short_call(model, asked.method, asked.body(model, contents))
 
 
-def _fitted(request: GenerateRequest, model: str, services: Services) -> Prepared:
+def _fitted(request: GenerateRequest, model: str, owner: str, services: Services) -> Prepared:
     traits = services.models.traits(model).served_in(services.upstream.realm)
-    return Prepared(*fit(request, model, traits, services.vault, services.stamp.new_id))
+    return Prepared(*fit(request, model, traits, services.vault.of(owner), services.stamp.new_id))

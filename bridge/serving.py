@@ -7,11 +7,12 @@ what the master has found good. So a reload with a broken configuration leaves t
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bridge.access.door import rule_at_start
 from bridge.settings import Settings, SettingsError, load
+from bridge.settings.value import SHORTEST_SECRET
 from bridge.upstream import make_upstream
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ class InForce(NamedTuple):
     settings: Settings
     access: str  #: who will be let in, in words
     home: str  #: the address that the upstream asks, if it asks one
-    notices: Sequence[str]  #: what the operator must know of the upstream and the tables
+    notices: Sequence[str]  #: what the operator must know of the secrets, the upstream and the tables
 
 
 _in_force: InForce | None = None
@@ -41,7 +42,7 @@ def take_settings() -> InForce:
             "reload refused: the settings are wrong, and those before stay", extra={"reason": str(error)}
         )
         return _in_force
-    notices = (*upstream.notices, *_price_notices(settings))
+    notices = (*_short_secrets(settings), *upstream.notices, *_price_notices(settings))
     _in_force = InForce(settings, access, upstream.home, notices)
     return _in_force
 
@@ -51,6 +52,19 @@ def _price_notices(settings: Settings) -> list[str]:
         return []
     named = f"models without a price in prices.toml: {', '.join(unpriced)}"
     return [f"models.toml names {named}; {settings.fate_of_unpriced}"]
+
+
+def _short_secrets(settings: Settings) -> Iterator[str]:
+    secrets = {
+        "upstream.api_keys": settings.upstream.api_keys,
+        "code_assist.client_secret": (settings.code_assist.client_secret,),
+    }
+    for name, values in secrets.items():
+        if any(0 < len(value) < SHORTEST_SECRET for value in values):
+            yield (
+                f"{name}: a secret of fewer than {SHORTEST_SECRET} characters is taken for a placeholder, "
+                "and masked neither in the log nor in answers"
+            )
 
 
 def tell_notices() -> None:

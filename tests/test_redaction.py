@@ -232,6 +232,32 @@ def test_debug_shows_content_and_still_no_key(gemini, canary_key):
         assert found((CLIENT_KEY, canary_key), debugging.lines()) == []
 
 
+def test_a_key_of_one_letter_is_warned_of_and_eats_no_words(gemini):
+    with gunicorn_bridge(GEMINI_API_KEY="e", GOOGLE_GEMINI_BASE_URL=gemini.address) as placeholder:
+        gemini.will_say(refusal(500, "INTERNAL", ECHO))
+        ask(placeholder, "/v1/chat/completions", "short-key", KEYS_SENT[0], json=chat())
+        placeholder.request(request_id="short-key")
+        (warning,) = placeholder.told(level="warning", logger="bridge.serving")
+        assert warning["message"].startswith("upstream.api_keys: a secret of fewer than 8 characters")
+        assert "[masked]" not in placeholder.lines()
+
+
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        ("e", "exiting"),
+        ("exiting", "exiting"),
+        ("existing", "[masked]"),
+        ("canary-secret", "before [masked] after"),
+    ],
+)
+def test_only_what_is_long_enough_for_a_secret_is_masked(secret, text):
+    line = JsonFormatter([secret, ""]).format(
+        logging.makeLogRecord({"msg": text.replace("[masked]", secret)})
+    )
+    assert json.loads(line)["message"] == text
+
+
 @pytest.mark.parametrize(
     ("head", "told"),
     [

@@ -10,16 +10,22 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
+import requests
+from gunicorn_bridge import Bridge
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted_gemini import ScriptedGemini, call_chunk, sse
 
 from bridge.state import database as database_module
 from bridge.state import vault as vault_module
 from bridge.state.vault import LIFETIME, MOST_AT_ONCE, SqliteVault
 
 FAMILY = "gemini-3"
+ME = "me"
 
 
 class Clock:
@@ -38,7 +44,7 @@ def path(tmp_path: Path) -> Path:
 
 def rows(path: Path) -> set[str]:
     with closing(sqlite3.connect(path)) as database:
-        return {call_id for (call_id,) in database.execute("SELECT call_id FROM signature")}
+        return {call_id for (call_id,) in database.execute("SELECT call_id FROM owned_signature")}
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -50,10 +56,10 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_what_was_kept_is_found_and_nothing_else(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     vault = SqliteVault(path)
-    vault.keep(FAMILY, {"1": "one", "2": "two", "3": "three"})
-    assert vault.find(FAMILY, ["1", "3", "4"]) == {"1": "one", "3": "three"}
-    assert vault.find(FAMILY, iter(["2"])) == {"2": "two"}
-    assert vault.find(FAMILY, []) == {}
+    vault.keep(ME, FAMILY, {"1": "one", "2": "two", "3": "three"})
+    assert vault.find(ME, FAMILY, ["1", "3", "4"]) == {"1": "one", "3": "three"}
+    assert vault.find(ME, FAMILY, iter(["2"])) == {"2": "two"}
+    assert vault.find(ME, FAMILY, []) == {}
     assert warnings_in(caplog) == []
 
 
@@ -66,31 +72,62 @@ def test_any_text_is_kept_as_it_is(
     tmp_path_factory: pytest.TempPathFactory, kept: dict[str, str], family: str
 ) -> None:
     vault = SqliteVault(tmp_path_factory.mktemp("vault") / "v")
-    vault.keep(family, kept)
-    assert vault.find(family, [*kept, "one that was not"]) == kept
+    vault.keep(ME, family, kept)
+    assert vault.find(ME, family, [*kept, "one that was not"]) == kept
 
 
 def test_families_are_kept_apart(path: Path) -> None:
     vault = SqliteVault(path)
-    vault.keep("a", {"1": "of a"})
-    vault.keep("b", {"1": "of b"})
-    assert vault.find("a", ["1"]) == {"1": "of a"}
-    assert vault.find("b", ["1"]) == {"1": "of b"}
-    assert vault.find("c", ["1"]) == {}
+    vault.keep(ME, "a", {"1": "of a"})
+    vault.keep(ME, "b", {"1": "of b"})
+    assert vault.find(ME, "a", ["1"]) == {"1": "of a"}
+    assert vault.find(ME, "b", ["1"]) == {"1": "of b"}
+    assert vault.find(ME, "c", ["1"]) == {}
+
+
+def test_owners_are_kept_apart(path: Path) -> None:
+    vault = SqliteVault(path)
+    vault.of("a").keep(FAMILY, {"1": "of a"})
+    assert vault.of("b").find(FAMILY, ["1"]) == {}
+    vault.of("b").keep(FAMILY, {"1": "of b"})
+    assert vault.of("a").find(FAMILY, ["1"]) == {"1": "of a"}
+    assert vault.of("b").find(FAMILY, ["1"]) == {"1": "of b"}
+    assert vault.of("").find(FAMILY, ["1"]) == {}
+
+
+def test_rows_of_an_earlier_version_are_nobodys(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            "CREATE TABLE signature (family TEXT NOT NULL, call_id TEXT NOT NULL, signature TEXT NOT NULL, "
+            "kept REAL NOT NULL, PRIMARY KEY (family, call_id)) WITHOUT ROWID"
+        )
+        database.execute("INSERT INTO signature VALUES (?, '1', 'old', 4e9)", (FAMILY,))
+        database.commit()
+    vault = SqliteVault(path)
+    assert vault.of("").find(FAMILY, ["1"]) == vault.of("a").find(FAMILY, ["1"]) == {}
+    vault.of("a").keep(FAMILY, {"1": "new"})
+    assert vault.of("a").find(FAMILY, ["1"]) == {"1": "new"}
+
+
+def test_an_endless_id_is_neither_looked_up_nor_remembered(path: Path) -> None:
+    vault = SqliteVault(path)
+    assert vault.find(ME, FAMILY, ["x" * 1_000_000, "1"]) == {}
+    assert [call_id for _, _, call_id in vault._absent] == ["1"]
 
 
 def test_the_newest_signature_of_a_call_counts(path: Path) -> None:
     vault = SqliteVault(path)
-    vault.keep(FAMILY, {"1": "old"})
-    vault.keep(FAMILY, {"1": "new"})
-    assert vault.find(FAMILY, ["1"]) == {"1": "new"}
+    vault.keep(ME, FAMILY, {"1": "old"})
+    vault.keep(ME, FAMILY, {"1": "new"})
+    assert vault.find(ME, FAMILY, ["1"]) == {"1": "new"}
 
 
 def test_the_first_call_of_a_long_history_keeps_its_signature(path: Path) -> None:
     vault = SqliteVault(path)
-    vault.keep(FAMILY, {"first": "1", "last": "2"})
+    vault.keep(ME, FAMILY, {"first": "1", "last": "2"})
     ids = ["first", *map(str, range(2 * MOST_AT_ONCE)), "last"]
-    assert vault.find(FAMILY, ids) == {"first": "1", "last": "2"}
+    assert vault.find(ME, FAMILY, ids) == {"first": "1", "last": "2"}
 
 
 # --- it is shared ------------------------------------------------------------------------------------
@@ -98,14 +135,14 @@ def test_the_first_call_of_a_long_history_keeps_its_signature(path: Path) -> Non
 
 def test_two_vaults_on_one_file_see_what_the_other_kept(path: Path) -> None:
     one, other = SqliteVault(path), SqliteVault(path)
-    one.keep(FAMILY, {"1": "one"})
-    other.keep(FAMILY, {"2": "two"})
-    assert one.find(FAMILY, ["1", "2"]) == other.find(FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
+    one.keep(ME, FAMILY, {"1": "one"})
+    other.keep(ME, FAMILY, {"2": "two"})
+    assert one.find(ME, FAMILY, ["1", "2"]) == other.find(ME, FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
 
 
 def test_it_survives_being_opened_again(path: Path) -> None:
-    SqliteVault(path).keep(FAMILY, {"1": "one"})
-    assert SqliteVault(path).find(FAMILY, ["1"]) == {"1": "one"}
+    SqliteVault(path).keep(ME, FAMILY, {"1": "one"})
+    assert SqliteVault(path).find(ME, FAMILY, ["1"]) == {"1": "one"}
 
 
 def run_python(script: str, path: Path) -> None:
@@ -118,19 +155,19 @@ def run_python(script: str, path: Path) -> None:
 
 def test_another_process_finds_and_adds(path: Path) -> None:
     vault = SqliteVault(path)
-    vault.keep(FAMILY, {"1": "one"})
+    vault.keep(ME, FAMILY, {"1": "one"})
     run_python(
         """
 import sys
 from pathlib import Path
 from bridge.state.vault import SqliteVault
 vault = SqliteVault(Path(sys.argv[1]))
-assert vault.find("gemini-3", ["1"]) == {"1": "one"}
-vault.keep("gemini-3", {"2": "two"})
+assert vault.find("me", "gemini-3", ["1"]) == {"1": "one"}
+vault.keep("me", "gemini-3", {"2": "two"})
 """,
         path,
     )
-    assert vault.find(FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
+    assert vault.find(ME, FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
 
 
 def test_it_works_on_both_sides_of_a_fork(path: Path) -> None:
@@ -140,17 +177,17 @@ import os, sys
 from pathlib import Path
 from bridge.state.vault import SqliteVault
 vault = SqliteVault(Path(sys.argv[1]))
-vault.keep("gemini-3", {"1": "before"})
+vault.keep("me", "gemini-3", {"1": "before"})
 inherited = vault._database._connection
 child = os.fork()
 if child == 0:
-    vault.keep("gemini-3", {"2": "child"})
-    good = vault.find("gemini-3", ["1", "2"]) == {"1": "before", "2": "child"}
+    vault.keep("me", "gemini-3", {"2": "child"})
+    good = vault.find("me", "gemini-3", ["1", "2"]) == {"1": "before", "2": "child"}
     os._exit(0 if good and vault._database._connection is not inherited else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert vault._database._connection is inherited
-vault.keep("gemini-3", {"3": "parent"})
-found = vault.find("gemini-3", ["1", "2", "3"])
+vault.keep("me", "gemini-3", {"3": "parent"})
+found = vault.find("me", "gemini-3", ["1", "2", "3"])
 assert found == {"1": "before", "2": "child", "3": "parent"}, found
 """,
         path,
@@ -161,8 +198,8 @@ assert found == {"1": "before", "2": "child", "3": "parent"}, found
 def test_threads_share_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     vault = SqliteVault(path)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: vault.keep(FAMILY, {str(number): "s"}), range(64)))
-        found = list(pool.map(lambda number: vault.find(FAMILY, [str(number)]), range(64)))
+        list(pool.map(lambda number: vault.keep(ME, FAMILY, {str(number): "s"}), range(64)))
+        found = list(pool.map(lambda number: vault.find(ME, FAMILY, [str(number)]), range(64)))
     assert found == [{str(number): "s"} for number in range(64)]
     assert warnings_in(caplog) == []
 
@@ -179,11 +216,11 @@ def tidies_always(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_too_old_is_forgotten(path: Path) -> None:
     clock = Clock()
     vault = SqliteVault(path, clock)
-    vault.keep(FAMILY, {"old": "s"})
+    vault.keep(ME, FAMILY, {"old": "s"})
     clock.now += LIFETIME / 2
-    vault.keep(FAMILY, {"middling": "s"})
+    vault.keep(ME, FAMILY, {"middling": "s"})
     clock.now += LIFETIME / 2
-    vault.keep(FAMILY, {"new": "s"})
+    vault.keep(ME, FAMILY, {"new": "s"})
     assert rows(path) == {"middling", "new"}
 
 
@@ -191,11 +228,11 @@ def test_what_is_too_old_is_forgotten(path: Path) -> None:
 def test_what_is_kept_again_lives_on(path: Path) -> None:
     clock = Clock()
     vault = SqliteVault(path, clock)
-    vault.keep(FAMILY, {"1": "s"})
+    vault.keep(ME, FAMILY, {"1": "s"})
     clock.now += LIFETIME - 10
-    vault.keep(FAMILY, {"1": "s"})
+    vault.keep(ME, FAMILY, {"1": "s"})
     clock.now += 20
-    vault.keep(FAMILY, {"2": "s"})
+    vault.keep(ME, FAMILY, {"2": "s"})
     assert rows(path) == {"1", "2"}
 
 
@@ -204,7 +241,7 @@ def test_of_too_many_the_oldest_are_forgotten(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(vault_module, "MOST_ROWS", 3)
     vault = SqliteVault(path, Clock())
     for number in range(7):
-        vault.keep(FAMILY, {str(number): "s"})
+        vault.keep(ME, FAMILY, {str(number): "s"})
     assert rows(path) == {"4", "5", "6"}
 
 
@@ -212,9 +249,9 @@ def test_a_restart_tidies(path: Path) -> None:
     clock = Clock()
     vault = SqliteVault(path, clock)
     for number in range(4):
-        vault.keep(FAMILY, {str(number): "s"})
+        vault.keep(ME, FAMILY, {str(number): "s"})
     clock.now += LIFETIME + 10
-    SqliteVault(path, clock).keep(FAMILY, {"new": "s"})
+    SqliteVault(path, clock).keep(ME, FAMILY, {"new": "s"})
     assert rows(path) == {"new"}
 
 
@@ -224,9 +261,9 @@ def test_a_restart_tidies(path: Path) -> None:
 def shrugs(vault: SqliteVault, caplog: pytest.LogCaptureFixture) -> None:
     """Neither use raises, each is logged, and no signature is in the log."""
     caplog.clear()
-    vault.keep(FAMILY, {"1": "a-secret-signature"})
+    vault.keep(ME, FAMILY, {"1": "a-secret-signature"})
     assert warnings_in(caplog) == ["bridge.state.vault"]
-    assert vault.find(FAMILY, ["1"]) == {}
+    assert vault.find(ME, FAMILY, ["1"]) == {}
     assert warnings_in(caplog) == ["bridge.state.vault"] * 2
     assert "a-secret-signature" not in caplog.text
 
@@ -250,7 +287,7 @@ def _corrupt(path: Path) -> Path:
 
 def _other_table(path: Path) -> Path:
     with closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE signature (something_else TEXT)")
+        database.execute("CREATE TABLE owned_signature (something_else TEXT)")
     return path
 
 
@@ -269,9 +306,9 @@ def test_a_file_that_goes_bad_in_use_is_logged_and_costs_nothing_else(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     vault = SqliteVault(path)
-    vault.keep(FAMILY, {"0": "s"})
+    vault.keep(ME, FAMILY, {"0": "s"})
     with closing(sqlite3.connect(path)) as database:
-        database.execute("DROP TABLE signature")
+        database.execute("DROP TABLE owned_signature")
     shrugs(vault, caplog)
 
 
@@ -291,48 +328,84 @@ def test_a_locked_new_file_is_logged_and_used_once_it_is_free(
     held.execute("BEGIN EXCLUSIVE")
     shrugs(vault, caplog)
     held.execute("COMMIT")
-    vault.keep(FAMILY, {"2": "two"})
-    assert vault.find(FAMILY, ["1", "2"]) == {"2": "two"}
+    vault.keep(ME, FAMILY, {"2": "two"})
+    assert vault.find(ME, FAMILY, ["1", "2"]) == {"2": "two"}
 
 
 def test_a_locked_file_in_use_is_logged_when_written_and_still_read(
     path: Path, held: sqlite3.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     vault = SqliteVault(path)
-    vault.keep(FAMILY, {"1": "one"})
+    vault.keep(ME, FAMILY, {"1": "one"})
     held.execute("BEGIN EXCLUSIVE")
-    vault.keep(FAMILY, {"2": "two"})
+    vault.keep(ME, FAMILY, {"2": "two"})
     assert warnings_in(caplog) == ["bridge.state.vault"]
-    assert vault.find(FAMILY, ["1", "2"]) == {"1": "one"}  # the write-ahead log lets readers through
+    assert vault.find(ME, FAMILY, ["1", "2"]) == {"1": "one"}  # the write-ahead log lets readers through
     held.execute("COMMIT")
-    vault.keep(FAMILY, {"3": "three"})
-    assert vault.find(FAMILY, ["1", "2", "3"]) == {"1": "one", "3": "three"}
+    vault.keep(ME, FAMILY, {"3": "three"})
+    assert vault.find(ME, FAMILY, ["1", "2", "3"]) == {"1": "one", "3": "three"}
     assert warnings_in(caplog) == ["bridge.state.vault"]
 
 
 def test_what_was_not_there_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vault = SqliteVault(tmp_path / "signatures.sqlite3")
-    assert vault.find("f", ["a", "b"]) == {}
+    assert vault.find(ME, "f", ["a", "b"]) == {}
     asked: list[object] = []
     monkeypatch.setattr(vault, "_attempt", lambda _run, _work, otherwise: asked.append(1) or otherwise)
-    assert vault.find("f", ["a", "b"]) == {}
+    assert vault.find(ME, "f", ["a", "b"]) == {}
     assert not asked
-    vault.find("other", ["a"])
+    vault.find(ME, "other", ["a"])
     assert asked
 
 
 def test_what_was_not_there_is_found_once_it_is(tmp_path: Path) -> None:
     vault = SqliteVault(tmp_path / "signatures.sqlite3")
-    assert vault.find("f", ["a"]) == {}
-    vault.keep("f", {"a": "signature"})
-    assert vault.find("f", ["a"]) == {"a": "signature"}
+    assert vault.find(ME, "f", ["a"]) == {}
+    vault.keep(ME, "f", {"a": "signature"})
+    assert vault.find(ME, "f", ["a"]) == {"a": "signature"}
 
 
 def test_absence_is_believed_for_a_while_only(tmp_path: Path) -> None:
     now = [1_800_000_000.0]
     path = tmp_path / "signatures.sqlite3"
     one, other = SqliteVault(path, lambda: now[0]), SqliteVault(path, lambda: now[0])
-    assert one.find("f", ["a"]) == {}
-    other.keep("f", {"a": "signature"})
+    assert one.find(ME, "f", ["a"]) == {}
+    other.keep(ME, "f", {"a": "signature"})
     now[0] += vault_module.ABSENT_FOR + 1
-    assert one.find("f", ["a"]) == {"a": "signature"}
+    assert one.find(ME, "f", ["a"]) == {"a": "signature"}
+
+
+# --- it is each owner's own --------------------------------------------------------------------------
+
+
+def look_around(bridge: Bridge, key: str, *history: dict[str, Any]) -> dict[str, Any]:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    answer = requests.post(
+        f"{bridge.address}/v1/chat/completions",
+        json={"model": "gpt-5", "messages": [{"role": "user", "content": "Look"}, *history], "tools": [tool]},
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+    message: dict[str, Any] = answer.json()["choices"][0]["message"]
+    return message
+
+
+def signatures_sent(gemini: ScriptedGemini) -> list[str | None]:
+    parts = (part for content in gemini.asked[-1].body["contents"] for part in content["parts"])
+    return [part.get("thoughtSignature") for part in parts if "functionCall" in part]
+
+
+def test_a_call_id_of_another_client_finds_nothing(bridge: Bridge, gemini: ScriptedGemini) -> None:
+    call_id = uuid4().hex
+    gemini.will_say(sse(call_chunk("look", {}, call_id, "c2lnbmVkLWZvci1hbGljZQ==", "STOP")))
+    (call,) = look_around(bridge, "alice")["tool_calls"]
+    del call["extra_content"]  # as many clients do
+    past = (
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": "x"},
+    )
+    look_around(bridge, "mallory", *past)
+    assert "c2lnbmVkLWZvci1hbGljZQ==" not in signatures_sent(gemini)
+    look_around(bridge, "alice", *past)
+    assert signatures_sent(gemini) == ["c2lnbmVkLWZvci1hbGljZQ=="]

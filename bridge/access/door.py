@@ -32,7 +32,7 @@ class Visit:
 
     key: Key | None = None
     problem: str | None = None
-    owner: str = ""  #: stored answers are the owner's alone
+    owner: str = ""  #: stored answers and thought signatures are the owner's alone
 
     def permit(self, name: str, model: str) -> None:
         """Raises NotAllowed if the visitor may use neither the name it gave nor the model that it means."""

@@ -17,8 +17,20 @@ _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,62}")
 _ILLEGAL_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
-@lru_cache(1024)
+#: Clients choose the names; a longer one is made legal each time, and not remembered.
+LONGEST_REMEMBERED = 512
+
+
 def legal_name(name: str) -> str:
+    return _remembered(name) if len(name) <= LONGEST_REMEMBERED else _made_legal(name)
+
+
+@lru_cache(1024)
+def _remembered(name: str) -> str:
+    return _made_legal(name)
+
+
+def _made_legal(name: str) -> str:
     if _LEGAL.fullmatch(name):
         return name
     tail = sha256(name.encode()).hexdigest()[:8]

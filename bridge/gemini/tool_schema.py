@@ -7,7 +7,7 @@ plain object; what would grow without bound is cut to plain objects too.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import orjson
@@ -17,8 +17,15 @@ from bridge.gemini.types import JsonObject
 
 #: Deeper than any real tool, shallower than what the JSON writer and Python's stack bear.
 DEEPEST = 64
-#: References inside references multiply. Beyond this many bytes written out for them, a plain object must do.
-MOST_REFERRED = 500_000
+#: References inside references multiply. Beyond this many bytes written out for those of one schema, which is
+#: more than a model can make use of, a plain object must do.
+MOST_WRITTEN_OUT = 128 << 10
+
+# For all schemas of a request together:
+#: Places of a schema: properties, items, alternatives. A large tool has a hundred.
+MOST_NODES = 100_000
+#: Bytes written out for references: as much as a third of the largest context window.
+MOST_REFERRED = 1 << 20
 
 _SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _SCHEMA_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -43,64 +50,57 @@ _DROPPED = frozenset(
 
 PLAIN_OBJECT: JsonObject = {"type": "object"}
 
-#: Some agents' tools a few times over; all of them together take a few megabytes.
-MOST_REMEMBERED = 512
-LARGEST_REMEMBERED = 16_384
-_REMEMBERED: dict[bytes, JsonObject] = {}
+
+class Prepared(NamedTuple):
+    """A schema as Gemini takes it, and what it took to make it."""
+
+    schema: JsonObject
+    nodes: int
+    referred: int  #: bytes written out for references
+    cut: bool  #: of some references nothing is left but that there is an object
 
 
-def object_schema(schema: JsonObject, param: str) -> JsonObject:
-    """The schema of a tool's arguments: its root is always an object.
+class Limits(NamedTuple):
+    """What a schema may take, where others of the same request have taken some already."""
 
-    Agents declare the same tools in every turn, so what was made of a schema is remembered by its bytes.
-    """
-    try:
-        written = orjson.dumps(schema)
-    except orjson.JSONEncodeError:  # too deep, which the walk will tell in better words
-        return _object_schema(schema, param)
-    known = _REMEMBERED.get(written)
-    if known is None:
-        known = _object_schema(schema, param)
-        _remember(written, known)
-    return known
+    nodes: int = MOST_NODES
+    referred: int = MOST_REFERRED
 
 
-def _remember(written: bytes, prepared: JsonObject) -> None:
-    if len(written) > LARGEST_REMEMBERED:
-        return
-    if len(_REMEMBERED) >= MOST_REMEMBERED:
-        _REMEMBERED.clear()
-    _REMEMBERED[written] = prepared
+def object_schema(schema: JsonObject, param: str, limits: Limits) -> Prepared:
+    """The schema of a tool's arguments: its root is always an object."""
+    prepared = plain_schema(schema, param, limits)
+    return prepared._replace(schema=_as_object(prepared.schema, param))
 
 
-def _object_schema(schema: JsonObject, param: str) -> JsonObject:
-    prepared = plain_schema(schema, param)
-    if prepared.get("type") == "object":
-        return prepared
-    if "type" not in prepared and ("properties" in prepared or not prepared):
-        return {"type": "object", "properties": {}, **prepared}
-    if "type" not in prepared:  # a bare anyOf of objects: say what it must be, keep what it says
-        return {"type": "object", **prepared}
-    if isinstance(prepared["type"], list) and "object" in prepared["type"]:
-        return {**prepared, "type": "object"}
+def _as_object(schema: JsonObject, param: str) -> JsonObject:
+    if schema.get("type") == "object":
+        return schema
+    if "type" not in schema and ("properties" in schema or not schema):
+        return {"type": "object", "properties": {}, **schema}
+    if "type" not in schema:  # a bare anyOf of objects: say what it must be, keep what it says
+        return {"type": "object", **schema}
+    if isinstance(schema["type"], list) and "object" in schema["type"]:
+        return {**schema, "type": "object"}
     raise InvalidRequest(f"{param} must describe an object", param=param)
 
 
-def plain_schema(schema: JsonObject, param: str) -> dict[str, Any]:
-    prepared = _Walk(schema, param).node(schema, 0, ())
-    return prepared if isinstance(prepared, dict) else dict(PLAIN_OBJECT)
-
-
-def json_answer(schema: JsonObject, param: str) -> dict[str, Any]:
-    """The part of `generationConfig` that asks for an answer of this schema."""
-    return {"responseMimeType": "application/json", "responseJsonSchema": plain_schema(schema, param)}
+def plain_schema(schema: JsonObject, param: str, limits: Limits) -> Prepared:
+    walk = _Walk(schema, param, limits)
+    prepared = walk.node(schema, 0, ())
+    whole = prepared if isinstance(prepared, dict) else dict(PLAIN_OBJECT)
+    return Prepared(whole, walk.nodes, walk.referred, walk.cut)
 
 
 class _Walk:
-    def __init__(self, root: JsonObject, param: str) -> None:
+    def __init__(self, root: JsonObject, param: str, limits: Limits) -> None:
+        self.nodes = 0
+        self.referred = 0
+        self.cut = False
         self._root = root
         self._param = param
-        self._referred = 0
+        self._limits = limits
+        self._sizes: dict[str, int] = {}  #: of what references name
 
     def node(self, schema: Any, depth: int, inside: tuple[str, ...]) -> Any:
         """`inside` holds the references being written out around this node."""
@@ -108,6 +108,9 @@ class _Walk:
             return schema  # true, false, or nonsense that Gemini will name better than we can
         if depth > DEEPEST:
             raise InvalidRequest(f"{self._param} is nested deeper than {DEEPEST} levels", param=self._param)
+        self.nodes += 1
+        if self.nodes > self._limits.nodes:
+            raise self._too_much(f"{MOST_NODES} nodes")
         if isinstance(schema.get("$ref"), str):
             return self._reference(schema, depth, inside)
         return {
@@ -129,18 +132,32 @@ class _Walk:
         reference = schema["$ref"]
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         target = None if reference in inside else _pointed_at(self._root, reference)
-        if not isinstance(target, dict) or not self._affords(target):
+        if not isinstance(target, dict) or not self._affords(reference, target):
             target = PLAIN_OBJECT
         return self.node(_combined(target, beside), depth + 1, (*inside, reference))
 
-    def _affords(self, target: JsonObject) -> bool:
-        if self._referred > MOST_REFERRED:
+    def _affords(self, reference: str, target: JsonObject) -> bool:
+        size = self._sizes.get(reference)
+        if size is None:
+            size = self._sizes[reference] = _written_size(target)
+        if self.referred + size > MOST_WRITTEN_OUT:
+            self.cut = True
             return False
-        try:
-            self._referred += len(orjson.dumps(target))
-        except orjson.JSONEncodeError:  # deeper than the writer goes, so deeper than we do
-            return False
-        return self._referred <= MOST_REFERRED
+        self.referred += size
+        if self.referred > self._limits.referred:
+            raise self._too_much(f"{MOST_REFERRED} bytes written out for references")
+        return True
+
+    def _too_much(self, limit: str) -> InvalidRequest:
+        problem = f"with this one the schemas of the request have more than {limit}"
+        return InvalidRequest(f"{self._param}: {problem}", param=self._param)
+
+
+def _written_size(target: JsonObject) -> int:
+    try:
+        return len(orjson.dumps(target))
+    except orjson.JSONEncodeError:  # deeper than the writer goes, so deeper than we do
+        return MOST_WRITTEN_OUT + 1
 
 
 def _combined(target: JsonObject, beside: JsonObject) -> JsonObject:

@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from bridge.settings.value import SHORTEST_SECRET
+
 MASK = "[masked]"
 
 #: Google, OpenAI and Anthropic keys, the bridge's own, Google's tokens, bearer tokens, keys in query strings.
@@ -35,7 +37,8 @@ class JsonFormatter(logging.Formatter):
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__()
         #: The longest first: one may be a part of another.
-        self._known = sorted(filter(None, secrets), key=len, reverse=True)
+        long_enough = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
+        self._known = sorted(long_enough, key=len, reverse=True)
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {

@@ -54,7 +54,7 @@ class Caller:
 
     headers: Mapping[str, str] = field(default_factory=dict)
     preferences: Mapping[str, Any] = field(default_factory=dict)  #: the operator's, for this protocol
-    owner: str = ""  #: stored answers are the owner's alone
+    owner: str = ""  #: stored answers and thought signatures are the owner's alone
     #: Raises NotAllowed if the caller may use neither the name it gave nor the model that it means.
     permit: Callable[[str, str], None] = lambda _name, _model: None
     cost_limited: bool = False  #: a limit on cost applies, so that the model must have a price

@@ -29,6 +29,8 @@ UNPARSED = "unparsed_arguments"
 
 MOST_STOP_SEQUENCES = 5
 LONGEST_QUOTED = 64
+#: Of tools: a namespace's name stands before that of each of its tools.
+LONGEST_NAME = 512
 
 
 def refuse(problem: str, param: str) -> InvalidRequest:
@@ -56,6 +58,8 @@ def needed_name(source: JsonObject, path: str) -> str:
     name = needed(source, "name", str, path)
     if not name:
         raise refuse("must not be empty", f"{path}.name")
+    if len(name) > LONGEST_NAME:
+        raise refuse(f"must be at most {LONGEST_NAME} characters", f"{path}.name")
     return name
 
 

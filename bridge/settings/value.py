@@ -30,6 +30,9 @@ OFF = "off"
 #: The end of a secret is shown only where most of it stays hidden.
 LONGEST_HIDDEN = 12
 
+#: A shorter secret is a placeholder: to mask it would eat ordinary words.
+SHORTEST_SECRET = 8
+
 
 class SettingsError(Exception):
     """A message for the person who wrote the settings. It never holds a secret."""

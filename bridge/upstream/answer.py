@@ -24,6 +24,7 @@ import requests
 from bridge.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamTruncated
 from bridge.timeval import timeval
 from bridge.upstream.base import TICK
+from bridge.upstream.compression import decompression_of
 from bridge.upstream.foreign import cut, foreign_errors_translated, unreachable
 from bridge.upstream.framing import BadFraming, UntilTheEnd
 from bridge.upstream.head import BadHead, Head, head_of
@@ -32,8 +33,6 @@ from bridge.upstream.promises import Promise
 READ_SIZE = 16_384  #: a record of TLS; each stream that waits holds so much
 LARGEST_HEAD = 65_536
 HEAD_END = b"\r\n\r\n"
-#: zlib's way to say: gzip or deflate, whichever it is.
-ANY_COMPRESSION = 47
 
 NOTHING_YET = b""
 
@@ -84,6 +83,7 @@ class PromisedAnswer(Answer):
         self._waits = waits
         self._began = time.monotonic()
         self._silent_since = self._began
+        self._ticked = self._began
         self._closed = False
         self._head: Head | None = None
         self._tick = 0.0
@@ -128,16 +128,20 @@ class PromisedAnswer(Answer):
 
     def body(self) -> Iterator[bytes]:
         assert self._head is not None
-        framing, opened = self._head.framing, _decompression(self._head.encoding)
+        framing, packed = self._head.framing, decompression_of(self._head.encoding)
         pieces = chain([self._early] if self._early else [], self._arriving())
         try:
             while not framing.done and (data := next(pieces, None)) is not None:
                 body = framing.feed(data)
-                if body or not data:
-                    yield opened.decompress(body) if opened and body else body
+                if packed is not None and body:
+                    yield from filter(None, packed.feed(body))
+                elif body or not data:
+                    yield body
         except (BadFraming, zlib.error) as error:
             raise cut(error) from error
         self._end(self._head)
+        if packed is not None and not packed.whole:
+            raise UpstreamTruncated("Gemini's answer ended in the middle of what was compressed.")
 
     def _end(self, head: Head) -> None:
         framing = head.framing
@@ -150,20 +154,24 @@ class PromisedAnswer(Answer):
             self.close()
 
     def _arriving(self) -> Iterator[bytes]:
-        """What the socket has, and nothing once a tick; ends with the connection."""
+        """What the socket has, and nothing once a tick; ends with the connection. Bytes that never make up a
+        whole would else keep the turn for as long as they come."""
         try:
             while not self._closed:
                 data = self._read()
                 if data is None:
-                    self._still_patient()
+                    self._ticked = self._still_patient()
                     yield NOTHING_YET
                 elif not data:
                     return
                 else:
-                    self._silent_since = time.monotonic()
-                    if self._silent_since - self._began > self._waits.whole:
+                    self._silent_since = now = time.monotonic()
+                    if now - self._began > self._waits.whole:
                         raise UpstreamTimeout("Gemini's answer took longer than any may.")
                     yield data
+                    if now - self._ticked >= self._tick:
+                        self._ticked = now
+                        yield NOTHING_YET
         except (OSError, ValueError) as error:
             if self._closed:  # under the read: whatever it ran into is what was wanted
                 return
@@ -182,7 +190,8 @@ class PromisedAnswer(Answer):
         finally:
             _BUFFERS.append(buffer)
 
-    def _still_patient(self) -> None:
+    def _still_patient(self) -> float:
+        """The time, unless it is up."""
         now = time.monotonic()
         if now - self._silent_since >= self._patience:
             begun = self._head is not None
@@ -190,6 +199,7 @@ class PromisedAnswer(Answer):
             raise UpstreamTimeout(f"Gemini {where}.")
         if now - self._began > self._waits.whole:
             raise UpstreamTimeout("Gemini's answer took longer than any may.")
+        return now
 
     def _broken(self, error: Exception) -> UpstreamError:
         return unreachable(error) if self._head is None else cut(error)
@@ -218,9 +228,14 @@ class WholeAnswer(Answer):
         return iter(())
 
     def body(self) -> Iterator[bytes]:
-        with foreign_errors_translated():
-            while not self._closed and (data := self._response.raw.read1(READ_SIZE, decode_content=True)):
-                yield data
+        raw: Any = self._response.raw
+        packed = decompression_of(self._response.headers.get("Content-Encoding", "").lower().encode())
+        try:
+            with foreign_errors_translated():
+                while not self._closed and (data := raw.read1(READ_SIZE, decode_content=False)):
+                    yield from filter(None, packed.feed(data)) if packed else (data,)
+        except zlib.error as error:
+            raise cut(error) from error
         self.close()
 
     def close(self) -> None:
@@ -233,8 +248,3 @@ def _without_interim(come: bytes) -> bytes:
     while come.startswith(b"HTTP/1.1 1") and HEAD_END in come:
         come = come.partition(HEAD_END)[2]
     return come
-
-
-def _decompression(encoding: bytes) -> Any:
-    """We ask for none, but a proxy between may insist."""
-    return None if encoding in (b"", b"identity") else zlib.decompressobj(ANY_COMPRESSION)

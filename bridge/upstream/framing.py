@@ -7,6 +7,8 @@ from typing import Protocol
 
 #: The size of a frame, or a trailer, is a short line; an endless one is not HTTP.
 LONGEST_LINE = 8192
+#: Nobody reads trailers; without a bound they would hold a connection for ever.
+LARGEST_TRAILERS = 65_536
 LINE_END = b"\r\n"
 #: Python's own reading of numbers also takes signs, underscores and 0x, which others on the way may not.
 SIZE = re.compile(rb"[0-9A-Fa-f]+(?=[ \t]*(?:;|\Z))")
@@ -39,6 +41,7 @@ class Chunked:
         self._missing = 0  #: bytes of the frame under way
         self._line_end_due = False  #: behind each frame
         self._in_trailers = False
+        self._trailers = 0  #: bytes of them
         self._rest = b""  #: bytes that no step could be made of yet
 
     @property
@@ -89,6 +92,9 @@ class Chunked:
     def _line(self, line: bytes) -> None:
         if self._in_trailers:
             self.done = not line
+            self._trailers += len(line)
+            if self._trailers > LARGEST_TRAILERS:
+                raise BadFraming("trailers without an end")
             return
         size = SIZE.match(line)
         if size is None:

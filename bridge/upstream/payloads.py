@@ -12,7 +12,13 @@ from bridge.errors import BridgeError, InvalidRequest, UpstreamMalformed, Upstre
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json, request_to_json
 from bridge.upstream.errors import error_from_payload
+from bridge.upstream.masking import Mask
 from bridge.upstream.sse_decoder import SseDecoder
+
+#: An answer is text and pictures. What is longer than all of them together is not one.
+LARGEST_ANSWER = 256 << 20
+#: A value may take ten times the memory of its JSON.
+MOST_VALUES = 2_000_000
 
 Unwrap = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -45,7 +51,7 @@ def _plain(value: Any) -> dict[str, Any]:
 def objects_in(payload: bytes) -> list[dict[str, Any]]:
     """The payload's object; several for an array, which Gemini sends where `alt=sse` got lost on the way."""
     try:
-        return _objects(orjson.loads(payload))
+        return _objects(_parsed(payload))
     except orjson.JSONDecodeError:
         raise _no_json(payload, at_end=False) from None
 
@@ -57,11 +63,16 @@ def _objects(document: Any) -> list[dict[str, Any]]:
     return objects
 
 
-def chunks_in(pieces: Iterable[bytes], model: str, unwrap: Unwrap | None = None) -> Iterator[Sequence[Chunk]]:
+def chunks_in(
+    pieces: Iterable[bytes], model: str, mask: Mask, unwrap: Unwrap | None = None
+) -> Iterator[Sequence[Chunk]]:
     """The bytes of one answer to batches of chunks: what one piece completed goes on together. An empty piece
     is an empty batch; a failure is raised after what came before it."""
-    decoder, reader = SseDecoder(), _ChunkReader(model, unwrap)
+    decoder, reader, left = SseDecoder(), _ChunkReader(model, mask, unwrap), LARGEST_ANSWER
     for data in pieces:
+        left -= len(data)
+        if left < 0:
+            raise UpstreamMalformed("Gemini's answer is longer than any may be.")
         chunks = reader.read(decoder.feed(data)) if data else ()
         if chunks or not data:
             yield chunks
@@ -74,8 +85,9 @@ def chunks_in(pieces: Iterable[bytes], model: str, unwrap: Unwrap | None = None)
 
 
 class _ChunkReader:
-    def __init__(self, model: str, unwrap: Unwrap | None) -> None:
+    def __init__(self, model: str, mask: Mask, unwrap: Unwrap | None) -> None:
         self._model = model
+        self._mask = mask
         self._unwrap = unwrap
         self.failure: BridgeError | None = None  #: what came behind the chunks that were given last
 
@@ -83,16 +95,22 @@ class _ChunkReader:
         chunks: list[Chunk] = []
         try:
             for payload in payloads:
-                document = orjson.loads(payload)
+                document = _parsed(self._mask(payload))
                 for source in (document,) if type(document) is dict else _objects(document):
                     if "error" in source:
-                        raise error_from_payload(source, self._model)
+                        raise error_from_payload(self._mask.in_object(source), self._model)
                     chunks.append(chunk_from_json(source if self._unwrap is None else self._unwrap(source)))
         except orjson.JSONDecodeError:
             self.failure = _no_json(payload, at_end)
         except BridgeError as error:
             self.failure = error
         return chunks
+
+
+def _parsed(payload: bytes) -> Any:
+    if len(payload) > MOST_VALUES and sum(map(payload.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise UpstreamMalformed("Gemini sent more values at once than any answer has.")
+    return orjson.loads(payload)
 
 
 def _no_json(payload: bytes, at_end: bool) -> BridgeError:

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from bridge.errors import BridgeError, UpstreamMalformed, UpstreamMisconfigured
@@ -23,6 +23,7 @@ from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.foreign import foreign_errors_translated
 from bridge.upstream.line import Call, Lines
+from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import Unwrap, chunks_in, objects_in
 
 LARGEST_ERROR_BODY = 1 << 20
@@ -31,6 +32,11 @@ MOST_MODEL_PAGES = 20
 LONGEST_SHORT_CALL = 30.0
 
 T = TypeVar("T")
+
+
+class Accepted(NamedTuple):
+    answer: Answer
+    mask: Mask  #: for all that is read of it
 
 
 class RestUpstream(Upstream):
@@ -85,8 +91,9 @@ class RestUpstream(Upstream):
         """The object of an answer that is not a stream."""
         begun: list[Answer] = []
         try:
-            answer = outcome(self.accepted(call, begun.append))
-            answered = objects_in(b"".join(_at_most(LARGEST_WHOLE_ANSWER, answer.body())))[0]
+            answer, mask = outcome(self.accepted(call, begun.append))
+            body = mask.in_body(b"".join(_at_most(LARGEST_WHOLE_ANSWER, answer.body())))
+            answered = objects_in(body)[0]
         finally:
             for each in begun:
                 each.close()
@@ -98,7 +105,7 @@ class RestUpstream(Upstream):
 
     def accepted(
         self, call: Call, began: Callable[[Answer], None] = lambda _answer: None
-    ) -> Generator[Tick, None, Answer]:
+    ) -> Generator[Tick, None, Accepted]:
         """The answer, once it was let in and its head has come. Each answer is shown to `began` before it is
         waited for, so that it can be closed meanwhile."""
         refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
@@ -112,7 +119,7 @@ class RestUpstream(Upstream):
             for _ in answer.head():
                 yield ()
             if answer.status == 200:
-                return answer
+                return Accepted(answer, Mask(permit.secret, call.body))
             refusal = yield from self._refusal(answer, call, permit)
             if not self._access.refused(permit, answer.status, refusal, quota):
                 break
@@ -136,7 +143,8 @@ class RestUpstream(Upstream):
             raise UpstreamMisconfigured(
                 f"{_shown(self.home)} answered {answer.status}: it is not the Gemini API."
             )
-        return error_from_response(answer.status, permit.masked(b"".join(pieces)), call.model)
+        body = Mask(permit.secret).in_body(b"".join(pieces))
+        return error_from_response(answer.status, body, call.model)
 
 
 def _at_leisure(call: Call) -> Call:
@@ -196,8 +204,8 @@ class RestStream(ChunkStream):
         if self._closed:
             return
         try:
-            answer = yield from self._upstream.accepted(self._call, self._take)
-            yield from chunks_in(answer.body(), self._call.model, self._upstream.unwrap)
+            answer, mask = yield from self._upstream.accepted(self._call, self._take)
+            yield from chunks_in(answer.body(), self._call.model, mask, self._upstream.unwrap)
         except BridgeError:
             if not self._closed:  # meanwhile: whatever it ran into is what was wanted
                 raise

@@ -7,6 +7,13 @@ their own, and an event still open at the end is handed out instead of dropped.
 
 from __future__ import annotations
 
+from bridge.errors import UpstreamMalformed
+
+#: The largest pictures that Gemini draws take half of it. Beyond it an event is taken for one without an end.
+LARGEST_EVENT = 64 << 20
+#: A short line takes ten times its bytes in memory.
+MOST_LINES = 1_000_000
+
 BOM = b"\xef\xbb\xbf"
 FIELD = b"data: "
 EVENT_END = b"\r\n\r\n"
@@ -22,6 +29,7 @@ class SseDecoder:
         self._bare: list[bytes] = []  #: lines outside of SSE
         self._ready: list[bytes] = []
         self._at_start = True
+        self._unfinished = 0  #: bytes since the last payload
 
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads that these bytes complete, in order."""
@@ -30,6 +38,9 @@ class SseDecoder:
         if data:
             self._feed_lines(data)
         ready, self._ready = self._ready, []
+        self._unfinished = len(data) if ready else self._unfinished + len(data)
+        if self._unfinished > LARGEST_EVENT or len(self._data) + len(self._bare) > MOST_LINES:
+            raise UpstreamMalformed("Gemini sent an event that is larger than any may be.")
         return ready
 
     def _read_events(self, data: bytes) -> bytes:

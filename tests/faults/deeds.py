@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 
 import orjson
 from evil_gemini import END, GOOD, HEAD, Deed, Visit, event, framed, refusal, text
@@ -96,6 +97,53 @@ def drip(visit: Visit) -> None:
         visit.say(GOOD[at : at + 1])
 
 
+MEGABYTE = 1 << 20
+PACKED_HEAD = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def packed(*pieces: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    return b"".join(map(packer.compress, pieces)) + packer.flush()
+
+
+def gzip_unasked(visit: Visit) -> None:
+    visit.say(PACKED_HEAD, framed(packed(text("All "), text("is well.", "STOP"))), END)
+
+
+def gzip_cut_short(visit: Visit) -> None:
+    visit.say(PACKED_HEAD, framed(packed(text("Half "), text("an answer", "STOP"))[:-12]), END)
+
+
+def gzip_bomb(visit: Visit) -> None:
+    """A gigabyte in one."""
+    visit.say(PACKED_HEAD, framed(packed(text("Half "), b"data: ", *[b"a" * MEGABYTE] * 1024)), END)
+
+
+def endless_event(visit: Visit) -> None:
+    visit.say(HEAD, framed(text("Half "), b"data: "))
+    while True:
+        visit.say(framed(b"a" * MEGABYTE))
+
+
+def endless_comments(visit: Visit) -> None:
+    visit.say(HEAD, framed(text("Half ")))
+    while True:
+        visit.say(framed(b": still here\n\n"))
+        time.sleep(0.05)
+
+
+def endless_trailers(visit: Visit) -> None:
+    visit.say(HEAD, framed(text("Half ")), b"0\r\n")
+    while True:
+        visit.say(b"X-Trailer: and another\r\n" * 100)
+
+
+def many_values(visit: Visit) -> None:
+    """Thirty megabytes that would take six hundred once they are read."""
+    values = b",".join([b"{}"] * (10 * MEGABYTE))
+    visit.say(HEAD, framed(text("Half "), b"data: [", values, b"]\r\n\r\n"), END)
+
+
 def never_ending(visit: Visit) -> None:
     visit.say(HEAD)
     while True:
@@ -163,6 +211,7 @@ DEEDS: dict[str, Deed] = {
     "slow-start": slow_start,
     "drip": drip,
     "ten-megabytes": ten_megabytes,
+    "gzip-unasked": gzip_unasked,
     "long": long_answer,
     # what cannot be mended
     "stall-before-head": stall_before_head,
@@ -177,6 +226,13 @@ DEEDS: dict[str, Deed] = {
     "half-a-character": half_a_character,
     "error-in-stream": error_in_stream,
     "never-ending": never_ending,
+    "gzip-cut-short": gzip_cut_short,
+    "endless-comments": endless_comments,
+    "endless-trailers": endless_trailers,
+    # what would fill the memory
+    "gzip-bomb": gzip_bomb,
+    "endless-event": endless_event,
+    "many-values": many_values,
     "overloaded": always(OVERLOADED),
     "quota": always(QUOTA),
     "empty": always(EMPTY),

@@ -70,6 +70,9 @@ BROKEN = {
     "half-a-character": "truncated",
     "error-in-stream": "overloaded",
     "never-ending": "timeout",
+    "gzip-cut-short": "truncated",
+    "endless-comments": "timeout",
+    "endless-trailers": "truncated",
     "overloaded": "overloaded",
     "quota": "rate_limited",
     "malformed": "malformed",
@@ -93,6 +96,31 @@ def test_a_half_told_answer_is_shown_before_its_failure(impatient: Bridge) -> No
             assert b"Half " in answer.content
 
 
+def peak_megabytes(bridge: Bridge) -> float:
+    """The most memory that any of the workers has had."""
+    told = (Path(f"/proc/{worker}/status").read_text() for worker in bridge.workers())
+    return max(int(status.partition("VmHWM:")[2].split()[0]) for status in told) / 1024
+
+
+@pytest.mark.parametrize("deed", ["gzip-bomb", "endless-event", "many-values"])
+def test_what_would_fill_the_memory_is_cut_off(evil: Evil, deed: str) -> None:
+    patience = dict.fromkeys(("FIRST_BYTE_TIMEOUT", "READ_TIMEOUT", "ANSWER_TIMEOUT"), "60")
+    environment = {**IMPATIENT, **{f"BRIDGE_UPSTREAM__{name}": value for name, value in patience.items()}}
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
+        before = peak_megabytes(bridge)
+        for asker in (CHAT, MESSAGES):
+            model = fresh(deed)
+            answer = asker.ask(bridge.address, model, stream=True)
+            assert answer.ended_legally, answer.content[-400:]
+            assert bridge.request(model=model)["error"] == "malformed"
+        assert peak_megabytes(bridge) - before < 200
+
+
+def test_signs_of_life_come_between_bytes_that_say_nothing(impatient: Bridge) -> None:
+    for _, answer in ask_every_way(impatient, "endless-comments"):
+        assert not answer.stream or answer.asker.sign_of_life in answer.content
+
+
 @pytest.fixture(scope="module")
 def patient(evil: Evil) -> Iterator[Bridge]:
     """It gives an upstream several times as long as the slow ones here need."""
@@ -108,7 +136,13 @@ def patient(evil: Evil) -> Iterator[Bridge]:
 
 @pytest.mark.parametrize(
     ("deed", "told"),
-    [("slow-start", "is well."), ("drip", "is well."), ("long", "done."), ("ten-megabytes", TEN_MB)],
+    [
+        ("gzip-unasked", "is well."),
+        ("slow-start", "is well."),
+        ("drip", "is well."),
+        ("long", "done."),
+        ("ten-megabytes", TEN_MB),
+    ],
 )
 def test_an_upstream_that_takes_its_time_is_waited_for(patient: Bridge, deed: str, told: str) -> None:
     for _, answer in ask_every_way(patient, deed):

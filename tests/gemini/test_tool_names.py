@@ -7,6 +7,7 @@ from gemini_rules import LEGAL_NAME
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bridge.gemini import tool_names
 from bridge.gemini.tool_names import LONGEST, ToolNames, legal_name
 
 ODD_NAMES = (
@@ -72,3 +73,9 @@ def test_a_name_that_was_never_sent_comes_back_as_it_is() -> None:
     known = ToolNames()
     known.to_gemini("a tool")
     assert known.from_gemini("shell") == "shell"
+
+
+def test_a_name_of_a_megabyte_is_not_remembered() -> None:
+    before = tool_names._remembered.cache_info().currsize
+    assert len(legal_name("x" * 1_000_000)) == LONGEST
+    assert tool_names._remembered.cache_info().currsize == before

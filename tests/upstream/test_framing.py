@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.upstream.framing import LONGEST_LINE, BadFraming, Chunked, Sized
+from bridge.upstream.framing import LARGEST_TRAILERS, LONGEST_LINE, BadFraming, Chunked, Sized
 
 PIECES = st.lists(st.binary(min_size=1, max_size=40), max_size=6)
 CUTS = st.lists(st.integers(min_value=0, max_value=300), max_size=8)
@@ -89,3 +89,11 @@ def test_a_sized_body_takes_its_length_and_no_more(data, length, cuts):
     framing = Sized(length)
     assert b"".join([framing.feed(read) for read in reads_of(data, cuts)]) == data[:length]
     assert framing.done == (len(data) >= length)
+
+
+def test_trailers_are_read_over_and_must_end() -> None:
+    framing = Chunked()
+    assert framing.feed(b"1\r\na\r\n0\r\nX-One: 1\r\nX-Two: 2\r\n\r\n") == b"a"
+    assert framing.done
+    with pytest.raises(BadFraming):
+        Chunked().feed(b"0\r\n" + b"X-More: 1\r\n" * LARGEST_TRAILERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import gzip
 import inspect
 import subprocess
 import sys
@@ -42,6 +43,7 @@ from bridge.settings import SettingsError, load
 from bridge.upstream import make_upstream
 from bridge.upstream.access import Permit
 from bridge.upstream.answer import Waits
+from bridge.upstream.rest import LARGEST_WHOLE_ANSWER
 from bridge.upstream.sdk.losses import with_whole_numbers
 from bridge.upstream.sdk.package import translate
 from bridge.upstream.sdk.reader import LONGEST_QUEUE, ReaderStream
@@ -389,6 +391,37 @@ def test_an_endless_error_body_is_not_read_to_the_end(sdk: Rig) -> None:
     sdk.api.will_say(Reply(flood(), 500, JSON))
     assert type(raised_by(lambda: read(sdk.upstream, request()))) is errors.UpstreamUnreachable
     assert left.wait(30)
+
+
+def test_an_endless_message_is_not_read_to_the_end(set_up: SetUp) -> None:
+    sdk, ends = set_up("sdk", BRIDGE_UPSTREAM__READ_TIMEOUT="60"), []
+
+    def endless() -> Iterator[bytes]:
+        yield orjson.dumps([text_chunk("Half ")])[:-1] + b',{"text":"'
+        for _ in range(64):
+            yield b"a" * 65_536
+        ends.append(True)
+
+    sdk.api.will_say(Reply(endless(), headers=JSON))
+    assert isinstance(raised_by(lambda: texts(sdk)), errors.UpstreamMalformed)
+    assert not ends
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_a_short_call_reads_no_more_than_it_must(sdk: Rig, encoding: str) -> None:
+    body = b'{"totalTokens": 3, "remark": "' + b"a" * LARGEST_WHOLE_ANSWER + b'"}'
+    packed = gzip.compress(body) if encoding == "gzip" else body
+    sdk.api.will_say(Reply([packed], headers={**JSON, "Content-Encoding": encoding}))
+    assert isinstance(raised_by(lambda: sdk.upstream.count_tokens(request())), errors.UpstreamMalformed)
+
+
+def test_a_compressed_answer_that_nobody_asked_for_is_read(sdk: Rig) -> None:
+    packed = gzip.compress(orjson.dumps([text_chunk("Done.", "STOP")]))
+    sdk.api.will_say(Reply([packed], headers={**JSON, "Content-Encoding": "gzip"}))
+    assert texts(sdk) == ["Done."]
+    counted = Reply([gzip.compress(b'{"totalTokens": 3}')], headers={**JSON, "Content-Encoding": "gzip"})
+    sdk.api.will_say(counted)
+    assert sdk.upstream.count_tokens(request()) == 3
 
 
 def test_a_list_of_models_that_is_not_there_is_a_wrong_address(sdk: Rig) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.errors import UpstreamMalformed
 from bridge.upstream.sse_decoder import SseDecoder
 
 ERROR = b'{\n  "error": {\n    "code": 503,\n    "status": "UNAVAILABLE"\n  }\n}'
@@ -110,3 +111,36 @@ def seconds_for_an_event_of(size: int) -> float:
 def test_a_huge_event_in_small_reads_is_not_quadratic() -> None:
     # Linear work takes a tenth of a second; joining at each read would copy 64 GB.
     assert min(seconds_for_an_event_of(32 << 20) for _ in range(2)) < 1.5
+
+
+def fed_until_it_refuses(block: bytes) -> int:
+    """How many megabytes it took, after an event that has an end."""
+    decoder = SseDecoder()
+    assert decoder.feed(b"data: {}\n\n") == [b"{}"]
+    for megabytes in range(100):
+        try:
+            assert decoder.feed(block * ((1 << 20) // len(block))) == []
+        except UpstreamMalformed:
+            return megabytes
+    raise AssertionError("it goes on for ever")
+
+
+@pytest.mark.parametrize("block", [b"a", b"\r", b"data:\n", b": a remark\n", b"a bare line\n", b"event: x\n"])
+def test_an_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, block: bytes) -> None:
+    monkeypatch.setattr("bridge.upstream.sse_decoder.LARGEST_EVENT", 3 << 20)
+    assert fed_until_it_refuses(block) in (2, 3)  # a block is not quite a megabyte, or quite
+
+
+@pytest.mark.parametrize("block", [b"ab\n", b"data:a\n"])
+def test_an_event_of_short_lines_without_number_is_refused(
+    monkeypatch: pytest.MonkeyPatch, block: bytes
+) -> None:
+    monkeypatch.setattr("bridge.upstream.sse_decoder.MOST_LINES", 100_000)
+    assert fed_until_it_refuses(block) == 0
+
+
+def test_a_long_answer_of_short_events_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.upstream.sse_decoder.LARGEST_EVENT", 1000)
+    decoder = SseDecoder()
+    read = [len(decoder.feed(data)) for _ in range(1000) for data in (b"data: 12345", b"6789\r\n\r\n")]
+    assert sum(read) == 1000

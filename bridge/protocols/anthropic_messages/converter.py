@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.service_tier import AUTO, STANDARD
-from bridge.gemini.tool_schema import json_answer
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.anthropic_messages.machine import MessagesOptions
 from bridge.protocols.anthropic_messages.messages import Messages
@@ -29,11 +29,11 @@ TIERS = {"auto": AUTO, "standard_only": STANDARD}
 def to_gemini(body: JsonObject, caller: Caller) -> Asked:
     _refuse_what_gemini_lacks(body)
     losses = check_version(body, caller.headers)
-    messages = Messages()
+    messages, schemas = Messages(), Schemas()
     messages.instruct(body.get("system"))
     for path, message in objects(body["messages"], "messages"):
         messages.add(message, path)
-    tools = declared_tools(body)
+    tools = declared_tools(body, schemas)
     thinking = _thinking(body)
     request = GenerateRequest(
         model=body["model"],
@@ -41,12 +41,12 @@ def to_gemini(body: JsonObject, caller: Caller) -> Asked:
         system=messages.system,
         tools=tools,
         tool_config=chosen_tools(body.get("tool_choice"), tools),
-        generation=_generation(body),
+        generation=_generation(body, schemas),
         thinking=thinking,
         service_tier=TIERS.get(body.get("service_tier") or ""),
     )
     options = MessagesOptions(thinking=thinking.show)
-    losses += [*messages.losses, *_losses(body)]
+    losses += [*messages.losses, *schemas.losses, *_losses(body)]
     return Asked(request, bool(body.get("stream")), options, tuple(losses))
 
 
@@ -79,7 +79,7 @@ def _thinking(body: JsonObject) -> Thinking:
             raise refuse(f"must be enabled, adaptive or disabled, not {shown(other)}", "thinking.type")
 
 
-def _generation(body: JsonObject) -> dict[str, Any]:
+def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
     if generation.get("topK") == 0:  # no limit, which Gemini has no number for
         del generation["topK"]
@@ -89,11 +89,11 @@ def _generation(body: JsonObject) -> dict[str, Any]:
     path = "output_config.format" if config.get("format") else "output_format"
     wanted = config.get("format") or body.get("output_format")
     if wanted is not None:
-        generation.update(_answer_schema(wanted, path))
+        generation.update(_answer_schema(wanted, path, schemas))
     return generation
 
 
-def _answer_schema(wanted: Any, path: str) -> dict[str, Any]:
+def _answer_schema(wanted: Any, path: str, schemas: Schemas) -> dict[str, Any]:
     if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
         raise refuse("must be an object of the type json_schema", path)
-    return json_answer(needed(wanted, "schema", dict, path), f"{path}.schema")
+    return schemas.answer(needed(wanted, "schema", dict, path), f"{path}.schema")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bridge.gemini.tool_schema import object_schema
+from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
@@ -14,7 +14,8 @@ WEB_SEARCH = "web_search"
 _MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE"}
 
 
-def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
+def declared_tools(body: JsonObject, schemas: Schemas) -> tuple[Tool, ...]:
+    schemas.declared(len(body.get("tools") or ()), "tools")
     functions: dict[str, FunctionDeclaration] = {}
     searches = False
     for path, tool in _in_order_of_loading(body):
@@ -27,7 +28,7 @@ def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
                 f"Gemini has no tool of the kind {shown(kind)}; declare it with an input_schema",
                 f"{path}.type",
             )
-        function = _function(tool, path)
+        function = _function(tool, path, schemas)
         if function.name in functions:
             raise refuse(f"{shown(function.name)} is declared twice", f"{path}.name")
         functions[function.name] = function
@@ -59,11 +60,11 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(block.get("content"))
 
 
-def _function(tool: JsonObject, path: str) -> FunctionDeclaration:
+def _function(tool: JsonObject, path: str, schemas: Schemas) -> FunctionDeclaration:
     schema = needed(tool, "input_schema", dict, path)
     name = needed_name(tool, path)
     return FunctionDeclaration(
-        name, optional(tool, "description", str, path), object_schema(schema, f"{path}.input_schema")
+        name, optional(tool, "description", str, path), schemas.tool(name, schema, f"{path}.input_schema")
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import ValidationError
 
-from bridge.gemini.tool_schema import json_answer
+from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Asked, Caller
 from bridge.protocols.content import system_content
@@ -37,7 +37,8 @@ def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
         raise refuse("needs store: true, since the answer is fetched later", "background")
     config = _config(body)
     steps = _steps(body["input"])
-    tools = declared_tools(body.get("tools") or [])
+    schemas = Schemas()
+    tools = declared_tools(body.get("tools") or [], schemas)
     thinking = Thinking(effort=config.get("thinking_level"), show=config.get("thinking_summaries") == "auto")
     instruction = body.get("system_instruction") or ""
     request = GenerateRequest(
@@ -46,19 +47,17 @@ def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
         system=system_content([instruction] if instruction.strip() else []),
         tools=tools,
         tool_config=chosen_tools(body, config.get("tool_choice"), tools),
-        generation=_generation(body, config),
+        generation=_generation(body, config, schemas),
         thinking=thinking,
+        service_tier=body.get("service_tier"),
         extra=_beside(body) or EMPTY,
     )
     options = InteractionOptions(thinking.show, body.get("previous_interaction_id"))
-    return Asked(request, bool(body.get("stream")), options, (*steps.losses, *_losses(body)))
+    return Asked(request, bool(body.get("stream")), options, (*steps.losses, *schemas.losses, *_losses(body)))
 
 
 def _losses(body: JsonObject) -> list[str]:
-    losses = ["interactions.labels"] if body.get("labels") else []
-    if body.get("service_tier") in ("flex", "priority"):
-        losses.append("interactions.service_tier")
-    return losses
+    return ["interactions.labels"] if body.get("labels") else []
 
 
 def _config(body: JsonObject) -> JsonObject:
@@ -84,7 +83,7 @@ def _steps(given: Any) -> Steps:
     return steps
 
 
-def _generation(body: JsonObject, config: JsonObject) -> dict[str, Any]:
+def _generation(body: JsonObject, config: JsonObject, schemas: Schemas) -> dict[str, Any]:
     generation = {
         ours: config[theirs] for theirs, ours in _SAMPLING.items() if config.get(theirs) is not None
     }
@@ -94,16 +93,16 @@ def _generation(body: JsonObject, config: JsonObject) -> dict[str, Any]:
         generation["responseMimeType"] = _JSON
     if config.get("image_config"):
         generation["imageConfig"] = _image_config(config["image_config"])
-    generation.update(_answer_formats(body.get("response_format")))
+    generation.update(_answer_formats(body.get("response_format"), schemas))
     if modalities := body.get("response_modalities"):
         generation["responseModalities"] = [_modality(each, "response_modalities") for each in modalities]
     return generation
 
 
-def _answer_formats(given: Any) -> dict[str, Any]:
+def _answer_formats(given: Any, schemas: Schemas) -> dict[str, Any]:
     """A format or a list of them; or a bare JSON Schema, as older SDKs write it."""
     if isinstance(given, dict) and given.get("type") not in _FORMATS:
-        return json_answer(given, "response_format")
+        return schemas.answer(given, "response_format")
     if given is None or isinstance(given, dict):
         formats = [] if given is None else [("response_format", given)]
     else:
@@ -112,7 +111,7 @@ def _answer_formats(given: Any) -> dict[str, Any]:
     for path, form in formats:
         kind = _modality(form.get("type"), f"{path}.type")
         generation.update(
-            _text_format(form, path) if kind == "TEXT" else {"imageConfig": _image_config(form)}
+            _text_format(form, path, schemas) if kind == "TEXT" else {"imageConfig": _image_config(form)}
         )
     kinds = [form["type"].upper() for _, form in formats]
     return {**generation, "responseModalities": kinds} if "IMAGE" in kinds else generation
@@ -124,10 +123,10 @@ def _modality(kind: Any, path: str) -> str:
     return str(kind).upper()
 
 
-def _text_format(form: JsonObject, path: str) -> dict[str, Any]:
+def _text_format(form: JsonObject, path: str, schemas: Schemas) -> dict[str, Any]:
     schema = optional(form, "schema", dict, path)
     if schema is not None:
-        return json_answer(schema, f"{path}.schema")
+        return schemas.answer(schema, f"{path}.schema")
     mime_type = optional(form, "mime_type", str, path)
     return {"responseMimeType": _JSON} if mime_type == _JSON else {}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from bridge.gemini.tool_schema import object_schema
+from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.reading import chosen_by, needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
@@ -18,24 +20,34 @@ Value = Callable[[Any, str], Any]  #: a field's value in Gemini's words, or the 
 ToolReader = Callable[[JsonObject, str], FunctionDeclaration | Tool]
 
 
-def declared_tools(tools: list[Any]) -> tuple[Tool, ...]:
-    read = [chosen_by(tool, "type", _READERS, path)(tool, path) for path, tool in objects(tools, "tools")]
-    functions = tuple(each for each in read if isinstance(each, FunctionDeclaration))
-    names = [function.name for function in functions]
-    for name in names:
-        if names.count(name) > 1:
+def declared_tools(tools: list[Any], schemas: Schemas) -> tuple[Tool, ...]:
+    schemas.declared(len(tools), "tools")
+    read = [
+        (path, chosen_by(tool, "type", _READERS, path)(tool, path)) for path, tool in objects(tools, "tools")
+    ]
+    functions = [
+        _with_schema(each, path, schemas) for path, each in read if isinstance(each, FunctionDeclaration)
+    ]
+    for name, times in Counter(function.name for function in functions).items():
+        if times > 1:
             raise refuse(f"{shown(name)} is declared twice", "tools")
-    declared = (Tool(functions),) if functions else ()
-    return (*declared, *(each for each in read if isinstance(each, Tool)))
+    declared = (Tool(tuple(functions)),) if functions else ()
+    return (*declared, *(each for _, each in read if isinstance(each, Tool)))
 
 
 def _function(tool: JsonObject, path: str) -> FunctionDeclaration:
-    parameters = optional(tool, "parameters", dict, path)
     return FunctionDeclaration(
         needed_name(tool, path),
         optional(tool, "description", str, path),
-        object_schema(parameters, f"{path}.parameters") if parameters else None,
+        optional(tool, "parameters", dict, path) or None,
     )
+
+
+def _with_schema(function: FunctionDeclaration, path: str, schemas: Schemas) -> FunctionDeclaration:
+    if function.schema is None:
+        return function
+    schema = schemas.tool(function.name, function.schema, f"{path}.parameters")
+    return replace(function, schema=schema)
 
 
 # --- tools that Google runs --------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.tool_schema import json_answer
+from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.base import Asked, Caller
 from bridge.protocols.openai_chat.machine import ChatOptions
@@ -30,22 +30,23 @@ _SAMPLING = {
 
 
 def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
-    messages = Messages()
+    messages, schemas = Messages(), Schemas()
     for path, message in objects(body["messages"], "messages"):
         messages.add(message, path)
-    tools = declared_tools(body)
+    tools = declared_tools(body, schemas)
     request = GenerateRequest(
         model=body["model"],
         contents=tuple(messages.contents),
         system=messages.system,
         tools=tools,
         tool_config=chosen_tools(body, tools),
-        generation=_generation(body),
+        generation=_generation(body, schemas),
         thinking=_thinking(body),
         service_tier=wished_tier(body),
     )
     stream = bool(body.get("stream"))
-    return Asked(request, stream, _options(body, stream), (*messages.losses, *_losses(body)))
+    losses = (*messages.losses, *schemas.losses, *_losses(body))
+    return Asked(request, stream, _options(body, stream), losses)
 
 
 def _options(body: JsonObject, stream: bool) -> ChatOptions:
@@ -69,7 +70,7 @@ def _thinking(body: JsonObject) -> Thinking | None:
     return None if effort is None else Thinking(effort=effort)
 
 
-def _generation(body: JsonObject) -> dict[str, Any]:
+def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
     _refuse_what_gemini_lacks(body)
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
@@ -83,7 +84,7 @@ def _generation(body: JsonObject) -> dict[str, Any]:
         generation["responseLogprobs"] = True
         if body.get("top_logprobs"):
             generation["logprobs"] = body["top_logprobs"]
-    generation.update(_response_format(body.get("response_format")))
+    generation.update(_response_format(body.get("response_format"), schemas))
     return generation
 
 
@@ -96,19 +97,19 @@ def _refuse_what_gemini_lacks(body: JsonObject) -> None:
         raise refuse("needs logprobs: true", "top_logprobs")
 
 
-def _response_format(wanted: JsonObject | None) -> dict[str, Any]:
+def _response_format(wanted: JsonObject | None, schemas: Schemas) -> dict[str, Any]:
     kind = "text" if wanted is None else needed(wanted, "type", str, "response_format")
     if wanted is None or kind == "text":
         return {}
     if kind == "json_object":
         return {"responseMimeType": "application/json"}
     if kind == "json_schema":
-        return _answer_schema(wanted)
+        return _answer_schema(wanted, schemas)
     raise refuse(f"must be text, json_object or json_schema, not {shown(kind)}", "response_format.type")
 
 
-def _answer_schema(wanted: JsonObject) -> dict[str, Any]:
+def _answer_schema(wanted: JsonObject, schemas: Schemas) -> dict[str, Any]:
     path = "response_format.json_schema"
     named = needed(wanted, "json_schema", dict, "response_format")
     schema = needed(named, "schema", dict, path)
-    return json_answer(schema, f"{path}.schema")
+    return schemas.answer(schema, f"{path}.schema")

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.gemini.freeform import freeform_declaration
-from bridge.gemini.tool_schema import object_schema
+from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 
-def declared_tools(body: JsonObject) -> tuple[Tool, ...]:
-    functions = [_tool(tool, path) for path, tool in objects(body.get("tools") or [], "tools")]
-    functions += [_function(each, path) for path, each in objects(body.get("functions") or [], "functions")]
+def declared_tools(body: JsonObject, schemas: Schemas) -> tuple[Tool, ...]:
+    tools, legacy = body.get("tools") or [], body.get("functions") or []
+    schemas.declared(len(tools) + len(legacy), "tools")
+    functions = [_tool(tool, path, schemas) for path, tool in objects(tools, "tools")]
+    functions += [_function(each, path, schemas) for path, each in objects(legacy, "functions")]
     _refuse_twins(functions)
     declared = [Tool(tuple(functions))] if functions else []
     if body.get("web_search_options") is not None:
@@ -35,23 +37,24 @@ def _refuse_twins(functions: list[FunctionDeclaration]) -> None:
         seen.add(function.name)
 
 
-def _tool(tool: JsonObject, path: str) -> FunctionDeclaration:
+def _tool(tool: JsonObject, path: str, schemas: Schemas) -> FunctionDeclaration:
     kind = optional(tool, "type", str, path) or "function"
     if kind == "custom":
         return _custom(needed(tool, "custom", dict, path), f"{path}.custom")
     if kind != "function":
         raise refuse(f"must be function or custom, not {shown(kind)}", f"{path}.type")
     if "function" in tool:
-        return _function(needed(tool, "function", dict, path), f"{path}.function")
-    return _function(tool, path)  # the flat form of the Responses API
+        return _function(needed(tool, "function", dict, path), f"{path}.function", schemas)
+    return _function(tool, path, schemas)  # the flat form of the Responses API
 
 
-def _function(function: JsonObject, path: str) -> FunctionDeclaration:
+def _function(function: JsonObject, path: str, schemas: Schemas) -> FunctionDeclaration:
     parameters = optional(function, "parameters", dict, path)
+    name = needed_name(function, path)
     return FunctionDeclaration(
-        needed_name(function, path),
+        name,
         optional(function, "description", str, path),
-        object_schema(parameters, f"{path}.parameters") if parameters else None,
+        schemas.tool(name, parameters, f"{path}.parameters") if parameters else None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.tool_schema import json_answer
+from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Asked, Caller
 from bridge.protocols.openai_responses.dialects import HEADER, choose
@@ -55,11 +55,11 @@ def to_gemini(body: JsonObject, caller: Caller) -> Asked:
         system=items.system,
         tools=declared.tools(),
         tool_config=chosen_tools(body.get("tool_choice"), declared),
-        generation=_generation(body),
+        generation=_generation(body, declared.schemas),
         thinking=_thinking(body),
         service_tier=wished_tier(body),
     )
-    losses = (*declared.losses, *items.losses, *_losses(body))
+    losses = (*declared.losses, *declared.schemas.losses, *items.losses, *_losses(body))
     options = _options(body, declared, caller)
     headers = {HEADER: options.dialect.name}
     return Asked(request, bool(body.get("stream")), options, losses, headers)
@@ -106,20 +106,20 @@ def _thinking(body: JsonObject) -> Thinking:
     return Thinking(effort=effort, show=summary not in (None, "none") and effort != "none")
 
 
-def _generation(body: JsonObject) -> dict[str, Any]:
+def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
     form = optional(body.get("text") or {}, "format", dict, "text")
     if form is not None:
-        generation.update(_answer_format(form))
+        generation.update(_answer_format(form, schemas))
     return generation
 
 
-def _answer_format(form: JsonObject) -> dict[str, Any]:
+def _answer_format(form: JsonObject, schemas: Schemas) -> dict[str, Any]:
     kind = needed(form, "type", str, "text.format")
     if kind == "text":
         return {}
     if kind == "json_object":
         return {"responseMimeType": "application/json"}
     if kind == "json_schema":
-        return json_answer(needed(form, "schema", dict, "text.format"), "text.format.schema")
+        return schemas.answer(needed(form, "schema", dict, "text.format"), "text.format.schema")
     raise refuse(f"must be text, json_object or json_schema, not {shown(kind)}", "text.format.type")

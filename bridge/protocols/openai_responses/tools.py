@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_declaration
-from bridge.gemini.tool_schema import object_schema
+from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
@@ -58,6 +58,7 @@ class Declared:
     def __init__(self) -> None:
         self.calls: dict[str, Called] = {}  #: by the name that Gemini is told
         self.losses: list[str] = []
+        self.schemas = Schemas()
         self._functions: dict[str, FunctionDeclaration] = {}
         self._search = False
 
@@ -91,6 +92,8 @@ class Declared:
         known = self.calls.get(function.name)
         if known is not None and known.kind is not called.kind:
             raise refuse(f"{shown(function.name)} is declared twice, as different tools", path)
+        if known is None:
+            self.schemas.declared(1, path)
         # Found again by a tool search or sent along once more: the newest word counts.
         self.calls[function.name] = called
         self._functions[function.name] = function
@@ -101,10 +104,11 @@ class Declared:
             tool, path = tool["function"], f"{path}.function"
         name = needed_name(tool, path)
         schema = optional(tool, "parameters", dict, path)
+        joined = self.name_for(name, namespace)
         function = FunctionDeclaration(
-            self.name_for(name, namespace),
+            joined,
             optional(tool, "description", str, path),
-            object_schema(schema, f"{path}.parameters") if schema else None,
+            self.schemas.tool(joined, schema, f"{path}.parameters") if schema else None,
         )
         return self._declare(function, Called(Kind.FUNCTION, name, namespace), path)
 
@@ -119,7 +123,9 @@ class Declared:
         )
         return self._declare(function, Called(Kind.CUSTOM, name, namespace), path)
 
-    def _namespace(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
+    def _namespace(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
+        if namespace is not None:
+            raise refuse("a namespace cannot stand in another", path)
         return self.add(needed(tool, "tools", list, path), f"{path}.tools", needed_name(tool, path))
 
     def _local_shell(self, _tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
@@ -131,7 +137,7 @@ class Declared:
     def _tool_search(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         schema = optional(tool, "parameters", dict, path)
         description = optional(tool, "description", str, path) or "Finds tools that are not declared yet."
-        prepared = object_schema(schema, f"{path}.parameters") if schema else None
+        prepared = self.schemas.tool(TOOL_SEARCH, schema, f"{path}.parameters") if schema else None
         called = Called(Kind.TOOL_SEARCH, TOOL_SEARCH)
         return self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
 

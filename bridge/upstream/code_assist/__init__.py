@@ -27,7 +27,7 @@ from bridge.upstream.errand import Errand
 from bridge.upstream.errors import ADMINISTRATOR
 from bridge.upstream.line import Call
 from bridge.upstream.payloads import json_bytes
-from bridge.upstream.rest import RestUpstream, outcome, waits_of
+from bridge.upstream.rest import Accepted, RestUpstream, outcome, waits_of
 from bridge.upstream.tokens import TokenAccess
 
 __all__ = ["CodeAssistUpstream"]
@@ -130,7 +130,7 @@ class CodeAssistUpstream(RestUpstream):
 
     def accepted(
         self, call: Call, began: Callable[[Answer], None] = lambda _answer: None
-    ) -> Generator[Tick, None, Answer]:
+    ) -> Generator[Tick, None, Accepted]:
         if isinstance(call, _ProjectCall):
             call = call.of((yield from self._known_project()))
         return (yield from super().accepted(call, began))

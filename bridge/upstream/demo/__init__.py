@@ -19,6 +19,7 @@ from bridge.upstream.base import TICK, ChunkStream, Upstream
 from bridge.upstream.demo import embeddings, server
 from bridge.upstream.demo.script import Reply
 from bridge.upstream.errors import error_from_response
+from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import chunks_in, request_bytes
 
 __all__ = ["DemoStream", "DemoUpstream"]
@@ -63,7 +64,7 @@ class DemoStream(ChunkStream):
             body = b"".join(item for item in self._body if isinstance(item, bytes))
             raise error_from_response(self._status, body, self._model)
         try:
-            yield from chunks_in(self._arriving(), self._model)
+            yield from chunks_in(self._arriving(), self._model, Mask())
         except BridgeError:
             if not self._closed.is_set():
                 raise

@@ -7,13 +7,13 @@ by the package loses nothing. The package is an extra, and imported only when th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from bridge.cooldowns import Cooldowns
 from bridge.errors import BridgeError, InvalidRequest, UpstreamMisconfigured
-from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
+from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import request_to_json
 from bridge.settings import Settings, SettingsError
 from bridge.settings.models import ModelTable
@@ -23,6 +23,7 @@ from bridge.upstream.answer import Waits
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.extras import needing
 from bridge.upstream.gemini import GeminiUpstream
+from bridge.upstream.payloads import json_bytes
 from bridge.upstream.rest import waits_of
 from bridge.upstream.sdk.reader import ReaderStream
 
@@ -93,7 +94,9 @@ class SdkUpstream(Upstream):
         if lost := self._package.lost(body) or self._signatures_to_come(request):
             return self._over_rest(lost).stream(request)
         message = self._package.request(request.model, body)
-        return ReaderStream(partial(self._chunks, message, request), self._waits)
+        ask = partial(self._package.stream, message, json_bytes(body))
+        asking = partial(self._first_let_in, request.model, ask, request.conversation)
+        return ReaderStream(asking, self._waits)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         body = _without_idle_wishes(request_to_json(request))
@@ -132,13 +135,8 @@ class SdkUpstream(Upstream):
 
     # --- asking --------------------------------------------------------------------------------------
 
-    def _chunks(self, message: Any, request: GenerateRequest) -> Generator[Chunk, None, None]:
-        """By the first key that is let in; for the thread that may wait."""
-        ask = partial(self._package.stream, message)
-        answer = self._first_let_in(request.model, ask, request.conversation)
-        return self._package.chunks(answer)
-
     def _first_let_in(self, model: str, ask: Callable[[str], T], conversation: str = "") -> T:
+        """What `ask` gives for the first key that is let in; for a thread that may wait."""
         refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
         for permit in self._access.permits(model, conversation):
             if not isinstance(permit, Permit):

@@ -7,7 +7,7 @@ REST transport is used, as it goes by the same proxies and CA bundles as all els
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -30,7 +30,8 @@ from bridge.upstream.answer import Waits
 from bridge.upstream.errors import error_from_response
 from bridge.upstream.foreign import FOREIGN as FOREIGN_HTTP
 from bridge.upstream.foreign import translate as translate_http
-from bridge.upstream.rest import LARGEST_ERROR_BODY, LONGEST_SHORT_CALL, quoted
+from bridge.upstream.masking import Mask
+from bridge.upstream.rest import LARGEST_ERROR_BODY, LARGEST_WHOLE_ANSWER, LONGEST_SHORT_CALL, quoted
 from bridge.upstream.sdk.grip import TellingAdapter
 from bridge.upstream.sdk.losses import lost_fields, with_whole_numbers
 
@@ -42,6 +43,9 @@ from google.api_core import exceptions as api_errors
 from google.api_core.client_options import ClientOptions
 from google.auth import exceptions as auth_errors
 from google.protobuf import json_format
+
+#: The package reads letter by letter and copies what it has with each: four times this takes it a minute.
+LARGEST_MESSAGE = 256 << 10
 
 T = TypeVar("T")
 Row = tuple[type[BridgeError], str]
@@ -87,10 +91,10 @@ class Package:
 
     # --- calls, each with a key ----------------------------------------------------------------------
 
-    def stream(self, message: Any, key: str) -> Any:
-        return self._client(generativelanguage.GenerativeServiceClient, key).stream_generate_content(
-            request=message, retry=None
-        )
+    def stream(self, message: Any, sent: bytes, key: str) -> Generator[Chunk, None, None]:
+        """`sent` is the message as JSON."""
+        client = self._client(generativelanguage.GenerativeServiceClient, key)
+        return _chunks(client.stream_generate_content(request=message, retry=None), Mask(key, sent))
 
     def count(self, model: str, body: JsonObject, key: str) -> int:
         named = f"models/{model.removeprefix('models/')}"
@@ -104,14 +108,14 @@ class Package:
         name, kind = self.short_calls[method]
         message = _message(kind, {**body, "model": _path(model)})
         call = getattr(self._client(generativelanguage.GenerativeServiceClient, key), name)
-        return _json(call(request=message, retry=None, timeout=LONGEST_SHORT_CALL))
+        return _json(call(request=message, retry=None, timeout=LONGEST_SHORT_CALL), Mask(key))
 
     def models(self, key: str) -> Sequence[JsonObject]:
         client = self._client(generativelanguage.ModelServiceClient, key)
         pages = client.list_models(
             request=protos.ListModelsRequest(page_size=1000), retry=None, timeout=LONGEST_SHORT_CALL
         )
-        return [_json(model) for model in pages]
+        return [_json(model, Mask(key)) for model in pages]
 
     def _client(self, kind: type, key: str) -> Any:
         """One for each key, and none before it is needed: connections must not live through a fork."""
@@ -139,15 +143,6 @@ class Package:
         except (*FOREIGN, *FOREIGN_HTTP, auth_errors.GoogleAuthError) as error:
             raise translate(error, permit, model) from None  # it may quote the address, or the key
 
-    def chunks(self, answer: Any) -> Generator[Chunk, None, None]:
-        try:
-            for message in answer:
-                yield _chunk(_json(message))
-        except (*FOREIGN, *FOREIGN_HTTP) as error:
-            raise _broken(error) from None
-        finally:
-            answer.cancel()
-
 
 def _path(model: str) -> str:
     """The client chooses the name; it must stay one segment of the path."""
@@ -165,9 +160,36 @@ def _message(kind: Any, body: JsonObject) -> Any:
     return kind.wrap(message)
 
 
-def _json(message: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json_format.MessageToDict(type(message).pb(message))
+def _json(message: Any, mask: Mask) -> dict[str, Any]:
+    found: dict[str, Any] = mask.in_object(json_format.MessageToDict(type(message).pb(message)))
     return found
+
+
+class _Metered:
+    """Pieces of an answer, of which a bounded number makes up one message."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self._pieces = pieces
+        self.since_message = 0
+
+    def __next__(self) -> str:
+        piece = next(self._pieces)
+        self.since_message += len(piece)
+        if self.since_message > LARGEST_MESSAGE:
+            raise UpstreamMalformed("Gemini sent more at once than google-generativeai can read.")
+        return piece
+
+
+def _chunks(answer: Any, mask: Mask) -> Generator[Chunk, None, None]:
+    answer._response_itr = pieces = _Metered(answer._response_itr)
+    try:
+        for message in answer:
+            pieces.since_message = 0
+            yield _chunk(_json(message, mask))
+    except (*FOREIGN, *FOREIGN_HTTP) as error:
+        raise _broken(error) from None
+    finally:
+        answer.cancel()
 
 
 def _chunk(payload: dict[str, Any]) -> Chunk:
@@ -178,12 +200,17 @@ def _chunk(payload: dict[str, Any]) -> Chunk:
     return chunk_from_json(payload)
 
 
-def _checked(response: requests.Response, **_options: Any) -> None:
+def _checked(response: requests.Response, *, stream: bool = False, **_options: Any) -> None:
     """Before the package sees an answer. It would follow a redirect and take the key along, try to renew a
     key that was refused, and stumble over an error that comes in an array."""
     response.encoding = "utf-8"  # as JSON is, also where the head does not say so
     if response.status_code >= 300:
         raise api_errors.from_http_status(response.status_code, "", response=response)
+    if not stream:
+        body = response.raw.read(LARGEST_WHOLE_ANSWER + 1, decode_content=True)
+        if len(body) > LARGEST_WHOLE_ANSWER:
+            raise UpstreamMalformed("Gemini's answer is longer than any may be.")
+        response._content = body  # as if the package had read it
 
 
 # --- errors ------------------------------------------------------------------------------------------
@@ -206,7 +233,7 @@ def _refusal(error: Any, permit: Permit, model: str) -> BridgeError:
     redirected = isinstance(error, api_errors.Redirection) or 300 <= (error.code or 500) < 400
     if redirected or (error.code == 404 and not model):
         return UpstreamMisconfigured("The upstream's address leads elsewhere: it is not the Gemini API.")
-    return error_from_response(error.code or 500, permit.masked(said), model)
+    return error_from_response(error.code or 500, Mask(permit.secret).in_body(said), model)
 
 
 def _words(error: Any) -> bytes:
