@@ -452,6 +452,8 @@ def test_a_spent_budget_is_told_as_such_and_not_waited_for(client, store, call) 
     assert "100 tokens per day" in answer.json["error"]["message"]
     assert "00:00 UTC" in answer.json["error"]["message"]
     assert answer.headers["X-Should-Retry"] == "false"
+    if call is MESSAGES:
+        assert answer.json["error"]["type"] == "billing_error"
     if call is RESPONSES:  # Codex would sleep until midnight, and say nothing
         assert "Retry-After" not in answer.headers
     else:

@@ -307,3 +307,34 @@ def test_under_gunicorn_a_strange_host_gets_no_page_with_it(demo_bridge):
         if host.isascii():
             answer = requests.get(demo_bridge.address, headers=BROWSER | {"Host": host}, timeout=20)
             assert host not in answer.text
+
+
+# --- the catalogue for Codex -------------------------------------------------------------------------
+
+
+def catalogue(upstream: Listing, folder: Path) -> dict[str, dict[str, object]]:
+    settings = load(environ={"BRIDGE_STATE_DIR": str(folder), "GEMINI_API_KEY": KEY})
+    answer = create_app(settings, upstream).test_client().get("/connect/codex-models.json")
+    assert (answer.status_code, answer.mimetype) == (200, "application/json")
+    assert KEY not in answer.text
+    return {model["slug"]: model for model in answer.json["models"]}
+
+
+def test_the_catalogue_has_the_models_that_converse_with_their_windows(upstream, tmp_path):
+    models = catalogue(upstream, tmp_path)
+    assert "embedder" not in models
+    assert models["gemini-3.8-flash"]["context_window"] == 1048576
+    assert models["gemini-3.8-flash"]["visibility"] == "list"
+    assert models["gpt-5"]["visibility"] == "hide", "one of our names for another model"
+    assert [model["priority"] for model in models.values()] == [*range(len(models))]
+
+
+def test_the_catalogue_is_there_while_gemini_is_not(upstream, tmp_path):
+    upstream.error = UpstreamUnreachable("down")
+    models = catalogue(upstream, tmp_path)
+    assert models["gemini-flash-latest"]["context_window"] == 1048576
+
+
+def test_a_window_that_nobody_knows_is_left_to_codex(upstream, tmp_path):
+    upstream.names = ("gemini-99-unknown",)
+    assert "context_window" not in catalogue(upstream, tmp_path)["gemini-99-unknown"]

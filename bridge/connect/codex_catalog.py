@@ -24,10 +24,12 @@ def catalog(models: Iterable[JsonObject]) -> JsonObject:
 
 
 def _entry(model: JsonObject, place: int) -> JsonObject:
-    window = model.get("inputTokenLimit")
+    """Codex's picker shows the models by their own names; by others they can be asked for too."""
+    name, window = model["id"], model.get("inputTokenLimit")
     entry: dict[str, Any] = {
-        "slug": model["id"],
-        "display_name": model.get("displayName") or model["id"],
+        "slug": name,
+        "display_name": model.get("displayName") or name,
+        "visibility": "list" if model.get("name") == f"models/{name}" else "hide",
         "priority": place,
         **_every_model(),
     }

@@ -58,10 +58,13 @@ class ModelList:
         ]
 
     def conversing(self) -> list[JsonObject]:
-        """These models and those that the table names, each as Google describes it."""
-        names = dict.fromkeys((*self._directory.table.targets, *self.offered()))
+        """These models, those that the table names, and our names for them, each as Google describes it."""
+        own = dict.fromkeys((*self._directory.table.targets, *self.offered()))
+        served = {name: name for name in own} | {
+            alias: self.meant(alias) for alias, _ in self._directory.table.aliases
+        }
         listed = self._listed.at_hand()
-        return [{**self._described(name, listed), "id": name} for name in names]
+        return [{**self._described(model, listed), "id": name} for name, model in served.items()]
 
     @property
     def answered(self) -> bool:

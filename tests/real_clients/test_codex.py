@@ -78,8 +78,10 @@ def answer_of(events: list[dict[str, Any]]) -> str | None:
 
 
 @pytest.fixture
-def codex(bridge, tmp_path):
-    return Codex(bridge.address, tmp_path)
+def codex(bridge, gemini, tmp_path):
+    user = Codex(bridge.address, tmp_path)
+    gemini.asked.clear()  # the bridge may have asked it for its models
+    return user
 
 
 def say(text: str) -> list[bytes]:
