@@ -213,6 +213,9 @@ def _ai_sdk(protocol: str, provider: str, package: str, **options: Any) -> Agent
     )
 
 
+#: The SDK asks a model for thoughts if it knows the name of the model as one that thinks, or is told so.
+AS_A_THINKER = {"store": False, "reasoningSummary": "auto", "forceReasoning": True}
+
 AGENTS: tuple[Agent, ...] = (
     Command(
         title="Codex",
@@ -299,7 +302,7 @@ AGENTS: tuple[Agent, ...] = (
     _pi(RESPONSES, {"openai-completions": "openai-responses"}),
     _pi(MESSAGES, {"openai-completions": "anthropic-messages", "/v1": ""}),
     _pi(NATIVE, {"openai-completions": "google-generative-ai", "/v1": "/v1beta"}),
-    _ai_sdk(RESPONSES, "responses", "@ai-sdk/openai", store=False, reasoningSummary="auto"),
+    _ai_sdk(RESPONSES, "responses", "@ai-sdk/openai", **AS_A_THINKER),
     _ai_sdk(CHAT, "chat", "@ai-sdk/openai", reasoningEffort="high"),
     _ai_sdk(MESSAGES, "anthropic", "@ai-sdk/anthropic", thinking={"type": "adaptive"}),
     _ai_sdk(NATIVE, "google", "@ai-sdk/google", thinkingConfig={"includeThoughts": True}),

@@ -6,6 +6,7 @@ A client that cannot be installed does not keep the others away; the matrix says
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,8 +20,8 @@ NPM = ("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--logle
 def install(package: str) -> str | None:
     """Nothing, or why it failed."""
     ran = subprocess.run([*NPM, f"{package}@latest"], cwd=FOLDER, capture_output=True, text=True)
-    lines = [line.removeprefix("npm error ") for line in ran.stderr.splitlines()]
-    return None if ran.returncode == 0 else next(line for line in [*lines[1:], *lines, "npm failed"] if line)
+    lines = re.findall(r"^npm error (?:notarget |404 )?(?!code )(.+)$", ran.stderr, re.MULTILINE)
+    return None if ran.returncode == 0 else (lines or ["npm failed"])[0]
 
 
 def main() -> None:
