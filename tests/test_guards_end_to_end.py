@@ -156,7 +156,7 @@ class Interactions:
             steps.append({"type": "function_call", "id": f"c{number}", "name": name, "arguments": args})
             steps.append({"type": "function_result", "call_id": f"c{number}", "result": result})
         tools = [{"type": "function", "name": "shell", "parameters": SCHEMA}]
-        return {"model": "gemini-2.5-pro", "input": steps, "tools": tools}
+        return {"model": "gemini-3.1-pro-preview", "input": steps, "tools": tools}
 
     def whole(self, body: dict[str, Any]) -> tuple[str, list[Any], str | None]:
         contents = [each for step in body["steps"] for each in step.get("content", ())]

@@ -205,7 +205,7 @@ class Script:
         self.cost = 0.0
         self._number = 0
 
-    def will_say(self, *more, finish: str | None = "STOP", model: str = "gemini-3.1-pro-preview") -> None:
+    def will_say(self, *more, finish: str | None = "STOP", model: str = "gemini-pro-latest") -> None:
         self._number += 1
         usage = {
             "promptTokenCount": 1000 * self._number,
@@ -234,7 +234,7 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
     assert post(service).ok
     script.will_say()
     assert post(service, stream=True).ok
-    script.will_say(model="gemini-3.8-flash")
+    script.will_say(model="gemini-flash-latest")
     assert post(service, MESSAGES, model="haiku", stream=True).ok
     script.will_say(CUT, finish=None)
     assert "error" in post(service, stream=True).text
@@ -263,7 +263,7 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
     by_protocol = {row["protocol"]: row["requests"] for row in usage_of(state, "--by", "protocol")["rows"]}
     assert by_protocol == {"openai_chat": 6, "anthropic_messages": 1, "openai_responses": 1}
     by_model = {row["model"]: row["requests"] for row in usage_of(state, "--by", "model")["rows"]}
-    assert by_model == {"gemini-3.1-pro-preview": 7, "gemini-3.8-flash": 1}
+    assert by_model == {"gemini-pro-latest": 7, "gemini-flash-latest": 1}
     scrape = Scrape(service)
     assert {kind: scrape.sum("tokens_total", kind=kind) for kind in script.said} == script.said
     assert scrape.sum("requests_total") == 10, "the background answer counts twice"

@@ -199,7 +199,7 @@ def test_a_reference_that_is_not_afforded_is_not_measured_again() -> None:
     few, many = (
         min(seconds(lambda n=n: Schemas().tool("a", work(n), "p")) for _ in range(3)) for n in (2000, 8000)
     )
-    assert many < 10 * few + 0.05
+    assert many < 10 * few + 0.25  # measured again, each of them would cost milliseconds
 
 
 # --- the memory of schemas ---------------------------------------------------------------------------

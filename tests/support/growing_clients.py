@@ -303,6 +303,39 @@ class GeminiCli(GrowingClient):
         return [Call(each["name"], each.get("id"), each["args"]) for each in called]
 
 
+class Interactions(GrowingClient):
+    """Google's newer SDKs: steps, sent back as they came."""
+
+    path = "/v1beta/interactions"
+
+    def __init__(self, address: str, model: str) -> None:
+        super().__init__(address, model)
+        self._steps: list[dict[str, Any]] = []
+
+    def user_says(self, text: str) -> None:
+        self._steps.append({"type": "user_input", "content": [{"type": "text", "text": text}]})
+
+    def tool_returns(self, calls: list[Call], results: list[str]) -> None:
+        self._steps += [
+            {"type": "function_result", "name": call.name, "call_id": call.id, "result": result}
+            for call, result in zip(calls, results, strict=True)
+        ]
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "model": self._model,
+            "input": self._steps,
+            "store": False,
+            "system_instruction": "You are an agent.",
+            "tools": [{"type": "function", "name": name, "parameters": SCHEMA} for name in ("run", "read")],
+        }
+
+    def _take(self, answer: dict[str, Any]) -> list[Call]:
+        self._steps += answer["steps"]
+        called = [step for step in answer["steps"] if step["type"] == "function_call"]
+        return [Call(step["name"], step["id"], step["arguments"]) for step in called]
+
+
 CLIENTS: tuple[type[GrowingClient], ...] = (
     Chat,
     PlainChat,
@@ -312,6 +345,7 @@ CLIENTS: tuple[type[GrowingClient], ...] = (
     ClaudeCode,
     WithoutThinking,
     GeminiCli,
+    Interactions,
 )
 
 

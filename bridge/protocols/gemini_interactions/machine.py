@@ -111,12 +111,12 @@ class InteractionsMachine(EventMachine):
     def _begin(self, **step: Any) -> Iterator[Event]:
         yield from self._end_step()
         self._index += 1
-        self._open, self._thought_length = step["type"], 0
+        self._open = step["type"]
         yield self._event(STEP_START, index=self._index, step=step)
 
     def _end_step(self) -> Iterator[Event]:
         if self._open is not None:
-            self._open = None
+            self._open, self._thought_length = None, 0
             yield self._event(STEP_STOP, index=self._index)
 
     def _whole(self, step: Mapping[str, Any], delta: Mapping[str, Any]) -> Iterator[Event]:
