@@ -47,7 +47,8 @@ BETWEEN_SAMPLES = 2.0
 WARM_UP = 0.3
 MOST_GROWTH = 1.0  #: MB in ten minutes
 SHORTEST_FOR_A_SLOPE = 600.0  #: seconds; below that, noise says more than growth
-NOT_FOR_LOAD = {"ten-megabytes", "flood", "never-ending"}
+NOT_FOR_LOAD = {"ten-megabytes", "flood", "never-ending", "endless-comments", "endless-trailers"}
+NOT_FOR_LOAD |= {"gzip-bomb", "endless-event", "many-values"}
 
 
 def talk(visit: Visit) -> None:
