@@ -371,7 +371,7 @@ def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tm
 
 def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
-    keeper = Keeper(STORING, store, "o")
+    keeper = Keeper(STORING, store, "o", [].append)
     record = Record("req_1", "POST", "/", conversation="talk")
     keeper.keeping({"input": "Hi"}, record)(answer(1))
     assert keeper.resumed({"input": "More", "previous_response_id": "resp_1"}).conversation == "talk"
@@ -386,7 +386,7 @@ def test_answers_of_the_version_before_are_one_conversation_by_their_root(tmp_pa
     store.keep("o", answer(2), [], "resp_1", "talk")
     with closing(sqlite3.connect(path)) as database:
         database.executescript("DROP TABLE conversation; DROP TRIGGER answer_left_conversation")
-    keeper = Keeper(STORING, AnswerStore(path, days=30, megabytes=1), "o")
+    keeper = Keeper(STORING, AnswerStore(path, days=30, megabytes=1), "o", [].append)
     told = {
         keeper.resumed({"input": "More", "previous_response_id": each}).conversation
         for each in ("resp_1", "resp_2")

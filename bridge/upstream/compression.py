@@ -26,6 +26,8 @@ class Decompression:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """What these bytes stand for. Raises `zlib.error` if they are not compressed."""
+        if self.whole:
+            data = data.lstrip(PADDING)
         piece = b""
         while data or len(piece) == LARGEST_PIECE:  # as many may wait for room, without a byte of data
             piece = self._reader.decompress(data, LARGEST_PIECE)
@@ -33,7 +35,7 @@ class Decompression:
             yield piece
             data = self._reader.unconsumed_tail
             if self.whole:
-                data = self._reader.unused_data.lstrip(PADDING)
+                data, piece = self._reader.unused_data.lstrip(PADDING), b""
                 self._reader = zlib.decompressobj(ANY_COMPRESSION)
 
 
