@@ -193,9 +193,9 @@ def test_a_switch_of_the_model_drops_foreign_signatures_and_goes_on(claude, gemi
         say("Second."),
     )
     claude.says("one")
-    assert claude.says("two", "--continue", model="gemini-3.1-pro-preview")["result"] == "Second."
+    assert claude.says("two", "--continue", model="gemini-4-argon")["result"] == "Second."
     assert "streamGenerateContent" in gemini.asked[-1].path
-    assert "gemini-3.1-pro-preview" in gemini.asked[-1].path
+    assert "gemini-4-argon" in gemini.asked[-1].path
     assert SIGNATURE not in json.dumps(gemini.asked[-1].body)
 
 
