@@ -7,6 +7,7 @@ BIN    := $(VENV)/bin
 CLIENTS := tests/real_clients
 PEERS  := bench/installed
 MEMORY := GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1 # why: deploy/gemini-bridge.service
+NEEDS_NPM = command -v npm >/dev/null || { echo "The real agents need Node.js with npm." >&2; exit 1; }
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := menu
@@ -66,12 +67,14 @@ lock: $(VENV)/.run ## resolve the dependencies anew into the two lock files
 	    -c requirements.lock -o requirements-dev.lock
 LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header
 
+# Not `npm ci`: it refuses a lock without an entry for each package of every other platform, and not all registries have them.
 $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json
-	@command -v npm >/dev/null || { echo "The real agents need Node.js with npm." >&2; exit 1; }
+	@$(NEEDS_NPM)
 	npm install --prefix $(CLIENTS) --no-save --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-latest-clients:
+latest-clients: | $(VENV)/bin/python
+	@$(NEEDS_NPM)
 	$(BIN)/python $(CLIENTS)/newest.py
 
 $(PEERS)/litellm/.installed: | $(VENV)/bin/python
