@@ -10,11 +10,12 @@ import re
 import shlex
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from codex_catalog_file import write_codex_catalog
 from installed import HERE, MODULES, PLATFORM, client_environment
 
 from bridge.connect.clients import CLIENTS, Snippet, Target
@@ -78,6 +79,9 @@ class Command(Agent):
     environment: Mapping[str, str] = field(default_factory=dict)  #: beside what users are told
     files: Mapping[str, Any] = field(default_factory=dict)  #: the same, below the home
     swaps: Mapping[str, str] = field(default_factory=dict)  #: what another protocol changes in the settings
+    fetches: Callable[[str, Path], None] = lambda _address, _home: (
+        None
+    )  #: what its users fetch from the bridge
 
     @property
     def resumes(self) -> bool:
@@ -91,6 +95,7 @@ class Command(Agent):
         environment = dict(self.environment)
         for snippet in CLIENTS[self.client].snippets:
             environment |= self._follow(snippet, target, folder)
+        self.fetches(address, folder)
         _write(folder / "environment.json", json.dumps(environment))
 
     def _follow(self, snippet: Snippet, target: Target, folder: Path) -> dict[str, str]:
@@ -226,6 +231,7 @@ AGENTS: tuple[Agent, ...] = (
         options=("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
         again=("resume", "--last"),
         tool=ShellTool("exec_command", "cmd"),
+        fetches=write_codex_catalog,
     ),
     Command(
         title="Claude Code",

@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 from gunicorn_bridge import Bridge, clean_environment
+from installed import MODULES, PLATFORM
 from scripted_gemini import Asked, ScriptedGemini, call_chunk, sse, text_chunk
 
 from bridge.cli import main
 from bridge.connect.clients import CLIENTS, Target
 
-BIN = Path(__file__).parent / "node_modules" / ".bin"
+CLAUDE = MODULES / f"@anthropic-ai/claude-code-{PLATFORM}" / "claude"
+CODEX = MODULES / ".bin" / "codex"
 MODEL = "gemini-3.1-pro-preview"
 LONG, TOO_LONG = 400_000, 960_000  #: tokens
 STEPS = 4
@@ -87,7 +89,7 @@ class Claude:
 
     def says(self, prompt: str, *options: str) -> dict[str, Any]:
         ran = subprocess.run(
-            [BIN / "claude", "-p", "--output-format", "json", *options],
+            [CLAUDE, "-p", "--output-format", "json", *options],
             cwd=self.project,
             env=self.environment,
             input=prompt,
@@ -182,7 +184,7 @@ class Codex:
         (self.home / ".codex" / "config.toml").write_text(self.settings)
         ran = subprocess.run(
             [
-                *(BIN / "codex", "exec", "--dangerously-bypass-approvals-and-sandbox"),
+                *(CODEX, "exec", "--dangerously-bypass-approvals-and-sandbox"),
                 *("--skip-git-repo-check", *options, "--json", "-"),
             ],
             cwd=self.project,
