@@ -108,7 +108,7 @@ class Command(Agent):
                 _write(folder / place[1], text)
             return {}
         lines = [shlex.split(line) for line in text.splitlines()]
-        for _, *words in (line for line in lines if line[0] != "export"):
+        for _, *words in (line for line in lines if line[0] not in ("export", "curl")):
             self._run([*words], folder, {})
         return dict(word.split("=", 1) for line in lines if line[0] == "export" for word in line[1:])
 
