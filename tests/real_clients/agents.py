@@ -79,9 +79,8 @@ class Command(Agent):
     environment: Mapping[str, str] = field(default_factory=dict)  #: beside what users are told
     files: Mapping[str, Any] = field(default_factory=dict)  #: the same, below the home
     swaps: Mapping[str, str] = field(default_factory=dict)  #: what another protocol changes in the settings
-    fetches: Callable[[str, Path], None] = lambda _address, _home: (
-        None
-    )  #: what its users fetch from the bridge
+    #: What its users fetch from the bridge with curl, which a machine may lack.
+    fetches: Callable[[str, Path], None] = lambda _address, _home: None
 
     @property
     def resumes(self) -> bool:
