@@ -93,7 +93,7 @@ def test_a_button_copies_exactly_the_settings(tab, demo_bridge, modern):
     tab.run(f"(() => {{ {catch} }})()")
     tab.run("document.querySelector('#codex button.copy').click()")
     assert eventually(lambda: tab.run(SAID) == ["Copied", "Copied"])
-    expected = CLIENTS["codex"].main.text(Target(demo_bridge.address, PLACEHOLDER_KEY, "gemini-3.8-flash"))
+    expected = CLIENTS["codex"].main.text(Target(demo_bridge.address, PLACEHOLDER_KEY, "gemini-flash-latest"))
     assert tab.run("window.copied").strip() == expected.strip()
 
 

@@ -17,13 +17,16 @@ from bridge.protocols.base import Protocol
 from bridge.stamp import Stamp
 
 
+DAY = 86_400
+
+
 class ModelList:
     """What clients are shown."""
 
     def __init__(self, directory: ModelDirectory, stamp: Stamp) -> None:
         self._directory = directory
         self._listed = directory.listed
-        self._created = int(stamp.now())
+        self._created = int(stamp.now()) // DAY * DAY  # the same in all workers
 
     def all(self) -> dict[str, JsonObject]:
         listed = self._listed.all()
