@@ -16,7 +16,6 @@ from bridge.model_directory import ModelDirectory
 from bridge.protocols.base import Protocol
 from bridge.stamp import Stamp
 
-
 DAY = 86_400
 
 
