@@ -279,3 +279,17 @@ def test_the_operations_page_names_every_option() -> None:
     page = (Path(__file__).parent.parent / "docs" / "OPERATIONS.md").read_text()
     for flag in OPTIONS:
         assert f"`{flag}`" in page
+
+
+def test_a_lost_store_is_told_with_what_to_do(run, store: KeyStore, state: Path) -> None:
+    old = run("add", "alice")[1].strip()
+    (state / KEYS_FILE).unlink()
+    for command in (("list",), ("add", "bob"), ("revoke", "alice")):
+        code, printed, explained = run(*command)
+        assert (code, printed) == (1, "")
+        assert "is missing" in explained
+        assert "--new-store" in explained
+    code, new, explained = run("add", "bob", "--new-store")
+    assert code == 0
+    assert {digest(new.strip())} == set(store.held())
+    assert digest(old) not in store.held()

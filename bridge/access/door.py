@@ -12,7 +12,7 @@ from bridge.access.addresses import client_address, is_local, networks
 from bridge.access.keys import Key
 from bridge.access.ring import KeyRing, KeysUnknown
 from bridge.access.secret import digest, well_formed
-from bridge.access.store import KEYS_FILE, Held, KeyStore
+from bridge.access.store import KEYS_FILE, Held, KeysLost, KeyStore
 from bridge.errors import TooBusy
 from bridge.settings import Settings, SettingsError
 
@@ -23,6 +23,11 @@ REFUSED = (
     "There is no valid key in this request. Send the key that you were given for this bridge as "
     "'Authorization: Bearer …', 'x-api-key' or 'x-goog-api-key'; its administrator has one for you."
 )
+BEHIND_A_PROXY = (
+    "This request came through a proxy, and the bridge has no key by which to know who sent it. Its "
+    "administrator can define one with `gemini-bridge key add NAME`, or set access.open = true to serve "
+    "everybody."
+)
 UNREADABLE = "The bridge cannot read its keys at the moment; its log says why"
 
 
@@ -32,6 +37,7 @@ class Visit:
 
     key: Key | None = None
     problem: str | None = None
+    told: str = REFUSED  #: what the client is told of the problem
     owner: str = ""  #: stored answers and thought signatures are the owner's alone
 
     def permit(self, name: str, model: str) -> None:
@@ -52,8 +58,9 @@ class Door:
         self._trusted = networks(settings.server.trusted_proxies)
         self._warned = False
 
-    def visit(self, shown: Sequence[str], peer: str, forwarded: str) -> Visit:
-        """`shown` are the secrets that the request carries, wherever they stood; one good one is enough."""
+    def visit(self, shown: Sequence[str], peer: str, forwarded: str, proxied: bool = False) -> Visit:
+        """`shown` are the secrets that the request carries, wherever they stood; one good one is enough.
+        `proxied`: a proxy sent the request on, whether or not it says for whom."""
         try:
             visits = [self._judged(secret, peer, forwarded) for secret in shown]
             needed = not self._open and (not self._local or self._ring.any())
@@ -64,8 +71,10 @@ class Door:
         good = next((visit for visit in visits if visit.problem is None), None)
         if good is not None:
             return good
+        if not needed and (proxied or forwarded) and not self._open:
+            self._warn_of_proxy()
+            return Visit(problem="no_key_defined", told=BEHIND_A_PROXY)
         if not needed:
-            self._warn_of_proxy(forwarded)
             return Visit(owner=digest(shown[0] if shown else "").hex())
         return self._refused(visits)
 
@@ -74,16 +83,19 @@ class Door:
             raise TooBusy(UNREADABLE)  # it may have been added since they were last read
         return visits[0] if visits else Visit(problem="key_missing")
 
-    def _warn_of_proxy(self, forwarded: str) -> None:
-        if forwarded and not self._open and not self._warned:
+    def _warn_of_proxy(self) -> None:
+        if not self._warned:
             self._warned = True
-            log.warning("a proxy lets others in, and no key is defined; `gemini-bridge key add` makes one")
+            log.warning(
+                "requests from a proxy are refused: no key is defined; `gemini-bridge key add` makes one"
+            )
 
     def _judged(self, secret: str, peer: str, forwarded: str) -> Visit:
         held = self._ring.find(secret)
         if held is None:
             return Visit(problem="key_unknown" if well_formed(secret) else "key_malformed")
-        return Visit(held.key, self._problem(held, peer, forwarded), f"key:{held.key.id}")
+        problem = self._problem(held, peer, forwarded)
+        return Visit(held.key, problem, owner=f"key:{held.key.id}")
 
     def _problem(self, held: Held, peer: str, forwarded: str) -> str | None:
         key, now = held.key, self._now()
@@ -105,7 +117,7 @@ def rule_at_start(settings: Settings) -> str:
     try:
         keys = len(KeyStore(settings.state.dir / KEYS_FILE).all())
     except (sqlite3.Error, OSError) as error:
-        return f"its keys cannot be read ({type(error).__name__}), and nobody is let in until they can"
+        return f"its keys cannot be read ({_reason(error)}), and nobody is let in until they can"
     if keys:
         return f"a key is needed; {keys} defined"
     if is_local(settings.server.host):
@@ -114,3 +126,7 @@ def rule_at_start(settings: Settings) -> str:
         f"server.host is {settings.server.host}, which others can reach, and no key is defined; "
         "add one with `gemini-bridge key add NAME`, or set access.open = true to serve everybody"
     )
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, KeysLost) else type(error).__name__

@@ -6,6 +6,7 @@ were replaced and have not run out. A revoked key keeps its row, so its name can
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
@@ -15,18 +16,22 @@ from typing import Any, TypeVar
 
 import orjson
 
+from bridge.access.defined_keys import MARKER_FILE, DefinedKeys
 from bridge.access.keys import Key, Rules
 from bridge.access.secret import digest, hint, new_secret
 from bridge.settings.limits import Limits
 from bridge.stamp import random_id
 from bridge.state.database import ROLLBACK, Database, Work
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 KEYS_FILE = "keys.sqlite3"
 
 #: A secret that has run out is known for so long, and the log can say whose it was.
 REMEMBERED = 30 * 86400
+
+NO_FILE = (0, 0)  #: the version of a store without a file
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS key (
@@ -39,6 +44,10 @@ CREATE TABLE IF NOT EXISTS secret (
 CREATE TABLE IF NOT EXISTS change (one INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 """
 _CHANGED = "INSERT INTO change VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET number = number + 1"
+_STATE = (
+    "SELECT (SELECT number FROM change), (SELECT id FROM key ORDER BY created, id LIMIT 1),"
+    " EXISTS (SELECT 1 FROM key WHERE id = ?)"
+)
 _KEYS = "SELECT id, name, rules, created, revoked FROM key ORDER BY created, name"
 
 
@@ -52,6 +61,10 @@ class NoSuchKey(Exception):
 
 class KeyRevoked(Exception):
     pass
+
+
+class KeysLost(OSError):
+    """Keys were defined, and the store does not hold them: it is missing, empty, or another's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,45 +81,59 @@ class Held:
 
 
 class KeyStore:
-    """Raises `sqlite3.Error` or `OSError` when the file cannot be used."""
+    """Raises `sqlite3.Error` or `OSError` when the file cannot be used. One of these is `KeysLost`."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self._path = path
         self._now = now
         self._database = Database(path, _SCHEMA, ROLLBACK)
-        self._inode: int | None = None
+        self._opened: tuple[int, int] | None = None
+        self._defined = DefinedKeys(path.with_name(MARKER_FILE))
 
     # --- for the workers -----------------------------------------------------------------------------
 
     def version(self) -> tuple[int, int]:
         """Differs whenever anything has changed, also if the file was replaced. Without a file there is no
         key, and none is made."""
-        inode = self._current_inode()
+        expected, inode = self._defined.expected(), self._current_inode()
         if inode is None:
-            return (0, 0)
-        row = self._database.read(lambda found: found.execute("SELECT number FROM change").fetchone())
-        return (inode, row[0] if row else 0)
+            if expected is not None:
+                raise KeysLost(f"{self._path} is missing")
+            return NO_FILE
+        number, first, whole = self._database.read(lambda db: db.execute(_STATE, (expected,)).fetchone())
+        if expected is not None and not whole:
+            raise KeysLost(f"{self._path} does not hold the keys that were defined")
+        if first and expected is None:
+            self._remember(first)
+        return (inode, number or 0)
 
     def held(self) -> Mapping[bytes, Held]:
         """Every key there is, by the digests of its secrets."""
-        if self._current_inode() is None:
+        if self.version() == NO_FILE:
             return {}
         keys, secrets = self._database.read(_everything)
         return {row[0]: Held(keys[row[1]], *row[2:]) for row in secrets}
 
     def _current_inode(self) -> int | None:
         try:
-            inode = self._path.stat().st_ino
+            status = self._path.stat()
         except FileNotFoundError:
-            return None
-        if inode != self._inode:  # an open connection would go on reading the file that was there before
-            self._database, self._inode = Database(self._path, _SCHEMA, ROLLBACK), inode
-        return inode
+            status = None
+        found = status and (status.st_ino, status.st_mtime_ns)
+        if found != self._opened:  # an open connection would go on reading what was there before
+            self._database, self._opened = Database(self._path, _SCHEMA, ROLLBACK), found
+        return status and status.st_ino
+
+    def _remember(self, key_id: str) -> None:
+        try:
+            self._defined.remember(key_id)
+        except OSError as error:
+            log.warning("cannot remember that keys exist", extra={"reason": type(error).__name__})
 
     # --- for the administrator -----------------------------------------------------------------------
 
     def all(self) -> list[Key]:
-        if self._current_inode() is None:
+        if self.version() == NO_FILE:
             return []
         return self._database.read(lambda found: [_key(row) for row in found.execute(_KEYS)])
 
@@ -119,18 +146,35 @@ class KeyStore:
 
     def add(self, name: str, rules: Rules) -> str:
         """The new key's secret, which can be had here and now only."""
-        row = (random_id("key_"), name, _rules_to_text(rules), self._now())
-        secret = new_secret()
+        self.version()  # raises KeysLost
+        key_id, secret = self._insert(name, rules)
+        if self._defined.expected() is None:
+            self._remember(key_id)
+        return secret
+
+    def begin_anew(self, name: str, rules: Rules) -> str:
+        """Like `add`, in a new store; the file before is kept under another name. The bridge stays closed
+        until the new key stands in the new store."""
+        if self._path.exists():
+            self._path.replace(self._path.with_name(f"{self._path.name}.replaced-{int(self._now())}"))
+        self._database = Database(self._path, _SCHEMA, ROLLBACK)
+        key_id, secret = self._insert(name, rules)
+        self._defined.remember(key_id)
+        return secret
+
+    def _insert(self, name: str, rules: Rules) -> tuple[str, str]:
+        key_id, secret = random_id("key_"), new_secret()
 
         def insert(database: sqlite3.Connection) -> None:
             try:
+                row = (key_id, name, _rules_to_text(rules), self._now())
                 database.execute("INSERT INTO key VALUES (?, ?, ?, ?, NULL)", row)
             except sqlite3.IntegrityError:
                 raise NameTaken(name) from None
-            self._insert_secret(database, row[0], secret)
+            self._insert_secret(database, key_id, secret)
 
-        self._change(insert)
-        return secret
+        self._write(insert)
+        return key_id, secret
 
     def rotate(self, name: str, grace: float) -> str:
         """A new secret; the ones before run out after `grace` seconds, or when they would have anyway."""
@@ -171,6 +215,12 @@ class KeyStore:
         database.execute("INSERT INTO secret VALUES (?, ?, ?, ?, NULL)", values)
 
     def _change(self, work: Work[T]) -> T:
+        self.version()  # raises KeysLost
+        return self._write(work)
+
+    def _write(self, work: Work[T]) -> T:
+        self._current_inode()
+
         def changed(database: sqlite3.Connection) -> T:
             database.execute(_CHANGED)
             return work(database)

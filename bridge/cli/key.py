@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from bridge.access.keys import Key, Rules
-from bridge.access.store import KEYS_FILE, KeyRevoked, KeyStore, NameTaken, NoSuchKey
+from bridge.access.store import KEYS_FILE, KeyRevoked, KeysLost, KeyStore, NameTaken, NoSuchKey
 from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.key_values import add_options, changed, duration, name
 from bridge.cli.table import lined_up
@@ -33,8 +33,9 @@ _COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "di
 
 
 def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
-    first = not store.all()
-    secret = store.add(arguments.name, changed(Rules(), arguments))
+    rules = changed(Rules(), arguments)
+    first = arguments.new_store or not store.all()
+    secret = (store.begin_anew if arguments.new_store else store.add)(arguments.name, rules)
     print(secret)
     _explain(f"This is the key {arguments.name!r}. It is shown this once, and kept only as a digest.")
     if first:
@@ -177,6 +178,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
             subparser.add_argument("name", type=name, metavar="NAME")
         if action.ruled:
             add_options(subparser)
+        if action.run is _add:
+            words = "begin a new store, if the old one was lost; all keys of the old one end"
+            subparser.add_argument("--new-store", action="store_true", help=words)
         if action.run is _list:
             subparser.add_argument("--json", action="store_true", help="for machines")
         if action.run is _rotate:
@@ -197,6 +201,11 @@ def _run(arguments: argparse.Namespace) -> int:
         return _failed(f"the key {str(error)!r} is revoked, which is for good; make one of another name")
     except NoSuchKey as error:
         return _failed(f"there is no key {str(error)!r}; {_near(store, str(error))}")
+    except KeysLost as error:
+        return _failed(
+            f"{error}. Restore it from a backup; or begin anew with `{PROGRAM} key add NAME --new-store`, "
+            "which ends all earlier keys. Until then nobody is let in but those whom a worker knows"
+        )
     except (sqlite3.Error, OSError) as error:
         return _failed(f"{path} cannot be used: {error}")
 

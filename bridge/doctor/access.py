@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from bridge.access.door import rule_at_start
-from bridge.access.store import KEYS_FILE, KeyStore
+from bridge.access.store import KEYS_FILE, KeysLost, KeyStore
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
 
 
@@ -13,6 +13,10 @@ def look_at_access(patient: Patient) -> Finding:
     settings = patient.settings
     try:
         keys = KeyStore(settings.state.dir / KEYS_FILE).all()
+    except KeysLost as error:
+        return red(
+            str(error), "restore it from a backup, or begin anew: gemini-bridge key add NAME --new-store"
+        )
     except (sqlite3.Error, OSError) as error:
         return red(f"the keys cannot be read: {type(error).__name__}", "see the state folder and its files")
     said = rule_at_start(settings)

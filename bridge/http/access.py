@@ -6,13 +6,23 @@ from collections.abc import Collection, Sequence
 
 from flask import Flask, Response
 
-from bridge.access.door import REFUSED, Door, Visit
+from bridge.access.door import Door, Visit
 from bridge.access.limits import NOT_ENFORCED, Limiter
 from bridge.errors import NotAuthorized
 from bridge.http.credentials import shown_keys
 from bridge.http.errors import spoken_protocol
 from bridge.http.request import Request, current_request
 from bridge.protocols.base import Protocol
+
+#: Headers that proxies add. They are believed about nothing but that there is a proxy.
+PROXY_MARKS = (
+    "HTTP_X_FORWARDED_FOR",
+    "HTTP_FORWARDED",
+    "HTTP_X_REAL_IP",
+    "HTTP_X_FORWARDED_HOST",
+    "HTTP_X_FORWARDED_PROTO",
+    "HTTP_VIA",
+)
 
 
 def install_access(
@@ -46,11 +56,12 @@ def install_access(
 def _identified(door: Door, request: Request) -> Visit:
     record = request.record
     forwarded = request.headers.get("X-Forwarded-For", "")
-    visit = door.visit(shown_keys(request), request.remote_addr or "", forwarded)
+    proxied = any(mark in request.environ for mark in PROXY_MARKS)
+    visit = door.visit(shown_keys(request), request.remote_addr or "", forwarded, proxied)
     record.key = None if visit.key is None else visit.key.name
     if visit.problem is not None:
         record.notes[visit.problem] += 1
-        raise NotAuthorized(REFUSED)
+        raise NotAuthorized(visit.told)
     return visit
 
 

@@ -68,8 +68,8 @@ class Database:
             _INHERITED.append(self._connection)
             self._connection = None
         if self._connection is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            _create_private(self._path)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            create_private(self._path)
             self._connection, self._process = self._opened(), os.getpid()
         return self._connection
 
@@ -103,7 +103,7 @@ def has_column(database: sqlite3.Connection, table: str, name: str) -> bool:
     return any(row[1] == name for row in database.execute(f"PRAGMA table_info({table})"))
 
 
-def _create_private(path: Path) -> None:
+def create_private(path: Path) -> None:
     """For its owner's eyes alone. What root makes from the command line belongs to whom the folder does: the
     service must be able to open it."""
     if path.exists():

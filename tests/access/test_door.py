@@ -296,15 +296,44 @@ def test_an_open_bridge_that_loses_its_empty_list_stays_open(
     assert visit(door, "any").problem is None
 
 
-def test_a_proxy_before_an_open_bridge_is_warned_of_once(make_door, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"This is no database. " * 100])
+def test_a_lost_store_leaves_the_keys_in_force_that_were_known(
+    make_door, store: KeyStore, clock: Clock, tmp_path: Path, content: bytes | None
+) -> None:
+    secret = store.add("alice", Rules())
+    door = make_door()
+    assert visit(door, secret).problem is None
+    path = tmp_path / KEYS_FILE
+    path.unlink() if content is None else path.write_bytes(content)
+    clock.now += BETWEEN_LOOKS
+    assert visit(door, secret).key.name == "alice"
+    assert visit(door).problem == "key_missing"
+    assert visit(door, "any").problem == "key_malformed"
+    with pytest.raises(TooBusy):
+        visit(door, new_secret())
+    newcomer = make_door()
+    for shown in ([], [secret], ["any"]):
+        with pytest.raises(TooBusy):
+            visit(newcomer, *shown)
+
+
+def test_without_keys_a_request_through_a_proxy_is_refused(
+    make_door, store: KeyStore, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     door = make_door()
-    visit(door)
+    assert visit(door).problem is None
     assert not caplog.records
-    visit(door, forwarded=HERE)
-    visit(door, forwarded=HERE)
+    assert visit(door, forwarded=HERE).problem == "no_key_defined"
+    refused = door.visit(["any"], HERE, "", proxied=True)
+    assert refused.problem == "no_key_defined"
+    assert "gemini-bridge key add" in refused.told
     (warning,) = caplog.records
     assert "no key is defined" in warning.message
+    assert visit(make_door(BRIDGE_ACCESS__OPEN="true"), forwarded=HERE).problem is None
+    secret = store.add("alice", Rules())
+    clock.now += BETWEEN_LOOKS
+    assert visit(door, secret, forwarded=HERE).problem is None
 
 
 # --- at the start ------------------------------------------------------------------------------------
@@ -328,6 +357,17 @@ def test_a_loopback_address_is_open_until_there_is_a_key(tmp_path: Path, store: 
     assert "open to everybody on this machine" in rule_at_start(settings(tmp_path))
     store.add("alice", Rules())
     assert rule_at_start(settings(tmp_path)) == "a key is needed; 1 defined"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_lost_store_is_told_at_the_start_and_opens_nothing(
+    tmp_path: Path, store: KeyStore, host: str
+) -> None:
+    store.add("alice", Rules())
+    (tmp_path / KEYS_FILE).unlink()
+    told = rule_at_start(settings(tmp_path, BRIDGE_SERVER__HOST=host))
+    assert f"{KEYS_FILE} is missing" in told
+    assert "nobody is let in until they can" in told
 
 
 def test_keys_that_cannot_be_read_do_not_stop_the_start(tmp_path: Path) -> None:

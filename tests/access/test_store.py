@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.access.defined_keys import MARKER_FILE
 from bridge.access.keys import Rules
 from bridge.access.secret import digest, new_secret
-from bridge.access.store import REMEMBERED, Held, KeyRevoked, KeyStore, NameTaken, NoSuchKey
+from bridge.access.store import (
+    _SCHEMA,
+    REMEMBERED,
+    Held,
+    KeyRevoked,
+    KeysLost,
+    KeyStore,
+    NameTaken,
+    NoSuchKey,
+)
 from bridge.settings.limits import Limits
 
 ALL = Rules("Alice", ("gemini-*", "gpt-5"), ("10.0.0.0/8",), 2e9, Limits(1, 2, 3, 4.5, 6))
@@ -99,19 +110,116 @@ def test_every_change_gives_another_version_to_every_reader(store: KeyStore, pat
     assert reader.version() == versions[-1]
 
 
-def test_a_file_that_was_replaced_is_read_anew(store: KeyStore, path: Path, tmp_path: Path) -> None:
+def test_a_backup_that_was_put_back_is_read_anew(store: KeyStore, path: Path) -> None:
+    reader = KeyStore(path)
+    old = store.add("alice", Rules())
+    backup = path.read_bytes()
+    new = store.add("bob", Rules())
+    assert found(reader, new)
+    path.unlink()
+    path.write_bytes(backup)
+    assert found(reader, old)
+    assert not found(reader, new)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def replace_by_empty_store(path: Path) -> None:
+    path.unlink()
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(_SCHEMA)
+
+
+def replace_by_other_store(path: Path) -> None:
+    other = path.with_name("elsewhere") / path.name
+    KeyStore(other).add("mallory", Rules())
+    other.replace(path)
+
+
+def overwrite_by_other_store(path: Path) -> None:
+    other = path.with_name("elsewhere") / path.name
+    KeyStore(other).add("mallory", Rules())
+    path.write_bytes(other.read_bytes())
+
+
+def fill_with_garbage(path: Path) -> None:
+    path.write_bytes(b"This is no database. " * 100)
+
+
+LOSSES = [
+    remove,
+    truncate,
+    replace_by_empty_store,
+    replace_by_other_store,
+    overwrite_by_other_store,
+    fill_with_garbage,
+]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("reading_before", [True, False])
+def test_a_store_that_lost_its_keys_is_unreadable(
+    store: KeyStore, path: Path, lose: Callable[[Path], None], reading_before: bool
+) -> None:
+    reader = KeyStore(path)
+    store.add("alice", Rules())
+    if reading_before:
+        reader.version()
+    lose(path)
+    for use in (reader.version, reader.held, reader.all, lambda: reader.add("bob", Rules())):
+        with pytest.raises((OSError, sqlite3.Error)):
+            use()
+
+
+def test_a_process_that_knew_keys_needs_no_marker_to_miss_them(store: KeyStore, path: Path) -> None:
+    store.add("alice", Rules())
+    reader = KeyStore(path)
+    reader.version()
+    path.unlink()
+    path.with_name(MARKER_FILE).unlink()
+    with pytest.raises(KeysLost):
+        reader.version()
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"key_of_nobody"])
+def test_a_marker_that_names_no_key_of_the_store_opens_nothing(
+    store: KeyStore, path: Path, content: bytes
+) -> None:
+    store.add("alice", Rules())
+    path.with_name(MARKER_FILE).write_bytes(content)
+    with pytest.raises(KeysLost):
+        KeyStore(path).held()
+
+
+def test_keys_of_an_earlier_version_are_remembered_when_they_are_first_read(
+    store: KeyStore, path: Path
+) -> None:
+    store.add("alice", Rules())
+    marker = path.with_name(MARKER_FILE)
+    marker.unlink()
+    KeyStore(path).version()
+    assert marker.stat().st_mode & 0o777 == 0o600
+    path.unlink()
+    with pytest.raises(KeysLost):
+        KeyStore(path).version()
+
+
+def test_a_new_store_in_place_of_a_lost_one_ends_all_earlier_keys(store: KeyStore, path: Path) -> None:
     reader = KeyStore(path)
     old = store.add("alice", Rules())
     assert found(reader, old)
-    before = reader.version()
-    elsewhere = KeyStore(tmp_path / "other")
-    new = elsewhere.add("bob", Rules())
-    (tmp_path / "other").replace(path)
-    assert reader.version() != before
+    fill_with_garbage(path)
+    new = store.begin_anew("bob", Rules())
     assert found(reader, new)
     assert not found(reader, old)
-    path.unlink()
-    assert (reader.version(), reader.held()) == ((0, 0), {})
+    (kept,) = path.parent.glob(f"{path.name}.replaced-*")
+    assert kept.read_bytes().startswith(b"This is no database")
 
 
 def test_a_rotated_key_stays_the_same_key_and_its_old_secret_runs_out(store: KeyStore, clock: Clock) -> None:
@@ -197,7 +305,7 @@ def test_it_can_be_read_while_nothing_can_be_written(store: KeyStore, path: Path
     """As on a full or read-only disk: no file beside it is needed."""
     secret = store.add("alice", Rules())
     path.chmod(0o400)
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert {file.name for file in path.parent.iterdir()} == {path.name, MARKER_FILE}
     with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
         assert database.execute("SELECT name FROM key").fetchall() == [("alice",)]
     assert found(KeyStore(path), secret)

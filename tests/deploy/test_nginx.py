@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 from certificates import needs_openssl
-from gunicorn_bridge import ROOT, Bridge, free_port
+from gunicorn_bridge import ROOT, Bridge, free_port, gunicorn_bridge
 from nginx_front import NGINX, Front, nginx_front, written
 from requests.adapters import HTTPAdapter
 from scripted_gemini import ScriptedGemini, sse, text_chunk
@@ -26,6 +26,15 @@ pytestmark = [pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 TOO_MUCH = b" " * (64 * 1024 * 1024 + 1)
+
+
+@pytest.fixture(scope="module")
+def bridge(_gemini: ScriptedGemini, canary_key: str) -> Iterator[Bridge]:
+    """Open, since it has no keys and serves a proxy."""
+    with gunicorn_bridge(
+        GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=_gemini.address, BRIDGE_ACCESS__OPEN="true"
+    ) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +155,16 @@ def test_the_bridges_own_errors_pass_unchanged(front: Front, gemini: ScriptedGem
     answer = post(front, "/v1/nothing")
     assert answer.status_code == 404
     assert "There is no POST /v1/nothing here" in answer.json()["error"]["message"]
+
+
+def test_a_bridge_without_keys_serves_nobody_behind_nginx(tmp_path: Path) -> None:
+    with gunicorn_bridge() as keyless, nginx_front(tmp_path, keyless.address) as front:
+        answer = post(front)
+        assert answer.status_code == 401
+        assert "gemini-bridge key add" in answer.json()["error"]["message"]
+        assert keyless.request(status=401)["notes"] == {"no_key_defined": 1}
+        direct = requests.post(f"{keyless.address}/v1/chat/completions", json=HELLO, timeout=30)
+        assert direct.status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1beta/models/m:generateContent"])
