@@ -310,7 +310,7 @@ def test_the_anthropic_sdk_raises_what_it_raises_at_anthropic(
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    secret = key("add", f"anthropic-{credential}", "--rpm", "2", "--models", "claude-*")
+    secret = key("add", f"anthropic-{credential}", "--rpm", "2", "--models", "claude-opus-4-8")
     wait_until_known(bridge, secret)
     ask = {"max_tokens": 100, "messages": HELLO["messages"]}
     with pytest.raises(anthropic.AuthenticationError):

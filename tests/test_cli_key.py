@@ -293,3 +293,9 @@ def test_a_lost_store_is_told_with_what_to_do(run, store: KeyStore, state: Path)
     assert code == 0
     assert {digest(new.strip())} == set(store.held())
     assert digest(old) not in store.held()
+
+
+def test_a_pattern_that_fits_no_gemini_model_is_told(run) -> None:
+    assert "Note" not in run("add", "alice", "--models", "gemini-*flash*,claude-opus-4-8")[2]
+    assert "'claude-*' fits no model" in run("add", "bob", "--models", "claude-*")[2]
+    assert "'gpt-*' fits no model" in run("set", "alice", "--models", "gpt-*")[2]

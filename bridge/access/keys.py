@@ -46,6 +46,10 @@ class Key:
         return Patterns(self.rules.models)
 
     @cached_property
+    def _exact_names(self) -> Patterns:
+        return Patterns(pattern for pattern in self.rules.models if "*" not in pattern)
+
+    @cached_property
     def _networks(self) -> tuple[Network, ...]:
         return networks(self.rules.networks)
 
@@ -55,9 +59,16 @@ class Key:
     def may_come_from(self, came_from: Address | None) -> bool:
         return not self.rules.networks or lies_in(came_from, self._networks)
 
-    def may_use(self, *names: str) -> bool:
-        """By the name the client gave, or by the model it means here."""
-        return not self.rules.models or any(self._patterns.match(plain_name(name)) for name in names)
+    def may_use(self, name: str, model: str) -> bool:
+        """`name` is the client's, `model` the one that serves. A client can make up a name that fits a
+        pattern, so patterns with * are matched against the model alone."""
+        if not self.rules.models:
+            return True
+        return self._patterns.match(plain_name(model)) or self._exact_names.match(plain_name(name))
+
+    @property
+    def _about_patterns(self) -> str:
+        return " (* is matched against Gemini's names)" if "*" in "".join(self.rules.models) else ""
 
     def permit(self, name: str, model: str) -> None:
         if not self.may_use(name, model):
@@ -65,6 +76,6 @@ class Key:
             served = "" if model == name else f" (here: {model[:LONGEST_SHOWN]})"
             raise NotAllowed(
                 f"The key {self.name!r} may not use the model {shown!r}{served}; "
-                f"it may use {', '.join(self.rules.models)}",
+                f"it may use {', '.join(self.rules.models)}{self._about_patterns}",
                 param="model",
             )

@@ -19,6 +19,7 @@ from bridge.cli.key_values import add_options, changed, duration, name
 from bridge.cli.table import lined_up
 from bridge.settings import load
 from bridge.settings.limits import Limits
+from bridge.settings.name_patterns import Patterns
 from bridge.settings.value import suggestion
 
 _LIMIT_WORDS: Mapping[str, str] = {
@@ -37,6 +38,7 @@ def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
     first = arguments.new_store or not store.all()
     secret = (store.begin_anew if arguments.new_store else store.add)(arguments.name, rules)
     print(secret)
+    _warn_of_patterns(rules)
     _explain(f"This is the key {arguments.name!r}. It is shown this once, and kept only as a digest.")
     if first:
         _explain("It is the first: from now on the bridge serves nobody without a key.")
@@ -59,6 +61,7 @@ def _revoke(store: KeyStore, arguments: argparse.Namespace) -> int:
 def _set(store: KeyStore, arguments: argparse.Namespace) -> int:
     key = store.change(arguments.name, lambda rules: changed(rules, arguments))
     print(_details(store, key))
+    _warn_of_patterns(key.rules)
     return 0
 
 
@@ -89,6 +92,17 @@ def _list(store: KeyStore, arguments: argparse.Namespace) -> int:
 
 def _explain(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def _warn_of_patterns(rules: Rules) -> None:
+    """Of patterns that look like names of clients' vendors: they would allow nothing."""
+    served = load().models.named
+    for pattern in rules.models:
+        if "*" in pattern and not any(map(Patterns([pattern]).match, served)):
+            _explain(
+                f"Note: {pattern!r} fits no model that config/models.toml names. A pattern with * is matched "
+                "against the Gemini model that serves; to allow a client's own name, write it without *."
+            )
 
 
 def _state(key: Key) -> str:

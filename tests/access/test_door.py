@@ -163,9 +163,15 @@ def test_without_keys_they_belong_to_whoever_sends_the_same_text(make_door) -> N
         (("GEMINI-*",), "gemini-3.1-pro-preview", "gemini-3.1-pro-preview", True),
         (("gpt-5",), "gpt-5\n", "gemini-3.1-pro-preview", False),
         (("gpt-5",), "xgpt-5", "gemini-3.1-pro-preview", False),
+        (("GPT-5",), "gpt-5", "gemini-3.1-pro-preview", True),
+        (("*flash*",), "claude-flash", "gemini-3.1-pro-preview", False),  # a client can make up such a name
+        (("claude-*",), "claude-opus-4-8", "gemini-3.1-pro-preview", False),
+        (("*flash*",), "claude/claude-flash[1m]", "gemini-3.1-pro-preview", False),
+        (("claude-opus-4-8",), "claude/claude-opus-4-8[1m]", "gemini-3.1-pro-preview", True),
+        (("*",), "anything", "gemini-3.1-pro-preview", True),
     ],
 )
-def test_models_are_allowed_by_either_name(
+def test_models_are_allowed_by_the_model_that_serves_or_by_an_exact_name(
     make_door, store: KeyStore, patterns: tuple[str, ...], name: str, model: str, allowed: bool
 ) -> None:
     found = visit(make_door(), store.add("alice", Rules(models=patterns)))
