@@ -24,6 +24,7 @@ from bridge.gemini.signatures import SharedVault
 from bridge.gemini.types import EMPTY, GenerateRequest, JsonObject
 from bridge.guards.base import Instead
 from bridge.guards.watch import ActiveGuards, GuardWatch
+from bridge.interruption import Interruption
 from bridge.model_choices import permitted_choices, priced_choices
 from bridge.model_directory import ModelDirectory
 from bridge.observe.record import Record
@@ -72,12 +73,14 @@ class Exchange:
         services: Services,
         record: Record,
         trace: Trace | None,
+        interruption: Interruption,
     ) -> None:
         self._framing = protocol.framing(machine.asked)
         self._machine = machine
         self._chunks = chunks
         self._watch = watch
         self._drain = services.drain
+        self._interruption = interruption
         self._heartbeat = services.heartbeat
         self._record = record
         self._trace = trace
@@ -169,6 +172,8 @@ class Exchange:
             for chunks in chain(self._record.waited_for(arriving), arriving):
                 if self._drain.begun and self._drain.over:
                     raise ShuttingDown("The bridge is restarting; please repeat the request")
+                if self._interruption.error is not None:
+                    raise self._interruption.error
                 if self._trace:
                     self._trace.chunks(chunks)
                 events = self._machine.feed(map(self._watch.feed, chunks))
@@ -247,7 +252,8 @@ def open_exchange(
         chunks = SpokenStream(judged.text)
     else:
         chunks = _attempts(judged, caller, services, record, trace)
-    return Exchange(protocol, protocol.machine(asked, services.stamp), chunks, watch, services, record, trace)
+    machine = protocol.machine(asked, services.stamp)
+    return Exchange(protocol, machine, chunks, watch, services, record, trace, caller.interruption)
 
 
 def _in_conversation(asked: Asked, body: JsonObject, caller: Caller, record: Record) -> Asked:

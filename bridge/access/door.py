@@ -39,6 +39,7 @@ class Visit:
     problem: str | None = None
     told: str = REFUSED  #: what the client is told of the problem
     owner: str = ""  #: stored answers and thought signatures are the owner's alone
+    digest: bytes = b""  #: of the key's secret
 
     def permit(self, name: str, model: str) -> None:
         """Raises NotAllowed if the visitor may use neither the name it gave nor the model that it means."""
@@ -91,23 +92,34 @@ class Door:
             )
 
     def _judged(self, secret: str, peer: str, forwarded: str) -> Visit:
-        held = self._ring.find(secret)
+        shown = digest(secret)
+        held = self._ring.find(shown)
         if held is None:
             return Visit(problem="key_unknown" if well_formed(secret) else "key_malformed")
-        problem = self._problem(held, peer, forwarded)
-        return Visit(held.key, problem, owner=f"key:{held.key.id}")
+        problem = self._ended(held)
+        if problem is None and not held.key.may_come_from(client_address(peer, forwarded, self._trusted)):
+            problem = "key_not_from_here"
+        return Visit(held.key, problem, owner=f"key:{held.key.id}", digest=shown)
 
-    def _problem(self, held: Held, peer: str, forwarded: str) -> str | None:
-        key, now = held.key, self._now()
-        if key.revoked is not None:
+    def recheck(self, visit: Visit) -> str | None:
+        """Why the key that let the visitor in is no longer good; None if it is, or if that is not known."""
+        if visit.key is None:
+            return None
+        try:
+            held = self._ring.find(visit.digest)
+        except KeysUnknown:
+            return None
+        if held is None:
+            return "key_unknown" if self._ring.readable else None
+        return self._ended(held)
+
+    def _ended(self, held: Held) -> str | None:
+        now = self._now()
+        if held.key.revoked is not None:
             return "key_revoked"
-        if key.expired(now):
+        if held.key.expired(now):
             return "key_expired"
-        if held.expired(now):
-            return "key_rotated"
-        if not key.may_come_from(client_address(peer, forwarded, self._trusted)):
-            return "key_not_from_here"
-        return None
+        return "key_rotated" if held.expired(now) else None
 
 
 def rule_at_start(settings: Settings) -> str:

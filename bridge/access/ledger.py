@@ -11,7 +11,6 @@ import logging
 import sqlite3
 import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import TypeVar
 
 from bridge.access.limits import Ledger, LedgerUnusable, Sight, Subject
 from bridge.access.window import LASTS, Second, Spent, day_of
+from bridge.periodic_thread import call_periodically
 from bridge.stamp import random_id
 from bridge.state.database import Database, Work
 
@@ -156,15 +156,13 @@ class SqliteLedger(Ledger):
         with self._mine_lock:
             busy = [subject for subject, number in self._mine.items() if number]
         if busy:
-            self._attempt(self._database.transaction, lambda database: self._write_running(database, busy))
+            with suppress(LedgerUnusable):  # the next beat will do
+                self._attempt(self._database.transaction, lambda db: self._write_running(db, busy))
 
     def _keep_beating(self) -> None:
         with self._mine_lock:
             if self._pulse is None:
-                self._pulse = threading.Thread(
-                    target=_beat_while_alive, args=(weakref.ref(self),), daemon=True
-                )
-                self._pulse.start()
+                self._pulse = call_periodically(self, SqliteLedger.beat, BETWEEN_BEATS)
 
     # --- failures ------------------------------------------------------------------------------------
 
@@ -188,14 +186,3 @@ def _spend(
     forgotten = "DELETE FROM second WHERE subject = ? AND (start <= ? OR start > ?)"
     database.execute(forgotten, (subject, now - LASTS, now))
     database.execute(_ADD_TO_SECOND, (subject, int(now), requests, tokens))
-
-
-def _beat_while_alive(ledger: weakref.ref[SqliteLedger]) -> None:
-    while True:
-        time.sleep(BETWEEN_BEATS)
-        alive = ledger()
-        if alive is None:
-            return
-        with suppress(LedgerUnusable):  # the next will do
-            alive.beat()
-        del alive

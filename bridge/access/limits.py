@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from bridge.access.keys import Key
-from bridge.access.window import Barrier, Spent, allowances, barriers, scarcest
+from bridge.access.window import DAILY, Barrier, Spent, allowances, barriers, scarcest
 from bridge.allowance import Allowance
 from bridge.errors import LONGEST_RETRY_AFTER, BudgetSpent, LimitReached
 from bridge.observe.record import Observer, Record
@@ -99,6 +99,18 @@ class Limiter:
             return _left(subjects, self._ledger.look(subjects), 0) if subjects else ()
         except LedgerUnusable:
             return ()
+
+    def spent(self, key: Key | None) -> LimitReached | None:
+        """The refusal that a budget of this day would be, if it is spent."""
+        subjects = self._subjects(key)
+        if not any(subject.limits.has_budget for subject in subjects):
+            return None
+        try:
+            sight = self._ledger.look(subjects)
+        except LedgerUnusable:
+            return None
+        reached = [each for each in _reached(subjects, sight) if each[1].name in DAILY]
+        return _refusal(reached, sight.now) if reached else None
 
     def on_cost(self, key: Key | None) -> bool:
         """Whether one of the limits is on cost."""

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bridge.access.secret import digest
 from bridge.access.store import Held, KeyStore
 
 log = logging.getLogger(__name__)
@@ -45,9 +44,8 @@ class KeyRing:
         """Whether a key is defined at all, in force or not."""
         return bool(self._fresh().held)
 
-    def find(self, secret: str) -> Held | None:
-        held = self._fresh().held
-        return held.get(digest(secret)) if held else None
+    def find(self, secret_digest: bytes) -> Held | None:
+        return self._fresh().held.get(secret_digest)
 
     def _fresh(self) -> _Known:
         # While one thread looks, the others go by what is known, unless that is nothing, or old.

@@ -17,6 +17,7 @@ MINUTE = 60
 DAY = 86400
 #: A second's spending counts this long from the second's beginning.
 LASTS = MINUTE + 1
+DAILY = frozenset({"tokens_per_day", "cost_per_day"})
 #: Nobody knows when an answer will end; a client that asks this often loses little and harms nobody.
 WAIT_FOR_A_STREAM = 5.0
 
@@ -38,6 +39,7 @@ class Spent:
 class Barrier(NamedTuple):
     """A limit that is reached."""
 
+    name: str  #: as in the settings
     words: str
     wait: float  #: seconds until it lets the next request pass
 
@@ -52,16 +54,18 @@ def barriers(limits: Limits, spent: Spent, now: float) -> Iterator[Barrier]:
     tokens = [(second.start, second.tokens) for second in spent.seconds]
     if _reached(limits.requests_per_minute, _sum(requests)):
         wait = _wait(requests, limits.requests_per_minute, now)
-        yield Barrier(f"{_some(limits.requests_per_minute, 'request')} per minute", wait)
+        yield Barrier(
+            "requests_per_minute", f"{_some(limits.requests_per_minute, 'request')} per minute", wait
+        )
     if _reached(limits.tokens_per_minute, _sum(tokens)):
         wait = _wait(tokens, limits.tokens_per_minute, now)
-        yield Barrier(f"{_some(limits.tokens_per_minute, 'token')} per minute", wait)
+        yield Barrier("tokens_per_minute", f"{_some(limits.tokens_per_minute, 'token')} per minute", wait)
     if _reached(limits.tokens_per_day, spent.day_tokens):
-        yield Barrier(f"{_some(limits.tokens_per_day, 'token')} per day", until_midnight)
+        yield Barrier("tokens_per_day", f"{_some(limits.tokens_per_day, 'token')} per day", until_midnight)
     if _reached(limits.cost_per_day, spent.day_cost):
-        yield Barrier(f"a cost of {limits.cost_per_day:g} per day", until_midnight)
+        yield Barrier("cost_per_day", f"a cost of {limits.cost_per_day:g} per day", until_midnight)
     if _reached(limits.streams, spent.running):
-        yield Barrier(f"{_some(limits.streams, 'answer')} at the same time", WAIT_FOR_A_STREAM)
+        yield Barrier("streams", f"{_some(limits.streams, 'answer')} at the same time", WAIT_FOR_A_STREAM)
 
 
 def allowances(limits: Limits, spent: Spent, now: float, entering: int) -> Iterator[Allowance]:

@@ -8,6 +8,7 @@ from flask import Flask, Response
 
 from bridge.access.door import Door, Visit
 from bridge.access.limits import NOT_ENFORCED, Limiter
+from bridge.access.running_answers import RunningAnswers
 from bridge.errors import NotAuthorized
 from bridge.http.credentials import shown_keys
 from bridge.http.errors import spoken_protocol
@@ -26,7 +27,12 @@ PROXY_MARKS = (
 
 
 def install_access(
-    app: Flask, door: Door, limiter: Limiter, protocols: Sequence[Protocol], open_to_all: Collection[str]
+    app: Flask,
+    door: Door,
+    limiter: Limiter,
+    running: RunningAnswers,
+    protocols: Sequence[Protocol],
+    open_to_all: Collection[str],
 ) -> None:
     """`open_to_all` are blueprints: what serves a request decides, never how its path is spelt."""
     counted = {protocol.name for protocol in protocols}
@@ -40,6 +46,7 @@ def install_access(
         request.visit = _identified(door, request)
         if blueprint in counted:
             _admit(limiter, request)
+            request.interruption = running.watch(request.visit, request.record)
         else:
             request.allowances = limiter.look(request.visit.key)
 

@@ -11,6 +11,7 @@ from bridge.access.door import Door
 from bridge.access.ledger import LIMITS_FILE, SqliteLedger
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.ring import KeyRing
+from bridge.access.running_answers import RunningAnswers
 from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.attempts import Policy
 from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
@@ -86,10 +87,14 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         megabytes=settings.accounts.max_mb,
     )
     _keep_records(app, edge.slow_clients, _observers(settings, accounts))
+    door = Door(settings, KeyRing(KeyStore(settings.state.dir / KEYS_FILE)))
+    ledger = SqliteLedger(settings.state.dir / LIMITS_FILE)
+    limiter = Limiter(ledger, settings.limits, _cost_by(settings))
     install_access(
         app,
-        Door(settings, KeyRing(KeyStore(settings.state.dir / KEYS_FILE))),
-        Limiter(SqliteLedger(settings.state.dir / LIMITS_FILE), settings.limits, _cost_by(settings)),
+        door,
+        limiter,
+        RunningAnswers(door, limiter, settings.limits.cut_streams),
         PROTOCOLS,
         open_to_all={HEALTH, FRONT, "metrics"},
     )

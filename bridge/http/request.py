@@ -12,6 +12,7 @@ from werkzeug.utils import cached_property
 
 from bridge.access.door import Visit
 from bridge.allowance import Allowance
+from bridge.interruption import Interruption
 from bridge.observe.record import Record
 
 NO_QUERY: MultiDict[str, str] = ImmutableMultiDict()
@@ -22,6 +23,7 @@ class Request(flask.Request):
     visit = Visit()  #: somebody, until the door has looked
     allowances: Sequence[Allowance] = ()  #: what limits leave to whoever asks
     cost_limited = False  #: one of them is on cost
+    interruption = Interruption()  #: says if the answer must end early
 
     @cached_property
     def args(self) -> MultiDict[str, str]:

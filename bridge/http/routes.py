@@ -117,6 +117,7 @@ def caller(request: Request, address: Mapping[str, str], preferences: Mapping[st
         request.cost_limited,
         address,
         query,
+        interruption=request.interruption,
         key_dialect=None if visit.key is None else visit.key.rules.dialect,
     )
 

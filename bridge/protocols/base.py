@@ -20,6 +20,7 @@ from marshmallow import Schema
 from bridge.allowance import Allowance
 from bridge.errors import BridgeError, IllegalTransition
 from bridge.gemini.types import Chunk, Content, GenerateRequest, JsonObject, Usage
+from bridge.interruption import Interruption
 from bridge.stamp import Stamp
 from bridge.turn import Began, Closed, Ended, Failed, Grew, Noted, Opened, Signed, Step, Turn
 
@@ -61,6 +62,7 @@ class Caller:
     path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
     query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
     chain: str = ""  #: the conversation of the stored answer that is gone on from
+    interruption: Interruption = field(default_factory=Interruption)  #: says if the answer must end early
     key_dialect: str | None = None  #: what the administrator chose for the caller's key
 
 

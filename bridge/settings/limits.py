@@ -27,6 +27,11 @@ class Limits:
         """Whether anything hangs on what an answer has used, which is known when it has ended."""
         return bool(self.tokens_per_minute or self.tokens_per_day or self.cost_per_day)
 
+    @property
+    def has_budget(self) -> bool:
+        """Whether anything is limited for a whole day."""
+        return bool(self.tokens_per_day or self.cost_per_day)
+
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings(Limits):
@@ -34,3 +39,4 @@ class LimitSettings(Limits):
 
     #: What becomes of a request to a model without a price, where a limit on cost applies to it.
     unpriced: Annotated[str, OneOf(("refuse", "allow"))] = "refuse"
+    cut_streams: bool = False  #: end answers on their way when their key expires or a budget is spent

@@ -85,7 +85,7 @@ def test_tokens_let_pass_while_the_window_is_below_the_limit(
 )
 def test_each_limit_has_its_words_and_its_wait(limits: Limits, spent: Spent, words: str, wait: float) -> None:
     (barrier,) = barriers(limits, spent, NOON)
-    assert barrier == (words, wait)
+    assert (barrier.words, barrier.wait) == (words, wait)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+"""Ends answers on their way: of a key that was revoked, and, if the operator wishes, of one that expired or
+whose budget is spent.
+
+One thread in each worker looks at all of them every second, so an answer costs nothing but a look at a flag.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+from bridge.access.door import Door, Visit
+from bridge.access.limits import Limiter
+from bridge.errors import BridgeError, NotAuthorized
+from bridge.interruption import Interruption
+from bridge.observe.record import Record
+from bridge.periodic_thread import call_periodically
+
+log = logging.getLogger(__name__)
+
+BETWEEN_LOOKS = 1.0
+
+#: Problems that an administrator made on purpose: they end answers always.
+_REVOKED: Mapping[str, str] = {
+    "key_revoked": "The key of this request was revoked while the answer was on its way.",
+    "key_rotated": "The key of this request was replaced while the answer was on its way.",
+    "key_unknown": "The key of this request was removed while the answer was on its way.",
+}
+_EXPIRED = "The key of this request has expired while the answer was on its way."
+
+
+class _Answer(NamedTuple):
+    visit: Visit
+    interruption: Interruption
+
+
+class RunningAnswers:
+    def __init__(self, door: Door, limiter: Limiter, cut_streams: bool) -> None:
+        self._door = door
+        self._limiter = limiter
+        self._cut_streams = cut_streams
+        self._answers: dict[int, _Answer] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, visit: Visit, record: Record) -> Interruption:
+        """Until the record is told how the request ended."""
+        answer = _Answer(visit, Interruption())
+        if visit.key is None and not self._cut_streams:
+            return answer.interruption
+        with self._lock:
+            self._answers[id(answer)] = answer
+            if self._thread is None:
+                self._thread = call_periodically(self, RunningAnswers.look, BETWEEN_LOOKS)
+        record.settlers = (*record.settlers, partial(self._forget, answer))
+        return answer.interruption
+
+    def _forget(self, answer: _Answer, _record: Record) -> None:
+        with self._lock:
+            self._answers.pop(id(answer), None)
+
+    def look(self) -> None:
+        """End the answers that must not go on."""
+        with self._lock:
+            answers = list(self._answers.values())
+        reasons: dict[Visit, BridgeError | None] = {}
+        try:
+            for visit, interruption in answers:
+                if visit not in reasons:
+                    reasons[visit] = self._reason(visit)
+                interruption.error = interruption.error or reasons[visit]
+        except Exception:  # the thread must live
+            log.exception("running answers cannot be checked")
+
+    def _reason(self, visit: Visit) -> BridgeError | None:
+        problem = self._door.recheck(visit)
+        if revoked := _REVOKED.get(problem or ""):
+            return NotAuthorized(revoked)
+        if not self._cut_streams:
+            return None
+        return NotAuthorized(_EXPIRED) if problem == "key_expired" else self._limiter.spent(visit.key)

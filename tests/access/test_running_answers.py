@@ -1,0 +1,199 @@
+"""Answers on their way end when their key is revoked; when it expires or a budget is spent, if so wished."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import requests
+from askers import ASKERS, Asker
+from gunicorn_bridge import Bridge, gunicorn_bridge
+from scripted_gemini import ScriptedGemini, sse, text_chunk
+from waiting import eventually
+
+from bridge.access.door import Door
+from bridge.access.keys import Rules
+from bridge.access.ledger import LIMITS_FILE, SqliteLedger
+from bridge.access.limits import Limiter, Subject
+from bridge.access.ring import BETWEEN_LOOKS, KeyRing
+from bridge.access.running_answers import RunningAnswers
+from bridge.access.store import KEYS_FILE, KeyStore
+from bridge.errors import BudgetSpent, LimitReached, NotAuthorized
+from bridge.observe.record import Record
+from bridge.settings import load
+from bridge.settings.limits import Limits
+
+#: A revoked key ends its streams in this time.
+IN_TIME = 5.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_900_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Watched:
+    """A worker's watch over answers, on files and a clock of a test."""
+
+    def __init__(self, folder: Path, cut_streams: bool) -> None:
+        self.clock = Clock()
+        self.keys = KeyStore(folder / KEYS_FILE, self.clock)
+        self.ledger = SqliteLedger(folder / LIMITS_FILE, self.clock)
+        settings = load(environ={"BRIDGE_STATE_DIR": str(folder)})
+        self.door = Door(settings, KeyRing(KeyStore(folder / KEYS_FILE), self.clock), self.clock)
+        self.running = RunningAnswers(self.door, Limiter(self.ledger, Limits()), cut_streams)
+
+    def began(self, rules: Rules):
+        secret = self.keys.add("alice", rules)
+        self.visit = self.door.visit([secret], "127.0.0.1", "")
+        self.record = Record("id", "POST", "/")
+        return self.running.watch(self.visit, self.record)
+
+    def look(self, after: float = BETWEEN_LOOKS) -> None:
+        self.clock.now += after
+        self.running.look()
+
+
+@pytest.fixture(params=[False, True], ids=["left", "cut_streams"])
+def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Watched:
+    watched = Watched(tmp_path, request.param)
+    watched.cuts = request.param
+    return watched
+
+
+def test_a_revoked_key_ends_its_answers(watched: Watched) -> None:
+    interruption = watched.began(Rules())
+    watched.look()
+    assert interruption.error is None
+    watched.keys.revoke("alice")
+    watched.look()
+    assert isinstance(interruption.error, NotAuthorized)
+    assert "revoked" in interruption.error.message
+
+
+def test_a_replaced_secret_ends_its_answers_when_its_grace_is_over(watched: Watched) -> None:
+    interruption = watched.began(Rules())
+    watched.keys.rotate("alice", 60)
+    watched.look()
+    assert interruption.error is None
+    watched.look(60)
+    assert "replaced" in interruption.error.message
+
+
+def test_an_expired_key_ends_its_answers_if_so_wished(watched: Watched) -> None:
+    interruption = watched.began(Rules(expires=watched.clock.now + 60))
+    watched.look()
+    assert interruption.error is None
+    watched.look(60)
+    assert (interruption.error is not None) == watched.cuts
+
+
+@pytest.mark.parametrize(
+    ("limits", "cut"),
+    [
+        (Limits(tokens_per_day=100), True),
+        (Limits(cost_per_day=1.0), True),
+        (Limits(tokens_per_minute=9), False),
+    ],
+)
+def test_a_spent_budget_ends_answers_if_so_wished_and_a_limit_per_minute_never(
+    watched: Watched, limits: Limits, cut: bool
+) -> None:
+    interruption = watched.began(Rules(limits=limits))
+    watched.look()
+    assert interruption.error is None
+    watched.ledger.leave([Subject(f"key:{watched.visit.key.id}", "", limits)], 100, 2.0)
+    watched.look()
+    assert isinstance(interruption.error, BudgetSpent | LimitReached) == (cut and watched.cuts)
+
+
+def test_a_lost_store_ends_no_answer(watched: Watched, tmp_path: Path) -> None:
+    interruption = watched.began(Rules())
+    (tmp_path / KEYS_FILE).unlink()
+    watched.look()
+    assert interruption.error is None
+
+
+def test_an_answer_that_has_ended_is_forgotten(watched: Watched) -> None:
+    interruption = watched.began(Rules())
+    watched.record.tell()
+    watched.keys.revoke("alice")
+    watched.look()
+    assert interruption.error is None
+
+
+# --- in real workers ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bridge(_gemini: ScriptedGemini, state: Path) -> Iterator[Bridge]:
+    with gunicorn_bridge(
+        GEMINI_API_KEY="upstream-key",
+        GOOGLE_GEMINI_BASE_URL=_gemini.address,
+        BRIDGE_STATE_DIR=str(state),
+        BRIDGE_SERVER__HEARTBEAT="0.3",
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("state")
+
+
+def long_answer(_request: object) -> list[object]:
+    return [*sse(text_chunk("one ")), 20.0, *sse(text_chunk("two", "STOP"))]
+
+
+def keyed(asker: Asker, secret: str) -> Asker:
+    return replace(asker, headers={**asker.headers, "x-goog-api-key": secret})
+
+
+def test_revocation_ends_running_streams_of_every_protocol(
+    bridge: Bridge, gemini: ScriptedGemini, state: Path
+) -> None:
+    keys = KeyStore(state / KEYS_FILE)
+    secret, other = keys.add("leaked", Rules()), keys.add("other", Rules())
+    time.sleep(2)
+    gemini.will_answer(long_answer)
+    asks = [(keyed(asker, secret), stream) for asker in ASKERS for stream in (True, False)]
+    with ThreadPoolExecutor(len(asks) + 1) as pool:
+        answers = [
+            pool.submit(asker.ask, bridge.address, "gemini-3.8-flash", stream=stream)
+            for asker, stream in asks
+        ]
+        unharmed = pool.submit(keyed(ASKERS[0], other).ask, bridge.address, "gemini-3.8-flash", stream=True)
+        assert eventually(lambda: len(gemini.asked) == len(asks) + 1)
+        revoked = time.monotonic()
+        keys.revoke("leaked")
+        for answer in [each.result() for each in answers]:
+            assert answer.failed
+            assert answer.ended_legally
+            assert answer.status == (200 if answer.stream else 401)
+            assert b"was revoked" in answer.content
+        assert time.monotonic() - revoked < IN_TIME
+        assert unharmed.result().ended_well
+    lines = bridge.requests(key="leaked")
+    assert {line["error"] for line in lines} == {"unauthorized"}
+    assert "without_terminal_event_total 0" in requests.get(f"{bridge.address}/metrics", timeout=30).text
+
+
+def test_revocation_ends_work_in_the_background(bridge: Bridge, gemini: ScriptedGemini, state: Path) -> None:
+    keys = KeyStore(state / KEYS_FILE)
+    secret = keys.add("worker", Rules())
+    time.sleep(2)
+    gemini.will_answer(long_answer)
+    headers = {"Authorization": f"Bearer {secret}", "x-request-id": "background-work"}
+    body = {"model": "gemini-3.8-flash", "input": "Hello", "background": True}
+    begun = requests.post(f"{bridge.address}/v1/responses", json=body, headers=headers, timeout=30)
+    assert json.loads(begun.content)["status"] == "queued"
+    keys.revoke("worker")
+    assert eventually(lambda: bridge.requests(key="worker", error="unauthorized"), seconds=IN_TIME + 2)
