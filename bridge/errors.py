@@ -62,11 +62,19 @@ class BridgeError(Exception):
     #: What the log says instead, where the message has words of the upstream's: they may repeat a prompt.
     logged: str | None = None
 
-    def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after: float | None = None,
+        rule: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
         self.retry_after = retry_after
+        self.rule = rule  #: of the administrator's, that refused the request; for the log and the usage
 
     @property
     def retry_after_seconds(self) -> int | None:

@@ -243,12 +243,12 @@ def open_exchange(
     asked = _in_conversation(protocol.to_gemini(body, caller), body, caller, record)
     record.model, record.stream = asked.request.model, asked.stream
     record.note(asked.losses)
-    caller.permit(record.model, services.models.resolve(record.model))
+    record.upstream_model = services.models.resolve(record.model)
+    caller.permit(record.model, record.upstream_model)
     watch = GuardWatch(services.guards, record.request_id)
     judged = watch.request(asked.request)
     chunks: ChunkStream
     if isinstance(judged, Instead):
-        record.upstream_model = services.models.resolve(asked.request.model)
         chunks = SpokenStream(judged.text)
     else:
         chunks = _attempts(judged, caller, services, record, trace)

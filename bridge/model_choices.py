@@ -48,6 +48,7 @@ def priced_choices(choices: Sequence[list[str]], tier: str, prices: PriceTable, 
             "applies to this request. The administrator can add a row for it in config/prices.toml, or set "
             'limits.unpriced to "allow".',
             param="model",
+            rule="limits.unpriced",
         )
     priced = [[model for model in choice if prices.knows(model, tier)] for choice in choices]
     record.note(["fallback.unpriced"] * (sum(map(len, choices)) - sum(map(len, priced))))

@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from scripted_gemini import text_chunk
@@ -22,6 +23,7 @@ from bridge.http.app import create_app
 from bridge.observe.logs import JsonFormatter
 from bridge.settings import load
 from bridge.settings.limits import Limits
+from bridge.state.sums import Question, RefusalSum, read_refusals
 from bridge.upstream.base import ChunkStream, Upstream
 
 CHAT = ("/v1/chat/completions", {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]})
@@ -31,6 +33,7 @@ MESSAGES = (
     {"model": "claude-sonnet-4-5", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]},
 )
 COUNT = ("/v1/messages/count_tokens", {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]})
+TODAY = datetime.now(UTC).date()
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
 NATIVE = ("/v1beta/models/gpt-5:generateContent", {"contents": [HELLO]})
 EACH_DOOR = pytest.mark.parametrize(
@@ -389,7 +392,7 @@ def test_openais_clients_are_told_what_is_left_in_every_answer(client, store, ca
     secret = limited(store, requests_per_minute=3, tokens_per_minute=1000)
     names = ("limit-requests", "remaining-requests", "reset-requests", "limit-tokens", "remaining-tokens")
     seen = []
-    for more in ({}, {"stream": True}, {"model": 7}, {}):
+    for more in ({}, {"stream": True}, {"model": 7}, {}, {}):
         answer = post(client, call, secret, more=more)
         answer.get_data()
         answer.close()
@@ -397,11 +400,63 @@ def test_openais_clients_are_told_what_is_left_in_every_answer(client, store, ca
     assert seen == [
         ["3", "2", "1m1s", "1000", "1000"],
         ["3", "1", "1m1s", "1000", "900"],
-        ["3", "0", "1m1s", "1000", "800"],  # a bad request is a request too
-        ["3", "0", seen[3][2], "1000", "800"],
+        ["3", "1", seen[2][2], "1000", "800"],  # a refused request uses nothing up
+        ["3", "0", "1m1s", "1000", "800"],
+        ["3", "0", seen[4][2], "1000", "700"],
     ]
     assert answer.status_code == 429
     assert answer.headers["x-ratelimit-reset-tokens"] in ("59s", "1m0s", "1m1s")
+
+
+def refusals(folder: Path, question: Question) -> list[RefusalSum]:
+    path = folder / "accounts.sqlite3"
+    return read_refusals(path, question) if path.exists() else []
+
+
+def total_refused(folder: Path, question: Question) -> int:
+    return sum(each.requests for each in refusals(folder, question))
+
+
+@EACH_PROTOCOL
+def test_refused_requests_use_no_limit_up_and_hide_nowhere(client, store, call, caplog, tmp_path) -> None:
+    caplog.set_level(logging.INFO, "bridge.access")
+    path, _ = call
+    secret = store.add("alice", Rules(models=("gemini-3.8-flash",), limits=Limits(requests_per_minute=1)))
+    allowed = {"model": "gemini-3.8-flash"}
+    for more in ({"model": "gpt-5"}, {**allowed, "temperature": "warm"}, {**allowed, "temperature": []}):
+        assert post(client, call, secret, more=more).status_code in (400, 403)
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert client.post(path, data=b"no JSON", headers=headers).status_code == 400
+    assert post(client, call, secret, more=allowed).status_code == 200
+    assert post(client, call, secret, more=allowed).status_code == 429
+    lines = [record for record in caplog.records if record.name == "bridge.access"]
+    assert [getattr(line, "rule", None) for line in lines] == [
+        "key.models",
+        *[None] * 4,
+        "key.requests_per_minute",
+    ]
+    assert (lines[0].model, lines[0].upstream_model) == ("gpt-5", "gemini-pro-latest")
+    question = Question(("day",), TODAY - timedelta(1), TODAY + timedelta(1), "alice")
+    assert eventually(lambda: total_refused(tmp_path, question) == 5)
+    assert {(each.rule, each.model, each.requests) for each in refusals(tmp_path, question)} == {
+        ("invalid_request", "", 3),
+        ("key.models", "gpt-5", 1),
+        ("key.requests_per_minute", "", 1),
+    }
+
+
+def test_requests_without_a_good_key_stand_in_the_usage(client, store, tmp_path) -> None:
+    secret = store.add("alice", Rules())
+    store.revoke("alice")
+    for shown in (None, "typo", secret, secret):
+        assert post(client, CHAT, shown).status_code == 401
+    question = Question(("day",), TODAY - timedelta(1), TODAY + timedelta(1))
+    assert eventually(lambda: total_refused(tmp_path, question) == 4)
+    assert [tuple(each) for each in refusals(tmp_path, question)] == [
+        ("alice", "key_revoked", "", 2),
+        ("", "key_malformed", "", 1),
+        ("", "key_missing", "", 1),
+    ]
 
 
 def test_anthropics_clients_are_told_what_is_left_in_every_answer(client, store) -> None:

@@ -285,7 +285,7 @@ def anthropic_client(bridge: Bridge):
 
 
 def test_the_openai_sdk_raises_what_it_raises_at_openai(bridge, bob, key, gemini, openai_client) -> None:
-    secret = key("add", "openai", "--rpm", "2", "--models", "gpt-5")
+    secret = key("add", "openai", "--rpm", "1", "--models", "gpt-5")
     wait_until_known(bridge, secret)
     with pytest.raises(openai.AuthenticationError) as refused:
         openai_client("wrong").chat.completions.create(**HELLO)
@@ -298,7 +298,7 @@ def test_the_openai_sdk_raises_what_it_raises_at_openai(bridge, bob, key, gemini
     assert raw.headers["x-ratelimit-remaining-requests"] == "0"
     with pytest.raises(openai.RateLimitError) as limited:
         client.responses.create(model="gpt-5", input="Hello", stream=True)
-    assert "2 requests per minute for the key 'openai'" in limited.value.message
+    assert "1 request per minute for the key 'openai'" in limited.value.message
     assert 0 < int(limited.value.response.headers["retry-after"]) <= 61
     assert "gpt-5" in [model.id for model in client.models.list()]
     assert "gemini-3.8-flash" not in [model.id for model in client.models.list()]
@@ -310,7 +310,7 @@ def test_the_anthropic_sdk_raises_what_it_raises_at_anthropic(
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    secret = key("add", f"anthropic-{credential}", "--rpm", "2", "--models", "claude-opus-4-8")
+    secret = key("add", f"anthropic-{credential}", "--rpm", "1", "--models", "claude-opus-4-8")
     wait_until_known(bridge, secret)
     ask = {"max_tokens": 100, "messages": HELLO["messages"]}
     with pytest.raises(anthropic.AuthenticationError):

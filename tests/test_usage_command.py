@@ -18,7 +18,7 @@ from gunicorn_bridge import ROOT, clean_environment
 
 from bridge.cli import main
 from bridge.cli import usage as usage_command
-from bridge.state.accounts import AccountStore, Row
+from bridge.state.accounts import MOST_REFUSALS, AccountStore, Refusal, Row
 
 NOW = datetime.now(UTC).replace(hour=12)
 TODAY = NOW.date()
@@ -242,3 +242,31 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly(store, tmp_path) -> None:
     )
     assert ran.stderr == ""
     assert "cost in USD" in ran.stdout
+
+
+def refusal(**different) -> Refusal:
+    return Refusal(TODAY.isoformat(), "alice", "openai_chat", "key.models", "gpt-5")._replace(**different)
+
+
+def test_refused_requests_are_told_with_their_reason(store: AccountStore, usage) -> None:
+    store.count_refusals({refusal(): 5, refusal(key="", rule="key_missing", model=""): 2})
+    store.count_refusals({refusal(): 1})
+    lines = [line.split() for line in usage().splitlines()]
+    assert ["alice", "key.models", "gpt-5", "6"] in lines
+    assert ["(none)", "key_missing", "(none)", "2"] in lines
+    assert "key_missing" not in usage("--key", "alice")
+    assert json.loads(usage("--json"))["refused"][0] == {
+        "key": "alice",
+        "rule": "key.models",
+        "model": "gpt-5",
+        "requests": 6,
+    }
+
+
+def test_names_that_clients_make_up_fill_no_table(store: AccountStore, usage) -> None:
+    for start in range(0, 3 * MOST_REFUSALS, MOST_REFUSALS):
+        store.count_refusals({refusal(model=f"m{n}"): 1 for n in range(start, start + MOST_REFUSALS)})
+    refused = json.loads(usage("--json"))["refused"]
+    assert len(refused) == MOST_REFUSALS + 1
+    assert refused[0] == {"key": "alice", "rule": "key.models", "model": "", "requests": 2 * MOST_REFUSALS}
+    assert "and 981 more rows" in usage()

@@ -78,4 +78,5 @@ class Key:
                 f"The key {self.name!r} may not use the model {shown!r}{served}; "
                 f"it may use {', '.join(self.rules.models)}{self._about_patterns}",
                 param="model",
+                rule="key.models",
             )

@@ -57,6 +57,9 @@ _ADD_TO_SECOND = (
     "INSERT INTO second VALUES (?1, ?2, ?3, ?4) ON CONFLICT (subject, start)"
     " DO UPDATE SET requests = requests + ?3, tokens = tokens + ?4"
 )
+_TAKE_FROM_SECOND = (
+    "UPDATE second SET requests = requests - 1 WHERE subject = ? AND start = ? AND requests > 0"
+)
 _ADD_TO_DAY = (
     "INSERT INTO day VALUES (?1, ?2, ?3, ?4) ON CONFLICT (subject, day)"
     " DO UPDATE SET tokens = tokens + ?3, cost = cost + ?4"
@@ -104,20 +107,25 @@ class SqliteLedger(Ledger):
             self._keep_beating()
         return sight
 
-    def leave(self, subjects: Sequence[Subject], tokens: int, cost: float) -> None:
+    def leave(
+        self, subjects: Sequence[Subject], tokens: int, cost: float, refused_at: float | None = None
+    ) -> None:
         streaming = [subject.id for subject in subjects if subject.limits.streams]
         counting = [subject.id for subject in subjects if subject.limits.counts_tokens and (tokens or cost)]
+        booked = [subject.id for subject in subjects if subject.limits.requests_per_minute]
+        refunded = [] if refused_at is None else [(subject, int(refused_at)) for subject in booked]
         self._count(streaming, -1)
 
         def book(database: sqlite3.Connection) -> None:
             now = self._now()
+            database.executemany(_TAKE_FROM_SECOND, refunded)
             for subject in counting:
                 _spend(database, subject, now, tokens=tokens)
                 database.execute("DELETE FROM day WHERE subject = ? AND day < ?", (subject, day_of(now)))
                 database.execute(_ADD_TO_DAY, (subject, day_of(now), tokens, cost))
             self._write_running(database, streaming)
 
-        if streaming or counting:
+        if streaming or counting or refunded:
             self._attempt(self._database.transaction, book)
 
     def look(self, subjects: Sequence[Subject]) -> Sight:

@@ -37,6 +37,11 @@ class Subject(NamedTuple):
     words: str
     limits: Limits
 
+    @property
+    def kind(self) -> str:
+        """Where the administrator wrote the limits: with a key, or in the settings."""
+        return "key" if self.id.startswith("key:") else "limits"
+
 
 class LedgerUnusable(Exception):
     """What was spent cannot be read or written now."""
@@ -58,8 +63,11 @@ class Ledger(ABC):
         other can come between."""
 
     @abstractmethod
-    def leave(self, subjects: Sequence[Subject], tokens: int, cost: float) -> None:
-        """A request that was booked has ended."""
+    def leave(
+        self, subjects: Sequence[Subject], tokens: int, cost: float, refused_at: float | None = None
+    ) -> None:
+        """A request that was booked has ended. One that was refused after it had been booked at `refused_at`
+        counts as no request."""
 
     @abstractmethod
     def look(self, subjects: Sequence[Subject]) -> Sight: ...
@@ -69,6 +77,7 @@ class Ledger(ABC):
 class Admission:
     allowances: tuple[Allowance, ...] = ()
     refusal: LimitReached | None = None
+    if_refused: tuple[Allowance, ...] = ()  #: what is left if the request is refused for another reason
     settle: Observer | None = None  #: to be told how the request ended
     enforced: bool = True  #: false where the ledger could not be asked
 
@@ -89,8 +98,10 @@ class Limiter:
             return Admission(enforced=False)
         reached = _reached(subjects, sight)
         if reached:
-            return Admission(_left(subjects, sight, 0), _refusal(reached, sight.now))
-        return Admission(_left(subjects, sight, 1), settle=partial(self._settle, subjects))
+            left = _left(subjects, sight, 0)
+            return Admission(left, _refusal(reached, sight.now), left)
+        settle = partial(self._settle, subjects, sight.now)
+        return Admission(_left(subjects, sight, 1), None, _left(subjects, sight, 0), settle)
 
     def look(self, key: Key | None) -> tuple[Allowance, ...]:
         """What is left, for a request that counts for nothing."""
@@ -121,16 +132,18 @@ class Limiter:
             return self._total
         return [Subject(f"key:{key.id}", f"the key {key.name!r}", key.rules.limits), *self._total]
 
-    def _settle(self, subjects: Sequence[Subject], record: Record) -> None:
+    def _settle(self, subjects: Sequence[Subject], booked_at: float, record: Record) -> None:
         tokens, cost = record.usage.total if record.usage else 0, 0.0
         try:
             cost = self._cost_of(record)
         finally:  # whatever a price table runs into, the request has ended
-            self._leave(subjects, tokens, cost, record)
+            self._leave(subjects, tokens, cost, booked_at, record)
 
-    def _leave(self, subjects: Sequence[Subject], tokens: int, cost: float, record: Record) -> None:
+    def _leave(
+        self, subjects: Sequence[Subject], tokens: int, cost: float, booked_at: float, record: Record
+    ) -> None:
         try:
-            self._ledger.leave(subjects, tokens, cost)
+            self._ledger.leave(subjects, tokens, cost, booked_at if record.refused else None)
         except LedgerUnusable:
             record.notes[NOT_ENFORCED] += 1
 
@@ -155,8 +168,9 @@ def _refusal(reached: Sequence[tuple[Subject, Barrier]], now: float) -> LimitRea
     """By the barrier that will stand longest: before it falls no request would pass."""
     subject, barrier = max(reached, key=lambda each: each[1].wait)
     kind = LimitReached if barrier.wait <= LONGEST_RETRY_AFTER else BudgetSpent
+    rule = f"{subject.kind}.{barrier.name}"
     message = f"The limit of {barrier.words} for {subject.words} is reached; {_when(barrier.wait, now)}."
-    return kind(message, retry_after=barrier.wait)
+    return kind(message, retry_after=barrier.wait, rule=rule)
 
 
 def _when(wait: float, now: float) -> str:

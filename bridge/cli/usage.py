@@ -14,10 +14,20 @@ from datetime import UTC, date, datetime, timedelta
 from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.table import lined_up
 from bridge.settings import Settings, load
-from bridge.state.sums import OF_REQUESTS, Group, Question, Sums, read_sums, total
+from bridge.state.sums import (
+    OF_REQUESTS,
+    Group,
+    Question,
+    RefusalSum,
+    Sums,
+    read_refusals,
+    read_sums,
+    total,
+)
 
 DEFAULT_DAYS = "30d"
 NOBODY = "(none)"
+MOST_REFUSALS_SHOWN = 20
 HEADINGS = ("REQUESTS", "FAILED", "INPUT", "CACHED", "OUTPUT", "REASONING", "CACHED %", "COST")
 
 
@@ -65,18 +75,19 @@ def _print_usage(arguments: argparse.Namespace) -> int:
     question = Question(arguments.by, arguments.since, arguments.until, arguments.key)
     try:
         groups = read_sums(settings.accounts_file, question)
+        refused = read_refusals(settings.accounts_file, question)
     except FileNotFoundError:
-        groups = []
+        groups, refused = [], []
     except sqlite3.Error as error:
         print(f"{PROGRAM}: {settings.accounts_file} cannot be read: {error}", file=sys.stderr)
         print("Run this as the user that the service runs as, or as root.", file=sys.stderr)
         return FAILED
     if arguments.json:
-        print(_as_json(groups, question, settings.prices.currency))
+        print(_as_json(groups, refused, question, settings.prices.currency))
     elif arguments.csv:
         _write_csv(groups, question)
     else:
-        print("\n".join(_as_text(groups, question, settings)))
+        print("\n".join([*_as_text(groups, question, settings), *_refused_as_text(refused)]))
     return 0
 
 
@@ -86,7 +97,9 @@ USAGE = Command(_print_usage, "requests, tokens and cost by day, key, model and 
 # --- for machines ------------------------------------------------------------------------------------
 
 
-def _as_json(groups: Sequence[Group], question: Question, currency: str) -> str:
+def _as_json(
+    groups: Sequence[Group], refused: Sequence[RefusalSum], question: Question, currency: str
+) -> str:
     named = [dict(zip(question.by, group.names, strict=True)) | _fields(group.sums) for group in groups]
     shown = {
         "since": question.since.isoformat(),
@@ -94,6 +107,7 @@ def _as_json(groups: Sequence[Group], question: Question, currency: str) -> str:
         "currency": currency,
         "rows": named,
         "total": _fields(total(groups)),
+        "refused": [each._asdict() for each in refused],
     }
     return json.dumps(shown, indent=2, ensure_ascii=False)
 
@@ -127,6 +141,20 @@ def _as_text(groups: Sequence[Group], question: Question, settings: Settings) ->
     rows.append(["TOTAL", *[""] * (width - 1), *_cells(total(groups))])
     period = f"{question.since} to {question.until} (UTC), cost in {settings.prices.currency}"
     return [period, "", *lined_up(rows, right_from=width), *_remarks(groups, question, settings)]
+
+
+def _refused_as_text(refused: Sequence[RefusalSum]) -> list[str]:
+    if not refused:
+        return []
+    rows = [["KEY", "REFUSED FOR", "MODEL", "REQUESTS"]]
+    rows += [
+        [_printable(each.key), each.rule, _printable(each.model), f"{each.requests:,}"]
+        for each in refused[:MOST_REFUSALS_SHOWN]
+    ]
+    more = len(refused) - MOST_REFUSALS_SHOWN
+    behind = [f"… and {more:,} more rows; --json shows them all"] if more > 0 else []
+    told = "Refused before a model was asked; they count in no limit and not above:"
+    return ["", told, *lined_up(rows, right_from=3), *behind]
 
 
 def _nothing(question: Question, settings: Settings) -> str:

@@ -43,16 +43,20 @@ def install_access(
         blueprint = request.blueprint
         if blueprint in open_to_all:
             return
+        if blueprint in counted:
+            request.record.protocol = blueprint
         request.visit = _identified(door, request)
         if blueprint in counted:
             _admit(limiter, request)
             request.interruption = running.watch(request.visit, request.record)
         else:
-            request.allowances = limiter.look(request.visit.key)
+            request.allowances = request.allowances_if_refused = limiter.look(request.visit.key)
 
     @app.after_request
     def tell_allowances(response: Response) -> Response:
         request = current_request()
+        if request.record.refused:
+            request.allowances = request.allowances_if_refused
         if request.allowances:
             protocol = spoken_protocol(protocols, request.path, request.headers)
             for allowance in request.allowances:
@@ -68,7 +72,7 @@ def _identified(door: Door, request: Request) -> Visit:
     record.key = None if visit.key is None else visit.key.name
     if visit.problem is not None:
         record.notes[visit.problem] += 1
-        raise NotAuthorized(visit.told)
+        raise NotAuthorized(visit.told, rule=visit.problem)
     return visit
 
 
@@ -76,7 +80,7 @@ def _admit(limiter: Limiter, request: Request) -> None:
     record = request.record
     admission = limiter.admit(request.visit.key)
     request.cost_limited = limiter.on_cost(request.visit.key)
-    request.allowances = admission.allowances
+    request.allowances, request.allowances_if_refused = admission.allowances, admission.if_refused
     if not admission.enforced:
         record.notes[NOT_ENFORCED] += 1
     if admission.refusal is not None:

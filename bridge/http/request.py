@@ -22,6 +22,7 @@ class Request(flask.Request):
     record: Record
     visit = Visit()  #: somebody, until the door has looked
     allowances: Sequence[Allowance] = ()  #: what limits leave to whoever asks
+    allowances_if_refused: Sequence[Allowance] = ()  #: a refused request uses nothing up
     cost_limited = False  #: one of them is on cost
     interruption = Interruption()  #: says if the answer must end early
 

@@ -15,12 +15,14 @@ import queue
 import sqlite3
 import threading
 import time
+from collections import Counter
+from datetime import UTC, datetime
 
 from bridge.observe import metrics
 from bridge.observe.costs import cost_of
 from bridge.observe.record import Record
 from bridge.settings.prices import PriceTable
-from bridge.state.accounts import AccountStore, Row
+from bridge.state.accounts import MOST_REFUSALS, AccountStore, Refusal, Row
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ class Accountant:
     def __call__(self, record: Record) -> None:
         if record.asked_model:
             self._writer.put(self._row(record))
+        elif record.refused and record.protocol:
+            self._writer.put_refusal(_refusal(record))
 
     def close(self) -> None:
         self._writer.close()
@@ -72,6 +76,12 @@ class Accountant:
         )
 
 
+def _refusal(record: Record) -> Refusal:
+    rule = record.rule or record.error or ""
+    day = datetime.now(UTC).date().isoformat()
+    return Refusal(day, _name(record.key), record.protocol or "", rule, _name(record.model))
+
+
 def _name(chosen: str | None) -> str:
     return chosen[:LONGEST_NAME] if chosen else ""
 
@@ -84,6 +94,8 @@ class AccountWriter:
         self._tidy_at = 0.0
         self._warned_at = float("-inf")
         self._dropped = 0
+        self._refusals: Counter[Refusal] = Counter()
+        self._refusals_lock = threading.Lock()
 
     def put(self, row: Row) -> None:
         if self._process != os.getpid():
@@ -92,6 +104,17 @@ class AccountWriter:
             self._rows.put(row)
         else:
             self._drop(1, "the queue is full")
+
+    def put_refusal(self, refusal: Refusal) -> None:
+        """Refusals are counted here first: a flood of them must not fill the queue."""
+        if self._process != os.getpid():
+            self._start()
+        with self._refusals_lock:
+            first = not self._refusals
+            known = refusal in self._refusals or len(self._refusals) < MOST_REFUSALS
+            self._refusals[refusal if known else refusal._replace(model="")] += 1
+        if first:
+            self._rows.put(None)  # wakes the thread
 
     def close(self) -> None:
         """Write what is left, as far as that can be done quickly."""
@@ -118,7 +141,9 @@ class AccountWriter:
     def _work(self) -> None:
         while not self._ending.is_set():
             self._write(self._gathered())
+            self._write_refusals()
             self._tidy()
+        self._write_refusals()
         while rows := self._waiting():
             self._write(rows)
 
@@ -152,6 +177,19 @@ class AccountWriter:
             except Exception as error:  # rows that no database would take
                 self._drop(len(rows), type(error).__name__)
             return
+
+    def _write_refusals(self) -> None:
+        with self._refusals_lock:
+            refusals, self._refusals = self._refusals, Counter()
+        try:
+            if refusals:
+                self._store.count_refusals(refusals)
+        except PASSING as error:
+            with self._refusals_lock:
+                self._refusals.update(refusals)
+            self._warn("refusals cannot be written, they wait", reason=str(error))
+        except Exception as error:
+            self._warn("refusals dropped", reason=type(error).__name__)
 
     def _tidy(self) -> None:
         if time.monotonic() < self._tidy_at:

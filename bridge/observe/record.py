@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, ClientLeft, InternalError, UpstreamError
 from bridge.gemini.types import Usage
 
 T = TypeVar("T")
@@ -18,6 +18,8 @@ T = TypeVar("T")
 log = logging.getLogger("bridge.access")
 
 CLIENT_LEFT = "client_left"
+#: Failures that are not the bridge's answer to what the client sent.
+NO_REFUSALS = (ClientLeft, InternalError, UpstreamError)
 LOST = "lost"
 
 
@@ -63,6 +65,8 @@ class Record:
         "completed"  #: completed, failed, client_left, or lost: the client waited for an end in vain
     )
     error: str | None = None
+    refused: bool = False  #: before the model was asked, for what the client sent or may not do
+    rule: str | None = None  #: of the administrator's, that refused it
     reason: str | None = None  #: the message, where it is the operator's to act on
     usage: Usage | None = None
     service_tier: str | None = None  #: the one that served, as far as it is known
@@ -85,6 +89,8 @@ class Record:
         self.outcome, self.error = "failed", error.kind
         if error.kind == CLIENT_LEFT:
             self.outcome, self.error = CLIENT_LEFT, None
+        self.refused = not self.asked_model and not isinstance(error, NO_REFUSALS)
+        self.rule = error.rule
         # What a client did wrong may be told in the words of its own prompt; that stays out of the log.
         self.reason = (error.logged or error.message) if error.status >= 500 else None
 
@@ -189,6 +195,7 @@ class Record:
             "status": self.status,
             "outcome": self.outcome,
             "error": self.error,
+            "rule": self.rule,
             "reason": self.reason,
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),

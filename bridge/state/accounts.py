@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +34,10 @@ CREATE TABLE IF NOT EXISTS day (
     unpriced INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
     reasoning INTEGER NOT NULL, cost REAL NOT NULL,
     PRIMARY KEY (day, key, protocol, model)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS refusal (
+    day TEXT NOT NULL, key TEXT NOT NULL, protocol TEXT NOT NULL, rule TEXT NOT NULL, model TEXT NOT NULL,
+    requests INTEGER NOT NULL, PRIMARY KEY (day, key, protocol, rule, model)
 ) WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS request_counted AFTER INSERT ON request BEGIN
     INSERT INTO day VALUES (
@@ -72,6 +76,23 @@ class Row(NamedTuple):
     tier: str = ""  #: the service tier that served
 
 
+class Refusal(NamedTuple):
+    """What the requests have in common that were refused on one day before a model was asked."""
+
+    day: str
+    key: str
+    protocol: str
+    rule: str  #: the administrator's rule that refused them, else the kind of the error
+    model: str  #: the client's name, where it is known
+
+
+#: Rows of one day. Clients choose names of models, so what is above is counted without the name.
+MOST_REFUSALS = 1000
+
+_REFUSED = (
+    "INSERT INTO refusal (day, key, protocol, rule, model, requests) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET requests = requests + excluded.requests"
+)
 _ADDED = (Column("request", "tier", "TEXT NOT NULL DEFAULT ''"),)
 _INSERT = f"INSERT INTO request ({', '.join(Row._fields)}) VALUES ({', '.join('?' for _ in Row._fields)})"
 
@@ -96,6 +117,16 @@ class AccountStore:
     def write(self, rows: Sequence[Row]) -> None:
         self._database.transaction(lambda database: database.executemany(_INSERT, rows))
 
+    def count_refusals(self, refusals: Mapping[Refusal, int]) -> None:
+        def count(database: sqlite3.Connection) -> None:
+            known = "SELECT count(*) FROM refusal WHERE day = ?"
+            for refusal, number in refusals.items():
+                (rows,) = database.execute(known, (refusal.day,)).fetchone()
+                named = refusal if rows < MOST_REFUSALS else refusal._replace(model="")
+                database.execute(_REFUSED, (*named, number))
+
+        self._database.transaction(count)
+
     def tidy(self) -> bool:
         """Take one small step; true if there is more to be done."""
         return self._database.transaction(self._tidied)
@@ -108,6 +139,7 @@ class AccountStore:
     def _tidied(self, database: sqlite3.Connection) -> bool:
         oldest_day = datetime.fromtimestamp(self._now() - self._days * DAY, UTC).date().isoformat()
         database.execute("DELETE FROM day WHERE day <= ?", (oldest_day,))
+        database.execute("DELETE FROM refusal WHERE day <= ?", (oldest_day,))
         gone = _drop_oldest(database, self._now() - self._request_days * DAY)
         if gone < ROWS_IN_A_STEP and _used_bytes(database) > self._most_bytes:
             gone = _drop_oldest(database, self._now()) or _drop_oldest_day(database)

@@ -85,6 +85,30 @@ def read_sums(path: Path, question: Question) -> list[Group]:
     return [Group(tuple(row[:width]), Sums(*row[width:])) for row in rows]
 
 
+class RefusalSum(NamedTuple):
+    key: str
+    rule: str
+    model: str
+    requests: int
+
+
+def read_refusals(path: Path, question: Question) -> list[RefusalSum]:
+    """The most frequent first. Raises like `read_sums`."""
+    if not path.exists():
+        raise FileNotFoundError(path)
+    values = [question.since.isoformat(), question.until.isoformat()]
+    between = "day BETWEEN ? AND ?"
+    if question.key is not None:
+        between, values = f"{between} AND key = ?", [*values, question.key]
+    query = (
+        f"SELECT key, rule, model, sum(requests) FROM refusal WHERE {between}"
+        " GROUP BY key, rule, model ORDER BY 4 DESC, 1, 2, 3"
+    )
+    with closing(_opened(path)) as database:
+        found = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'refusal'").fetchone()[0]
+        return [RefusalSum(*row) for row in database.execute(query, values)] if found else []
+
+
 def total(groups: Sequence[Group]) -> Sums:
     return Sums(*map(sum, zip(*(group.sums for group in groups), strict=True))) if groups else Sums()
 

@@ -19,7 +19,7 @@ from bridge.access import ledger as ledger_module
 from bridge.access.keys import Key, Rules
 from bridge.access.ledger import DEAD_AFTER, PAUSE_AFTER_FAILURE, SqliteLedger
 from bridge.access.limits import Admission, CostOf, Limiter, free
-from bridge.errors import BudgetSpent, LimitReached
+from bridge.errors import BudgetSpent, InvalidRequest, LimitReached
 from bridge.gemini.types import Usage
 from bridge.observe.record import Record
 from bridge.settings.limits import Limits
@@ -459,3 +459,34 @@ def test_a_busy_file_is_given_a_moment(path: Path, monkeypatch: pytest.MonkeyPat
         release.start()
         assert limiter.admit(alice).enforced
         release.join()
+
+
+def test_a_refused_request_is_no_request(worker: Make, clock: Clock) -> None:
+    limiter, holder = worker(), key(requests_per_minute=2)
+    for _ in range(5):
+        refused = record()
+        admission = limiter.admit(holder)
+        refused.failed(InvalidRequest("wrong"))
+        clock.now += 3
+        admission.settle(refused)
+    assert [passes(use(limiter, holder)) for _ in range(3)] == [True, True, False]
+
+
+def test_a_request_that_failed_at_the_model_is_a_request(worker: Make) -> None:
+    limiter, holder = worker(), key(requests_per_minute=1)
+    failed = record()
+    admission = limiter.admit(holder)
+    failed.asks_model()
+    failed.failed(InvalidRequest("the upstream says so"))
+    admission.settle(failed)
+    assert not passes(limiter.admit(holder))
+
+
+def test_a_refusal_names_the_rule(worker: Make) -> None:
+    mine, all_together = key(streams=1), Limits(requests_per_minute=1)
+    limiter = worker(all_together)
+    limiter.admit(mine)
+    assert limiter.admit(None).refusal.rule == "limits.requests_per_minute"
+    alone = worker()
+    alone.admit(key("bob", streams=1))
+    assert alone.admit(key("bob", streams=1)).refusal.rule == "key.streams"
