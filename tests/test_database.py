@@ -50,9 +50,11 @@ def test_processes_that_read_before_they_write_lose_nothing_and_are_not_refused(
 
 @pytest.mark.parametrize("mode", [WAL, ROLLBACK])
 def test_only_its_owner_may_open_it(tmp_path: Path, mode: tuple[str, str]) -> None:
-    database = Database(tmp_path / "private", SCHEMA, mode)
+    folder = tmp_path / "state"
+    database = Database(folder / "private", SCHEMA, mode)
     database.transaction(lambda connection: connection.execute("INSERT INTO counter VALUES (1)"))
-    for file in tmp_path.iterdir():
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for file in folder.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import re
+import socket
 import time
 from pathlib import Path
 
@@ -114,8 +115,10 @@ def test_a_head_request_is_answered_as_claude_code_asks_it(client):
 # --- what stands on it -------------------------------------------------------------------------------
 
 
-def test_every_client_has_its_settings_for_the_address_as_it_was_reached(visit):
-    text = html.unescape(re.sub(r"<[^>]+>", "", visit("bridge.example:8080")))
+def test_every_client_has_its_settings_for_the_public_address(visit):
+    page = visit("evil.example", BRIDGE_SERVER__PUBLIC_URL="http://bridge.example:8080/")
+    assert "evil.example" not in page
+    text = html.unescape(re.sub(r"<[^>]+>", "", page))
     for client in CLIENTS.values():
         assert client.title in text
         for snippet in client.snippets:
@@ -196,9 +199,21 @@ def test_a_host_that_is_none_is_not_repeated(visit, host):
     assert HtmlChecker(page).problems == []
 
 
-@pytest.mark.parametrize("host", ["bridge", "bridge.example", "10.0.0.7:8080", "[::1]:41242", "a-b.c"])
-def test_a_host_that_is_one_is_shown(visit, host):
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:41242", socket.gethostname()])
+def test_a_host_of_this_machine_is_shown(visit, host):
     assert f"http://{host}</code>" in visit(host)
+
+
+@pytest.mark.parametrize("host", ["bridge", "evil.example", "10.0.0.7:8080", "localhost.evil.example"])
+def test_a_foreign_host_is_not_shown_as_our_address(visit, host):
+    page = visit(host)
+    assert f"//{host}" not in page
+    assert "http://127.0.0.1:41242</code>" in page
+
+
+def test_the_configured_host_is_shown(visit):
+    environ = {"BRIDGE_SERVER__HOST": "bridge.example", "BRIDGE_ACCESS__OPEN": "true"}
+    assert "http://bridge.example:41242</code>" in visit("bridge.example:41242", **environ)
 
 
 def test_the_page_holds_no_key_and_nothing_of_the_request(visit, client):
@@ -291,8 +306,9 @@ def address_shown(bridge: str, **headers: str) -> str:
 
 
 def test_a_trusted_proxy_tells_the_scheme_and_the_host(demo_bridge):
-    told = {"Host": "bridge.company", "X-Forwarded-Proto": "https"}
-    assert address_shown(demo_bridge.address, **told) == "https://bridge.company"
+    told = {"Host": "localhost", "X-Forwarded-Proto": "https"}
+    assert address_shown(demo_bridge.address, **told) == "https://localhost"
+    assert address_shown(demo_bridge.address, Host="bridge.company") == demo_bridge.address
     assert address_shown(demo_bridge.address) == demo_bridge.address
     assert "evil" not in address_shown(demo_bridge.address, **{"X-Forwarded-Host": "evil.example"})
 

@@ -256,7 +256,7 @@ def test_other_credentials_are_no_concern_of_the_bridge(config: Path, tmp_path: 
     ("text", "parts"),
     [
         ("[server]\nprot = 1", ["local.toml", "server.prot", "did you mean port?"]),
-        ("[server]\nzzz = 1", ["local.toml", "server.zzz", "known are host, port, workers"]),
+        ("[server]\nzzz = 1", ["local.toml", "server.zzz", "known are host, port, public_url, workers"]),
         ("[servr]\nport = 1", ["local.toml", "[servr]", "did you mean server?"]),
         ("[zzz]", ["local.toml", "[zzz]", f"known are {', '.join(SECTIONS)}"]),
         ("port = 1", ["local.toml", "port stands outside a section", "[server]"]),

@@ -117,7 +117,10 @@ def test_what_was_asked_is_listed_in_pages(api):
     assert [item["content"] for item in rest["data"]] == ["Number 2", "Number 3", "Number 4"]
     newest = api("GET", f"/{made['id']}/input_items").json()
     assert newest["data"][0]["content"] == "Number 4"
-    assert api("GET", f"/{made['id']}/input_items", params={"limit": "many"}).status_code == 400
+    for limit in ("many", "0", "101", "0001999", "-1", "1.0", "", "٣", "1" * 500):
+        refused = api("GET", f"/{made['id']}/input_items", params={"limit": limit})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "limit")
+    assert api("GET", f"/{made['id']}/input_items", params={"limit": "002"}).status_code == 200
     assert api("GET", f"/{made['id']}/input_items", params={"after": "nothing"}).status_code == 400
 
 

@@ -4,18 +4,22 @@ that the settings on that page speak of."""
 from __future__ import annotations
 
 import re
+import socket
 from functools import cache
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, request
 
 from bridge import __version__
+from bridge.access.addresses import address, is_local
 from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
 from bridge.connect.codex_catalog import catalog
 from bridge.gemini.types import JsonObject
+from bridge.http.client import Client
 from bridge.http.models import ModelList
 from bridge.http.routes import json_response
 from bridge.settings import Settings
+from bridge.settings.value import AUTO
 
 if TYPE_CHECKING:
     from bridge.http.page import Page
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 FRONT = "front"  #: the blueprint; it is for everybody, and needs no key
 
 #: What may stand in an address without harm. Any other Host is a mistake or an attack.
-_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+_HOST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 
 
 def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[str]) -> Blueprint:
@@ -57,7 +61,17 @@ def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[
 
 
 def _address(settings: Settings) -> str:
-    """As the visitor reached it. The scheme is gunicorn's, which believes only trusted proxies about it."""
-    if not _HOST.fullmatch(request.host):
+    """As the operator says, else as the visitor reached it. A Host that is not this machine's is not shown:
+    whoever made the visitor send it could have the visitor's key sent elsewhere. The scheme is gunicorn's,
+    which believes only trusted proxies about it."""
+    found = _HOST.fullmatch(request.host)
+    if settings.server.public_url != AUTO or found is None or not _is_ours(found["name"], settings):
         return settings.server.address
     return f"{request.scheme}://{request.host}"
+
+
+def _is_ours(name: str, settings: Settings) -> bool:
+    if is_local(name) or name.lower() in (settings.server.host.lower(), socket.gethostname().lower()):
+        return True
+    connection = Client(request.environ).socket
+    return connection is not None and address(name) == address(str(connection.getsockname()[0]))

@@ -16,6 +16,7 @@ from bridge.state.answers import AnswerStore
 from bridge.stored import Keeper
 
 MOST_LISTED = 100
+LONGEST_NUMBER = 20  #: reading a longer one takes time
 
 
 def make_stored_blueprint(
@@ -77,6 +78,8 @@ def _page(items: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _limit(given: str) -> int:
-    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:4]) <= MOST_LISTED:
+    digits = given if given.isascii() and given.isdecimal() else ""
+    number = int(digits) if 0 < len(digits) < LONGEST_NUMBER else 0
+    if not 1 <= number <= MOST_LISTED:
         raise InvalidRequest(f"limit: must be a whole number from 1 to {MOST_LISTED}", param="limit")
-    return int(given)
+    return number

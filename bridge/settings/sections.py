@@ -16,6 +16,7 @@ from bridge.settings.value import (
     Range,
     Secret,
     WebAddress,
+    WebAddressOrAuto,
     WebAddressOrOff,
 )
 
@@ -28,6 +29,7 @@ Count = Annotated[int, Range(1)]
 class ServerSettings:
     host: str = "127.0.0.1"
     port: Annotated[int, Range(1, 65535)] = 41242
+    public_url: Annotated[str, WebAddressOrAuto()] = AUTO
     workers: Count = 2
     own_core: bool = True
     threads: Annotated[int, Range(16)] = 128
@@ -42,7 +44,9 @@ class ServerSettings:
 
     @property
     def address(self) -> str:
-        """Where a client on this machine finds the bridge."""
+        """Where a client finds the bridge: as the operator says, else on this machine."""
+        if self.public_url != AUTO:
+            return self.public_url.rstrip("/")
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
