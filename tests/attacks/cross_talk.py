@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import requests
@@ -30,10 +30,18 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 from askers import CHAT, INTERACTIONS, MESSAGES, NATIVE, RESPONSES, Answer, Asker  # noqa: E402
 from echoing_gemini import EchoingGemini  # noqa: E402
 from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
+from waiting import eventually  # noqa: E402
 from wire import NotHttp, WireAnswer, read_answers, received  # noqa: E402
 
 from tests.attacks.marked_answers import said  # noqa: E402
-from tests.attacks.misdeeds import EARLY, IDLE_DEEDS, MISDEEDS, ORDINARY  # noqa: E402
+from tests.attacks.misdeeds import (  # noqa: E402
+    EARLY,
+    IDLE_DEEDS,
+    LONG_DEEDS,
+    MISDEEDS,
+    ORDINARY,
+    SPOILING,
+)
 from tests.attacks.told_text import told_text  # noqa: E402
 
 SETTINGS = {
@@ -53,6 +61,7 @@ TOGETHER_SHARE = 0.1
 PATIENCE = 60.0
 #: Any beginning of a marker: an answer might be cut in the middle of one.
 ANY_MARKER = re.compile(rb"mk[0-9a-f]{2,16}")
+REQUEST_LINE = '"message":"request"'  #: in the log, when all is done, also behind a client that left
 LOST_STREAMS = re.compile(r"^gemini_bridge_streams_without_terminal_event_total\S* (\S+)$", re.MULTILINE)
 
 
@@ -113,9 +122,10 @@ def problems_of(job: Job, found: WireAnswer, outcome: str) -> Iterator[str]:
 class Client:
     """One connection to the bridge, for one question after the other."""
 
-    def __init__(self, bridge: Bridge, tally: Tally, chance: random.Random) -> None:
+    def __init__(self, bridge: Bridge, gemini: EchoingGemini, tally: Tally, chance: random.Random) -> None:
         host, port = bridge.address.removeprefix("http://").split(":")
         self._place = (host, int(port))
+        self._gemini = gemini
         self._tally = tally
         self._chance = chance
         self._socket: socket.socket | None = None
@@ -162,8 +172,11 @@ class Client:
         self._tally.wrong.extend(problems_of(job, answer, outcome))
 
     def _leave_in_the_middle(self, job: Job) -> None:
+        if self._chance.random() < 0.5:
+            job = replace(job, deed=self._chance.choice(sorted(LONG_DEEDS)), stream=True)
         client = self._connected()
         client.sendall(job.wire())
+        eventually(lambda: self._gemini.times_asked(job.marker), every=0.01)
         come = received(client) if self._chance.random() < 0.7 else b""
         if self._chance.random() < 0.5:  # with a reset
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -200,20 +213,27 @@ def jobs_for(count: int, chance: random.Random) -> list[Job]:
 def attack(bridge: Bridge, gemini: EchoingGemini, count: int, seed: int) -> Tally:
     tally, chance = Tally(), random.Random(seed)
     jobs = jobs_for(count, chance)
-    clients = [Client(bridge, tally, random.Random(chance.random())) for _ in range(CLIENTS)]
+    clients = [Client(bridge, gemini, tally, random.Random(chance.random())) for _ in range(CLIENTS)]
     with ThreadPoolExecutor(CLIENTS) as threads:
         for start in range(0, count, ROUND):
             now = jobs[start : start + ROUND]
             for part in (now[:-CLIENTS], now[-CLIENTS:]):  # the others would use up what should be idle
                 list(threads.map(Client.do, clients, [part[each::CLIENTS] for each in range(CLIENTS)]))
+            if not all_done(bridge, start + len(now)):
+                tally.wrong.append("the log does not tell of every request")
             gemini.say_late()
             time.sleep(0.02)  # until it has come
     return tally
 
 
+def all_done(bridge: Bridge, count: int) -> bool:
+    """A request whose client has left may still be under way for a moment."""
+    return eventually(lambda: bridge.lines().count(REQUEST_LINE) >= count)
+
+
 def verdict(bridge: Bridge, gemini: EchoingGemini, tally: Tally) -> list[str]:
     """What is wrong."""
-    wrong = [*tally.wrong, *gemini.mixed]
+    wrong = [*tally.wrong, *gemini.mixed, *gemini.trusting]
     lost = LOST_STREAMS.findall(requests.get(f"{bridge.address}/metrics", timeout=PATIENCE).text)
     if not lost or any(float(each) for each in lost):
         wrong.append(f"streams without their last event: {lost}")
@@ -223,7 +243,7 @@ def verdict(bridge: Bridge, gemini: EchoingGemini, tally: Tally) -> list[str]:
 
 @contextmanager
 def battlefield() -> Iterator[tuple[Bridge, EchoingGemini]]:
-    gemini = EchoingGemini({**ORDINARY, **IDLE_DEEDS, **MISDEEDS}, EARLY)
+    gemini = EchoingGemini({**ORDINARY, **LONG_DEEDS, **IDLE_DEEDS, **MISDEEDS}, EARLY, SPOILING)
     try:
         with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=gemini.address, **SETTINGS) as bridge:
             yield bridge, gemini

@@ -48,6 +48,16 @@ def honest_and_slow(question: Question) -> None:
     question.say(framed(last), END)
 
 
+def rest_like_an_answer(question: Question) -> None:
+    """For those clients too: whoever reads from where they left off finds what looks like an answer."""
+    first, last = events(question.marker)
+    beginning = framed(first, b": HTTP/1.1 200 OK\r\nevent: x\r\n\r\n" + last)
+    cut = beginning.index(b"HTTP/1.1")
+    question.say(HEAD, beginning[:cut])
+    time.sleep(1.5)
+    question.say(beginning[cut:], END)
+
+
 # --- too much ----------------------------------------------------------------------------------------
 
 
@@ -238,10 +248,7 @@ def overloaded_once(question: Question) -> None:
 
 
 def overloaded_with_surplus(question: Question) -> None:
-    if question.number == 1:
-        question.say(overloaded(question.marker) + forged(question.marker) * 400)
-    else:
-        honest(question)
+    question.say(overloaded(question.marker) + forged(question.marker) * 400)
 
 
 def error_in_stream(question: Question) -> None:
@@ -303,6 +310,8 @@ ORDINARY: dict[str, Deed] = {
     "honest-length": honest_length,
     "honest-and-slow": honest_and_slow,
 }
+#: For clients that leave, beside all others.
+LONG_DEEDS: dict[str, Deed] = {"rest-like-an-answer": rest_like_an_answer}
 #: Done while nobody asks, on connections that wait for the next question.
 IDLE_DEEDS: dict[str, Deed] = {
     "second-answer-while-idle": second_answer_while_idle,
@@ -355,3 +364,21 @@ MISDEEDS: dict[str, Deed] = {
     "gzip-with-garbage": gzip_with_garbage,
     "before-the-question": before_the_question,
 }
+#: What follows on the same connection is not to be trusted, and all of it was there before the answer's end.
+SPOILING = frozenset(
+    {
+        *(name for name in MISDEEDS if "surplus" in name or "second-answer" in name),
+        "kept-open-after-close",
+        "length-too-short",
+        "length-and-chunks",
+        "two-lengths",
+        "length-below-zero",
+        "two-heads",
+        "interim-with-body",
+        "no-content-with-body",
+        "not-modified-with-body",
+        "frame-longer-than-its-size",
+        "frame-ends-by-bare-lf",
+        "size-with-sign",
+    }
+)

@@ -66,8 +66,10 @@ class Late:
 class EchoingGemini:
     deeds: dict[str, Deed]
     early: frozenset[str] = frozenset()  #: those of them that answer before they have read the question
+    spoiling: frozenset[str] = frozenset()  #: those after which nobody may ask over the same connection
     asked: Counter[str] = field(default_factory=Counter)  #: questions by their deed
     mixed: list[str] = field(default_factory=list)  #: questions with a marker that is not theirs
+    trusting: list[str] = field(default_factory=list)  #: questions over a connection that was spoilt
     late: list[Late] = field(default_factory=list)
     connections: int = 0
     said_late: int = 0
@@ -75,6 +77,7 @@ class EchoingGemini:
     def __post_init__(self) -> None:
         self.lock = threading.Lock()
         self._numbers: Counter[str] = Counter()
+        self._spoilt: dict[socket.socket, str] = {}
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -86,6 +89,9 @@ class EchoingGemini:
     def reused(self) -> int:
         """Questions over a connection that had carried another."""
         return sum(self.asked.values()) - self.connections
+
+    def times_asked(self, marker: str) -> int:
+        return self._numbers[marker]
 
     def close(self) -> None:
         self._listener.close()
@@ -99,6 +105,7 @@ class EchoingGemini:
             with suppress(OSError):  # the bridge has closed it
                 each.connection.sendall(each.data)
                 self.said_late += 1
+                self._spoilt[each.connection] = "what was said late"
                 if each.close:
                     each.connection.shutdown(socket.SHUT_RDWR)
 
@@ -132,6 +139,10 @@ class EchoingGemini:
             self.asked[deed] += 1
             self._numbers[marker] += 1
             number = self._numbers[marker]
+            if spoilt_by := self._spoilt.get(connection):
+                self.trusting.append(f"{deed} {marker} was asked behind {spoilt_by}")
+            if deed in self.spoiling:
+                self._spoilt[connection] = deed
 
         def read_body() -> bytes:
             body = reader.read(_length(head))
