@@ -12,7 +12,8 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 
 .DEFAULT_GOAL := menu
 SECONDS ?= 60
-.PHONY: menu run test test-clients client-matrix latest-clients soak lint format types bench bench-peers settings diagrams accept lock clean
+REQUESTS ?= 5000
+.PHONY: menu run test test-clients client-matrix latest-clients soak cross-talk lint format types bench bench-peers settings diagrams accept lock clean
 
 menu: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +32,9 @@ client-matrix: $(VENV)/.dev $(CLIENTS)/node_modules/.installed ## the table of d
 
 soak: $(VENV)/.dev ## 200 streams at once with every fault, for SECONDS=60, and a verdict
 	$(BIN)/python tests/faults/soak.py --seconds $(SECONDS)
+
+cross-talk: $(VENV)/.dev ## REQUESTS=5000 through an upstream that misbehaves, and whether one got another's bytes
+	$(BIN)/python -m tests.attacks.cross_talk --requests $(REQUESTS)
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -43,6 +43,16 @@ def test_the_head_comes_first_wherever_an_empty_piece_is(pieces: tuple[bytes, ..
     assert body == b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
 
 
+@pytest.mark.parametrize(("claimed", "answered"), [((1, 0), b"1.0"), ((1, 1), b"1.1"), ((1, 9), b"1.1")])
+def test_an_answer_claims_no_version_that_nobody_speaks(claimed: tuple[int, int], answered: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        made = JoinedResponse(SimpleNamespace(**{**vars(REQUEST), "version": claimed}), ours, CONFIG)
+        made.start_response("200 OK", [("Content-Length", "0")])
+        made.close()
+        assert theirs.recv(100).startswith(b"HTTP/" + answered + b" 200 OK\r\n")
+
+
 def test_an_answer_with_a_length_is_sent_as_it_is() -> None:
     head, body = written(b"abc", headers=(("Content-Length", "3"),))
     assert b"chunked" not in head

@@ -15,6 +15,7 @@ from gunicorn.util import http_date
 from bridge.http.client import send_limit
 
 LARGEST_AT_ONCE = 65_536
+NEWEST_VERSION = (1, 1)  #: that is spoken here, whichever the client claims to speak
 FRAME = b"%X\r\n%b\r\n"  #: of a body in pieces: its size, and what it holds
 
 
@@ -26,7 +27,7 @@ class JoinedResponse(Response):
     _streaming = False  #: the head has left, and what follows is a stream
 
     def default_headers(self) -> list[str]:
-        version = "HTTP/{}.{}".format(*self.req.version)
+        version = "HTTP/{}.{}".format(*min(self.req.version, NEWEST_VERSION))
         connection = "close" if self.should_close() else "keep-alive"
         lines = [
             f"{version} {self.status}\r\n",

@@ -40,9 +40,11 @@ def head_of(data: bytes) -> Head:
     for name, value in _FIELDS.findall(data):
         fields.setdefault(name.lower(), []).extend(each.strip().lower() for each in value.split(b","))
     wishes, status = fields.get(b"connection", ()), int(found[2])
+    # Where an answer has two ends, somebody on the way may go by the other one.
+    certain = not (b"transfer-encoding" in fields and b"content-length" in fields)
     return Head(
         status,
-        b"close" not in wishes and (found[1] == b"1" or b"keep-alive" in wishes),
+        certain and b"close" not in wishes and (found[1] == b"1" or b"keep-alive" in wishes),
         Sized(0) if status in BODILESS else _framing(fields),
         fields.get(b"content-encoding", [b"identity"])[-1],
     )

@@ -116,4 +116,12 @@ NATIVE = NativeAsker(
     ("error",),
     b"   ",  # blanks inside an event that was begun early
 )
+INTERACTIONS = Asker(
+    "interactions",
+    "/v1beta/interactions",
+    {"input": "Hello", "store": False},
+    ("[DONE]",),
+    ("[DONE]",),
+    b"",
+)
 ASKERS = (CHAT, MESSAGES, RESPONSES, CODEX, NATIVE)

@@ -85,6 +85,8 @@ def test_some_answers_have_no_body_whatever_their_head_says(status: int) -> None
         ([OK, "connection: Keep-Alive, Close"], False),
         (["HTTP/1.0 200 OK"], False),
         (["HTTP/1.0 200 OK", "Connection: keep-alive"], True),
+        ([OK, "Content-Length: 5", "Transfer-Encoding: chunked"], False),  # two ends
+        ([OK, "Transfer-Encoding: chunked"], True),
     ],
 )
 def test_the_head_says_whether_the_connection_lasts(lines: list[str], lasting: bool) -> None:
