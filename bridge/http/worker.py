@@ -50,6 +50,8 @@ NO_ROOM = NO_DESCRIPTORS | {errno.ENOBUFS, errno.ENOMEM}
 NOBODY_THERE = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED))
 #: Seconds that a newcomer gets to send something, when the worker is about to end.
 FIRST_BYTES = 5.0
+#: Seconds that the rest of a body gets to arrive, when its request was answered without it.
+UNREAD_BODY = 0.1
 #: Seconds that a request waits for a place, how many more if a sibling has one but is slow to take it over,
 #: and between two looks.
 LONGEST_WAIT = 1.0
@@ -275,9 +277,10 @@ class Worker(ThreadWorker):
             slow_clients.arrived(conn.sock)
 
     def _keepalive_after(self, conn: Connection, keepalive: bool) -> bool:
-        """A request that was answered gets no second answer for what is wrong in the rest of its body."""
+        """A request that was answered gets no second answer for what is wrong in the rest of its body. Where
+        gunicorn would wait five seconds for that rest, anybody without a key could hold a thread for them."""
         try:
-            return bool(super()._keepalive_after(conn, keepalive))
+            return keepalive and bool(conn.parser.finish_body(deadline=time.monotonic() + UNREAD_BODY))
         except (ParseException, OSError):
             return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,18 @@ def test_clients_that_do_not_hang_up_hold_up_nobody(alone: Bridge) -> None:
     assert all(b'{"status":"ok"}' in to_the_end(client) for client in lingering)
     assert eventually(lambda: alone.descriptors() <= before + 5), "they are closed all the same"
     for client in lingering:
+        client.close()
+
+
+def test_refused_clients_that_owe_their_body_hold_no_thread(alone: Bridge) -> None:
+    """More than there are threads: each would hold one for five seconds."""
+    owing = [connected(alone) for _ in range(200)]
+    for client in owing:
+        client.sendall(b"POST /v1/nothing HTTP/1.1\r\nHost: b\r\nContent-Length: 1000000\r\n\r\n")
+    began = time.monotonic()
+    assert all(to_the_end(client).startswith(b"HTTP/1.1 404") for client in owing)
+    assert time.monotonic() - began < 5
+    for client in owing:
         client.close()
 
 
