@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from bridge.stamp import random_id
 from bridge.state.database import create_private
 
 MARKER_FILE = "keys.defined"
@@ -30,7 +31,7 @@ class DefinedKeys:
     def remember(self, key_id: str) -> None:
         """Raises OSError; the process remembers all the same."""
         self._known = key_id
-        draft = self._path.with_suffix(".new")
+        draft = self._path.with_suffix(f".{random_id('')}")  # several processes may write at the same time
         create_private(draft)
         with draft.open("w", encoding="ascii") as file:
             file.write(key_id + "\n")

@@ -71,6 +71,8 @@ class KeyRing:
                 )
         except (sqlite3.Error, OSError) as error:
             log.warning("keys cannot be read", extra={"reason": type(error).__name__})
-            self.readable, self._due = False, self._clock() + PAUSE_AFTER_FAILURE
+            # Where nothing is known, nobody is served until the next look.
+            pause = BETWEEN_LOOKS if self._known is None else PAUSE_AFTER_FAILURE
+            self.readable, self._due = False, self._clock() + pause
             return
         self.readable, self._due = True, self._clock() + BETWEEN_LOOKS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.access.defined_keys import MARKER_FILE
+from bridge.access.defined_keys import MARKER_FILE, DefinedKeys
 from bridge.access.keys import Rules
 from bridge.access.secret import digest, new_secret
 from bridge.access.store import (
@@ -208,6 +209,18 @@ def test_keys_of_an_earlier_version_are_remembered_when_they_are_first_read(
     path.unlink()
     with pytest.raises(KeysLost):
         KeyStore(path).version()
+
+
+def test_many_processes_that_remember_at_once_never_show_half_a_marker(store: KeyStore, path: Path) -> None:
+    store.add("alice", Rules())
+    (key,) = store.all()
+    marker = DefinedKeys(path.with_name(MARKER_FILE))
+    with ThreadPoolExecutor(8) as pool:
+        writes = [pool.submit(DefinedKeys(path.with_name(MARKER_FILE)).remember, key.id) for _ in range(200)]
+        while not all(each.done() for each in writes):
+            assert marker.expected() == key.id
+    assert [each.exception() for each in writes] == [None] * 200
+    assert {file.name for file in path.parent.iterdir()} == {path.name, MARKER_FILE}
 
 
 def test_a_new_store_in_place_of_a_lost_one_ends_all_earlier_keys(store: KeyStore, path: Path) -> None:

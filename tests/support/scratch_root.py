@@ -160,6 +160,8 @@ def answer_of(address: str, key: str = "none") -> str:
             answer = requests.post(f"{address}/v1/chat/completions", json=body, headers=headers, timeout=30)
         except requests.ConnectionError:
             return ""
+        if not answer.ok:
+            return ""
         return answer.json()["choices"][0]["message"]["content"]
 
     return eventually(answered)
