@@ -1,6 +1,6 @@
 """What gunicorn serves: `gunicorn -c gunicorn.conf.py app:app`."""
 
-from bridge.http.app import create_app
-from bridge.serving import settings_in_force
+from bridge.server.active_settings import settings_in_force
+from bridge.web.app import create_app
 
 app = create_app(settings_in_force())

@@ -5,10 +5,10 @@ import logging
 import sys
 from pathlib import Path
 
-from bridge.cores import core_beside, stay_on
 from bridge.observe import metrics_folder
 from bridge.observe.logs import configuration
-from bridge.serving import take_settings, tell_notices
+from bridge.server.active_settings import take_settings, tell_notices
+from bridge.server.cpu_affinity import core_beside, stay_on
 from bridge.settings import SettingsError
 
 try:
@@ -23,7 +23,7 @@ metrics_folder.choose_folder(_server.port, _settings.state.dir)  # before a work
 
 _host = f"[{_server.host}]" if ":" in _server.host else _server.host
 bind = f"{_host}:{_server.port}"
-worker_class = "bridge.http.worker.Worker"  # threads, since a sync worker would be killed in a long stream
+worker_class = "bridge.server.worker.Worker"  # threads, since a sync worker would be killed in a long stream
 workers = _server.workers  # about one for each core: conversion is CPU work under one lock per process
 threads = _server.threads  # one for each live answer; the bridge itself refuses what is too much
 worker_connections = _server.threads + 1000  # idle ones kept open by clients and proxies cost little

@@ -13,11 +13,11 @@ from marshmallow import Schema
 
 from bridge import __version__
 from bridge.errors import BridgeError, ClientLeft, MethodNotAllowed, UpgradeRefused, concrete_errors
-from bridge.http.stored import MOST_LISTED
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Protocol, Storing
 from bridge.protocols.fields import JSON_SCHEMA
 from bridge.protocols.openai_responses.dialects import DIALECTS
+from bridge.web.stored_answers import MOST_LISTED
 
 Json = dict[str, Any]
 

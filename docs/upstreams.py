@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridge.upstream import UPSTREAMS
-from bridge.upstream.abilities import Ability
+from bridge.upstream.capabilities import Ability
 
 PAGE = Path(__file__).parent / "UPSTREAMS.md"
 BEGIN, END = "<!-- made by `make diagrams`; do not edit -->\n", "<!-- so far -->\n"

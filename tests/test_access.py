@@ -14,17 +14,17 @@ from scripted_gemini import text_chunk
 from waiting import eventually
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from bridge.access import ring as ring_module
+from bridge.access import key_cache as ring_module
+from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
-from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json
-from bridge.http.app import create_app
 from bridge.observe.logs import JsonFormatter
 from bridge.settings import load
 from bridge.settings.limits import Limits
-from bridge.state.sums import Question, RefusalSum, read_refusals
+from bridge.state.usage_report import Question, RefusalSum, read_refusals
 from bridge.upstream.base import ChunkStream, Upstream
+from bridge.web.app import create_app
 
 CHAT = ("/v1/chat/completions", {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]})
 RESPONSES = ("/v1/responses", {"model": "gpt-5", "input": "Hello"})

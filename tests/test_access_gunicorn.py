@@ -25,8 +25,8 @@ from gunicorn_bridge import ROOT, Bridge, clean_environment, free_port, gunicorn
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
+from bridge.access.key_store import KEYS_FILE
 from bridge.access.ledger import DEAD_AFTER
-from bridge.access.store import KEYS_FILE
 
 HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 #: Changes reach every worker in this time.

@@ -18,9 +18,9 @@ from transcripts import fitted
 from bridge.errors import InvalidRequest
 from bridge.gemini.types import GenerateRequest
 from bridge.gemini.wire import request_to_json
-from bridge.http.routes import checked
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Asked, Protocol
+from bridge.web.routes import checked
 
 FOLDER = Path(__file__).parent / "requests"
 BY_NAME = {"ids": lambda value: value.name}

@@ -14,9 +14,9 @@ from marshmallow import ValidationError
 from transcripts import ForgetfulVault, counting_stamp
 
 from bridge.errors import InvalidRequest
-from bridge.gemini.fitting import MINTED_ID, fit
+from bridge.gemini.model_adapter import MINTED_ID, fit
+from bridge.gemini.model_capabilities import LEVELS, Traits
 from bridge.gemini.signatures import seal
-from bridge.gemini.traits import LEVELS, Traits
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, FunctionResponse, GenerateRequest, Part
 from bridge.gemini.wire import request_to_json
 from bridge.protocols.base import Asked, Caller

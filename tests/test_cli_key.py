@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.access.key_format import digest, well_formed
+from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
-from bridge.access.secret import digest, well_formed
-from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.cli import main
 from bridge.cli.key_values import OPTIONS
 from bridge.settings.limits import Limits

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.conversation import (
+from bridge.gemini.conversation import (
     LONGEST_NAME,
     Session,
     conversation_id,

@@ -12,7 +12,7 @@ import pytest
 from gunicorn_bridge import Bridge, gunicorn_bridge
 from waiting import eventually
 
-from bridge.cores import core_beside, stay_on
+from bridge.server.cpu_affinity import core_beside, stay_on
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no word for it")
 

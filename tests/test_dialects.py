@@ -8,11 +8,11 @@ from contextlib import closing
 
 import pytest
 
-from bridge.access import ring as ring_module
+from bridge.access import key_cache as ring_module
+from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
-from bridge.access.store import KEYS_FILE, KeyStore
-from bridge.http.app import create_app
 from bridge.settings import load
+from bridge.web.app import create_app
 
 #: As these clients name themselves.
 USER_AGENTS = {

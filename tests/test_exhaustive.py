@@ -12,9 +12,9 @@ from transcripts import Run
 from bridge import errors
 from bridge.errors import BridgeError, concrete_errors
 from bridge.gemini.finish import OUTCOMES, FinishReason, Outcome
+from bridge.gemini.turn import Step
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.openai_chat.machine import FINISH_REASONS
-from bridge.turn import Step
 
 BY_NAME = {"ids": lambda value: getattr(value, "name", getattr(value, "__name__", None))}
 

@@ -18,10 +18,10 @@ from html_checker import HtmlChecker
 from bridge import __version__
 from bridge.connect.clients import CLIENTS
 from bridge.errors import UpstreamUnreachable
-from bridge.http.app import create_app
 from bridge.settings import load
 from bridge.upstream.base import Upstream
 from bridge.upstream.listed_models import PATIENCE
+from bridge.web.app import create_app
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 KEY = "AIzaCanary0123456789abcdefghijklmnopqrs"
@@ -262,7 +262,7 @@ def test_the_checker_finds_mistakes(visit, mistake, problem):
 
 # --- how it looks ------------------------------------------------------------------------------------
 
-STYLE = (ROOT / "bridge/http/templates/front.css").read_text()
+STYLE = (ROOT / "bridge/web/templates/front.css").read_text()
 LIGHT, DARK = (dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in STYLE.split("@media", 2)[:2])
 
 

@@ -14,9 +14,9 @@ from transcripts import NAMES, chunks_of
 from bridge.errors import UpstreamRateLimited, UpstreamTruncated, UpstreamUnreachable
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json
-from bridge.http.app import create_app
 from bridge.settings import load
 from bridge.upstream.base import ChunkStream, Upstream
+from bridge.web.app import create_app
 
 HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 

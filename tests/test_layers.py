@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -11,134 +12,94 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "bridge"
 
 #: Each layer may import itself and what stands in its row, nothing else of ours.
-MAY_IMPORT = {
+MAY_IMPORT: dict[str, set[str]] = {
     "bridge": set(),
     "bridge.errors": {"bridge"},
-    "bridge.stamp": set(),
-    "bridge.cooldowns": set(),
-    "bridge.drain": set(),
+    "bridge.ids_and_clock": set(),
     "bridge.interruption": {"bridge.errors"},
     "bridge.periodic_thread": set(),
-    "bridge.learnt_facts": set(),
-    "bridge.allowance": set(),
-    "bridge.cores": set(),
-    "bridge.timeval": set(),
+    "bridge.rate_limit_status": set(),
+    "bridge.socket_timeouts": set(),
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
-    "bridge.conversation": {"bridge.gemini"},
-    "bridge.turn": {"bridge.errors", "bridge.gemini"},
-    "bridge.state": {"bridge.learnt_facts"},
+    "bridge.state": set(),
     "bridge.protocols": {
-        "bridge.allowance",
         "bridge.errors",
         "bridge.gemini",
+        "bridge.ids_and_clock",
         "bridge.interruption",
-        "bridge.turn",
-        "bridge.stamp",
+        "bridge.rate_limit_status",
     },
     "bridge.upstream": {
         "bridge",
-        "bridge.cooldowns",
         "bridge.errors",
         "bridge.gemini",
         "bridge.settings",
-        "bridge.timeval",
+        "bridge.socket_timeouts",
     },
-    "bridge.attempts": {
-        "bridge.cooldowns",
-        "bridge.errors",
-        "bridge.gemini",
-        "bridge.turn",
-        "bridge.upstream",
-    },
-    "bridge.model_directory": {
-        "bridge.errors",
-        "bridge.gemini",
-        "bridge.learnt_facts",
-        "bridge.settings",
-        "bridge.upstream",
-    },
-    "bridge.model_choices": {
-        "bridge.errors",
-        "bridge.model_directory",
-        "bridge.observe",
-        "bridge.protocols",
-        "bridge.settings",
-    },
-    "bridge.serving": {"bridge.access", "bridge.settings", "bridge.upstream"},
     "bridge.observe": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings", "bridge.state"},
     "bridge.access": {
-        "bridge.allowance",
         "bridge.errors",
         "bridge.gemini",
+        "bridge.ids_and_clock",
         "bridge.interruption",
         "bridge.observe",
         "bridge.periodic_thread",
+        "bridge.rate_limit_status",
         "bridge.settings",
-        "bridge.stamp",
         "bridge.state",
     },
     "bridge.exchange": {
-        "bridge.attempts",
-        "bridge.conversation",
-        "bridge.cooldowns",
-        "bridge.drain",
         "bridge.errors",
         "bridge.gemini",
         "bridge.guards",
+        "bridge.ids_and_clock",
         "bridge.interruption",
-        "bridge.model_choices",
-        "bridge.model_directory",
         "bridge.observe",
         "bridge.protocols",
         "bridge.settings",
-        "bridge.stamp",
+        "bridge.state",
         "bridge.upstream",
     },
-    "bridge.stored": {
-        "bridge.conversation",
-        "bridge.errors",
-        "bridge.exchange",
-        "bridge.gemini",
-        "bridge.observe",
-        "bridge.protocols",
-        "bridge.state",
-    },
-    "bridge.http": {
-        "bridge",
-        "bridge.attempts",
-        "bridge.conversation",
-        "bridge.drain",
-        "bridge.connect",
+    "bridge.server": {
         "bridge.access",
-        "bridge.allowance",
+        "bridge.errors",
+        "bridge.observe",
+        "bridge.settings",
+        "bridge.socket_timeouts",
+        "bridge.upstream",
+    },
+    "bridge.web": {
+        "bridge",
+        "bridge.access",
+        "bridge.connect",
         "bridge.errors",
         "bridge.exchange",
         "bridge.gemini",
         "bridge.guards",
+        "bridge.ids_and_clock",
         "bridge.interruption",
-        "bridge.model_directory",
         "bridge.observe",
         "bridge.protocols",
+        "bridge.rate_limit_status",
+        "bridge.server",
         "bridge.settings",
-        "bridge.stamp",
-        "bridge.upstream",
         "bridge.state",
-        "bridge.stored",
-        "bridge.timeval",
+        "bridge.upstream",
     },
     "bridge.connect": {"bridge.gemini"},
     "bridge.doctor": {
         "bridge",
         "bridge.access",
         "bridge.errors",
+        "bridge.exchange",
         "bridge.guards",
-        "bridge.http",
-        "bridge.model_directory",
+        "bridge.server",
         "bridge.settings",
         "bridge.state",
         "bridge.upstream",
+        "bridge.web",
     },
     "bridge.cli": {
         "bridge",
@@ -154,9 +115,9 @@ MAY_IMPORT = {
 ONLY_IN = {
     "opentelemetry": "bridge.observe",
     "prometheus_client": "bridge.observe",
-    "flask": "bridge.http",
-    "werkzeug": "bridge.http",
-    "markupsafe": "bridge.http",
+    "flask": "bridge.web",
+    "werkzeug": "bridge.web",
+    "markupsafe": "bridge.web",
     "requests": "bridge.upstream",
     "urllib3": "bridge.upstream",
     "google": "bridge.upstream",
@@ -164,7 +125,7 @@ ONLY_IN = {
 
 #: Packages that need not be installed, and the modules that may import them at their top: these are imported
 #: only once their upstream was chosen.
-ON_DEMAND = {"google": {"bridge.upstream.google_auth", "bridge.upstream.sdk.package"}}
+ON_DEMAND = {"google": {"bridge.upstream.auth.google_auth", "bridge.upstream.sdk.package"}}
 
 
 def modules() -> list[Path]:
@@ -250,3 +211,19 @@ def test_the_table_has_no_cycle():
 
     for layer in MAY_IMPORT:
         below(layer)
+
+
+def test_the_document_shows_the_layers_as_they_are() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"^\| `bridge/(\w+)(?:/|\.py)` \| [^|]+ \| ([^|]+) \|$", text, re.MULTILINE)
+    shown = {name: set() if knows == "–" else set(knows.split(", ")) for name, knows in rows}
+    held = {layer.removeprefix("bridge."): below for layer, below in MAY_IMPORT.items() if layer != "bridge"}
+    assert shown == {
+        layer: {each.removeprefix("bridge.") for each in below - {"bridge"}} for layer, below in held.items()
+    }
+
+
+def test_every_layer_of_the_table_is_there_and_no_other() -> None:
+    there = {"bridge"} | {layer_of(f"bridge.{path.stem}") for path in PACKAGE.glob("*.py")}
+    there |= {f"bridge.{path.name}" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert there - {"bridge.__init__"} == MAY_IMPORT.keys()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import RequestTooLarge, TooBusy
-from bridge.http.memory import PER_BYTE, SMALL, Booking, Memory
-from bridge.http.places import Places
+from bridge.server.memory import PER_BYTE, SMALL, Booking, Memory
+from bridge.server.slots import Places
 
 MB = 1024 * 1024
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.gemini.traits import LEVELS, Traits
+from bridge.gemini.model_capabilities import LEVELS, Traits
 from bridge.settings import SettingsError, load
 from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable, load_models
 

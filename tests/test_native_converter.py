@@ -11,9 +11,9 @@ from transcripts import fitted
 
 from bridge.errors import InvalidRequest
 from bridge.gemini.wire import request_to_json
-from bridge.http.routes import checked
 from bridge.protocols.base import Caller
 from bridge.protocols.gemini_native import PROTOCOL
+from bridge.web.routes import checked
 
 CALLER = CONVERSATIONS["gemini_native"].callers[""]
 EMBED = Caller(path={"model": "m", "method": "embedContent"})

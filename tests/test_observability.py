@@ -24,7 +24,7 @@ from waiting import eventually
 
 from bridge.gemini.types import Usage
 from bridge.settings import load
-from bridge.state.sums import Question, read_sums, total
+from bridge.state.usage_report import Question, read_sums, total
 
 HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
@@ -307,11 +307,11 @@ def test_accounts_that_cannot_be_written_at_all_keep_no_request_from_its_answer(
         (state / "accounts.sqlite3").mkdir()
     with served(upstream, state) as service:
         assert {post(service).status_code for _ in range(30)} == {200}
-        assert eventually(lambda: service.told(logger="bridge.observe.accounts"))
+        assert eventually(lambda: service.told(logger="bridge.observe.usage_writer"))
         time.sleep(1.5)  # it tries again meanwhile
         assert Scrape(service).sum("requests_total") == 30
         assert requests.get(f"{service.address}/readyz", timeout=60).ok
-        assert len(service.told(logger="bridge.observe.accounts")) <= 2, "one of each worker"
+        assert len(service.told(logger="bridge.observe.usage_writer")) <= 2, "one of each worker"
 
 
 def test_what_waits_is_written_when_the_service_stops(upstream, state):

@@ -14,13 +14,13 @@ import requests
 from gunicorn_bridge import gunicorn_bridge
 from scripted_gemini import CUT, Reply, call_chunk, sse, text_chunk
 
-from bridge.exchange import Exchange
+from bridge.exchange.exchange import Exchange
 from bridge.guards.shell_gate import ShellGate
-from bridge.http.app import create_app
-from bridge.observe.accounts import Accountant
 from bridge.observe.logs import JsonFormatter
+from bridge.observe.usage_writer import Accountant
 from bridge.protocols.base import EventMachine
 from bridge.settings import load
+from bridge.web.app import create_app
 
 PROMPT = "canary-prompt-7c1e"
 SYSTEM = "canary-system-41ab"
@@ -237,7 +237,7 @@ def test_a_key_of_one_letter_is_warned_of_and_eats_no_words(gemini):
         gemini.will_say(refusal(500, "INTERNAL", ECHO))
         ask(placeholder, "/v1/chat/completions", "short-key", KEYS_SENT[0], json=chat())
         placeholder.request(request_id="short-key")
-        (warning,) = placeholder.told(level="warning", logger="bridge.serving")
+        (warning,) = placeholder.told(level="warning", logger="bridge.server.active_settings")
         assert warning["message"].startswith("upstream.api_keys: a secret of fewer than 8 characters")
         assert "[masked]" not in placeholder.lines()
 

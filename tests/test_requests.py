@@ -15,9 +15,9 @@ from transcripts import ACCEPT, fitted
 
 from bridge.errors import BridgeError
 from bridge.gemini.wire import request_to_json
-from bridge.http.routes import checked
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Asked, Protocol
+from bridge.web.routes import checked
 
 FOLDER = Path(__file__).parent / "requests"
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.http.client import Client
-from bridge.http.response import LARGEST_AT_ONCE, JoinedResponse
+from bridge.server.client_socket import Client
+from bridge.server.response import LARGEST_AT_ONCE, JoinedResponse
 
 REQUEST = SimpleNamespace(version=(1, 1), method="POST", should_close=lambda: False)
 CONFIG = SimpleNamespace(protocol="http")

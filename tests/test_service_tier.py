@@ -14,11 +14,11 @@ import pytest
 from flask.testing import FlaskClient
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 
+from bridge.gemini.model_capabilities import Traits
 from bridge.gemini.service_tier import tier_in, tier_named
-from bridge.gemini.traits import Traits
-from bridge.http.app import create_app
 from bridge.settings import SettingsError, load
 from bridge.settings.models import ModelRow, ModelTable
+from bridge.web.app import create_app
 
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT = ("/v1/chat/completions", {"model": "gemini-3.8-flash", "messages": HELLO})

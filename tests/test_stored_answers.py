@@ -15,10 +15,10 @@ from scripted_gemini import call_chunk, sse, text_chunk
 from waiting import eventually
 
 from bridge.errors import InternalError, InvalidRequest, TooBusy
+from bridge.exchange.stored_answers import Keeper
 from bridge.observe.record import Record
 from bridge.protocols.openai_responses.storing import STORING
-from bridge.state.answers import LONGEST_CHAIN, AnswerStore
-from bridge.stored import Keeper
+from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore
 
 
 class Api:
@@ -233,7 +233,7 @@ def test_answers_expire(tmp_path):
 
 
 def test_the_oldest_are_dropped_when_the_store_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr("bridge.state.answers.WRITES_BETWEEN_TIDYING", 1)
+    monkeypatch.setattr("bridge.state.answer_store.WRITES_BETWEEN_TIDYING", 1)
     clock = [0.0]
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
     for number in range(5):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.gemini.model_capabilities import LEVELS, Traits
 from bridge.gemini.thinking import thinking_config
-from bridge.gemini.traits import LEVELS, Traits
 from bridge.gemini.types import Thinking
 
 STEADY = Traits(thinking_budget=(128, 32768))

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 import pytest
 from waiting import eventually
 
-from bridge.http.threads import Threads
+from bridge.server.threads import Threads
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from bridge.timeval import SIZE, seconds_in, timeval
+from bridge.socket_timeouts import SIZE, seconds_in, timeval
 
 
 @pytest.mark.parametrize("seconds", [0.25, 1, 1.5, 59.5, 3600])

@@ -11,6 +11,20 @@ from hypothesis import strategies as st
 
 from bridge.errors import UpstreamMalformed, UpstreamTruncated
 from bridge.gemini.finish import FinishReason, Outcome, outcome_of
+from bridge.gemini.turn import (
+    Began,
+    Closed,
+    Ended,
+    Ending,
+    Failed,
+    Grew,
+    Kind,
+    Noted,
+    Opened,
+    Signed,
+    Step,
+    Turn,
+)
 from bridge.gemini.types import (
     MODEL,
     Candidate,
@@ -23,7 +37,6 @@ from bridge.gemini.types import (
     Part,
     Usage,
 )
-from bridge.turn import Began, Closed, Ended, Ending, Failed, Grew, Kind, Noted, Opened, Signed, Step, Turn
 
 CALL = Part(FunctionCall("f", {"a": 1}, "1"))
 OTHER_CALL = Part(FunctionCall("g", None, "2"), signature="s")

@@ -18,11 +18,11 @@ from openai import OpenAI
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
+from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
-from bridge.access.store import KEYS_FILE, KeyStore
-from bridge.http.app import create_app
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.limits import Limits
+from bridge.web.app import create_app
 
 UNKNOWN = "gemini-unheard-of"
 HELLO = [{"role": "user", "content": "Hello"}]

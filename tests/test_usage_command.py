@@ -18,7 +18,7 @@ from gunicorn_bridge import ROOT, clean_environment
 
 from bridge.cli import main
 from bridge.cli import usage as usage_command
-from bridge.state.accounts import MOST_REFUSALS, AccountStore, Refusal, Row
+from bridge.state.usage_store import MOST_REFUSALS, AccountStore, Refusal, Row
 
 NOW = datetime.now(UTC).replace(hour=12)
 TODAY = NOW.date()

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from scripted_gemini import ScriptedGemini, call_chunk, sse
 
 from bridge.state import database as database_module
-from bridge.state import vault as vault_module
-from bridge.state.vault import LIFETIME, MOST_AT_ONCE, SqliteVault
+from bridge.state import signature_store as vault_module
+from bridge.state.signature_store import LIFETIME, MOST_AT_ONCE, SqliteVault
 
 FAMILY = "gemini-3"
 ME = "me"
@@ -160,7 +160,7 @@ def test_another_process_finds_and_adds(path: Path) -> None:
         """
 import sys
 from pathlib import Path
-from bridge.state.vault import SqliteVault
+from bridge.state.signature_store import SqliteVault
 vault = SqliteVault(Path(sys.argv[1]))
 assert vault.find("me", "gemini-3", ["1"]) == {"1": "one"}
 vault.keep("me", "gemini-3", {"2": "two"})
@@ -175,7 +175,7 @@ def test_it_works_on_both_sides_of_a_fork(path: Path) -> None:
         """
 import os, sys
 from pathlib import Path
-from bridge.state.vault import SqliteVault
+from bridge.state.signature_store import SqliteVault
 vault = SqliteVault(Path(sys.argv[1]))
 vault.keep("me", "gemini-3", {"1": "before"})
 inherited = vault._database._connection
@@ -262,9 +262,9 @@ def shrugs(vault: SqliteVault, caplog: pytest.LogCaptureFixture) -> None:
     """Neither use raises, each is logged, and no signature is in the log."""
     caplog.clear()
     vault.keep(ME, FAMILY, {"1": "a-secret-signature"})
-    assert warnings_in(caplog) == ["bridge.state.vault"]
+    assert warnings_in(caplog) == ["bridge.state.signature_store"]
     assert vault.find(ME, FAMILY, ["1"]) == {}
-    assert warnings_in(caplog) == ["bridge.state.vault"] * 2
+    assert warnings_in(caplog) == ["bridge.state.signature_store"] * 2
     assert "a-secret-signature" not in caplog.text
 
 
@@ -339,12 +339,12 @@ def test_a_locked_file_in_use_is_logged_when_written_and_still_read(
     vault.keep(ME, FAMILY, {"1": "one"})
     held.execute("BEGIN EXCLUSIVE")
     vault.keep(ME, FAMILY, {"2": "two"})
-    assert warnings_in(caplog) == ["bridge.state.vault"]
+    assert warnings_in(caplog) == ["bridge.state.signature_store"]
     assert vault.find(ME, FAMILY, ["1", "2"]) == {"1": "one"}  # the write-ahead log lets readers through
     held.execute("COMMIT")
     vault.keep(ME, FAMILY, {"3": "three"})
     assert vault.find(ME, FAMILY, ["1", "2", "3"]) == {"1": "one", "3": "three"}
-    assert warnings_in(caplog) == ["bridge.state.vault"]
+    assert warnings_in(caplog) == ["bridge.state.signature_store"]
 
 
 def test_what_was_not_there_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

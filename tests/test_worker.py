@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from descriptors import no_more_descriptors
 
-from bridge.http import closing
-from bridge.http.closing import HalfClosed
-from bridge.http.connection import Connection
-from bridge.http.siblings import Siblings
+from bridge.server import closing
+from bridge.server.closing import HalfClosed
+from bridge.server.connection import Connection
+from bridge.server.siblings import Siblings
 
 
 @pytest.fixture

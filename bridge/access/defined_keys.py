@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from bridge.stamp import random_id
+from bridge.ids_and_clock import random_id
 from bridge.state.database import create_private
 
 MARKER_FILE = "keys.defined"

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from bridge.access.limits import Ledger, LedgerUnusable, Sight, Subject
-from bridge.access.window import LASTS, Second, Spent, day_of
+from bridge.access.rate_window import LASTS, Second, Spent, day_of
+from bridge.ids_and_clock import random_id
 from bridge.periodic_thread import call_periodically
-from bridge.stamp import random_id
 from bridge.state.database import Database, Work
 
 log = logging.getLogger(__name__)

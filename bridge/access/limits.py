@@ -14,10 +14,10 @@ from functools import partial
 from typing import NamedTuple
 
 from bridge.access.keys import Key
-from bridge.access.window import DAILY, Barrier, Spent, allowances, barriers, scarcest
-from bridge.allowance import Allowance
+from bridge.access.rate_window import DAILY, Barrier, Spent, allowances, barriers, scarcest
 from bridge.errors import LONGEST_RETRY_AFTER, BudgetSpent, LimitReached
 from bridge.observe.record import Observer, Record
+from bridge.rate_limit_status import Allowance
 from bridge.settings.limits import Limits
 
 #: What a request has cost, in the currency of the limits.

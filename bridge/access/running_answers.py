@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
-from bridge.access.door import Door, Visit
+from bridge.access.authentication import Door, Visit
 from bridge.access.limits import Limiter
 from bridge.errors import BridgeError, NotAuthorized
 from bridge.interruption import Interruption

@@ -16,15 +16,15 @@ from textwrap import indent
 
 import orjson
 
+from bridge.cli.colours import light
 from bridge.cli.command import FAILED, PROGRAM, Command
-from bridge.cli.lights import light
 from bridge.cli.table import lined_up
 from bridge.connect.clients import CLIENTS, PLACEHOLDER_KEY, Client, Snippet, Target
 from bridge.connect.codex_catalog import FILE as CATALOG_FILE
 from bridge.connect.codex_catalog import PATH as CATALOG_PATH
-from bridge.connect.post import Trouble, document
 from bridge.connect.probe import Finding, probe
-from bridge.connect.speakers import SPEAKERS
+from bridge.connect.protocol_clients import SPEAKERS
+from bridge.connect.sse_post import Trouble, document
 from bridge.settings import SettingsError, load
 from bridge.settings.source import CLIENT_KEY
 from bridge.settings.value import WebAddress, suggestion

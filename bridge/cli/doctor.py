@@ -7,8 +7,8 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
+from bridge.cli.colours import GREEN, RED, YELLOW, coloured
 from bridge.cli.command import FAILED, Command
-from bridge.cli.lights import GREEN, RED, YELLOW, coloured
 from bridge.doctor.finding import Check, Finding, Level, Patient
 from bridge.settings.source import CLIENT_KEY
 

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from bridge.access.key_store import KEYS_FILE, KeyRevoked, KeysLost, KeyStore, NameTaken, NoSuchKey
 from bridge.access.keys import Key, Rules
-from bridge.access.store import KEYS_FILE, KeyRevoked, KeysLost, KeyStore, NameTaken, NoSuchKey
 from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.key_values import add_options, changed, duration, name
 from bridge.cli.table import lined_up

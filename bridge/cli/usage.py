@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.table import lined_up
 from bridge.settings import Settings, load
-from bridge.state.sums import (
+from bridge.state.usage_report import (
     OF_REQUESTS,
     Group,
     Question,

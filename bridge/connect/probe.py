@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bridge.connect.clients import Client, Target
-from bridge.connect.post import Trouble, events
-from bridge.connect.speakers import SPEAKERS, Heard, Speaker, Tool
+from bridge.connect.protocol_clients import SPEAKERS, Heard, Speaker, Tool
+from bridge.connect.sse_post import Trouble, events
 from bridge.gemini.types import JsonObject
 
 OTHER_MODEL = "The model did not do as it was told: try once more, or another model with --model."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from bridge.access.door import rule_at_start
-from bridge.access.store import KEYS_FILE, KeysLost, KeyStore
+from bridge.access.authentication import rule_at_start
+from bridge.access.key_store import KEYS_FILE, KeysLost, KeyStore
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
 
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bridge.access.door import rule_at_start
+from bridge.access.authentication import rule_at_start
 from bridge.doctor.gunicorn_settings import gunicorn_settings
-from bridge.guards.watch import ActiveGuards
+from bridge.guards.guard_runner import ActiveGuards
 from bridge.settings import Settings, SettingsError, check_file, config_folder, load
 from bridge.settings.guards import load_guards
 from bridge.settings.models import load_models
 from bridge.settings.prices import load_prices
 from bridge.settings.source import PROJECT, label, read_toml
 from bridge.upstream import make_upstream
-from bridge.upstream.abilities import Ability
+from bridge.upstream.capabilities import Ability
 
 LOCAL = "local.toml"
 
@@ -117,7 +117,7 @@ def _gunicorn(_settings: Settings) -> str:
 
 
 def _application(settings: Settings) -> str:
-    from bridge.http.app import create_app  # Flask takes longer to load than all the rest
+    from bridge.web.app import create_app  # Flask takes longer to load than all the rest
 
     return f"{len(list(create_app(settings).url_map.iter_rules()))} routes"
 

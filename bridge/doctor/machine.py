@@ -12,7 +12,7 @@ from pathlib import Path
 from bridge.doctor.configuration import inspect
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
 from bridge.doctor.gunicorn_settings import GunicornSettings, gunicorn_settings
-from bridge.http.places import SPARE_THREADS
+from bridge.server.slots import SPARE_THREADS
 from bridge.settings import Settings
 
 UNIT = "gemini-bridge.service"

@@ -9,12 +9,12 @@ from datetime import timedelta
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
 from bridge.doctor.upstream import OFFLINE, impatient
 from bridge.errors import BridgeError
-from bridge.model_directory import GONE, fact_name
+from bridge.exchange.model_directory import GONE, fact_name
 from bridge.settings import Settings
 from bridge.settings.lifecycle import Retirement
 from bridge.settings.models import today
 from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
-from bridge.state.sums import Question, read_sums
+from bridge.state.usage_report import Question, read_sums
 from bridge.upstream.base import Upstream
 
 #: A model that retires within so many days is told in yellow.

@@ -8,7 +8,7 @@ from datetime import timedelta
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
 from bridge.settings import Settings
 from bridge.settings.models import today
-from bridge.state.sums import Question, read_sums
+from bridge.state.usage_report import Question, read_sums
 
 DAYS_LOOKED_AT = 7
 MOST_NAMED = 10

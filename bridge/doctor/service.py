@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.doctor.calls import APART, CallFailed, NoAnswerInTime, Timing, ask, time_stream
 from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.doctor.http_calls import APART, CallFailed, NoAnswerInTime, Timing, ask, time_stream
 from bridge.settings import DEMO, Settings
 
 PATH = "/v1/chat/completions"

@@ -20,8 +20,8 @@ from bridge.errors import (
 )
 from bridge.settings import Settings
 from bridge.upstream import make_upstream
-from bridge.upstream.abilities import Ability
 from bridge.upstream.base import Upstream
+from bridge.upstream.capabilities import Ability
 from bridge.upstream.probe import sight, way_to
 
 PATIENCE = 4.0  #: seconds for one connection or one answer

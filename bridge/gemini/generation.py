@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from bridge.gemini.model_capabilities import Traits
 from bridge.gemini.repairs import SAMPLING
 from bridge.gemini.thinking import thinking_config
-from bridge.gemini.traits import Traits
 from bridge.gemini.types import FunctionCall, FunctionResponse, GenerateRequest, JsonObject, Part
 
 MOST = "maxOutputTokens"

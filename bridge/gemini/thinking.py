@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.traits import LEVELS, Traits
+from bridge.gemini.model_capabilities import LEVELS, Traits
 from bridge.gemini.types import Thinking
 
 AUTOMATIC = -1  #: as a budget: the model decides

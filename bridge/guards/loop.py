@@ -26,7 +26,7 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.guards.base import Guard, Instead
-from bridge.guards.texts import with_texts
+from bridge.guards.map_texts import with_texts
 
 FAILURE_WORDS = (b"error", b"Error", b"failed")
 #: Words that are about something else, then: a test run that says "0 failed", a search for "error".

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from bridge.gemini.types import Content, FunctionCall, FunctionResponse, GenerateRequest, Part
 from bridge.guards.base import Guard
-from bridge.guards.texts import with_texts
+from bridge.guards.map_texts import with_texts
 
 MARK = "[secret removed]"
 DEEPEST = 32

@@ -54,7 +54,7 @@ class Record:
     traceparent: str | None = None  #: the trace that this request is a part of, as the client wrote it
     session: str | None = None  #: the client's own id of it
     agent: str | None = None  #: a sub-agent of that session, by the client's own id
-    conversation: str = ""  #: a digest: bridge/conversation.py
+    conversation: str = ""  #: a digest: bridge/gemini/conversation.py
     protocol: str | None = None
     model: str | None = None  #: as the client named it
     upstream_model: str | None = None

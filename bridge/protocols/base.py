@@ -17,12 +17,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from marshmallow import Schema
 
-from bridge.allowance import Allowance
 from bridge.errors import BridgeError, IllegalTransition
+from bridge.gemini.turn import Began, Closed, Ended, Failed, Grew, Noted, Opened, Signed, Step, Turn
 from bridge.gemini.types import Chunk, Content, GenerateRequest, JsonObject, Usage
+from bridge.ids_and_clock import Stamp
 from bridge.interruption import Interruption
-from bridge.stamp import Stamp
-from bridge.turn import Began, Closed, Ended, Failed, Grew, Noted, Opened, Signed, Step, Turn
+from bridge.rate_limit_status import Allowance
 
 
 class Event(NamedTuple):

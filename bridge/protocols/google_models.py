@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.protocols.reading import refuse
+from bridge.protocols.json_reading import refuse
 
 LARGEST_PAGE = 1000
 #: What the bridge adds to the upstream's description, for other protocols.

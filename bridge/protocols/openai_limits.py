@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from bridge.allowance import Allowance
+from bridge.rate_limit_status import Allowance
 
 
 def limit_headers(allowance: Allowance) -> dict[str, str]:

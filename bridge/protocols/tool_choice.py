@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.gemini.types import EMPTY, JsonObject, Tool
-from bridge.protocols.reading import refuse, shown
+from bridge.protocols.json_reading import refuse, shown
 
 MUST_CALL = "ANY"
 CHECKED = "VALIDATED"  #: text or a call, as with AUTO; but a call keeps to its schema, and names may be given

@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bridge.gemini.model_capabilities import LEVELS, Traits
 from bridge.gemini.model_names import plain_name
-from bridge.gemini.traits import LEVELS, Traits
 from bridge.settings.lifecycle import REFUSE, REPLACE, Lifecycle, Retirement, load_lifecycle
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.source import label, read_toml

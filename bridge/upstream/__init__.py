@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridge.cooldowns import Cooldowns, LocalCooldowns
 from bridge.settings import Settings, SettingsError
 from bridge.upstream.base import Upstream
 from bridge.upstream.code_assist import CodeAssistUpstream
+from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
 from bridge.upstream.demo import DemoUpstream
 from bridge.upstream.gemini import GeminiUpstream
 from bridge.upstream.sdk import SdkUpstream

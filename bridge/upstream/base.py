@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
-from bridge.cooldowns import Cooldowns
 from bridge.errors import UnknownModel
 from bridge.gemini.types import USER, Chunk, Content, GenerateRequest, JsonObject, Part
 from bridge.settings import Settings
-from bridge.upstream.abilities import Ability
+from bridge.upstream.capabilities import Ability
+from bridge.upstream.cooldowns import Cooldowns
 
 #: Seconds of silence after which whoever reads a stream is given the turn, by an empty batch.
 TICK = 1.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.cooldowns import Cooldowns, LocalCooldowns
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings import Settings, SettingsError
-from bridge.upstream.access import KeyAccess
-from bridge.upstream.answer import Waits
-from bridge.upstream.line import Call
+from bridge.upstream.auth.credentials import KeyAccess
+from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
 from bridge.upstream.payloads import count_request_bytes, json_bytes, request_bytes
 from bridge.upstream.rest import RestUpstream, quoted, waits_of
+from bridge.upstream.transport.connection_pool import Call
+from bridge.upstream.transport.http_response import Waits
 
 
 class GeminiUpstream(RestUpstream):

@@ -13,7 +13,7 @@ from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json, request_to_json
 from bridge.upstream.errors import error_from_payload
 from bridge.upstream.masking import Mask
-from bridge.upstream.sse_decoder import SseDecoder
+from bridge.upstream.transport.sse_decoder import SseDecoder
 
 #: An answer is text and pictures. What is longer than all of them together is not one.
 LARGEST_ANSWER = 256 << 20

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import requests
 from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 
-from bridge.upstream.foreign import foreign_errors_translated
+from bridge.upstream.transport.exception_map import foreign_errors_translated
 
 #: It answers strangers with a refusal: a head with the time, and a body that keeps the connection open.
 PATH = "/v1beta/models"

@@ -17,14 +17,14 @@ from bridge.errors import BridgeError, UpstreamMalformed, UpstreamMisconfigured
 from bridge.gemini.service_tier import FLEX
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings
-from bridge.upstream.access import Access, Permit
-from bridge.upstream.answer import Answer, Waits
+from bridge.upstream.auth.credentials import Access, Permit
 from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
-from bridge.upstream.foreign import foreign_errors_translated
-from bridge.upstream.line import Call, Lines
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import Unwrap, chunks_in, objects_in
+from bridge.upstream.transport.connection_pool import Call, Lines
+from bridge.upstream.transport.exception_map import foreign_errors_translated
+from bridge.upstream.transport.http_response import Answer, Waits
 
 LARGEST_ERROR_BODY = 1 << 20
 LARGEST_WHOLE_ANSWER = 16 << 20

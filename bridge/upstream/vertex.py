@@ -11,21 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from bridge.cooldowns import Cooldowns
 from bridge.errors import InvalidRequest
 from bridge.gemini.service_tier import SERVICE_TIERS
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import request_to_json
 from bridge.settings import AUTO, Settings, SettingsError
-from bridge.upstream.abilities import Ability
-from bridge.upstream.access import Access
-from bridge.upstream.answer import Waits
-from bridge.upstream.credential_files import read_credentials
+from bridge.upstream.auth.access_tokens import Token, TokenAccess
+from bridge.upstream.auth.credential_files import read_credentials
+from bridge.upstream.auth.credentials import Access
+from bridge.upstream.capabilities import Ability
+from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.extras import needing
-from bridge.upstream.line import Call
 from bridge.upstream.payloads import json_bytes, request_bytes
 from bridge.upstream.rest import RestUpstream, quoted, waits_of
-from bridge.upstream.tokens import Token, TokenAccess
+from bridge.upstream.transport.connection_pool import Call
+from bridge.upstream.transport.http_response import Waits
 
 VERSION = "v1beta1"
 GLOBAL = "global"
@@ -129,7 +129,7 @@ def _address(location: str) -> str:
 def _credentials(settings: Settings) -> tuple[Callable[[], Token], str | None]:
     """What fetches the tokens, and the project that the credentials belong to, where they say so."""
     with needing("vertex", settings):
-        from bridge.upstream import google_auth
+        from bridge.upstream.auth import google_auth
     path = settings.vertex.credentials
     if path == Path(AUTO):
         return google_auth.Fetcher(google_auth.of_this_machine), None

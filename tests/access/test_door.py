@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from bridge.access import ring as ring_module
-from bridge.access.door import Door, Visit, rule_at_start
+from bridge.access import key_cache as ring_module
+from bridge.access.authentication import Door, Visit, rule_at_start
+from bridge.access.key_cache import BETWEEN_LOOKS, PAUSE_AFTER_FAILURE, KeyRing
+from bridge.access.key_format import new_secret
+from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
-from bridge.access.ring import BETWEEN_LOOKS, PAUSE_AFTER_FAILURE, KeyRing
-from bridge.access.secret import new_secret
-from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.errors import NotAllowed, TooBusy
 from bridge.settings import Settings, SettingsError, load
 from bridge.state import database as database_module

@@ -16,13 +16,13 @@ from gunicorn_bridge import Bridge, gunicorn_bridge
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
-from bridge.access.door import Door
+from bridge.access.authentication import Door
+from bridge.access.key_cache import BETWEEN_LOOKS, KeyRing
+from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
 from bridge.access.ledger import LIMITS_FILE, SqliteLedger
 from bridge.access.limits import Limiter, Subject
-from bridge.access.ring import BETWEEN_LOOKS, KeyRing
 from bridge.access.running_answers import RunningAnswers
-from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.errors import BudgetSpent, LimitReached, NotAuthorized
 from bridge.observe.record import Record
 from bridge.settings import load

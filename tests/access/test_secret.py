@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.access.secret import ALPHABET, PREFIX, RANDOM_LENGTH, digest, hint, new_secret, well_formed
+from bridge.access.key_format import ALPHABET, PREFIX, RANDOM_LENGTH, digest, hint, new_secret, well_formed
 
 
 def test_a_key_can_be_found_by_a_scanner_and_holds_enough_chance() -> None:

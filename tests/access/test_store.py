@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.access.defined_keys import MARKER_FILE, DefinedKeys
-from bridge.access.keys import Rules
-from bridge.access.secret import digest, new_secret
-from bridge.access.store import (
+from bridge.access.key_format import digest, new_secret
+from bridge.access.key_store import (
     _SCHEMA,
     REMEMBERED,
     Held,
@@ -27,6 +26,7 @@ from bridge.access.store import (
     NameTaken,
     NoSuchKey,
 )
+from bridge.access.keys import Rules
 from bridge.settings.limits import Limits
 
 ALL = Rules("Alice", ("gemini-*", "gpt-5"), ("10.0.0.0/8",), 2e9, Limits(1, 2, 3, 4.5, 6))

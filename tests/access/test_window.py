@@ -8,8 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.access.window import DAY, LASTS, MINUTE, Second, Spent, allowances, barriers, day_of, scarcest
-from bridge.allowance import Allowance
+from bridge.access.rate_window import (
+    DAY,
+    LASTS,
+    MINUTE,
+    Second,
+    Spent,
+    allowances,
+    barriers,
+    day_of,
+    scarcest,
+)
+from bridge.rate_limit_status import Allowance
 from bridge.settings.limits import Limits
 
 NOON = 20_000 * DAY + DAY // 2

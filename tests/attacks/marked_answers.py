@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evil_gemini import END, HEAD, framed, refusal, text
 
-from bridge.upstream.answer import READ_SIZE
+from bridge.upstream.transport.http_response import READ_SIZE
 
 
 def said(marker: str) -> str:

@@ -30,7 +30,7 @@ from bridge.connect.clients import (
     Snippet,
     Target,
 )
-from bridge.connect.speakers import SPEAKERS
+from bridge.connect.protocol_clients import SPEAKERS
 
 TARGET = Target("http://bridge.example:41242", "gbk_0123", "gemini-x")
 NASTY = Target("http://[::1]:41242", """a'b"c\\d$e`f;g|h&i(j)k<l>m{n}""", "models/gemini-x")

@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from gunicorn_bridge import free_port
 
-from bridge.connect import post
+from bridge.connect import sse_post
 from bridge.connect.clients import CLIENTS, Target
 from bridge.connect.probe import LOOK_UP, Finding, probe
-from bridge.connect.speakers import SPEAKERS
+from bridge.connect.protocol_clients import SPEAKERS
 
 ONE_OF_EACH = {speaks: next(c for c in CLIENTS.values() if c.speaks == speaks) for speaks in SPEAKERS}
 SPOKEN = pytest.mark.parametrize("speaks", SPEAKERS)
@@ -43,7 +43,7 @@ def test_codex_is_spoken_in_its_own_dialect(speaks, tools, demo_bridge):
     """Others get the official one, which repeats the declared tools; to Codex that would only be a burden."""
     speaker, target = SPEAKERS[speaks], Target(demo_bridge.address, "k", "gemini-3.8-flash")
     question = speaker.ask(target.model, "Hi", LOOK_UP.tool)
-    *_, last = post.events(speaker.address(target), question, speaker.headers(target))
+    *_, last = sse_post.events(speaker.address(target), question, speaker.headers(target))
     assert (last["type"], len(last["response"]["tools"])) == ("response.completed", tools)
 
 
@@ -178,7 +178,7 @@ def test_an_event_that_breaks_the_protocol_is_the_bridges_fault(speaks, event):
 
 
 def test_silence_ends_the_probe(monkeypatch):
-    monkeypatch.setattr(post, "PATIENCE", 0.2)
+    monkeypatch.setattr(sse_post, "PATIENCE", 0.2)
     held = threading.Event()
 
     class Silent(BaseHTTPRequestHandler):

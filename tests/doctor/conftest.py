@@ -24,7 +24,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         if name not in kept or any(word in name.lower() for word in ELSEWHERE):
             monkeypatch.delenv(name)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")  # so that it is as it was afterwards, whatever happens
-    monkeypatch.setattr("bridge.serving._in_force", None)  # a command is a process of its own
+    monkeypatch.setattr("bridge.server.active_settings._in_force", None)  # a command is a process of its own
 
 
 @pytest.fixture

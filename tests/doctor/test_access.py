@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
-from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.doctor.access import look_at_access
 from bridge.doctor.finding import Level
 

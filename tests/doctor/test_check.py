@@ -105,7 +105,7 @@ def test_an_application_that_cannot_be_built_is_told(
     def broken(*_: object) -> None:
         raise RuntimeError("no routes today")
 
-    monkeypatch.setattr("bridge.http.app.create_app", broken)
+    monkeypatch.setattr("bridge.web.app.create_app", broken)
     assert wrong(capsys) == ["gemini-bridge: application: RuntimeError: no routes today"]
 
 

@@ -13,9 +13,9 @@ from scripted_gemini import ScriptedGemini
 
 from bridge.doctor.finding import Level
 from bridge.doctor.models import look_at_lifecycle, look_at_models
-from bridge.model_directory import GONE, fact_name
-from bridge.state.accounts import AccountStore, Row
+from bridge.exchange.model_directory import GONE, fact_name
 from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
+from bridge.state.usage_store import AccountStore, Row
 
 
 @pytest.fixture

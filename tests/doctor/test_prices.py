@@ -13,7 +13,7 @@ from bridge.cli import main
 from bridge.doctor import prices as price_check
 from bridge.doctor.finding import Level
 from bridge.doctor.prices import look_at_prices
-from bridge.state.accounts import AccountStore, Row
+from bridge.state.usage_store import AccountStore, Row
 
 DAY = 86_400
 KEY = {"GEMINI_API_KEY": "AIzaCanary0000000000000000000000000key"}

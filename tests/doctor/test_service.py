@@ -139,7 +139,7 @@ def test_a_door_that_cannot_be_reached_is_red(patient, door: str) -> None:
 
 
 def test_a_door_that_never_answers_is_a_note(patient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.doctor.calls.PATIENCE", 0.3)
+    monkeypatch.setattr("bridge.doctor.http_calls.PATIENCE", 0.3)
     with answering(lambda *_: time.sleep(2) or (200, {}, b"{}")) as door:
         found = look_at_front_door(patient(door))
     assert found.level is Level.YELLOW
@@ -150,7 +150,7 @@ def test_a_model_that_keeps_silent_is_a_note(
     patient, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The door passes signs of life, and nothing else for a long time."""
-    monkeypatch.setattr("bridge.doctor.calls.PATIENCE", 1.0)
+    monkeypatch.setattr("bridge.doctor.http_calls.PATIENCE", 1.0)
     gemini.will_answer(lambda _: [3.0, *sse(text_chunk("At last.", "STOP"))])
     found = look_at_front_door(patient(bridge.address, GEMINI_API_KEY="k"))
     assert found.level is Level.YELLOW

@@ -28,7 +28,7 @@ from evil_gemini import END, HEAD, Deed, Evil, Visit, framed, text  # noqa: E402
 from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
 from waiting import eventually  # noqa: E402
 
-from bridge.upstream.framing import Chunked, Framing, Sized  # noqa: E402
+from bridge.upstream.transport.body_framing import Chunked, Framing, Sized  # noqa: E402
 from tests.faults.deeds import DEEDS  # noqa: E402
 
 SETTINGS = {

@@ -17,8 +17,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from bridge.http.app import create_app
 from bridge.settings import load
+from bridge.web.app import create_app
 
 PAGE = ROOT / "docs" / "openapi.json"
 #: Flask's own, and the one that tells what is there instead.

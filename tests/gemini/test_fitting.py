@@ -12,9 +12,9 @@ from gemini_rules import LEGAL_NAME, broken_request_rules, calls, responses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.gemini.fitting import MINTED_ID, Fitting, fit
+from bridge.gemini.model_adapter import MINTED_ID, Fitting, fit
+from bridge.gemini.model_capabilities import Traits
 from bridge.gemini.signatures import DUMMY, seal
-from bridge.gemini.traits import Traits
 from bridge.gemini.types import (
     MODEL,
     USER,

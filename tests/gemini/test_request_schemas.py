@@ -19,9 +19,9 @@ from bridge.gemini.request_schemas import MOST_TOOLS, Schemas
 from bridge.gemini.tool_schema import MOST_NODES, MOST_REFERRED, MOST_WRITTEN_OUT
 from bridge.protocols.anthropic_messages.converter import to_gemini as from_messages
 from bridge.protocols.base import Asked, Caller
+from bridge.protocols.json_reading import LONGEST_NAME
 from bridge.protocols.openai_chat.converter import to_gemini as from_chat
 from bridge.protocols.openai_responses.converter import to_gemini as from_responses
-from bridge.protocols.reading import LONGEST_NAME
 
 Schema = dict[str, Any]
 ASK = [{"role": "user", "content": "Hello"}]

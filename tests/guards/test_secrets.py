@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.access.secret import new_secret
+from bridge.access.key_format import new_secret
 from bridge.gemini.types import (
     MODEL,
     USER,
@@ -21,8 +21,8 @@ from bridge.gemini.types import (
     OtherData,
     Part,
 )
+from bridge.guards.guard_runner import ActiveGuards, GuardWatch
 from bridge.guards.secrets import MARK, SecretRedaction, redacted
-from bridge.guards.watch import ActiveGuards, GuardWatch
 from bridge.settings import PROJECT
 from bridge.settings.guards import GuardSettings, load_guards
 

@@ -28,7 +28,7 @@ from bridge.gemini.types import (
 )
 from bridge.guards import GUARDS, watch
 from bridge.guards.base import Guard, HeldBack, Instead
-from bridge.guards.watch import ActiveGuards, GuardWatch
+from bridge.guards.guard_runner import ActiveGuards, GuardWatch
 from bridge.settings import PROJECT
 from bridge.settings.guards import GuardSettings, Modes, Rule, load_guards
 

@@ -19,11 +19,11 @@ from waiting import eventually
 from bridge.errors import UpstreamOverloaded
 from bridge.gemini.types import Usage
 from bridge.observe import accounts, metrics
-from bridge.observe.accounts import Accountant, AccountWriter
 from bridge.observe.record import Record
+from bridge.observe.usage_writer import Accountant, AccountWriter
 from bridge.settings.prices import Price, PriceRow, PriceTable
-from bridge.state.accounts import ROWS_IN_A_STEP, AccountStore, Row
-from bridge.state.sums import OF_DAYS, OF_REQUESTS, Question, Sums, read_sums, total
+from bridge.state.usage_report import OF_DAYS, OF_REQUESTS, Question, Sums, read_sums, total
+from bridge.state.usage_store import ROWS_IN_A_STEP, AccountStore, Row
 
 NOON = 1_794_916_800.0  # 2026-11-17
 DAY = 86_400
@@ -410,8 +410,8 @@ def test_a_file_that_is_no_database_drops_rows_and_fails_nothing(writer: Account
 def test_what_waits_is_written_when_the_process_ends(path: Path) -> None:
     code = f"""
 from pathlib import Path
-from bridge.observe.accounts import AccountWriter
-from bridge.state.accounts import AccountStore, Row
+from bridge.observe.usage_writer import AccountWriter
+from bridge.state.usage_store import AccountStore, Row
 writer = AccountWriter(AccountStore(Path({str(path)!r}), days=1, request_days=1, megabytes=1))
 for number in range(30):
     writer.put(Row({time.time()}, *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200))
@@ -444,8 +444,8 @@ def test_a_forked_process_has_a_thread_of_its_own(writer: AccountWriter, path: P
     code = """
 import os, sys, time
 from pathlib import Path
-from bridge.observe.accounts import AccountWriter
-from bridge.state.accounts import AccountStore, Row
+from bridge.observe.usage_writer import AccountWriter
+from bridge.state.usage_store import AccountStore, Row
 writer = AccountWriter(AccountStore(Path(sys.argv[1]), days=9999, request_days=9999, megabytes=1))
 one = Row(time.time(), *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200)
 writer.put(one)

@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted_gemini import sse, text_chunk
 
 from bridge.gemini.types import Usage
-from bridge.http.app import create_app
-from bridge.http.program import program
 from bridge.observe import metrics, metrics_folder
 from bridge.observe.record import Record
 from bridge.settings import load
+from bridge.web.app import create_app
+from bridge.web.user_agent import program
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "OBSERVABILITY.md"
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
 from bridge.access.ledger import SqliteLedger
 from bridge.access.limits import Subject
-from bridge.access.store import KEYS_FILE, KeyStore
 from bridge.settings.limits import Limits
-from bridge.state.accounts import AccountStore, Refusal, Row
-from bridge.state.answers import AnswerStore
+from bridge.state.answer_store import AnswerStore
 from bridge.state.cooldowns import SharedCooldowns
-from bridge.state.sums import Question, Sums, read_refusals, read_sums, total
-from bridge.state.vault import SqliteVault
+from bridge.state.signature_store import SqliteVault
+from bridge.state.usage_report import Question, Sums, read_refusals, read_sums, total
+from bridge.state.usage_store import AccountStore, Refusal, Row
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(HERE.glob("files_of_*"))

@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 
 from bridge.errors import BridgeError
-from bridge.gemini.fitting import Fitting, fit
+from bridge.gemini.model_adapter import Fitting, fit
+from bridge.gemini.model_capabilities import Traits
 from bridge.gemini.service_tier import STANDARD, tier_to_send
 from bridge.gemini.signatures import Vault
-from bridge.gemini.traits import Traits
 from bridge.gemini.types import Candidate, Chunk, Content, FunctionCall, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import chunk_from_json
+from bridge.ids_and_clock import Stamp
 from bridge.protocols.base import Caller, Event, EventMachine, Protocol
-from bridge.stamp import Stamp
 
 FOLDER = Path(__file__).parent.parent / "transcripts"
 ACCEPT = bool(os.environ.get("BRIDGE_TEST_ACCEPT"))

@@ -28,7 +28,7 @@ from bridge.gemini.types import (
 )
 from bridge.gemini.wire import request_to_json
 from bridge.upstream import UPSTREAMS
-from bridge.upstream.abilities import Ability
+from bridge.upstream.capabilities import Ability
 
 MODEL = "gemma-3-27b-it"  # one that does not insist on signatures, which one upstream cannot carry
 HELLO = Content("user", (Part("Hello"),))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import UpstreamMalformed
-from bridge.upstream.compression import LARGEST_PIECE, Decompression, decompression_of
+from bridge.upstream.transport.compression import LARGEST_PIECE, Decompression, decompression_of
 
 MEGABYTE = 1 << 20
 

@@ -11,7 +11,7 @@ from demo_model import said, text, wire
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.upstream.demo.clues import Clues
+from bridge.upstream.demo.argument_hints import Clues
 from bridge.upstream.demo.samples import Sampler
 
 SCHEMAS: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from demo_model import SHELL, TOOLS, WEATHER, answered, calls, finishes, said, text, wire
 
-from bridge.upstream.demo.clues import WRITTEN_PATH
+from bridge.upstream.demo.argument_hints import WRITTEN_PATH
 
 
 def call_config(mode: str, *allowed: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.upstream.framing import LARGEST_TRAILERS, LONGEST_LINE, BadFraming, Chunked, Sized
+from bridge.upstream.transport.body_framing import LARGEST_TRAILERS, LONGEST_LINE, BadFraming, Chunked, Sized
 
 PIECES = st.lists(st.binary(min_size=1, max_size=40), max_size=6)
 CUTS = st.lists(st.integers(min_value=0, max_value=300), max_size=8)

@@ -23,10 +23,10 @@ from bridge import errors
 from bridge.errors import BridgeError
 from bridge.gemini.types import Chunk, Content, FunctionCall, GenerateRequest, Part
 from bridge.upstream import rest
-from bridge.upstream.answer import Waits
 from bridge.upstream.base import ChunkStream
-from bridge.upstream.foreign import foreign_errors_translated, translate
 from bridge.upstream.gemini import GeminiUpstream
+from bridge.upstream.transport.exception_map import foreign_errors_translated, translate
+from bridge.upstream.transport.http_response import Waits
 
 BASE = "https://gemini.test"
 KEY = "AIzaSyD-0123456789abcdefghijklmnopqrst_uv"

@@ -21,9 +21,9 @@ from gunicorn_bridge import free_port
 from bridge import errors
 from bridge.errors import BridgeError
 from bridge.gemini.types import Content, GenerateRequest, Part
-from bridge.upstream.answer import Waits
 from bridge.upstream.base import ChunkStream
 from bridge.upstream.gemini import GeminiUpstream
+from bridge.upstream.transport.http_response import Waits
 
 KEY = "AIzaSyD-0123456789abcdefghijklmnopqrst_uv"
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -507,7 +507,9 @@ def test_streams_at_the_same_time_have_connections_of_their_own(server: Loopback
 def test_connections_are_not_shared_over_a_fork(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     gemini = upstream(server.url)
     for process in (1, 2, 1):
-        monkeypatch.setattr("bridge.upstream.line.os.getpid", lambda process=process: process)
+        monkeypatch.setattr(
+            "bridge.upstream.transport.connection_pool.os.getpid", lambda process=process: process
+        )
         server.answer(CHUNKED, framed(event("a")), END)
         read(gemini.stream(REQUEST))
     assert len(server.connections) == 2

@@ -18,9 +18,9 @@ from scripted_tokens import CANARY_TOKEN, TokenServer, service_account
 
 from bridge import errors
 from bridge.errors import BridgeError
-from bridge.upstream import google_auth
-from bridge.upstream.google_auth import Fetcher, translate
-from bridge.upstream.tokens import Token
+from bridge.upstream.auth import google_auth
+from bridge.upstream.auth.access_tokens import Token
+from bridge.upstream.auth.google_auth import Fetcher, translate
 
 SOMEWHERE = Path("/nowhere.json")
 

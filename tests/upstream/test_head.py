@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.upstream.framing import Chunked, Sized, UntilTheEnd
-from bridge.upstream.head import BadHead, Head, head_of
+from bridge.upstream.transport.body_framing import Chunked, Sized, UntilTheEnd
+from bridge.upstream.transport.response_head import BadHead, Head, head_of
 
 OK = "HTTP/1.1 200 OK"
 

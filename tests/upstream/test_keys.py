@@ -3,8 +3,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from bridge.cooldowns import LocalCooldowns
-from bridge.upstream.keys import KeyRing
+from bridge.upstream.auth.api_keys import KeyRing
+from bridge.upstream.cooldowns import LocalCooldowns
 
 
 class Clock:

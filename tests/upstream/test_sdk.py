@@ -41,12 +41,12 @@ from bridge.gemini.types import (
 )
 from bridge.settings import SettingsError, load
 from bridge.upstream import make_upstream
-from bridge.upstream.access import Permit
-from bridge.upstream.answer import Waits
+from bridge.upstream.auth.credentials import Permit
 from bridge.upstream.rest import LARGEST_WHOLE_ANSWER
-from bridge.upstream.sdk.losses import with_whole_numbers
 from bridge.upstream.sdk.package import translate
 from bridge.upstream.sdk.reader import LONGEST_QUEUE, ReaderStream
+from bridge.upstream.sdk.unsupported_fields import with_whole_numbers
+from bridge.upstream.transport.http_response import Waits
 
 SetUp = Callable[..., Rig]
 GEMMA = "gemma-3-27b-it"  # it does not insist on signatures, which the package cannot carry

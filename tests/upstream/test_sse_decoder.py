@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import UpstreamMalformed
-from bridge.upstream.sse_decoder import SseDecoder
+from bridge.upstream.transport.sse_decoder import SseDecoder
 
 ERROR = b'{\n  "error": {\n    "code": 503,\n    "status": "UNAVAILABLE"\n  }\n}'
 
@@ -127,7 +127,7 @@ def fed_until_it_refuses(block: bytes) -> int:
 
 @pytest.mark.parametrize("block", [b"a", b"\r", b"data:\n", b": a remark\n", b"a bare line\n", b"event: x\n"])
 def test_an_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, block: bytes) -> None:
-    monkeypatch.setattr("bridge.upstream.sse_decoder.LARGEST_EVENT", 3 << 20)
+    monkeypatch.setattr("bridge.upstream.transport.sse_decoder.LARGEST_EVENT", 3 << 20)
     assert fed_until_it_refuses(block) in (2, 3)  # a block is not quite a megabyte, or quite
 
 
@@ -135,12 +135,12 @@ def test_an_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, blo
 def test_an_event_of_short_lines_without_number_is_refused(
     monkeypatch: pytest.MonkeyPatch, block: bytes
 ) -> None:
-    monkeypatch.setattr("bridge.upstream.sse_decoder.MOST_LINES", 100_000)
+    monkeypatch.setattr("bridge.upstream.transport.sse_decoder.MOST_LINES", 100_000)
     assert fed_until_it_refuses(block) == 0
 
 
 def test_a_long_answer_of_short_events_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.upstream.sse_decoder.LARGEST_EVENT", 1000)
+    monkeypatch.setattr("bridge.upstream.transport.sse_decoder.LARGEST_EVENT", 1000)
     decoder = SseDecoder()
     read = [len(decoder.feed(data)) for _ in range(1000) for data in (b"data: 12345", b"6789\r\n\r\n")]
     assert sum(read) == 1000

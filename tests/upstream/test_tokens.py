@@ -12,9 +12,9 @@ from waiting import eventually
 
 from bridge.errors import UpstreamMisconfigured, UpstreamRefused, UpstreamUnreachable
 from bridge.observe.logs import JsonFormatter
-from bridge.upstream.access import Permit
-from bridge.upstream.errand import Errand
-from bridge.upstream.tokens import AHEAD, BETWEEN_TRIES, Token, TokenAccess
+from bridge.upstream.auth.access_tokens import AHEAD, BETWEEN_TRIES, Token, TokenAccess
+from bridge.upstream.auth.credentials import Permit
+from bridge.upstream.auth.single_flight import Errand
 
 LIFETIME = 3600.0
 

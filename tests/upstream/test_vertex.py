@@ -235,7 +235,7 @@ def test_closing_while_a_token_is_fetched_asks_for_nothing(vertex: Rig) -> None:
 def test_a_token_near_its_end_is_renewed_without_stopping_running_calls(
     vertex: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.upstream.tokens.BETWEEN_TRIES", 0)
+    monkeypatch.setattr("bridge.upstream.auth.access_tokens.BETWEEN_TRIES", 0)
     vertex.tokens.lifetime = 100
     texts(vertex)
     vertex.tokens.free.clear()
@@ -351,7 +351,7 @@ def test_without_the_extra_the_start_says_how_to_install_it(monkeypatch: pytest.
             raise ModuleNotFoundError(f"No module named {name!r}", name="google.auth")
         return imported(name, *args)
 
-    monkeypatch.delitem(sys.modules, "bridge.upstream.google_auth", raising=False)
-    monkeypatch.delattr("bridge.upstream.google_auth", raising=False)
+    monkeypatch.delitem(sys.modules, "bridge.upstream.auth.google_auth", raising=False)
+    monkeypatch.delattr("bridge.upstream.auth.google_auth", raising=False)
     monkeypatch.setattr(builtins, "__import__", without_google)
     assert "pip install 'gemini-bridge[vertex]'" in complaint(GOOGLE_CLOUD_PROJECT="p")

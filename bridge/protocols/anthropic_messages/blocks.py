@@ -7,8 +7,8 @@ from typing import Any
 
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.types import FileData, InlineData, JsonObject, Part
-from bridge.protocols.content import tool_result
-from bridge.protocols.reading import chosen_by, needed, objects, optional, refuse, shown
+from bridge.protocols.content_parts import tool_result
+from bridge.protocols.json_reading import chosen_by, needed, objects, optional, refuse, shown
 
 Parts = list[Part]
 

@@ -12,7 +12,7 @@ from bridge.protocols.anthropic_messages.messages import Messages
 from bridge.protocols.anthropic_messages.tools import chosen_tools, declared_tools
 from bridge.protocols.anthropic_messages.versions import check_version
 from bridge.protocols.base import Asked, Caller
-from bridge.protocols.reading import needed, objects, optional, refuse, shown, stop_sequences
+from bridge.protocols.json_reading import needed, objects, optional, refuse, shown, stop_sequences
 
 _SAMPLING = {
     "max_tokens": "maxOutputTokens",

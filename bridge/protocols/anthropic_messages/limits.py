@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from bridge.allowance import Allowance
+from bridge.rate_limit_status import Allowance
 
 
 def limit_headers(allowance: Allowance) -> dict[str, str]:

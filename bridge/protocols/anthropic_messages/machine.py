@@ -18,14 +18,14 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.grounding import search_in
 from bridge.gemini.service_tier import STANDARD
+from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened, Signed
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
+from bridge.ids_and_clock import Stamp
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.web_search import search_result
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
-from bridge.stamp import Stamp
-from bridge.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened, Signed
 
 
 class State(Enum):

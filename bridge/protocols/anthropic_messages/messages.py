@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
 from bridge.protocols.carried_signatures import read_thought
-from bridge.protocols.content import only_texts, reminders, system_content
-from bridge.protocols.reading import chosen_by, needed, optional, refuse
+from bridge.protocols.content_parts import only_texts, reminders, system_content
+from bridge.protocols.json_reading import chosen_by, needed, optional, refuse
 
 #: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini
 #: from ever finding the rest in its cache.

@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.gemini.model_names import picker_name, plain_name, shown_in_picker
 from bridge.gemini.types import JsonObject
-from bridge.protocols.reading import refuse, shown
+from bridge.protocols.json_reading import refuse, shown
 
 #: The vendor's largest page, and ours unless a client asks for less: not all of them ask for the next one.
 LARGEST_PAGE = 1000

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
 WEB_SEARCH = "web_search"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.protocols.reading import objects, refuse, shown
+from bridge.protocols.json_reading import objects, refuse, shown
 
 HEADER = "anthropic-version"
 WITHOUT_SAMPLING = "2026-10-21"  #: the first that takes no sampling parameters

@@ -6,8 +6,8 @@ from typing import Any
 
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.types import EMPTY, FileData, InlineData, JsonObject, Part
-from bridge.protocols.content import Reader, text_part
-from bridge.protocols.reading import needed, optional, refuse, shown
+from bridge.protocols.content_parts import Reader, text_part
+from bridge.protocols.json_reading import needed, optional, refuse, shown
 
 _RESOLUTIONS = ("low", "medium", "high", "ultra_high")
 _CLIP = {"start_offset": "startOffset", "end_offset": "endOffset", "fps": "fps"}

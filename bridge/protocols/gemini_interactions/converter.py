@@ -9,12 +9,12 @@ from marshmallow import ValidationError
 from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Asked, Caller
-from bridge.protocols.content import system_content
+from bridge.protocols.content_parts import system_content
 from bridge.protocols.gemini_interactions.machine import InteractionOptions
 from bridge.protocols.gemini_interactions.schema import GenerationSchema
 from bridge.protocols.gemini_interactions.steps import Steps
 from bridge.protocols.gemini_interactions.tools import chosen_tools, declared_tools
-from bridge.protocols.reading import needed, objects, optional, refuse, shown, stop_sequences
+from bridge.protocols.json_reading import needed, objects, optional, refuse, shown, stop_sequences
 
 _CONFIG = GenerationSchema()
 _SAMPLING = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.fitting import MINTED_ID
+from bridge.gemini.model_adapter import MINTED_ID
 from bridge.gemini.types import JsonObject, OtherData
-from bridge.protocols.reading import needed, optional
+from bridge.protocols.json_reading import needed, optional
 
 CALL, RESULT = "code_execution_call", "code_execution_result"
 _CODE, _OUTCOME = "executableCode", "codeExecutionResult"

@@ -16,7 +16,8 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
-from bridge.gemini.fitting import MINTED_ID
+from bridge.gemini.model_adapter import MINTED_ID
+from bridge.gemini.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
 from bridge.gemini.types import (
     FileData,
     FunctionCall,
@@ -25,6 +26,7 @@ from bridge.gemini.types import (
     OtherData,
     Part,
 )
+from bridge.ids_and_clock import Stamp
 from bridge.protocols.base import Asked, Event, EventMachine, Framing, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.gemini_interactions.contents import media_content
@@ -35,8 +37,6 @@ from bridge.protocols.gemini_interactions.signatures import for_part, for_text, 
 from bridge.protocols.gemini_interactions.usage import usage_from_gemini
 from bridge.protocols.google_errors import WORDS
 from bridge.protocols.sse import encode_named
-from bridge.stamp import Stamp
-from bridge.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
 
 CREATED, UPDATED, COMPLETED = "interaction.created", "interaction.status_update", "interaction.completed"
 ERROR, DONE = "error", "done"

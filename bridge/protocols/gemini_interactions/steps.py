@@ -20,11 +20,11 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.protocols.carried_signatures import read_thought
-from bridge.protocols.content import read_content, tool_result
+from bridge.protocols.content_parts import read_content, tool_result
 from bridge.protocols.gemini_interactions import signatures
 from bridge.protocols.gemini_interactions.contents import READERS
 from bridge.protocols.gemini_interactions.executed_code import read_call, read_result
-from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse, shown
+from bridge.protocols.json_reading import arguments_object, needed, objects, optional, refuse, shown
 
 ROLES = (USER, MODEL)
 UNSAID = frozenset(

@@ -9,7 +9,7 @@ from bridge.errors import BridgeError, UnknownAnswer
 from bridge.gemini.types import JsonObject
 from bridge.protocols.base import WORKING, PastTurn, Storing
 from bridge.protocols.gemini_interactions.machine import ID_PREFIX, error_from
-from bridge.protocols.reading import refuse
+from bridge.protocols.json_reading import refuse
 
 
 def _wanted(body: JsonObject) -> bool:

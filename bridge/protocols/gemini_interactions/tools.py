@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.reading import chosen_by, needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.json_reading import chosen_by, needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
 CHOICE = "generation_config.tool_choice"

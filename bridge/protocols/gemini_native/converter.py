@@ -19,8 +19,8 @@ from bridge.gemini.types import (
 )
 from bridge.gemini.wire import request_from_json
 from bridge.protocols.base import Asked, Caller
-from bridge.protocols.gemini_native.spelling import REQUEST, read
-from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.gemini_native.normalise import REQUEST, read
+from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
 
 #: `function` is how Google's older SDKs call the one who answers a call.
 ROLES = (None, USER, MODEL, "function")

@@ -10,8 +10,8 @@ from bridge.gemini.types import Content, JsonObject
 from bridge.gemini.wire import content_from_json, content_to_json
 from bridge.protocols.base import Caller, EmbeddingAsked
 from bridge.protocols.gemini_native.converter import model_named
-from bridge.protocols.gemini_native.spelling import CONTENT, Message, read
-from bridge.protocols.reading import needed, objects, refuse
+from bridge.protocols.gemini_native.normalise import CONTENT, Message, read
+from bridge.protocols.json_reading import needed, objects, refuse
 
 BATCH = "batchEmbedContents"
 _ONE = Message(one={"content": CONTENT})

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 from bridge.errors import BridgeError, UpstreamMalformed
 from bridge.gemini.finish import Outcome
+from bridge.gemini.turn import Closed, Ended, Grew, Opened
 from bridge.gemini.types import Chunk
 from bridge.gemini.wire import chunk_to_json
 from bridge.protocols.base import Event, EventMachine, Transitions
 from bridge.protocols.gemini_native.fold import fold_chunks
 from bridge.protocols.google_errors import error_body
-from bridge.turn import Closed, Ended, Grew, Opened
 
 CHUNK, ERROR, END = "chunk", "error", "end"
 

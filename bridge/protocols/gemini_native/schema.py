@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
-from bridge.protocols.gemini_native.spelling import in_one_spelling
+from bridge.protocols.gemini_native.normalise import in_one_spelling
 
 
 class NativeSchema(Envelope):

@@ -10,11 +10,11 @@ from typing import Any
 from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.base import Asked, Caller
+from bridge.protocols.json_reading import needed, objects, refuse, shown, stop_sequences
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import Messages
 from bridge.protocols.openai_chat.tools import chosen_tools, custom_tools, declared_tools
 from bridge.protocols.openai_tiers import wished_tier
-from bridge.protocols.reading import needed, objects, refuse, shown, stop_sequences
 
 _SEED_BITS = 0x7FFF_FFFF
 

@@ -17,15 +17,15 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.freeform import freeform_text
+from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened
 from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, Usage
+from bridge.ids_and_clock import Stamp
 from bridge.protocols.base import Asked, Event, EventMachine, Transitions
-from bridge.protocols.openai_chat.layout import layout_of
 from bridge.protocols.openai_chat.logprobs import logprobs_from_gemini
+from bridge.protocols.openai_chat.part_order import layout_of
 from bridge.protocols.openai_errors import error_body
 from bridge.protocols.openai_tiers import told_tier
 from bridge.protocols.sse import encode_data
-from bridge.stamp import Stamp
-from bridge.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened
 
 MOST_CHOICES = 8
 

@@ -15,7 +15,7 @@ from bridge.gemini.types import (
     JsonObject,
     Part,
 )
-from bridge.protocols.content import (
+from bridge.protocols.content_parts import (
     Reader,
     only_texts,
     read_content,
@@ -25,8 +25,16 @@ from bridge.protocols.content import (
     text_part,
     tool_result,
 )
-from bridge.protocols.openai_chat.layout import arrange, plain_parts
-from bridge.protocols.reading import arguments_object, chosen_by, needed, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    arguments_object,
+    chosen_by,
+    needed,
+    objects,
+    optional,
+    refuse,
+    shown,
+)
+from bridge.protocols.openai_chat.part_order import arrange, plain_parts
 
 AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mp3"}
 FILE_TYPE_OF_BARE_BASE64 = "application/pdf"

@@ -7,12 +7,12 @@ from typing import Any
 from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Asked, Caller
+from bridge.protocols.json_reading import needed, objects, optional, refuse, shown
 from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 from bridge.protocols.openai_responses.tools import Declared, chosen_tools
 from bridge.protocols.openai_tiers import wished_tier
-from bridge.protocols.reading import needed, objects, optional, refuse, shown
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 

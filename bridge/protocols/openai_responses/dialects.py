@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from bridge.protocols.base import Caller
-from bridge.protocols.reading import refuse, shown
+from bridge.protocols.json_reading import refuse, shown
 
 HEADER = "x-bridge-dialect"  #: a request may choose by it, and every answer says by it which was chosen
 

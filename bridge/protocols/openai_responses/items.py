@@ -18,7 +18,7 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.protocols.carried_signatures import read_thought
-from bridge.protocols.content import (
+from bridge.protocols.content_parts import (
     Reader,
     only_texts,
     read_content,
@@ -28,8 +28,8 @@ from bridge.protocols.content import (
     text_part,
     tool_result,
 )
+from bridge.protocols.json_reading import arguments_object, needed, objects, optional, refuse, shown
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, Declared
-from bridge.protocols.reading import arguments_object, needed, objects, optional, refuse, shown
 
 ROLES = ("user", "assistant", "system", "developer")
 

@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.grounding import search_in
+from bridge.gemini.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
+from bridge.ids_and_clock import Stamp
 from bridge.protocols.base import Asked, Event, EventMachine, Framing, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.openai_responses.calls import CallItem, call_item
@@ -22,8 +24,6 @@ from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, TOLD_IN
 from bridge.protocols.openai_responses.tools import Called
 from bridge.protocols.openai_tiers import told_tier
 from bridge.protocols.sse import encode_named
-from bridge.stamp import Stamp
-from bridge.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
 
 ID_PREFIX = "resp_"
 

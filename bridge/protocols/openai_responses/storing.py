@@ -7,10 +7,10 @@ from typing import Any
 
 from bridge.errors import BridgeError, InternalError, InvalidRequest
 from bridge.gemini.types import JsonObject
+from bridge.ids_and_clock import random_id
 from bridge.protocols.base import PastTurn, Storing
+from bridge.protocols.json_reading import refuse
 from bridge.protocols.openai_responses.machine import ID_PREFIX
-from bridge.protocols.reading import refuse
-from bridge.stamp import random_id
 
 
 def _wanted(body: JsonObject) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.reading import needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
 from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 LOCAL_SHELL = "local_shell"

@@ -13,22 +13,22 @@ from uuid import UUID, uuid4, uuid5
 
 import orjson
 
-from bridge.cooldowns import Cooldowns
 from bridge.errors import UpstreamMisconfigured
 from bridge.gemini.types import USER, Content, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import content_to_json, request_to_json
 from bridge.settings import AUTO, Settings
-from bridge.upstream.abilities import Ability
-from bridge.upstream.access import Access
-from bridge.upstream.answer import Answer, Waits
+from bridge.upstream.auth.access_tokens import TokenAccess
+from bridge.upstream.auth.credentials import Access
+from bridge.upstream.auth.single_flight import Errand
 from bridge.upstream.base import Tick
+from bridge.upstream.capabilities import Ability
 from bridge.upstream.code_assist.login import Login
-from bridge.upstream.errand import Errand
+from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.errors import ADMINISTRATOR
-from bridge.upstream.line import Call
 from bridge.upstream.payloads import json_bytes
 from bridge.upstream.rest import Accepted, RestUpstream, outcome, waits_of
-from bridge.upstream.tokens import TokenAccess
+from bridge.upstream.transport.connection_pool import Call
+from bridge.upstream.transport.http_response import Answer, Waits
 
 __all__ = ["CodeAssistUpstream"]
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from bridge.errors import UpstreamMisconfigured
 from bridge.settings import AUTO, Settings, SettingsError
-from bridge.upstream.credential_files import read_credentials
+from bridge.upstream.auth.access_tokens import AHEAD, Token
+from bridge.upstream.auth.credential_files import read_credentials
 from bridge.upstream.extras import needing
-from bridge.upstream.tokens import AHEAD, Token
 
 LOG_IN = "log in with Gemini CLI, as the user that the bridge runs as"
 RUN_OUT = f"The Google login of Gemini CLI has run out: {LOG_IN}."
@@ -42,7 +42,7 @@ class Login:
     @classmethod
     def from_settings(cls, settings: Settings) -> Login:
         with needing("vertex", settings):
-            from bridge.upstream import google_auth
+            from bridge.upstream.auth import google_auth
         wanted = settings.code_assist
         origin = settings.origins.get("code_assist.credentials", "code_assist.credentials")
         try:

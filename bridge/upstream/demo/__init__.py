@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
-from bridge.cooldowns import Cooldowns
 from bridge.errors import BridgeError, UpstreamTruncated
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings
 from bridge.upstream.base import TICK, ChunkStream, Upstream
+from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.demo import embeddings, server
 from bridge.upstream.demo.script import Reply
 from bridge.upstream.errors import error_from_response

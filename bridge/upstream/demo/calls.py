@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from bridge.gemini.types import FunctionDeclaration, JsonObject
 from bridge.upstream.demo import signatures
+from bridge.upstream.demo.argument_hints import Clues, is_command, is_path
 from bridge.upstream.demo.ask import Ask
-from bridge.upstream.demo.clues import Clues, is_command, is_path
 from bridge.upstream.demo.samples import Sampler, property_names
 from bridge.upstream.demo.script import Fields, Piece
 

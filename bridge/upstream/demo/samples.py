@@ -11,7 +11,7 @@ from math import ceil, floor, isfinite
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.upstream.demo.clues import COMMAND, Clues, is_command
+from bridge.upstream.demo.argument_hints import COMMAND, Clues, is_command
 
 DEEP = 6  #: from here on only what must be there
 DEEPEST = 24

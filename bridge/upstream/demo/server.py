@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.gemini.types import JsonObject
-from bridge.upstream.demo import ask, author
+from bridge.upstream.demo import ask, script_writer
 from bridge.upstream.demo.faults import FAULTS
 from bridge.upstream.demo.script import Reply, Scene
 
@@ -19,7 +19,7 @@ _ABOUT = "Embedded offline model: streams believable text, calls declared tools 
 def answer(model: str, body: JsonObject) -> Reply:
     """What `models/{model}:streamGenerateContent?alt=sse` answers to this body."""
     asked = ask.read(model, body, FAULTS)
-    scene = Scene(asked, author.write(asked))
+    scene = Scene(asked, script_writer.write(asked))
     return scene.told() if asked.variant is None else FAULTS[asked.variant].play(scene)
 
 

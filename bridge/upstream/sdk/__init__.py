@@ -11,21 +11,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from bridge.cooldowns import Cooldowns
 from bridge.errors import BridgeError, InvalidRequest, UpstreamMisconfigured
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import request_to_json
 from bridge.settings import Settings, SettingsError
 from bridge.settings.models import ModelTable
-from bridge.upstream.abilities import Ability
-from bridge.upstream.access import Access, KeyAccess, Permit
-from bridge.upstream.answer import Waits
+from bridge.upstream.auth.credentials import Access, KeyAccess, Permit
 from bridge.upstream.base import ChunkStream, Upstream
+from bridge.upstream.capabilities import Ability
+from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.extras import needing
 from bridge.upstream.gemini import GeminiUpstream
 from bridge.upstream.payloads import json_bytes
 from bridge.upstream.rest import waits_of
 from bridge.upstream.sdk.reader import ReaderStream
+from bridge.upstream.transport.http_response import Waits
 
 if TYPE_CHECKING:
     from bridge.upstream.sdk.package import Package

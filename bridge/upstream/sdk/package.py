@@ -24,16 +24,16 @@ from bridge.errors import (
 )
 from bridge.gemini.types import Chunk, JsonObject
 from bridge.gemini.wire import chunk_from_json
-from bridge.upstream import google_auth
-from bridge.upstream.access import Permit
-from bridge.upstream.answer import Waits
+from bridge.upstream.auth import google_auth
+from bridge.upstream.auth.credentials import Permit
 from bridge.upstream.errors import error_from_response
-from bridge.upstream.foreign import FOREIGN as FOREIGN_HTTP
-from bridge.upstream.foreign import translate as translate_http
 from bridge.upstream.masking import Mask
 from bridge.upstream.rest import LARGEST_ERROR_BODY, LARGEST_WHOLE_ANSWER, LONGEST_SHORT_CALL, quoted
-from bridge.upstream.sdk.grip import TellingAdapter
-from bridge.upstream.sdk.losses import lost_fields, with_whole_numbers
+from bridge.upstream.sdk.cancellable_socket import TellingAdapter
+from bridge.upstream.sdk.unsupported_fields import lost_fields, with_whole_numbers
+from bridge.upstream.transport.exception_map import FOREIGN as FOREIGN_HTTP
+from bridge.upstream.transport.exception_map import translate as translate_http
+from bridge.upstream.transport.http_response import Waits
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # it announces its own end; docs/UPSTREAMS.md says so too

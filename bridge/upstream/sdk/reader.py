@@ -14,9 +14,9 @@ from typing import Any
 
 from bridge.errors import UpstreamTimeout
 from bridge.gemini.types import Chunk
-from bridge.upstream.answer import Waits
 from bridge.upstream.base import ChunkStream
-from bridge.upstream.sdk.grip import Grip
+from bridge.upstream.sdk.cancellable_socket import Grip
+from bridge.upstream.transport.http_response import Waits
 
 LONGEST_QUEUE = 64
 END = object()

@@ -1,0 +1,302 @@
+"""The ways in which clients speak to the bridge, as far as the probe needs them: ask, listen, answer a call.
+
+A speaker makes the requests that its clients make and reads the stream as they do, without IO. It is written
+to the vendors' protocols and does not use the bridge's own converters, which it is there to prove.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import orjson
+
+from bridge.connect.clients import Target
+from bridge.connect.sse_post import Trouble
+from bridge.gemini.types import JsonObject
+
+#: Room for a model that thinks before it speaks.
+MOST_TOKENS = 8192
+
+IN_THE_STREAM = "The answer began and then failed; the bridge's log says why."
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool to be called: with a schema, or freeform, with text of a grammar for its input."""
+
+    name: str
+    description: str
+    schema: JsonObject | None = None
+    grammar: str | None = None
+
+    @property
+    def freeform(self) -> bool:
+        return self.grammar is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    id: str
+    name: str
+    input: str  #: JSON, or the text of a freeform call
+    freeform: bool = False
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a stream came to."""
+
+    text: str = ""
+    calls: list[Call] = field(default_factory=list)
+    ended: bool = False  #: by the protocol's own end, as success
+    turn: list[Any] = field(default_factory=list)  #: the answer as it goes back into the history
+
+
+class Speaker(ABC):
+    title: ClassVar[str]
+    freeform: ClassVar[bool] = False  #: whether its clients declare freeform tools
+
+    @abstractmethod
+    def address(self, target: Target) -> str: ...
+
+    def headers(self, target: Target) -> dict[str, str]:
+        return {"Authorization": f"Bearer {target.key}"}
+
+    @abstractmethod
+    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+        """The body of a first request; where a tool is declared, it must be called."""
+
+    @abstractmethod
+    def hear(self, events: Iterable[JsonObject]) -> Heard: ...
+
+    @abstractmethod
+    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
+        """The body that gives the calls their result, and leaves the next step to the model."""
+
+
+def _failed(error: object) -> Trouble:
+    message = error.get("message") if isinstance(error, dict) else None
+    return Trouble(f"the stream failed: {message or 'without a message'}", IN_THE_STREAM)
+
+
+class ChatSpeaker(Speaker):
+    title = "OpenAI Chat Completions"
+
+    def address(self, target: Target) -> str:
+        return f"{target.url}/v1/chat/completions"
+
+    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+        body = {"model": model, "stream": True, "messages": [{"role": "user", "content": question}]}
+        if tool is None:
+            return body
+        function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+        return {**body, "tools": [{"type": "function", "function": function}], "tool_choice": "required"}
+
+    def hear(self, events: Iterable[JsonObject]) -> Heard:
+        heard, calls = Heard(), dict[int, dict[str, Any]]()
+        for event in events:
+            if "error" in event:
+                raise _failed(event["error"])
+            for choice in event["choices"]:
+                heard.text += choice["delta"].get("content") or ""
+                heard.ended = heard.ended or choice["finish_reason"] in ("stop", "tool_calls")
+                for part in choice["delta"].get("tool_calls", ()):
+                    _grown(calls, part)
+        for call in calls.values():
+            heard.calls.append(Call(call["id"], call["function"]["name"], call["function"]["arguments"]))
+        heard.turn = [{"role": "assistant", "content": heard.text or None, "tool_calls": [*calls.values()]}]
+        return heard
+
+    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
+        results = [{"role": "tool", "tool_call_id": call.id, "content": result} for call in heard.calls]
+        return {**asked, "messages": [*asked["messages"], *heard.turn, *results], "tool_choice": "auto"}
+
+
+def _grown(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
+    """Only the arguments come in pieces; all else, signatures included, comes once and goes back as it is."""
+    index = part.pop("index")
+    if index not in calls:
+        calls[index] = part
+    else:
+        calls[index]["function"]["arguments"] += part["function"]["arguments"]
+
+
+class ResponsesSpeaker(Speaker):
+    title = "OpenAI Responses"
+
+    def address(self, target: Target) -> str:
+        return f"{target.url}/v1/responses"
+
+    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": question}]}
+        body = {"model": model, "stream": True, "input": [said], "store": False}
+        body["include"] = ["reasoning.encrypted_content"]
+        if tool is None:
+            return body
+        return {**body, "tools": [self._declared(tool)], "tool_choice": "required"}
+
+    def _declared(self, tool: Tool) -> JsonObject:
+        named = {"name": tool.name, "description": tool.description}
+        if tool.freeform:
+            grammar = {"type": "grammar", "syntax": "lark", "definition": tool.grammar}
+            return {"type": "custom", **named, "format": grammar}
+        return {"type": "function", **named, "parameters": tool.schema, "strict": False}
+
+    def hear(self, events: Iterable[JsonObject]) -> Heard:
+        heard = Heard()
+        for event in events:
+            match event.get("type"):
+                case "response.output_text.delta":
+                    heard.text += event["delta"]
+                case "response.output_item.done":
+                    heard.turn.append(event["item"])
+                case "response.completed":
+                    heard.ended = True
+                case "response.failed" | "response.incomplete":
+                    raise _failed(event["response"].get("error"))
+                case "error":
+                    raise _failed(event.get("error") or event)
+        heard.calls = [call for item in heard.turn if (call := _call_of(item))]
+        return heard
+
+    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
+        results = [
+            {
+                "type": "custom_tool_call_output" if call.freeform else "function_call_output",
+                "call_id": call.id,
+                "output": result,
+            }
+            for call in heard.calls
+        ]
+        return {**asked, "input": [*asked["input"], *heard.turn, *results], "tool_choice": "auto"}
+
+
+def _call_of(item: dict[str, Any]) -> Call | None:
+    match item["type"]:
+        case "function_call":
+            return Call(item["call_id"], item["name"], item["arguments"])
+        case "custom_tool_call":
+            return Call(item["call_id"], item["name"], item["input"], freeform=True)
+    return None
+
+
+class CodexSpeaker(ResponsesSpeaker):
+    """As Codex does it: under its name, by which the bridge picks its dialect, and with freeform tools."""
+
+    title = "OpenAI Responses, as Codex speaks it"
+    freeform = True
+
+    def headers(self, target: Target) -> dict[str, str]:
+        mark = {"Originator": "codex_probe", "User-Agent": "codex_probe", "Accept": "text/event-stream"}
+        return {**super().headers(target), **mark}
+
+
+class MessagesSpeaker(Speaker):
+    title = "Anthropic Messages"
+
+    def address(self, target: Target) -> str:
+        return f"{target.url}/v1/messages"
+
+    def headers(self, target: Target) -> dict[str, str]:
+        return {**super().headers(target), "Anthropic-Version": "2023-06-01"}
+
+    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+        said = [{"role": "user", "content": question}]
+        body = {"model": model, "stream": True, "max_tokens": MOST_TOKENS, "messages": said}
+        if tool is None:
+            return body
+        declared = {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+        return {**body, "tools": [declared], "tool_choice": {"type": "any"}}
+
+    def hear(self, events: Iterable[JsonObject]) -> Heard:
+        heard, unparsed = Heard(), dict[int, str]()
+        for event in events:
+            match event.get("type"):
+                case "content_block_start":
+                    heard.turn.append(event["content_block"])
+                case "content_block_delta":
+                    _extended(heard, unparsed, event["index"], event["delta"])
+                case "message_stop":
+                    heard.ended = True
+                case "error":
+                    raise _failed(event["error"])
+        for index, text in unparsed.items():
+            block = heard.turn[index]
+            block["input"] = orjson.loads(text or "{}")
+            heard.calls.append(Call(block["id"], block["name"], text))
+        return heard
+
+    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
+        results = [{"type": "tool_result", "tool_use_id": call.id, "content": result} for call in heard.calls]
+        turns = [{"role": "assistant", "content": heard.turn}, {"role": "user", "content": results}]
+        return {**asked, "messages": [*asked["messages"], *turns], "tool_choice": {"type": "auto"}}
+
+
+def _extended(heard: Heard, unparsed: dict[int, str], index: int, delta: dict[str, Any]) -> None:
+    block = heard.turn[index]
+    match delta["type"]:
+        case "text_delta":
+            heard.text += delta["text"]
+            block["text"] += delta["text"]
+        case "input_json_delta":
+            unparsed[index] = unparsed.get(index, "") + delta["partial_json"]
+        case "thinking_delta":
+            block["thinking"] += delta["thinking"]
+        case "signature_delta":
+            block["signature"] = delta["signature"]
+
+
+class GeminiSpeaker(Speaker):
+    title = "Gemini's own API"
+
+    def address(self, target: Target) -> str:
+        return f"{target.url}/v1beta/models/{target.model}:streamGenerateContent?alt=sse"
+
+    def headers(self, target: Target) -> dict[str, str]:
+        return {"X-Goog-Api-Key": target.key}
+
+    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+        body: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": question}]}]}
+        if tool is None:
+            return body
+        declared = {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema}
+        body["tools"] = [{"functionDeclarations": [declared]}]
+        return {**body, "toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}
+
+    def hear(self, events: Iterable[JsonObject]) -> Heard:
+        heard, parts = Heard(), list[dict[str, Any]]()
+        for event in events:
+            if "error" in event:
+                raise _failed(event["error"])
+            for candidate in event.get("candidates", ()):
+                parts += candidate.get("content", {}).get("parts", ())
+                heard.ended = heard.ended or candidate.get("finishReason") == "STOP"
+        heard.text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
+        called = [part["functionCall"] for part in parts if "functionCall" in part]
+        heard.calls = [Call(call.get("id", ""), call["name"], str(call.get("args"))) for call in called]
+        heard.turn = [{"role": "model", "parts": parts}]
+        return heard
+
+    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
+        results = [
+            {"functionResponse": {**_named(call), "response": {"result": result}}} for call in heard.calls
+        ]
+        turns = [*heard.turn, {"role": "user", "parts": results}]
+        auto = {"functionCallingConfig": {"mode": "AUTO"}}
+        return {**asked, "contents": [*asked["contents"], *turns], "toolConfig": auto}
+
+
+def _named(call: Call) -> dict[str, str]:
+    return {"id": call.id, "name": call.name} if call.id else {"name": call.name}
+
+
+SPEAKERS: Mapping[str, Speaker] = {
+    "chat": ChatSpeaker(),
+    "responses": ResponsesSpeaker(),
+    "codex": CodexSpeaker(),
+    "messages": MessagesSpeaker(),
+    "gemini": GeminiSpeaker(),
+}

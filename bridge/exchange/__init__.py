@@ -1,0 +1,1 @@
+"""One request from its body to its last event: where the layers meet."""

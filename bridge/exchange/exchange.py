@@ -1,0 +1,347 @@
+"""One request's life, from the client's body to the last event. The only module that sees every layer.
+
+It wires and does not decide: what to convert is the protocol's business, what Gemini accepts the fitting's,
+whether to ask again the attempts', how an answer ended the Turn's. A failure before the first event is an
+ordinary HTTP error; after it, the protocol's own error event ends the stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+
+from bridge.errors import BridgeError, ClientLeft, InternalError, ShuttingDown, UnknownModel
+from bridge.exchange.drain import Drain
+from bridge.exchange.model_choices import permitted_choices, priced_choices
+from bridge.exchange.model_directory import ModelDirectory
+from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
+from bridge.gemini.model_adapter import fit
+from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
+from bridge.gemini.signatures import SharedVault
+from bridge.gemini.types import EMPTY, GenerateRequest, JsonObject
+from bridge.guards.base import Instead
+from bridge.guards.guard_runner import ActiveGuards, GuardWatch
+from bridge.ids_and_clock import Stamp
+from bridge.interruption import Interruption
+from bridge.observe.record import Record
+from bridge.observe.trace import Trace
+from bridge.protocols.base import Asked, Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
+from bridge.settings.prices import PriceTable
+from bridge.upstream.base import ChunkStream, Upstream
+from bridge.upstream.canned_stream import SpokenStream
+from bridge.upstream.cooldowns import Cooldowns
+from bridge.upstream.retries import LONGEST_HOLD, Attempts, Policy, Prepared
+
+log = logging.getLogger(__name__)
+
+#: Whether somebody still waits for the answer.
+Wanted = Callable[[], bool]
+BETWEEN_LOOKS = 1.0
+RETIRED = "model.retired"  #: the note that another model serves in place of a retired one
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every exchange needs and none owns."""
+
+    upstream: Upstream
+    models: ModelDirectory
+    vault: SharedVault
+    stamp: Stamp
+    guards: ActiveGuards
+    cooldowns: Cooldowns
+    policy: Policy
+    drain: Drain
+    heartbeat: float
+    store: bool  #: whether Google may keep prompts and answers
+    prices: PriceTable  #: by which a model under a limit on cost must have a price
+    auto_tier: str  #: the service tier of a request that leaves it to the bridge
+
+
+class Exchange:
+    """An answer on its way. `close` must be called, however it ends; it may be called early."""
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        machine: EventMachine,
+        chunks: ChunkStream,
+        watch: GuardWatch,
+        services: Services,
+        record: Record,
+        trace: Trace | None,
+        interruption: Interruption,
+    ) -> None:
+        self._framing = protocol.framing(machine.asked)
+        self._machine = machine
+        self._chunks = chunks
+        self._watch = watch
+        self._drain = services.drain
+        self._interruption = interruption
+        self._heartbeat = services.heartbeat
+        self._record = record
+        self._trace = trace
+        self._batches = self._run()
+        self._held: list[Event] = []
+        self._encoded_to_the_end = False
+        if isinstance(chunks, Attempts):
+            machine.sent_tier = lambda: chunks.request.service_tier
+
+    @property
+    def streaming(self) -> bool:
+        return self._machine.asked.stream
+
+    @property
+    def content_type(self) -> str:
+        """Of the stream."""
+        return self._framing.content_type
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """That the answer shall have."""
+        return self._machine.asked.headers
+
+    def start(self, wanted: Wanted) -> None:
+        """Send the request and wait for the first events. What fails before them is raised, and gets an HTTP
+        status, unless this client understands it better in the stream. A stream that takes long to begin is
+        begun without them: its client wants signs of life."""
+        began = time.monotonic()
+        for events in self._looked_after(wanted):
+            self._held = events
+            if events or (self.streaming and time.monotonic() - began > LONGEST_HOLD):
+                break
+        self._record.model_version = self._chunks.model_version
+        error = self._machine.error
+        if error is not None and not (self.streaming and self._machine.takes_in_stream(error)):
+            raise error
+
+    def _looked_after(self, wanted: Wanted) -> Iterator[list[Event]]:
+        """The batches, as long as somebody waits for them."""
+        looked = time.monotonic()
+        for events in self._batches:
+            now = time.monotonic()
+            if now - looked >= BETWEEN_LOOKS or not events:
+                looked = now
+                if not wanted():
+                    raise ClientLeft("The client did not wait for the answer")
+            yield events
+
+    def encoded(self, wanted: Wanted) -> Iterator[bytes]:
+        """The stream: events that came together leave together."""
+        self._record.first_byte()
+        yield self._framing.written(self._held) or self._framing.silence()
+        written = time.monotonic()
+        for events in self._batches:
+            if events:
+                yield self._framing.written(events)
+                written = time.monotonic()
+            elif not wanted():
+                return
+            elif time.monotonic() - written >= self._heartbeat and not self._machine.over:
+                yield self._framing.silence()
+                written = time.monotonic()
+        self._encoded_to_the_end = True
+
+    def body(self, wanted: Wanted) -> JsonObject:
+        """The whole answer; raises ClientLeft as soon as nobody waits for it any more."""
+        events = self._held + [event for batch in self._looked_after(wanted) for event in batch]
+        if self._machine.error is not None:
+            raise self._machine.error
+        body = self._machine.fold(events)
+        if self._trace:
+            self._trace.client_answer(body)
+        return body
+
+    @property
+    def pending(self) -> JsonObject:
+        return self._machine.pending
+
+    @property
+    def answer(self) -> JsonObject | None:
+        """The whole answer, once it is over, in protocols whose answers can be stored."""
+        return self._machine.answer
+
+    def _run(self) -> Generator[list[Event], None, None]:
+        if isinstance(self._chunks, Attempts):
+            self._record.asks_model()
+        try:
+            arriving = iter(self._chunks)
+            for chunks in chain(self._record.waited_for(arriving), arriving):
+                if self._drain.begun and self._drain.over:
+                    raise ShuttingDown("The bridge is restarting; please repeat the request")
+                if self._interruption.error is not None:
+                    raise self._interruption.error
+                if self._trace:
+                    self._trace.chunks(chunks)
+                events = self._machine.feed(map(self._watch.feed, chunks))
+                if self._trace:
+                    self._trace.events(events)
+                yield events
+            yield self._traced(self._machine.finish())
+        except BridgeError as error:
+            yield self._traced(self._machine.fail(self._explained(error)))
+        except Exception:
+            log.exception("unexpected failure", extra={"request_id": self._record.request_id})
+            yield self._traced(self._machine.fail(InternalError("The bridge failed; its log says where")))
+
+    def _explained(self, error: BridgeError) -> BridgeError:
+        """What the client or its administrator can do about a model that does not exist."""
+        asked, sent = self._machine.asked.request.model, self._record.upstream_model
+        if not isinstance(error, UnknownModel):
+            return error
+        if asked == sent:
+            return UnknownModel(
+                f"The upstream has no model {asked!r}; GET /v1/models lists those that it has, "
+                "and an [[alias]] in config/models.toml can give the name a meaning",
+                param="model",
+            )
+        return UnknownModel(
+            f"{asked!r} is served by {sent!r} here (config/models.toml), "
+            "and the upstream does not have that model",
+            param="model",
+        )
+
+    def _traced(self, events: list[Event]) -> list[Event]:
+        if self._trace:
+            self._trace.events(events)
+        return events
+
+    def close(self) -> None:
+        self._batches.close()  # it holds on to us, and we to it
+        self._chunks.close()
+        record, machine = self._record, self._machine
+        record.usage = machine.usage
+        record.service_tier = machine.service_tier
+        record.finish_reasons = machine.finish_reasons
+        record.note(machine.losses)
+        record.note(self._watch.notes)
+        if isinstance(self._chunks, Attempts):
+            record.upstream_model = self._chunks.request.model
+            record.model_version = self._chunks.model_version
+            record.usage += self._chunks.discarded
+            record.note(self._chunks.notes)
+        if error := machine.error or machine.handed_on:
+            record.failed(error)
+        elif not machine.over:
+            record.unfinished(lost=self._encoded_to_the_end)
+
+
+def open_exchange(
+    protocol: Protocol,
+    body: JsonObject,
+    caller: Caller,
+    services: Services,
+    record: Record,
+    trace: Trace | None,
+) -> Exchange:
+    """Convert the request; `start` sends it."""
+    if trace:
+        trace.client_request(body)
+    asked = _in_conversation(protocol.to_gemini(body, caller), body, caller, record)
+    record.model, record.stream = asked.request.model, asked.stream
+    record.note(asked.losses)
+    record.upstream_model = services.models.resolve(record.model)
+    caller.permit(record.model, record.upstream_model)
+    watch = GuardWatch(services.guards, record.request_id)
+    judged = watch.request(asked.request)
+    chunks: ChunkStream
+    if isinstance(judged, Instead):
+        chunks = SpokenStream(judged.text)
+    else:
+        chunks = _attempts(judged, caller, services, record, trace)
+    machine = protocol.machine(asked, services.stamp)
+    return Exchange(protocol, machine, chunks, watch, services, record, trace, caller.interruption)
+
+
+def _in_conversation(asked: Asked, body: JsonObject, caller: Caller, record: Record) -> Asked:
+    """The request with the id of its conversation, which the record is told too."""
+    session = Session(record.session, record.agent) if record.session else None
+    told = conversation_id(caller.owner, session, body, caller.chain, asked.request)
+    record.conversation = told
+    if session is None and (named := session_in_metadata(body)):
+        record.session, record.agent = named
+    return replace(asked, request=replace(asked.request, conversation=told))
+
+
+def _attempts(
+    request: GenerateRequest, caller: Caller, services: Services, record: Record, trace: Trace | None
+) -> Attempts:
+    choices = permitted_choices(request.model, caller, services.models)
+    wish = tier_named(request.service_tier or STANDARD)
+    request = replace(request, service_tier=tier_to_send(wish, services.auto_tier))
+    if caller.cost_limited:
+        choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
+    if services.models.is_replaced(request.model):
+        record.note([RETIRED])
+
+    def prepare(model: str) -> Prepared:
+        prepared = _fitted(request, model, caller.owner, services)
+        mended, learnt = services.models.mended(_kept_from_google(prepared.request, services))
+        record.upstream_model = model
+        record.note((*prepared.fitting.notes, *learnt))
+        if trace:
+            trace.gemini_request(mended)
+        return prepared._replace(request=mended)
+
+    return Attempts(
+        services.upstream,
+        choices,
+        prepare,
+        services.policy,
+        services.cooldowns,
+        services.models,
+        wish,
+    )
+
+
+def _kept_from_google(request: GenerateRequest, services: Services) -> GenerateRequest:
+    """Google keeps nothing, whatever a client asks for, unless the operator allows it."""
+    if services.store:
+        return request
+    extra = {name: value for name, value in request.extra.items() if name != "store"}
+    return replace(request, store=False, extra=extra or EMPTY)
+
+
+def count_tokens(
+    counting: TokenCounting, body: JsonObject, caller: Caller, services: Services, record: Record
+) -> int:
+    asked = counting.to_gemini(body, caller)
+    record.model = asked.request.model
+    watch = GuardWatch(services.guards, record.request_id)
+    request = replace(watch.counted(asked.request), service_tier=None)
+    choices = permitted_choices(record.model, caller, services.models)
+    for (model, *_), (following, *_) in pairwise(choices):
+        try:
+            return _count(request, model, caller.owner, services, record)
+        except UnknownModel:
+            services.models.model_gone(model, following)
+    return _count(request, choices[-1][0], caller.owner, services, record)
+
+
+def _count(request: GenerateRequest, model: str, owner: str, services: Services, record: Record) -> int:
+    record.upstream_model = model
+    fitted, _ = services.models.mended(_fitted(request, model, owner, services).request)
+    with record.waiting():
+        return services.upstream.count_tokens(fitted)
+
+
+def embed(
+    embedding: Embedding, body: JsonObject, caller: Caller, services: Services, record: Record
+) -> JsonObject:
+    asked = embedding.to_gemini(body, caller)
+    record.model = asked.model
+    record.upstream_model = model = services.models.choices(asked.model)[0]
+    caller.permit(asked.model, model)
+    watch = GuardWatch(services.guards, record.request_id)
+    guarded = watch.request(GenerateRequest(asked.model, asked.contents))
+    record.note(watch.notes)
+    contents = asked.contents if isinstance(guarded, Instead) else guarded.contents
+    return services.upstream.short_call(model, asked.method, asked.body(model, contents))
+
+
+def _fitted(request: GenerateRequest, model: str, owner: str, services: Services) -> Prepared:
+    traits = services.models.traits(model).served_in(services.upstream.realm)
+    return Prepared(*fit(request, model, traits, services.vault.of(owner), services.stamp.new_id))

@@ -1,1 +1,0 @@
-"""The edge: Flask is known here and nowhere else."""

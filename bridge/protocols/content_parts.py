@@ -1,0 +1,55 @@
+"""What the protocols' contents have in common: a string or a list of typed parts, texts, tool results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from bridge.gemini.tool_results import tool_response
+from bridge.gemini.types import USER, Content, FileData, FunctionResponse, InlineData, JsonObject, Part
+from bridge.protocols.json_reading import chosen_by, needed, objects, refuse
+
+REMINDER = "<system-reminder>\n{}\n</system-reminder>"
+
+Reader = Callable[[JsonObject, str], Part]
+
+
+def read_content(content: Any, path: str, readers: Mapping[str, Reader]) -> list[Part]:
+    if isinstance(content, str):
+        return [Part(content)]
+    if not isinstance(content, list):
+        raise refuse("must be a string or an array of content parts", path)
+    return [chosen_by(part, "type", readers, where)(part, where) for where, part in objects(content, path)]
+
+
+def text_part(part: JsonObject, path: str) -> Part:
+    return Part(needed(part, "text", str, path))
+
+
+def refusal_part(part: JsonObject, path: str) -> Part:
+    return Part(needed(part, "refusal", str, path))
+
+
+def only_texts(parts: Sequence[Part], param: str) -> list[str]:
+    texts = [part.data for part in parts if isinstance(part.data, str)]
+    if len(texts) < len(parts):
+        raise refuse("only text is possible here", param)
+    return texts
+
+
+def system_content(texts: Sequence[str]) -> Content | None:
+    """Instructions from wherever they came, in their order."""
+    return Content(None, (Part("\n\n".join(texts)),)) if texts else None
+
+
+def reminders(texts: Iterable[str]) -> Content:
+    """Instructions in the middle of a conversation, marked as agents mark their own. They stay where they
+    are: moved into the system instruction they would change the prefix that Gemini has cached."""
+    return Content(USER, tuple(Part(REMINDER.format(text)) for text in texts if text.strip()))
+
+
+def tool_result(parts: Sequence[Part], name: str, call_id: str | None, failed: bool | None = None) -> Part:
+    """`name` is that of the call; an empty one is filled in when the history is repaired."""
+    text = "\n".join(part.data for part in parts if isinstance(part.data, str))
+    media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
+    return Part(FunctionResponse(name, tool_response(name, text, failed), call_id, media))

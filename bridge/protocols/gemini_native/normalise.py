@@ -1,0 +1,87 @@
+"""Requests as Google's servers take them, in one spelling.
+
+Google reads both `systemInstruction` and `system_instruction`, an object where an array is meant, and a null
+as nothing. What the bridge looks at is brought into the first form here; all else stays as it was sent. Names
+are changed by their place in the request and never inside a client's own data: arguments, results, schemas.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.gemini.types import JsonObject
+from bridge.protocols.json_reading import objects, optional, refuse
+
+_HUMP = re.compile(r"_([a-z0-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One of Google's messages: the fields that the bridge looks at."""
+
+    values: Mapping[str, type] = field(default_factory=dict)
+    one: Mapping[str, Message] = field(default_factory=dict)
+    many: Mapping[str, Message] = field(default_factory=dict)
+
+
+_BLOB = Message({"mimeType": str, "data": str})
+_FILE = Message({"mimeType": str, "fileUri": str})
+_MEDIA = Message(one={"inlineData": _BLOB, "fileData": _FILE})
+_CALL = Message({"id": str, "name": str, "args": dict})
+_RESPONSE = Message({"id": str, "name": str, "response": dict}, many={"parts": _MEDIA})
+_PART = Message(
+    {"text": str, "thought": bool, "thoughtSignature": str},
+    one={"functionCall": _CALL, "functionResponse": _RESPONSE, "inlineData": _BLOB, "fileData": _FILE},
+)
+CONTENT = Message({"role": str}, many={"parts": _PART})
+_FUNCTION = Message({"name": str, "description": str, "parametersJsonSchema": dict})
+_TOOL = Message(many={"functionDeclarations": _FUNCTION})
+_TOOL_CONFIG = Message(one={"functionCallingConfig": Message({"allowedFunctionNames": list})})
+_GENERATION = Message(
+    {"maxOutputTokens": int, "candidateCount": int, "stopSequences": list},
+    one={"thinkingConfig": Message()},
+)
+REQUEST = Message(
+    one={"systemInstruction": CONTENT, "toolConfig": _TOOL_CONFIG, "generationConfig": _GENERATION},
+    many={"contents": CONTENT, "tools": _TOOL},
+)
+
+
+def in_one_spelling(source: JsonObject, path: str = "") -> dict[str, Any]:
+    """The names of this message's own fields in camel case, and no nulls."""
+    spelled = {_camel(name): value for name, value in source.items() if value is not None}
+    if len(spelled) < sum(value is not None for value in source.values()):
+        raise refuse("has a field twice, in two spellings", path or "request")
+    return spelled
+
+
+def read(message: Message, source: JsonObject, path: str = "") -> dict[str, Any]:
+    """The message in its first form, all the way down."""
+    fields = in_one_spelling(source, path)
+    for name, kind in message.values.items():
+        optional(fields, name, kind, path)
+    for name in fields.keys() & message.one.keys():
+        below = _below(path, name)
+        fields[name] = read(message.one[name], optional(fields, name, dict, path) or {}, below)
+    for name in fields.keys() & message.many.keys():
+        fields[name] = _each(message.many[name], fields[name], _below(path, name))
+    return fields
+
+
+def _each(message: Message, value: Any, path: str) -> list[dict[str, Any]]:
+    if isinstance(value, dict):
+        return [read(message, value, path)]
+    if not isinstance(value, list):
+        raise refuse("must be an array", path)
+    return [read(message, item, where) for where, item in objects(value, path)]
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _camel(name: str) -> str:
+    return _HUMP.sub(lambda found: found[1].upper(), name) if "_" in name else name

@@ -1,0 +1,93 @@
+"""How many answers one process works on at a time.
+
+gunicorn would queue what is too much without a word. Here a worker takes a place for each request before a
+thread reads it (`bridge/server/worker.py`). A request that finds none is refused by one of the threads that
+are never given to an answer; these also serve health checks, lists and errors.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from bridge.errors import TooBusy
+from bridge.observe import metrics
+from bridge.server.memory import Booking, Memory
+
+SPARE_THREADS = 8
+#: Some answer ends within a second or two, or another worker has a place.
+RETRY_AFTER = 2.0
+
+
+class Places:
+    def __init__(self, threads: int, memory: Memory) -> None:
+        self._free = max(1, threads - SPARE_THREADS)
+        self._memory = memory
+        self._lock = threading.Lock()
+        self.wanted = False  #: by the worker, which is to be told of the next that is free
+        self.tell: Callable[[], None] = lambda: None
+
+    @property
+    def free(self) -> bool:
+        return self._free > 0
+
+    def reserve(self) -> Place | None:
+        with self._lock:
+            if not self._free:
+                return None
+            self._free -= 1
+        return Place(self._give_back, self.booking())
+
+    def take(self, reserved: Place | None = None) -> Place:
+        place = reserved or self.reserve()
+        if place is None:
+            raise TooBusy(
+                "The bridge is working on as many answers as it can; please try again",
+                retry_after=RETRY_AFTER,
+            )
+        return place
+
+    def booking(self) -> Booking:
+        """For those who need bytes without a place."""
+        return Booking(self._memory)
+
+    def _give_back(self) -> None:
+        with self._lock:
+            self._free += 1
+        if self.wanted:
+            self.tell()
+
+    @staticmethod
+    def waited(end: str) -> None:
+        """Some connection found no place here: it was served after all, refused, or handed on."""
+        metrics.waited_for_place(end)
+
+
+class Place:
+    """To be given back once, with the bytes of its request; doing so again changes nothing."""
+
+    __slots__ = ("_give_back", "memory")
+
+    def __init__(self, give_back: Callable[[], None], memory: Booking) -> None:
+        self._give_back: Callable[[], None] | None = give_back
+        self.memory = memory
+
+    def give_back(self) -> None:
+        self.memory.release()
+        self.give_back_without_memory()
+
+    def give_back_without_memory(self) -> None:
+        """For work that outlives its request: whoever does it releases the bytes."""
+        self.memory = self.memory.another()
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.give_back()

@@ -1,0 +1,177 @@
+"""Google's credentials and the tokens they give: the one module that knows `google-auth`.
+
+It is imported only by upstreams that need it, once they were chosen: the package is an extra.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import google.auth
+import requests
+from google.auth import exceptions as auth_errors
+from google.auth.transport.requests import Request
+from google.oauth2 import credentials as user
+from google.oauth2 import service_account
+
+from bridge.errors import (
+    BridgeError,
+    TooBusy,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamMisconfigured,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from bridge.upstream.auth.access_tokens import Token
+from bridge.upstream.errors import ADMINISTRATOR
+from bridge.upstream.transport.exception_map import FOREIGN as FOREIGN_HTTP
+from bridge.upstream.transport.exception_map import translate as translate_http
+
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+TOKEN_ADDRESS = "https://oauth2.googleapis.com/token"
+TIMEOUT = (10.0, 20.0)  #: to connect, and between bytes
+
+Credentials = Any  #: of google.auth.credentials; how they come by a token is their business
+
+Row = tuple[type[UpstreamError], str]
+_UNREACHABLE: Row = (UpstreamUnreachable, "Google's token server could not be reached")
+_TIMEOUT: Row = (UpstreamTimeout, "Google's token server did not answer in time")
+_GARBLED: Row = (UpstreamMalformed, "Google's token server answered with something that is no token")
+_REFUSED: Row = (UpstreamMisconfigured, "Google gave the bridge no token")
+_MISSING: Row = (
+    UpstreamMisconfigured,
+    "The bridge found no Google credentials that it could use; vertex.credentials names their file",
+)
+
+#: The nearest ancestor of an exception decides.
+FOREIGN: Mapping[type[BaseException], Row] = {
+    auth_errors.GoogleAuthError: _REFUSED,
+    auth_errors.DefaultCredentialsError: _MISSING,
+    auth_errors.TransportError: _UNREACHABLE,
+    auth_errors.TimeoutError: _TIMEOUT,
+    auth_errors.ResponseError: _GARBLED,
+    # The package reads an answer that is not JSON as if it were.
+    ValueError: _GARBLED,
+    TypeError: _GARBLED,
+    LookupError: _GARBLED,
+}
+_OAUTH_REASON = re.compile(r"[a-z_]{1,40}")
+
+
+# --- credentials -------------------------------------------------------------------------------------
+
+
+def of_file(path: Path, info: Mapping[str, Any]) -> Callable[[], Credentials]:
+    """How to come by the credentials of a file. Those of the common kinds are made at once, so that a bad
+    file is found out at the start, with a ValueError; others may have to ask Google first."""
+    if info.get("type") == "service_account":
+        account = _of_service_account(info)
+        return lambda: account
+    if info.get("type") == "authorized_user":
+        person = of_user(info)
+        return lambda: person
+    return lambda: google.auth.load_credentials_from_file(str(path.expanduser()), scopes=SCOPES)[0]
+
+
+def _of_service_account(info: Mapping[str, Any]) -> Credentials:
+    try:
+        return service_account.Credentials.from_service_account_info(info, scopes=SCOPES)
+    except (TypeError, AttributeError):  # a field of another kind than it must be
+        raise ValueError from None
+
+
+def of_user(info: Mapping[str, Any]) -> Credentials:
+    """Of a person who has logged in, as Google's own tools write it down."""
+    return user.Credentials(
+        info.get("access_token"),
+        refresh_token=info.get("refresh_token"),
+        token_uri=info.get("token_uri", TOKEN_ADDRESS),
+        client_id=info.get("client_id"),
+        client_secret=info.get("client_secret"),
+        quota_project_id=info.get("quota_project_id"),
+    )
+
+
+def of_this_machine() -> Credentials:
+    """Google's default credentials: of gcloud, or of the machine in Google's cloud."""
+    return google.auth.default(scopes=SCOPES)[0]
+
+
+# --- tokens ------------------------------------------------------------------------------------------
+
+
+class Fetcher:
+    """Fetches a token. Its requests go by the same proxies and the same CA bundle as all others."""
+
+    def __init__(self, find: Callable[[], Credentials]) -> None:
+        self._find = find
+        self._credentials: Credentials = None
+
+    def __call__(self) -> Token:
+        with auth_errors_translated():
+            if self._credentials is None:
+                self._credentials = self._find()
+            return refreshed(self._credentials)
+
+
+def refreshed(credentials: Credentials) -> Token:
+    with requests.Session() as session:
+        credentials.refresh(partial(Request(session), timeout=TIMEOUT))
+    headers: dict[str, str] = {}
+    credentials.apply(headers)
+    expiry = credentials.expiry
+    expires = math.inf if expiry is None else expiry.replace(tzinfo=UTC).timestamp()
+    return Token(credentials.token, headers, expires)
+
+
+@contextmanager
+def auth_errors_translated() -> Iterator[None]:
+    try:
+        yield
+    except (*FOREIGN, *FOREIGN_HTTP) as error:
+        raise translate(error) from None  # it holds what the token server said, which may be a token
+
+
+def translate(error: BaseException) -> BridgeError:
+    on_the_way = _http_error(error)
+    known = None if on_the_way is None else translate_http(on_the_way)
+    if isinstance(known, TooBusy | UpstreamMisconfigured):
+        return known
+    kind, text = _row(error, known)
+    end = f" {ADMINISTRATOR}" if kind is UpstreamMisconfigured else ""
+    return kind(f"{text} ({_reason(error)}).{end}")
+
+
+def _row(error: BaseException, on_the_way: BridgeError | None) -> Row:
+    if isinstance(on_the_way, UpstreamTimeout):
+        return _TIMEOUT
+    if on_the_way is not None or getattr(error, "retryable", False):
+        return _UNREACHABLE
+    return next(FOREIGN[cls] for cls in type(error).__mro__ if cls in FOREIGN)
+
+
+def _http_error(error: BaseException | None) -> BaseException | None:
+    """What went wrong on the way, if the way was the trouble."""
+    while error is not None and not _is_http(error):
+        error = error.__cause__
+    return error
+
+
+def _is_http(error: BaseException) -> bool:
+    # Of letters that cannot be read nothing is known but that they are no token.
+    known = not isinstance(error, auth_errors.GoogleAuthError | UnicodeError)
+    return known and isinstance(error, tuple(FOREIGN_HTTP))
+
+
+def _reason(error: BaseException) -> str:
+    """OAuth's word for it, such as `invalid_grant`; never a sentence, which might quote anything."""
+    said = next((each["error"] for each in error.args if isinstance(each, dict) and "error" in each), None)
+    return said if isinstance(said, str) and _OAUTH_REASON.fullmatch(said) else type(error).__name__

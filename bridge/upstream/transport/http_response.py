@@ -1,0 +1,250 @@
+"""An HTTP answer, read as it comes by somebody who has other things to look after.
+
+Whoever reads is given the turn again after every tick without news: the kernel ends a read that brings none.
+With a timeout of Python's own, or by polling, the interpreter's lock would be handed around once more for
+every piece of a stream. Each of the waits has its own limit.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import requests
+
+from bridge.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamTruncated
+from bridge.socket_timeouts import timeval
+from bridge.upstream.base import TICK
+from bridge.upstream.transport.body_framing import BadFraming, UntilTheEnd
+from bridge.upstream.transport.compression import decompression_of
+from bridge.upstream.transport.deferred_response import Promise
+from bridge.upstream.transport.exception_map import cut, foreign_errors_translated, unreachable
+from bridge.upstream.transport.response_head import BadHead, Head, head_of
+
+READ_SIZE = 16_384  #: a record of TLS; each stream that waits holds so much
+LARGEST_HEAD = 65_536
+HEAD_END = b"\r\n\r\n"
+
+NOTHING_YET = b""
+
+#: Bytes are read into one of these and copied out. To read them into an object of their own means to have
+#: room for the most and give back what was not needed, each time. That leaves holes in the memory of a
+#: worker, which grows by megabytes in ten minutes.
+_BUFFERS: list[memoryview] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long to wait for what, in seconds."""
+
+    connect: float
+    first_byte: float
+    between: float
+    whole: float
+    tick: float = TICK
+
+
+class Answer(ABC):
+    status: int
+
+    @abstractmethod
+    def head(self) -> Iterator[None]:
+        """Nothing, once a tick, until the status is known."""
+
+    @abstractmethod
+    def body(self) -> Iterator[bytes]:
+        """The body's bytes as they come, and none once a tick."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """May be called at any time, from any thread, and more than once."""
+
+
+def answer_to(response: requests.Response, waits: Waits) -> Answer:
+    raw = response.raw
+    return PromisedAnswer(raw, waits) if isinstance(raw, Promise) else WholeAnswer(response)
+
+
+class PromisedAnswer(Answer):
+    def __init__(self, promise: Promise, waits: Waits) -> None:
+        self._promise = promise
+        self._socket: Any = promise.connection.sock
+        #: What the kernel knows: behind a proxy that is spoken to over TLS, urllib3 wraps it once more.
+        self._wire: socket.socket = getattr(self._socket, "socket", self._socket)
+        self._waits = waits
+        self._began = time.monotonic()
+        self._silent_since = self._began
+        self._ticked = self._began
+        self._closed = False
+        self._head: Head | None = None
+        self._tick = 0.0
+        self._early = b""  #: of the body, come with the head
+        # Python takes the socket for one that never waits, and raises what we wait for; so does TLS.
+        self._socket.settimeout(0)
+        os.set_blocking(self._wire.fileno(), True)
+        self._wait_at_most(waits.first_byte)
+
+    def head(self) -> Iterator[None]:
+        come = b""
+        for data in self._arriving():
+            if not data:
+                yield
+                continue
+            come = _without_interim(come + data)
+            if HEAD_END in come:
+                self._take_head(come)
+                return
+            if len(come) > LARGEST_HEAD:
+                raise UpstreamMalformed("The head of Gemini's answer has no end.")
+        raise unreachable(ConnectionResetError())
+
+    def _take_head(self, come: bytes) -> None:
+        end = come.index(HEAD_END) + len(HEAD_END)
+        try:
+            self._head = head_of(come[:end])
+        except BadHead as error:
+            raise UpstreamMalformed("Gemini's answer is not HTTP.") from error
+        self.status = self._head.status
+        self._early = come[end:]
+        self._wait_at_most(self._waits.between)
+
+    def _wait_at_most(self, patience: float) -> None:
+        """Without news; for so long. Silence is looked at once a tick."""
+        self._patience = patience
+        tick = min(self._waits.tick, patience)
+        if tick != self._tick:
+            self._tick = tick
+            with suppress(OSError):  # closed meanwhile, as whoever reads will see
+                self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval(tick))
+
+    def body(self) -> Iterator[bytes]:
+        assert self._head is not None
+        framing, packed = self._head.framing, decompression_of(self._head.encoding)
+        pieces = chain([self._early] if self._early else [], self._arriving())
+        try:
+            while not framing.done and (data := next(pieces, None)) is not None:
+                body = framing.feed(data)
+                if packed is not None and body:
+                    yield from filter(None, packed.feed(body))
+                elif body or not data:
+                    yield body
+        except (BadFraming, zlib.error) as error:
+            raise cut(error) from error
+        self._end(self._head)
+        if packed is not None and not packed.whole:
+            raise UpstreamTruncated("Gemini's answer ended in the middle of what was compressed.")
+
+    def _end(self, head: Head) -> None:
+        framing = head.framing
+        if not framing.done and not isinstance(framing, UntilTheEnd) and not self._closed:
+            raise UpstreamTruncated("The connection to Gemini was closed in the middle of the answer.")
+        if framing.reusable and not self._closed:
+            self._closed = True
+            self._promise.kept(lasting=head.lasting)
+        else:
+            self.close()
+
+    def _arriving(self) -> Iterator[bytes]:
+        """What the socket has, and nothing once a tick; ends with the connection. Bytes that never make up a
+        whole would else keep the turn for as long as they come."""
+        try:
+            while not self._closed:
+                data = self._read()
+                if data is None:
+                    self._ticked = self._still_patient()
+                    yield NOTHING_YET
+                elif not data:
+                    return
+                else:
+                    self._silent_since = now = time.monotonic()
+                    if now - self._began > self._waits.whole:
+                        raise UpstreamTimeout("Gemini's answer took longer than any may.")
+                    yield data
+                    if now - self._ticked >= self._tick:
+                        self._ticked = now
+                        yield NOTHING_YET
+        except (OSError, ValueError) as error:
+            if self._closed:  # under the read: whatever it ran into is what was wanted
+                return
+            raise self._broken(error) from error
+
+    def _read(self) -> bytes | None:
+        """What has come; None if nothing came within a tick."""
+        try:
+            buffer = _BUFFERS.pop()
+        except IndexError:  # as many threads wait at this moment as never before
+            buffer = memoryview(bytearray(READ_SIZE))
+        try:
+            return bytes(buffer[: self._socket.recv_into(buffer)])
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        finally:
+            _BUFFERS.append(buffer)
+
+    def _still_patient(self) -> float:
+        """The time, unless it is up."""
+        now = time.monotonic()
+        if now - self._silent_since >= self._patience:
+            begun = self._head is not None
+            where = "fell silent in the middle of the answer" if begun else "did not answer in time"
+            raise UpstreamTimeout(f"Gemini {where}.")
+        if now - self._began > self._waits.whole:
+            raise UpstreamTimeout("Gemini's answer took longer than any may.")
+        return now
+
+    def _broken(self, error: Exception) -> UpstreamError:
+        return unreachable(error) if self._head is None else cut(error)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        # Another thread may be waiting for bytes: closing would not wake it, a shutdown does.
+        with suppress(OSError, ValueError):
+            self._wire.shutdown(socket.SHUT_RDWR)
+        self._promise.connection.close()
+        with suppress(OSError):
+            self._socket.close()
+
+
+class WholeAnswer(Answer):
+    """Of a connection that waits: behind a SOCKS proxy, or in a test."""
+
+    def __init__(self, response: requests.Response) -> None:
+        self._response = response
+        self._closed = False
+        self.status = response.status_code
+
+    def head(self) -> Iterator[None]:
+        return iter(())
+
+    def body(self) -> Iterator[bytes]:
+        raw: Any = self._response.raw
+        packed = decompression_of(self._response.headers.get("Content-Encoding", "").lower().encode())
+        try:
+            with foreign_errors_translated():
+                while not self._closed and (data := raw.read1(READ_SIZE, decode_content=False)):
+                    yield from filter(None, packed.feed(data)) if packed else (data,)
+        except zlib.error as error:
+            raise cut(error) from error
+        self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        self._response.close()
+
+
+def _without_interim(come: bytes) -> bytes:
+    """`100 Continue` and its kin come before the answer and say nothing."""
+    while come.startswith(b"HTTP/1.1 1") and HEAD_END in come:
+        come = come.partition(HEAD_END)[2]
+    return come

@@ -1,0 +1,1 @@
+"""Flask's side: routes, pages, errors as answers."""

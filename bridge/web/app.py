@@ -1,0 +1,204 @@
+"""The application: settings in, a Flask app out. Made once in each worker, after the fork."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from flask import Flask, Response
+
+from bridge.access.authentication import Door
+from bridge.access.key_cache import KeyRing
+from bridge.access.key_store import KEYS_FILE, KeyStore
+from bridge.access.ledger import LIMITS_FILE, SqliteLedger
+from bridge.access.limits import CostOf, Limiter
+from bridge.access.running_answers import RunningAnswers
+from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
+from bridge.exchange.drain import Drain
+from bridge.exchange.exchange import Services
+from bridge.exchange.model_directory import ModelDirectory
+from bridge.gemini.conversation import session_in_headers
+from bridge.guards.guard_runner import ActiveGuards
+from bridge.ids_and_clock import Stamp
+from bridge.observe.costs import cost_of
+from bridge.observe.metrics import RequestMetrics
+from bridge.observe.record import Observer, Record
+from bridge.observe.usage_writer import Accountant
+from bridge.protocols import PROTOCOLS
+from bridge.server.app_keys import DRAIN, HEAD_TIMEOUT, PLACES, SLOW_CLIENTS
+from bridge.server.client_socket import Client, SlowClients
+from bridge.server.memory import Memory
+from bridge.server.slots import Places
+from bridge.settings import Settings, load
+from bridge.settings.models import LONGEST_NAME
+from bridge.settings.prices import FREE
+from bridge.state.answer_store import AnswerStore
+from bridge.state.cooldowns import SharedCooldowns
+from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
+from bridge.state.signature_store import SqliteVault
+from bridge.state.usage_store import AccountStore
+from bridge.upstream import make_upstream
+from bridge.upstream.base import Upstream
+from bridge.upstream.listed_models import ListedModels
+from bridge.upstream.retries import Policy
+from bridge.web.access import install_access
+from bridge.web.errors import install_error_handlers
+from bridge.web.front import FRONT, make_front_blueprint
+from bridge.web.health import HEALTH, make_health_blueprint
+from bridge.web.metrics import PATH as METRICS
+from bridge.web.metrics import make_metrics_blueprint
+from bridge.web.models import ModelList, make_models_blueprint
+from bridge.web.request import Request, current_request
+from bridge.web.request_id import HEADER, request_id
+from bridge.web.routes import Edge, make_blueprint
+from bridge.web.stored_answers import make_stored_blueprint
+from bridge.web.unary_calls import add_short_calls, shown_path
+from bridge.web.user_agent import program
+
+#: Asked every few seconds by probes; a line each would drown the others.
+UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
+
+OVERHEAD = "X-Bridge-Overhead-Ms"
+MODEL = "X-Bridge-Model"  #: the upstream's model that was asked
+MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
+
+
+class Application(Flask):
+    request_class = Request
+
+    def ensure_sync(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """All of ours wait; Flask would look at each of them in every request."""
+        return function
+
+
+def create_app(settings: Settings | None = None, upstream: Upstream | None = None) -> Flask:
+    settings = settings or load()
+    app = Application("bridge", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
+    services = _services(settings, upstream)
+    memory = Memory(settings.server.memory_mb, settings.server.max_body_mb)
+    edge = Edge(Places(settings.server.threads, memory), SlowClients(), settings)
+    app.extensions.update({DRAIN: services.drain, SLOW_CLIENTS: edge.slow_clients, PLACES: edge.places})
+    app.config[HEAD_TIMEOUT] = settings.server.head_timeout
+    accounts = AccountStore(
+        settings.accounts_file,
+        days=settings.accounts.days,
+        request_days=settings.accounts.request_days,
+        megabytes=settings.accounts.max_mb,
+    )
+    _keep_records(app, edge.slow_clients, _observers(settings, accounts))
+    door = Door(settings, KeyRing(KeyStore(settings.state.dir / KEYS_FILE)))
+    ledger = SqliteLedger(settings.state.dir / LIMITS_FILE)
+    limiter = Limiter(ledger, settings.limits, _cost_by(settings))
+    install_access(
+        app,
+        door,
+        limiter,
+        RunningAnswers(door, limiter, settings.limits.cut_streams),
+        PROTOCOLS,
+        open_to_all={HEALTH, FRONT, "metrics"},
+    )
+    install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
+    answers = AnswerStore(
+        settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb
+    )
+    for protocol in PROTOCOLS:
+        blueprint = make_blueprint(protocol, services, answers, edge)
+        add_short_calls(blueprint, protocol, services, edge)
+        app.register_blueprint(blueprint)
+        if protocol.storing is not None:
+            app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers, edge.places))
+    models = ModelList(services.models, services.stamp)
+    app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
+    app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
+    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, accounts.file_bytes))
+    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.served]
+    endpoints += [
+        "GET /v1/models",
+        "GET /v1/models/{id}",
+        f"GET {CODEX_CATALOG}",
+        "GET /healthz",
+        "GET /readyz",
+    ]
+    app.register_blueprint(make_front_blueprint(settings, models, endpoints))
+    return app
+
+
+def _services(settings: Settings, upstream: Upstream | None) -> Services:
+    state = settings.state.dir
+    cooldowns = SharedCooldowns(state / "cooldowns.sqlite3")
+    upstream = upstream or make_upstream(settings, cooldowns)
+    listed = ListedModels(upstream, settings.upstream.models_ttl)
+    return Services(
+        upstream=upstream,
+        models=ModelDirectory(settings.models, SharedFacts(state / FACTS_FILE), listed, upstream.home),
+        vault=SqliteVault(state / "signatures.sqlite3"),
+        stamp=Stamp(),
+        guards=ActiveGuards(settings.guards),
+        cooldowns=cooldowns,
+        policy=Policy(settings.upstream.attempts, settings.upstream.longest_wait),
+        drain=Drain(),
+        heartbeat=settings.server.heartbeat,
+        store=settings.upstream.store,
+        prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
+        auto_tier=settings.upstream.auto_tier,
+    )
+
+
+def _without_odd_characters(name: str) -> str:
+    """A client may choose the name; it must stay one line of a header."""
+    return "".join(letter if "!" <= letter <= "~" else "?" for letter in name[:LONGEST_NAME])
+
+
+def _cost_by(settings: Settings) -> CostOf:
+    prices = settings.prices_in_force
+
+    return lambda record: cost_of(record, prices) or 0.0
+
+
+def _observers(settings: Settings, accounts: AccountStore) -> tuple[Observer, ...]:
+    models = {settings.models.default, *(model for _, model in settings.models.aliases)}
+    observers: list[Observer] = [
+        RequestMetrics(models),
+        Accountant(accounts, settings.prices_in_force),
+    ]
+    if settings.otel.wanted:
+        from bridge.observe.otel import RequestSpans  # an extra, and nothing that others should load
+
+        observers.append(RequestSpans(settings.otel.endpoint))
+    return tuple(observers)
+
+
+def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observer, ...]) -> None:
+    @app.before_request
+    def begin() -> None:
+        request = current_request()
+        headers = request.headers
+        slow_clients.arrived(Client(request.environ).socket)
+        session = session_in_headers(cast(Mapping[str, str], headers))
+        request.record = Record(
+            request_id(headers.get(HEADER)),
+            request.method,
+            request.path,
+            observers,
+            client=program(headers.get("User-Agent")),
+            traceparent=headers.get("traceparent"),
+            session=session and session.id,
+            agent=session and session.agent,
+        )
+
+    @app.after_request
+    def end(response: Response) -> Response:
+        request = current_request()
+        record = request.record
+        record.status = response.status_code
+        response.headers[HEADER] = record.request_id
+        if record.overhead is not None:
+            response.headers[OVERHEAD] = f"{record.overhead * 1000:.1f}"
+        for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
+            if model:
+                response.headers[header] = _without_odd_characters(model)
+        if not response.is_streamed and request.path not in UNLOGGED:
+            record.first_byte()
+            record.tell()
+        return response

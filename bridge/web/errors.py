@@ -1,0 +1,93 @@
+"""Failures as answers: every error leaves in the envelope of the protocol it was asked in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from http import HTTPStatus
+
+from flask import Flask, Response, request
+from werkzeug.datastructures import Headers
+from werkzeug.exceptions import HTTPException
+
+from bridge.errors import (
+    BridgeError,
+    InternalError,
+    InvalidRequest,
+    MethodNotAllowed,
+    RequestTooLarge,
+    UnknownRoute,
+    UpgradeRefused,
+)
+from bridge.protocols import PROTOCOLS
+from bridge.protocols.base import Protocol
+from bridge.web.request import current_request
+from bridge.web.routes import json_response
+
+log = logging.getLogger(__name__)
+
+
+def spoken_protocol(protocols: Iterable[Protocol], path: str, headers: Headers) -> Protocol:
+    """By the path, else by the caller's headers, else the first."""
+    everything = tuple(protocols)
+    by_path = next((each for each in everything if path.startswith(each.homes)), None)
+    by_mark = next((each for each in everything if any(mark in headers for mark in each.marks)), None)
+    return by_path or by_mark or everything[0]
+
+
+def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_mb: int) -> None:
+    everything = tuple(protocols)
+
+    def answer(error: BridgeError) -> Response:
+        request = current_request()
+        by_route = next((each for each in everything if each.name == request.blueprint), None)
+        protocol = by_route or spoken_protocol(everything, request.path, request.headers)
+        request.record.failed(error)
+        body = protocol.error_body(error, request.record.request_id)
+        response = json_response(body, protocol.error_status(error))
+        if not error.worth_repeating:
+            response.headers["X-Should-Retry"] = "false"
+        wait = error.retry_after_seconds
+        if wait is not None and wait <= protocol.longest_wait:
+            response.headers["Retry-After"] = str(wait)
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            response.headers["WWW-Authenticate"] = "Bearer"
+        return response
+
+    @app.errorhandler(BridgeError)
+    def bridge_error(error: BridgeError) -> Response:
+        return answer(error)
+
+    @app.errorhandler(HTTPException)
+    def http_error(error: HTTPException) -> Response:
+        response = answer(_translated(error, max_body_mb))
+        if allowed := getattr(error, "valid_methods", None):
+            response.headers["Allow"] = ", ".join(sorted(allowed))
+        return response
+
+    @app.errorhandler(Exception)
+    def unexpected(error: Exception) -> Response:
+        request_id = current_request().record.request_id
+        log.error("unexpected failure", exc_info=error, extra={"request_id": request_id})
+        return answer(InternalError("The bridge failed; its log says where"))
+
+
+def _hint(path: str) -> str:
+    """Most often the client's base address lacks the /v1, or has it twice."""
+    tail = path.rstrip("/").removeprefix("/v1")
+    known = (path for each in PROTOCOLS for path in each.paths)
+    meant = next((path for path in known if tail and path.endswith(tail)), None)
+    return f"; did you mean {meant}?" if meant else ""
+
+
+def _translated(error: HTTPException, max_body_mb: int) -> BridgeError:
+    match error.code:
+        case 404:
+            return UnknownRoute(f"There is no {request.method} {request.path} here{_hint(request.path)}")
+        case 405 if "upgrade" in request.headers:
+            return UpgradeRefused("There are no web sockets here; use plain HTTP")
+        case 405:
+            return MethodNotAllowed(f"{request.path} does not take {request.method}")
+        case 413:
+            return RequestTooLarge(f"The body is larger than {max_body_mb} MB")
+    return InvalidRequest(error.description or error.name)

@@ -1,0 +1,77 @@
+"""GET /: what this is, as JSON for programs, and for people a page that connects their tools; and files
+that the settings on that page speak of."""
+
+from __future__ import annotations
+
+import re
+import socket
+from functools import cache
+from typing import TYPE_CHECKING
+
+from flask import Blueprint, Response, request
+
+from bridge import __version__
+from bridge.access.addresses import address, is_local
+from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
+from bridge.connect.codex_catalog import catalog
+from bridge.gemini.types import JsonObject
+from bridge.server.client_socket import Client
+from bridge.settings import Settings
+from bridge.settings.value import AUTO
+from bridge.web.models import ModelList
+from bridge.web.routes import json_response
+
+if TYPE_CHECKING:
+    from bridge.web.page import Page
+
+FRONT = "front"  #: the blueprint; it is for everybody, and needs no key
+
+#: What may stand in an address without harm. Any other Host is a mistake or an attack.
+_HOST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+
+
+def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[str]) -> Blueprint:
+    blueprint = Blueprint(FRONT, __name__, template_folder="templates")
+    about: JsonObject = {
+        "name": "gemini-bridge",
+        "version": __version__,
+        "upstream": settings.transport_in_force,
+        "endpoints": endpoints,
+    }
+
+    @cache
+    def page() -> Page:
+        from bridge.web.page import Page  # few ask for it, and a start need not wait for it
+
+        return Page(settings, models)
+
+    @blueprint.get("/")
+    def front() -> Response:
+        wanted = request.accept_mimetypes.best_match(["application/json", "text/html"])
+        response = page().response(_address(settings)) if wanted == "text/html" else json_response(about)
+        response.headers["Vary"] = "Accept"
+        return response
+
+    @blueprint.get(CODEX_CATALOG)
+    def codex_catalog() -> Response:
+        """For everybody, as the page is: it says no more than the page does."""
+        return json_response(catalog(models.conversing()))
+
+    return blueprint
+
+
+def _address(settings: Settings) -> str:
+    """As the operator says, else as the visitor reached it. A Host that is not this machine's is not shown:
+    whoever made the visitor send it could have the visitor's key sent elsewhere. The scheme is gunicorn's,
+    which believes only trusted proxies about it."""
+    found = _HOST.fullmatch(request.host)
+    if settings.server.public_url != AUTO or found is None or not _is_ours(found["name"], settings):
+        return settings.server.address
+    return f"{request.scheme}://{request.host}"
+
+
+def _is_ours(name: str, settings: Settings) -> bool:
+    if is_local(name) or name.lower() in (settings.server.host.lower(), socket.gethostname().lower()):
+        return True
+    connection = Client(request.environ).socket
+    return connection is not None and address(name) == address(str(connection.getsockname()[0]))

@@ -1,0 +1,26 @@
+"""For operators: is the process alive, can it serve."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from bridge.exchange.drain import Drain
+from bridge.web.routes import json_response
+
+HEALTH = "health"  #: the blueprint that nobody needs a key for
+
+
+def make_health_blueprint(drain: Drain, upstream: str) -> Blueprint:
+    blueprint = Blueprint(HEALTH, __name__)
+
+    @blueprint.get("/healthz")
+    def healthz() -> Response:
+        return json_response({"status": "ok"})
+
+    @blueprint.get("/readyz")
+    def readyz() -> Response:
+        if drain.begun:
+            return json_response({"status": "draining", "upstream": upstream}, 503)
+        return json_response({"status": "ready", "upstream": upstream})
+
+    return blueprint

@@ -1,0 +1,236 @@
+"""One view for every protocol: read, check, exchange, answer."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import orjson
+from flask import Blueprint, Response
+from gunicorn.http.errors import NoMoreData, ParseException
+from marshmallow import Schema, ValidationError
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from bridge.errors import ClientLeft, InvalidRequest, SlowRequest
+from bridge.exchange.exchange import Exchange, Services, open_exchange
+from bridge.exchange.stored_answers import Background, Keep, Keeper
+from bridge.gemini.types import JsonObject
+from bridge.observe.record import Record
+from bridge.observe.trace import Trace
+from bridge.protocols.base import Caller, Protocol
+from bridge.server.app_keys import PLACE
+from bridge.server.client_socket import Client, SlowClients
+from bridge.server.memory import Booking
+from bridge.server.slots import Place, Places
+from bridge.settings import Settings
+from bridge.state.answer_store import AnswerStore
+from bridge.web.body import StreamBody
+from bridge.web.request import Request, current_request
+
+#: Bytes that are read at a time, and of a body without a length booked at a time.
+PIECE = 1024 * 1024
+ENDED_EARLY = "The body ended before its announced end"
+BOM = b"\xef\xbb\xbf"
+UNKNOWN_CHARACTER = rb"\ufffd"
+#: Each escape of a JSON text in turn: an escaped backslash is not the beginning of another.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+#: Proxies must pass each event on at once, and keep none.
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+KEY_IN_QUERY = "key"  #: Google's clients may send their key there; nobody below has any use for it
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What one process has to deal with its clients."""
+
+    places: Places
+    slow_clients: SlowClients
+    settings: Settings
+
+
+def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore, edge: Edge) -> Blueprint:
+    blueprint = Blueprint(protocol.name, __name__)
+    background = Background()
+    preferences = edge.settings.preferences(protocol.name)
+
+    @blueprint.after_request
+    def name_request(response: Response) -> Response:
+        response.headers[protocol.request_id_header] = current_request().record.request_id
+        return response
+
+    def create(**address: str) -> Response:
+        request = current_request()
+        request.record.protocol = protocol.name
+        place = edge.places.take(request.environ.get(PLACE))
+        try:
+            return answered(request, place, address)
+        except BaseException:
+            place.give_back()
+            raise
+
+    def answered(request: Request, place: Place, address: Mapping[str, str]) -> Response:
+        record = request.record
+        trace = Trace(record.request_id) if edge.settings.log.debug else None
+        client, who = Client(request.environ), caller(request, address, preferences)
+        body = checked(protocol.schema, json_body(request, client, edge, place))
+        keep: Keep | None = None
+        if protocol.storing is not None:
+            keeper = Keeper(protocol.storing, answers, who.owner, place.memory.add)
+            body = keeper.dereferenced(body)
+            keep, resumed, given = keeper.keeping(body, record), keeper.resumed(body), body
+            body, who = resumed.body, replace(who, chain=resumed.conversation)
+            if keep and keeper.storing.background(given):
+                # Its own line in the log, when the work is done.
+                work = replace(record, status=200, notes=Counter())
+                exchange = open_exchange(protocol, body, who, services, work, trace)
+                record.conversation = work.conversation
+                pending = background.begin(exchange, keeper, work, keep, place.memory.release)
+                record.settlers = ()  # what the answer used is known when the work is done
+                place.give_back_without_memory()
+                return json_response(pending, headers=exchange.headers)
+        client.must_take_within(edge.settings.server.send_timeout)
+        exchange = open_exchange(protocol, body, who, services, record, trace)
+        return _sent(exchange, client, record, place, keep)
+
+    for path in protocol.paths:
+        blueprint.add_url_rule(path, view_func=create, methods=["POST"])
+    return blueprint
+
+
+def caller(request: Request, address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
+    """Whoever asks, at an address with these in its open places."""
+    visit = request.visit
+    query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
+    headers = cast(Mapping[str, str], request.headers)
+    return Caller(
+        headers,
+        preferences,
+        visit.owner,
+        visit.permit,
+        request.cost_limited,
+        address,
+        query,
+        interruption=request.interruption,
+        key_dialect=None if visit.key is None else visit.key.rules.dialect,
+    )
+
+
+def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep: Keep | None) -> Response:
+    try:
+        exchange.start(client.waits)
+        if exchange.streaming:
+            body = StreamBody(exchange, client, record, place, keep)
+            headers = {**STREAM_HEADERS, **exchange.headers}
+            # Passed on as it is: each wrapping would be unwrapped again for every piece.
+            return Response(
+                body, content_type=exchange.content_type, headers=headers, direct_passthrough=True
+            )
+        answer = exchange.body(client.waits)
+    except BaseException:
+        exchange.close()
+        raise
+    exchange.close()
+    if keep:
+        keep(answer)
+    place.give_back()
+    return json_response(answer, headers=exchange.headers)
+
+
+def json_response(body: JsonObject, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(body), status, headers, content_type="application/json")
+
+
+def _body(request: Request, client: Client, edge: Edge, memory: Booking) -> bytes | bytearray:
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise InvalidRequest(f"The bridge does not read bodies with Content-Encoding: {encoding[:20]}")
+    seconds = edge.settings.server.body_timeout
+    edge.slow_clients.expect(client.socket, seconds)
+    try:
+        with request.record.waiting():  # how long a client takes to send is not the bridge's doing
+            return _read(request, memory)
+    except ParseException as error:
+        raise InvalidRequest(f"The body is not framed as HTTP wants it: {type(error).__name__}") from None
+    except NoMoreData:
+        raise InvalidRequest(ENDED_EARLY) from None
+    except OSError:
+        raise ClientLeft("The client left while it sent its request") from None
+    finally:
+        if not edge.slow_clients.arrived(client.socket):
+            raise SlowRequest(f"The body did not arrive within {seconds:g} seconds")
+
+
+def _read(request: Request, memory: Booking) -> bytes | bytearray:
+    """All of it. Its bytes are booked before they are read: at once, where its length is known."""
+    length, most = request.content_length, request.max_content_length or sys.maxsize
+    if length is not None and length > most:
+        raise RequestEntityTooLarge
+    if length is not None:
+        memory.add(length)
+    source = request.environ["wsgi.input"]
+    data: bytes | bytearray = source.read(PIECE if length is None else min(length, PIECE))
+    if length is None:
+        memory.add(len(data))
+    if len(data) == PIECE:
+        data = _read_on(source, bytearray(data), length, most, memory)
+    if length is not None and len(data) < length:
+        raise InvalidRequest(ENDED_EARLY)
+    return data
+
+
+def _read_on(source: Any, data: bytearray, length: int | None, most: int, memory: Booking) -> bytearray:
+    while piece := source.read(PIECE if length is None else min(length - len(data), PIECE)):
+        if len(data) + len(piece) > most:
+            raise RequestEntityTooLarge
+        if length is None:
+            memory.add(len(piece))
+        data += piece
+    return data
+
+
+def json_body(request: Request, client: Client, edge: Edge, place: Place) -> dict[str, Any]:
+    return _json_object(_body(request, client, edge, place.memory))
+
+
+def _json_object(data: bytes | bytearray) -> dict[str, Any]:
+    try:
+        body = _parsed(data.removeprefix(BOM) if data.startswith(BOM) else data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error.msg} at byte {error.pos}") from None
+    if not isinstance(body, dict):
+        raise InvalidRequest("The body must be a JSON object")
+    return body
+
+
+def _parsed(data: bytes | bytearray) -> Any:
+    """Half of a surrogate pair is what JavaScript writes after it cut a text in an unlucky place. It stays in
+    the client's history, so a refusal would end the conversation for good: it becomes a question mark."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return orjson.loads(_ESCAPE.sub(_whole_escape, data))
+
+
+def _whole_escape(found: re.Match[bytes]) -> bytes:
+    return UNKNOWN_CHARACTER if found["half"] else found[0]
+
+
+def checked(schema: Schema, body: dict[str, Any]) -> JsonObject:
+    try:
+        checked: JsonObject = schema.load(body)
+    except ValidationError as error:
+        raise _named(error) from None
+    return checked
+
+
+def _named(error: ValidationError) -> InvalidRequest:
+    """The first problem, by the field it is in."""
+    param, problems = next(iter(error.messages_dict.items()))
+    return InvalidRequest(f"{param}: {problems[0]}", param=param)

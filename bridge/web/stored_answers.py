@@ -1,0 +1,85 @@
+"""Stored answers over HTTP: look one up, list what was asked, cancel, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from bridge.errors import InvalidRequest
+from bridge.exchange.stored_answers import Keeper
+from bridge.protocols.base import Protocol, Storing
+from bridge.server.slots import Places
+from bridge.state.answer_store import AnswerStore
+from bridge.web.request import current_request
+from bridge.web.routes import json_response
+
+MOST_LISTED = 100
+LONGEST_NUMBER = 20  #: reading a longer one takes time
+
+
+def make_stored_blueprint(
+    protocol: Protocol, storing: Storing, store: AnswerStore, places: Places
+) -> Blueprint:
+    blueprint = Blueprint(f"{protocol.name}_stored", __name__)
+
+    def answered(ask: Callable[[Keeper], Mapping[str, Any]]) -> Response:
+        request = current_request()
+        request.record.protocol = protocol.name
+        booking = places.booking()
+        try:
+            response = json_response(ask(Keeper(storing, store, request.visit.owner, booking.add)))
+        except BaseException:
+            booking.release()
+            raise
+        response.call_on_close(booking.release)
+        return response
+
+    def show(answer_id: str) -> Response:
+        return answered(lambda keeper: keeper.shown(answer_id, request.args))
+
+    def forget(answer_id: str) -> Response:
+        def forgotten(keeper: Keeper) -> Mapping[str, Any]:
+            keeper.forget(answer_id)
+            return storing.deleted(answer_id)
+
+        return answered(forgotten)
+
+    def cancel(answer_id: str) -> Response:
+        return answered(lambda keeper: keeper.cancel(answer_id))
+
+    def list_question(answer_id: str) -> Response:
+        return answered(lambda keeper: _page(keeper.found(answer_id).question))
+
+    for path in (f"{path}/<answer_id>" for path in protocol.paths):
+        blueprint.get(path)(show)
+        blueprint.delete(path)(forget)
+        for behind in storing.cancel_paths:
+            blueprint.post(f"{path}{behind}")(cancel)
+        if storing.question_path is not None:
+            blueprint.get(f"{path}{storing.question_path}")(list_question)
+    return blueprint
+
+
+def _page(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """The newest first, unless asked otherwise; `after` is the id of the last one seen."""
+    listed = items if request.args.get("order") == "asc" else items[::-1]
+    if after := request.args.get("after"):
+        seen = [item["id"] for item in listed]
+        if after not in seen:
+            raise InvalidRequest("after: there is no such item", param="after")
+        listed = listed[seen.index(after) + 1 :]
+    limit = _limit(request.args.get("limit", "20"))
+    page = listed[:limit]
+    ids = [item["id"] for item in page] or [None]
+    more = len(listed) > limit
+    return {"object": "list", "data": page, "first_id": ids[0], "last_id": ids[-1], "has_more": more}
+
+
+def _limit(given: str) -> int:
+    digits = given if given.isascii() and given.isdecimal() else ""
+    number = int(digits) if 0 < len(digits) < LONGEST_NUMBER else 0
+    if not 1 <= number <= MOST_LISTED:
+        raise InvalidRequest(f"limit: must be a whole number from 1 to {MOST_LISTED}", param="limit")
+    return number
