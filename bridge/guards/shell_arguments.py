@@ -9,7 +9,7 @@ from typing import Any
 from bridge.gemini.types import FunctionCall
 from bridge.guards.base import Guard, Unsure
 
-#: Nobody types a longer command. `shlex` copies a word for each of its characters: one of 100 000 takes 0.3 s.
+#: Nobody types a longer command, and `shlex` copies a word for each of its characters: 100 000 take 0.3 s.
 LONGEST_SPLIT = 20_000
 
 
