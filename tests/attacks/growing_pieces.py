@@ -1,0 +1,191 @@
+"""What grows outside of any protocol: bytes of the upstream in pieces, stored answers, remembered signatures."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from transcripts import MemoryVault, counting_stamp
+
+from bridge.errors import BridgeError
+from bridge.gemini.fitting import fit
+from bridge.gemini.repairs import with_simple_schemas, without_signatures
+from bridge.gemini.types import Content, FunctionCall, FunctionDeclaration, GenerateRequest, Part, Tool
+from bridge.guards.apply_patch import repair_patches
+from bridge.guards.shell_arguments import _words
+from bridge.http.routes import _parsed
+from bridge.protocols.gemini_native.fold import fold_chunks
+from bridge.protocols.openai_chat.layout import arrange
+from bridge.state.answers import LONGEST_CHAIN, AnswerStore
+from bridge.state.vault import SqliteVault
+from bridge.upstream.compression import Decompression
+from bridge.upstream.framing import BadFraming, Chunked
+from bridge.upstream.head import BadHead, HeadReader
+from bridge.upstream.masking import Mask
+from bridge.upstream.sse_decoder import SseDecoder
+from tests.attacks.growing_requests import TRAITS
+from tests.attacks.measuring import Case, Work
+
+READ = 16_384  #: as many bytes as the bridge reads at once
+
+
+def in_pieces(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def fed(make: Callable[[], Any], data: Callable[[int], bytes], size: int) -> Case:
+    """Work that feeds a decoder in pieces of a size, then asks for what is left."""
+
+    def sized(n: int) -> Work:
+        pieces = in_pieces(data(n), size)
+
+        def work() -> None:
+            decoder = make()
+            with suppress(BadFraming, BadHead, BridgeError):
+                for piece in pieces:
+                    _consume(decoder.feed(piece))
+            getattr(decoder, "finish", list)()
+
+        return work
+
+    return sized
+
+
+def _consume(given: Any) -> None:
+    if isinstance(given, Iterable) and not isinstance(given, bytes | list):
+        for _ in given:
+            pass
+
+
+def head(n: int) -> bytes:
+    return b"HTTP/1.1 200 OK\r\n" + b"Connection: a, b\r\n" * n + b"\r\n"
+
+
+EVENT = b'data: {"a":1}\r\n\r\n'
+
+DECODERS: dict[str, Case] = {
+    "SSE: small events in one piece": fed(SseDecoder, lambda n: EVENT * n, 1 << 30),
+    "SSE: small events in reads": fed(SseDecoder, lambda n: EVENT * 20 * n, READ),
+    "SSE: small events in single bytes": fed(SseDecoder, lambda n: EVENT * n, 1),
+    "SSE: one event in small pieces": fed(SseDecoder, lambda n: b"data: " + b"x" * 50 * n + b"\n\n", 16),
+    "SSE: one event of many lines": fed(SseDecoder, lambda n: b"data: x\n" * 10 * n + b"\n", 64),
+    "SSE: line ends": fed(SseDecoder, lambda n: b"\r\n\n\r" * 20 * n, 7),
+    "SSE: carriage returns": fed(SseDecoder, lambda n: b"\r" * 50 * n, 5),
+    "SSE: bare lines": fed(SseDecoder, lambda n: b'{"a":\n\n1}\n' * 5 * n, 9),
+    "SSE: another kind of event first": fed(SseDecoder, lambda n: b": hi\n\n" + EVENT * 5 * n, 200),
+    "chunks: many in one read": fed(Chunked, lambda n: b"1\r\nx\r\n" * n + b"0\r\n\r\n", 1 << 30),
+    "chunks: many in single bytes": fed(Chunked, lambda n: b"1\r\nx\r\n" * n + b"0\r\n\r\n", 1),
+    "chunks: one in small pieces": fed(Chunked, lambda n: b"%x\r\n" % (n * 50) + b"x" * 50 * n, 16),
+    "chunks: with extensions": fed(Chunked, lambda n: b"1;why=not\r\nx\r\n" * n + b"0\r\n\r\n", 100),
+    "chunks: trailers": fed(Chunked, lambda n: b"0\r\n" + b"X-A: b\r\n" * n + b"\r\n", 100),
+    "chunks: digits of a size": fed(Chunked, lambda n: b"0" * n + b"1\r\nx\r\n", 1),
+    "head: fields": fed(HeadReader, head, 1 << 30),
+    "head: in single bytes": fed(HeadReader, head, 1),
+    "head: interim ones": fed(HeadReader, lambda n: b"HTTP/1.1 100 x\r\n\r\n" * n + head(1), READ),
+    "compression: one member": fed(Decompression, lambda n: gzip.compress(b"x" * 5000 * n), READ),
+    "compression: members": fed(Decompression, lambda n: gzip.compress(b"x") * n, 512),
+}
+
+
+# --- without a decoder -------------------------------------------------------------------------------
+
+
+def _half_surrogates(n: int) -> Work:
+    data = b'{"a":"' + rb"\ud83d\\ \n\ude00 \ud83d\ude00" * 10 * n + b'"}'
+    return lambda: _parsed(data)
+
+
+def _layout_of_texts(n: int) -> Work:
+    return lambda: arrange([{"text": 1}] * 10 * n, "", "x" * 10 * n, [], [])
+
+
+def _layout_of_calls(n: int) -> Work:
+    calls = [Part(FunctionCall("t", {}, "c"))] * 10 * n
+    return lambda: arrange([{"call": True}] * 10 * n, "", "", calls, [])
+
+
+def _log_probabilities(n: int) -> Work:
+    told = {"chosenCandidates": [{"token": "a"}]}
+    chunks = [{"candidates": [{"content": {"parts": [{"text": "a"}]}, "logprobsResult": told}]}] * 5 * n
+    return lambda: fold_chunks(chunks)
+
+
+def _masked(n: int) -> Work:
+    def work() -> None:
+        mask = Mask("secret-of-the-upstream", b"x" * 100 * n)
+        for _ in range(n):
+            mask(b'{"a":"secret-of-the-upstream"}')
+
+    return work
+
+
+def _request(n: int) -> GenerateRequest:
+    calls = [Part(FunctionCall("t", {}, f"c{number}"), signature="s") for number in range(n)]
+    schema = {"type": "object", "properties": {f"p{i}": {"enum": [1, 2], "type": ["a"]} for i in range(n)}}
+    choice = {"anyOf": [{"type": "array"}] * n, "items": {"properties": {"a": {}}}}
+    tools = (FunctionDeclaration("t", "", schema), FunctionDeclaration("u", "", choice))
+    turns = tuple(Content("model", (call,)) for call in calls)
+    return GenerateRequest("m", turns, tools=(Tool(tools), Tool(extra={"googleSearch": {}})))
+
+
+def _mended(n: int) -> Work:
+    request = _request(n)
+    return lambda: (without_signatures(request), with_simple_schemas(request))
+
+
+def _signatures_in_the_vault(n: int) -> Work:
+    """Kept, found again, and looked for in vain."""
+
+    def work() -> None:
+        with TemporaryDirectory() as folder:
+            vault = SqliteVault(Path(folder) / "vault.sqlite3").of("owner")
+            vault.keep("test-1", {f"c{number}": "s" for number in range(n)})
+            fit(_request(2 * n), "gemini-test", TRAITS, vault, counting_stamp().new_id)
+
+    return work
+
+
+def _stored_chain(n: int) -> Work:
+    folder = TemporaryDirectory()
+    store = AnswerStore(Path(folder.name) / "answers.sqlite3", 1, 100)
+    turns = min(n, LONGEST_CHAIN)
+    for number in range(turns):
+        answer = {"id": f"resp_{number}", "output": [{"id": f"item_{number}", "type": "message"}]}
+        store.keep("owner", answer, [{"role": "user"}], f"resp_{number - 1}" if number else None)
+
+    def work() -> None:
+        with folder:
+            assert len(store.chain("owner", f"resp_{turns - 1}", lambda _size: None) or ()) == turns
+
+    return work
+
+
+def _makers_of_signatures(n: int) -> Work:
+    vault = MemoryVault()
+    request = GenerateRequest("m", _request(n).contents, native=True)
+    return lambda: fit(request, "gemini-test", TRAITS, vault, counting_stamp().new_id)
+
+
+def _patches(n: int) -> Work:
+    patch = "*** Begin Patch\n+*** Update File: a\n@@\n+*** End of File\n+*** End Patch\nthen\n"
+    return lambda: repair_patches(patch * n)
+
+
+PIECES: dict[str, Case] = DECODERS | {
+    "JSON: halves of pairs": _half_surrogates,
+    "layout: texts": _layout_of_texts,
+    "layout: calls": _layout_of_calls,
+    "fold: log probabilities": _log_probabilities,
+    "mask: events that quote the key": _masked,
+    "repairs: calls and schemas": _mended,
+    "vault: signatures": _signatures_in_the_vault,
+    "vault: makers of signatures": _makers_of_signatures,
+    "store: a chain of answers": _stored_chain,
+    "patches": _patches,
+    "words of a command": lambda n: lambda: _words("a b " * n),
+    "a long word": lambda n: lambda: _words("a " + "b" * 10 * n),
+}
