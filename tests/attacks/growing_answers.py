@@ -92,10 +92,10 @@ ANSWERS: dict[str, Chunks] = {
 
 
 def tools_of(protocol: Protocol) -> Json:
-    """Declarations of the tools that the guards know."""
+    """Declarations of the tools that the guards know, and a wish for all that can be told."""
     speaker, schema = SPEAKERS[protocol.name], {"type": "object", "properties": {"command": {}}}
     tools = [speaker.tool(name, schema) for name in ("run_shell_command", "shell", "apply_patch")]
-    return {"tools": tools}
+    return {"tools": tools, **({"logprobs": True} if protocol.name == "openai_chat" else {})}
 
 
 def told(protocol: Protocol, answer: list[bytes], sent: bytes) -> None:

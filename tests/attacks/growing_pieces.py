@@ -1,4 +1,4 @@
-"""What grows outside of any protocol: bytes of the upstream in pieces, stored answers, remembered signatures."""
+"""What grows outside of any protocol: bytes in pieces, stored answers, remembered signatures."""
 
 from __future__ import annotations
 
@@ -9,17 +9,37 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from transcripts import MemoryVault, counting_stamp
+from transcripts import ForgetfulVault, counting_stamp
 
 from bridge.errors import BridgeError
 from bridge.gemini.fitting import fit
-from bridge.gemini.repairs import with_simple_schemas, without_signatures
-from bridge.gemini.types import Content, FunctionCall, FunctionDeclaration, GenerateRequest, Part, Tool
+from bridge.gemini.repairs import (
+    with_simple_schemas,
+    without_sampling,
+    without_signatures,
+    without_thinking_amount,
+)
+from bridge.gemini.types import (
+    Content,
+    FunctionCall,
+    FunctionDeclaration,
+    GenerateRequest,
+    Part,
+    Tool,
+    Usage,
+)
+from bridge.gemini.wire import chunk_from_json
 from bridge.guards.apply_patch import repair_patches
 from bridge.guards.shell_arguments import _words
+from bridge.guards.watch import GuardWatch
 from bridge.http.routes import _parsed
+from bridge.protocols.base import Caller, PastTurn
+from bridge.protocols.gemini_interactions.storing import STORING as INTERACTIONS
+from bridge.protocols.gemini_native.converter import counted_to_gemini
+from bridge.protocols.gemini_native.embedding import embedding_to_gemini
 from bridge.protocols.gemini_native.fold import fold_chunks
 from bridge.protocols.openai_chat.layout import arrange
+from bridge.protocols.openai_responses.storing import STORING as RESPONSES
 from bridge.state.answers import LONGEST_CHAIN, AnswerStore
 from bridge.state.vault import SqliteVault
 from bridge.upstream.compression import Decompression
@@ -27,7 +47,7 @@ from bridge.upstream.framing import BadFraming, Chunked
 from bridge.upstream.head import BadHead, HeadReader
 from bridge.upstream.masking import Mask
 from bridge.upstream.sse_decoder import SseDecoder
-from tests.attacks.growing_requests import TRAITS
+from tests.attacks.growing_requests import GUARDS, TRAITS
 from tests.attacks.measuring import Case, Work
 
 READ = 16_384  #: as many bytes as the bridge reads at once
@@ -164,10 +184,70 @@ def _stored_chain(n: int) -> Work:
     return work
 
 
-def _makers_of_signatures(n: int) -> Work:
-    vault = MemoryVault()
+class Foreign(ForgetfulVault):
+    def find(self, family: str, call_ids: Iterable[str]) -> dict[str, str]:
+        return dict.fromkeys(call_ids, "another family")
+
+
+def _foreign_signatures(n: int) -> Work:
     request = GenerateRequest("m", _request(n).contents, native=True)
-    return lambda: fit(request, "gemini-test", TRAITS, vault, counting_stamp().new_id)
+    return lambda: fit(request, "gemini-test", TRAITS, Foreign(), counting_stamp().new_id)
+
+
+def _embedded(n: int) -> Work:
+    one = {"content": {"parts": [{"text": "x"}] * 2}}
+    caller = Caller(path={"model": "m", "method": "batchEmbedContents"})
+
+    def work() -> None:
+        asked = embedding_to_gemini({"requests": [one] * n}, caller)
+        asked.body("m", asked.contents)
+
+    return work
+
+
+def _counted(n: int) -> Work:
+    body = {"contents": [{"role": "user", "parts": [{"text": "x"}]}] * n}
+
+    def work() -> None:
+        asked = counted_to_gemini(body, Caller(path={"model": "m"}))
+        GuardWatch(GUARDS, "request").counted(asked.request)
+
+    return work
+
+
+def _resumed_responses(n: int) -> Work:
+    """A chain of answers, each of which is referred to once more."""
+    items = [{"type": "item_reference", "id": f"item_{number}"} for number in range(n)]
+    past = [PastTurn([{"role": "user", "content": "x"}], {"output": [{"type": "message"}]})] * n
+
+    def work() -> None:
+        body = RESPONSES.dereferenced({"input": items}, lambda _id: {"type": "message"})
+        RESPONSES.resumed(body, past)
+
+    return work
+
+
+def _resumed_interactions(n: int) -> Work:
+    past = [PastTurn([{"type": "user_input"}], {"steps": [{"type": "model_output"}]})] * n
+    return lambda: INTERACTIONS.resumed({"input": [{"type": "text", "text": "x"}] * n}, past)
+
+
+def _fields_of_a_chunk(n: int) -> Work:
+    told = {"candidates": [{"content": {"role": "model", "parts": [{"text": "x"}]}}]}
+    chunk = chunk_from_json({**told, **{f"x{number}": 1 for number in range(n)}})
+    return lambda: chunk.extra
+
+
+def _counts_of_tokens(n: int) -> Work:
+    usage = Usage({f"x{number}TokenCount": 1 for number in range(n)})
+    return lambda: usage + usage
+
+
+def _settings_of_a_generation(n: int) -> Work:
+    """A native client may send any."""
+    settings = {f"x{number}": 1 for number in range(n)} | {"thinkingConfig": {"thinkingBudget": 1}}
+    request = GenerateRequest("m", (), generation=settings)
+    return lambda: (without_sampling(request), without_thinking_amount(request))
 
 
 def _patches(n: int) -> Work:
@@ -183,7 +263,15 @@ PIECES: dict[str, Case] = DECODERS | {
     "mask: events that quote the key": _masked,
     "repairs: calls and schemas": _mended,
     "vault: signatures": _signatures_in_the_vault,
-    "vault: makers of signatures": _makers_of_signatures,
+    "vault: signatures of another family": _foreign_signatures,
+    "embeddings": _embedded,
+    "counting of tokens": _counted,
+    "responses: a chain and references": _resumed_responses,
+    "interactions: a chain": _resumed_interactions,
+    "fields of a chunk": _fields_of_a_chunk,
+    "counts of tokens": _counts_of_tokens,
+    "settings of a generation": _settings_of_a_generation,
+    "blanks in a word": lambda n: lambda: _words(["a" * 10 * n]),
     "store: a chain of answers": _stored_chain,
     "patches": _patches,
     "words of a command": lambda n: lambda: _words("a b " * n),

@@ -1,4 +1,4 @@
-"""Requests that grow in one way, each said in every protocol, and the bridge's whole way to Gemini's bytes."""
+"""Requests that grow in one way, each said in every protocol, on their whole way to Gemini."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def content_parts(speaker: Speaker, n: int) -> Json:
 
 @grows
 def text_length(speaker: Speaker, n: int) -> Json:
-    return speaker.body(speaker.user("word " * 100 * n))
+    return speaker.body(speaker.user("word " * 40 * n))
 
 
 @grows
@@ -204,7 +204,7 @@ def results_without_calls(speaker: Speaker, n: int) -> Json:
 @grows
 def long_results(speaker: Speaker, n: int) -> Json:
     """Longer than the guard lets pass, once they have grown."""
-    calls = [Call("c", name, {}, result="line\n" * 400 * n) for name in ("shell", "read_file", "list_dir")]
+    calls = [Call("c", name, {}, result="line\n" * 80 * n) for name in ("shell", "read_file", "list_dir")]
     turns = [turn for call in calls for turn in (*speaker.calls([call]), *speaker.results([call]))]
     return speaker.body([*speaker.user("x"), *turns])
 
@@ -212,7 +212,7 @@ def long_results(speaker: Speaker, n: int) -> Json:
 @grows
 def results_of_empty_lines(speaker: Speaker, n: int) -> Json:
     names = ("shell", "read_file", "apply_patch", "list_dir")
-    calls = [Call(f"c{number}", names[number % 4], {}, result="\n" * 499) for number in range(n)]
+    calls = [Call(f"c{number}", names[number % 4], {}, result="\n" * 199) for number in range(n)]
     return speaker.body([*speaker.user("x"), *speaker.calls(calls), *speaker.results(calls)])
 
 
@@ -303,7 +303,7 @@ def stop_sequences(speaker: Speaker, n: int) -> Json:
 
 @grows
 def unknown_fields(speaker: Speaker, n: int) -> Json:
-    return {**speaker.body(speaker.user("x")), **dict.fromkeys(_names(n, "unknown_field_"), [1])}
+    return {**speaker.body(speaker.user("x")), **{name: [1] for name in _names(n, "unknown_field_")}}
 
 
 @grows
@@ -408,12 +408,34 @@ def _modalities(n: int) -> Json:
     return {**speaker.body(speaker.user("x"), custom), "modalities": ["text"] * n, "functions": functions}
 
 
+def _instructions_in_the_middle(n: int) -> Json:
+    told = [{"role": "system", "content": "Be good."}] * n
+    return SPEAKERS["openai_chat"].body([{"role": "user", "content": "x"}, *told])
+
+
+def _local_shell_calls(n: int) -> Json:
+    action = {"type": "exec", "env": {}, **dict.fromkeys(_names(n), 1)}
+    call = {"type": "local_shell_call", "id": "i", "call_id": "c", "action": action}
+    chosen = {"type": "allowed_tools", "tools": [{"type": "local_shell"}] * n}
+    speaker = SPEAKERS["openai_responses"]
+    return {**speaker.body([call], [{"type": "local_shell"}]), "tool_choice": chosen}
+
+
+def _turns(n: int) -> Json:
+    """As older SDKs write them."""
+    said = [{"type": "text", "text": "x"}] * n
+    return SPEAKERS["gemini_interactions"].body([{"role": "user", "content": said}] * 2)
+
+
 OWN: dict[str, tuple[str, Callable[[int], Json]]] = {
     "layout of texts": ("openai_chat", lambda n: _chat_layout({"text": 1}, n)),
     "layout of calls": ("openai_chat", lambda n: _chat_layout({"call": True}, n)),
     "allowed tools": ("openai_chat", _allowed_tools),
     "options of a data URL": ("openai_chat", _data_url_options),
     "custom tools and functions": ("openai_chat", _modalities),
+    "instructions in the middle": ("openai_chat", _instructions_in_the_middle),
+    "local shell calls": ("openai_responses", _local_shell_calls),
+    "turns": ("gemini_interactions", _turns),
     "additional tools": ("openai_responses", _additional_tools),
     "namespaces": ("openai_responses", _namespaces),
     "tools that a search found": ("anthropic_messages", _found_tools),
@@ -442,17 +464,17 @@ def request_case(protocol: Protocol, body: Callable[[int], Json]) -> Case:
 def _crowded(protocol: Protocol, n: int) -> Caller:
     """A caller with many headers and a long query."""
     caller = CONVERSATIONS[protocol.name].callers[""]
-    lines = {f"X-Note-{number}": "value" for number in range(n)}
+    lines = {f"X-Note-{number}": "value" for number in range(n)} | {"anthropic-version": "2026-10-21"}
     marks = {"codex": ("x-nothing: *",), "bridge": ("*nobody*",)}
     return replace(caller, headers=lines, query=lines, preferences={"marks": marks})
 
 
 def caller_case(protocol: Protocol) -> Case:
     speaker = SPEAKERS[protocol.name]
-    data = orjson.dumps(speaker.body(speaker.user("x")))
 
     def sized(n: int) -> Work:
         caller = _crowded(protocol, n)
+        data = orjson.dumps(speaker.body(speaker.user(*["x"] * n)))
         return lambda: understood(protocol, data, caller)
 
     return sized

@@ -66,7 +66,6 @@ def _once(work: Work) -> float:
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """The collector looks at more the more there is, whoever made it."""
-    gc.collect()
     gc.disable()
     try:
         yield

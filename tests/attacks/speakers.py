@@ -123,9 +123,7 @@ class Responses(Speaker):
         return made
 
     def results(self, calls: Iterable[Call]) -> list[Json]:
-        return [
-            {"type": "function_call_output", "call_id": call.id, "output": call.result} for call in calls
-        ]
+        return [{"type": "function_call_output", "call_id": call.id, "output": call.result} for call in calls]
 
     def tool(self, name: str, schema: Json) -> Json:
         return {"type": "function", "name": name, "parameters": schema}
@@ -196,9 +194,7 @@ class Native(Speaker):
         return [{"role": "model", "parts": [{"text": text} for text in texts]}]
 
     def thought(self, text: str, signature: str) -> list[Json]:
-        return [
-            {"role": "model", "parts": [{"text": text, "thought": True, "thoughtSignature": signature}]}
-        ]
+        return [{"role": "model", "parts": [{"text": text, "thought": True, "thoughtSignature": signature}]}]
 
     def calls(self, calls: Iterable[Call]) -> list[Json]:
         parts: list[Json] = []
