@@ -19,6 +19,7 @@ from bridge.gemini.repairs import (
     without_signatures,
     without_thinking_amount,
 )
+from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import (
     Content,
     FunctionCall,
@@ -89,9 +90,9 @@ EVENT = b'data: {"a":1}\r\n\r\n'
 
 DECODERS: dict[str, Case] = {
     "SSE: small events in one piece": fed(SseDecoder, lambda n: EVENT * n, 1 << 30),
-    "SSE: small events in reads": fed(SseDecoder, lambda n: EVENT * 20 * n, READ),
+    "SSE: small events in reads": fed(SseDecoder, lambda n: EVENT * 10 * n, READ),
     "SSE: small events in single bytes": fed(SseDecoder, lambda n: EVENT * n, 1),
-    "SSE: one event in small pieces": fed(SseDecoder, lambda n: b"data: " + b"x" * 50 * n + b"\n\n", 16),
+    "SSE: one event in pieces": fed(SseDecoder, lambda n: b"data: " + b"x" * 1024 * n + b"\n\n", 1024),
     "SSE: one event of many lines": fed(SseDecoder, lambda n: b"data: x\n" * 10 * n + b"\n", 64),
     "SSE: line ends": fed(SseDecoder, lambda n: b"\r\n\n\r" * 20 * n, 7),
     "SSE: carriage returns": fed(SseDecoder, lambda n: b"\r" * 50 * n, 5),
@@ -99,7 +100,7 @@ DECODERS: dict[str, Case] = {
     "SSE: another kind of event first": fed(SseDecoder, lambda n: b": hi\n\n" + EVENT * 5 * n, 200),
     "chunks: many in one read": fed(Chunked, lambda n: b"1\r\nx\r\n" * n + b"0\r\n\r\n", 1 << 30),
     "chunks: many in single bytes": fed(Chunked, lambda n: b"1\r\nx\r\n" * n + b"0\r\n\r\n", 1),
-    "chunks: one in small pieces": fed(Chunked, lambda n: b"%x\r\n" % (n * 50) + b"x" * 50 * n, 16),
+    "chunks: one in pieces": fed(Chunked, lambda n: b"%x\r\n" % (n * 1024) + b"x" * 1024 * n, 1024),
     "chunks: with extensions": fed(Chunked, lambda n: b"1;why=not\r\nx\r\n" * n + b"0\r\n\r\n", 100),
     "chunks: trailers": fed(Chunked, lambda n: b"0\r\n" + b"X-A: b\r\n" * n + b"\r\n", 100),
     "chunks: digits of a size": fed(Chunked, lambda n: b"0" * n + b"1\r\nx\r\n", 1),
@@ -120,18 +121,25 @@ def _half_surrogates(n: int) -> Work:
 
 
 def _layout_of_texts(n: int) -> Work:
-    return lambda: arrange([{"text": 1}] * 10 * n, "", "x" * 10 * n, [], [])
+    """Many short ones before a long one: copies of what is left would cost the most."""
+    entries = [*[{"text": 1}] * n, {"text": 500 * n}]
+    return lambda: arrange(entries, "", "x" * 501 * n, [], [])
 
 
 def _layout_of_calls(n: int) -> Work:
-    calls = [Part(FunctionCall("t", {}, "c"))] * 10 * n
-    return lambda: arrange([{"call": True}] * 10 * n, "", "", calls, [])
+    calls = [Part(FunctionCall("t", {}, "c"))] * n
+    return lambda: arrange([{"call": True}] * n, "", "", calls, [])
 
 
 def _log_probabilities(n: int) -> Work:
     told = {"chosenCandidates": [{"token": "a"}]}
-    chunks = [{"candidates": [{"content": {"parts": [{"text": "a"}]}, "logprobsResult": told}]}] * 5 * n
+    chunks = [{"candidates": [{"content": {"parts": [{"text": "a"}]}, "logprobsResult": told}]}] * 10 * n
     return lambda: fold_chunks(chunks)
+
+
+def _exit_code(n: int) -> Work:
+    output = "\n" * (n // 4)  # only the beginning is looked at
+    return lambda: [tool_response("shell", output) for _ in range(20)]
 
 
 def _masked(n: int) -> Work:
@@ -274,6 +282,7 @@ PIECES: dict[str, Case] = DECODERS | {
     "blanks in a word": lambda n: lambda: _words(["a" * 10 * n]),
     "store: a chain of answers": _stored_chain,
     "patches": _patches,
+    "an exit code behind empty lines": _exit_code,
     "words of a command": lambda n: lambda: _words("a b " * n),
     "a long word": lambda n: lambda: _words("a " + "b" * 10 * n),
 }
