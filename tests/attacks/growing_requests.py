@@ -271,7 +271,7 @@ def schema_references(speaker: Speaker, n: int) -> Json:
 def schema_references_in_many_spellings(speaker: Speaker, n: int) -> Json:
     """To one large definition, whose name is written with other escapes each time."""
     name = "definition-of-all"
-    large = {"type": "object", "description": "x" * 100 * n}
+    large = {"type": "object", "description": "x" * 1000 * n}
     referring = {f"p{each}": {"$ref": f"#/$defs/{_spelled(name, each)}"} for each in range(n)}
     return _with_schema(speaker, {"type": "object", "properties": referring, "$defs": {name: large}})
 

@@ -21,8 +21,6 @@ Work = Callable[[], object]
 Case = Callable[[int], Work]
 
 BRIDGE = str(ROOT / "bridge")
-#: Of CPU time: the quickest of so many runs is the one that others disturbed least.
-RUNS = 2
 
 
 class Lines:
@@ -54,13 +52,9 @@ class Lines:
 
 def cpu_seconds(work: Work) -> float:
     with _no_collection():
-        return min(_once(work) for _ in range(RUNS))
-
-
-def _once(work: Work) -> float:
-    began = time.thread_time()
-    work()
-    return time.thread_time() - began
+        began = time.thread_time()
+        work()
+        return time.thread_time() - began
 
 
 @contextmanager

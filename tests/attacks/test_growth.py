@@ -92,7 +92,7 @@ def test_nothing_is_taken_from_the_front_of_a_list() -> None:
     """It moves all that is behind, so quickly that no measurement of a test's length would tell."""
     taken = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in (ROOT / "bridge").rglob("*.py")
+        for path in looked_at()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "pop"
         if [each.value for each in node.args if isinstance(each, ast.Constant)] == [0]
@@ -149,6 +149,11 @@ BOUNDED = {
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
+def looked_at() -> list[Path]:
+    places = [ROOT / "bridge" / name for name in LOOKED_AT]
+    return [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
+
+
 def functions_with_loops(path: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -171,8 +176,6 @@ def _named(code: CodeType) -> str:
 
 def test_every_function_with_a_loop_is_run_by_one_of_these() -> None:
     """A new loop over what is sent needs a case here, or a reason in `BOUNDED`."""
-    folders = [ROOT / "bridge" / name for name in LOOKED_AT]
-    paths = [path for each in folders for path in ([each] if each.is_file() else each.rglob("*.py"))]
-    looping = {name for path in paths for name in functions_with_loops(path)}
+    looping = {name for path in looked_at() for name in functions_with_loops(path)}
     assert sorted(looping - functions_run() - set(BOUNDED)) == []
     assert sorted(set(BOUNDED) - looping) == [], "no longer there"
