@@ -13,7 +13,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 .DEFAULT_GOAL := menu
 SECONDS ?= 60
 REQUESTS ?= 5000
-.PHONY: menu run test test-clients client-matrix latest-clients soak cross-talk lint format types bench bench-peers settings diagrams accept lock clean
+.PHONY: menu run test test-clients client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams accept lock clean
 
 menu: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ soak: $(VENV)/.dev ## 200 streams at once with every fault, for SECONDS=60, and 
 
 cross-talk: $(VENV)/.dev ## REQUESTS=5000 through an upstream that misbehaves, and whether one got another's bytes
 	$(BIN)/python -m tests.attacks.cross_talk --requests $(REQUESTS)
+
+fuzz: $(VENV)/.fuzz ## whatever reads bytes from outside gets any bytes, for SECONDS=60 (Linux on x86-64)
+	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS)
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -62,13 +65,14 @@ diagrams: $(VENV)/.run ## docs/states/ from the transition tables, the table of 
 	$(BIN)/python docs/openapi.py
 
 accept: $(VENV)/.dev ## take what the golden transcripts give now as expected; review the diff
-	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/test_transcripts.py tests/test_requests.py
+	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/protocols/test_transcripts.py tests/protocols/test_requests.py
 
-lock: $(VENV)/.run ## resolve the dependencies anew into the two lock files
+lock: $(VENV)/.run ## resolve the dependencies anew into the lock files
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in -o requirements.lock
 	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in --extra otel --extra vertex --extra sdk --extra test --extra lint \
 	    -c requirements.lock -o requirements-dev.lock
+	$(BIN)/uv pip compile $(LOCK) setup.cfg --extra fuzz --no-deps -c requirements.lock -o requirements-fuzz.lock
 LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header
 
 # Not `npm ci`: it refuses a lock without an entry for each package of every other platform, and not all registries have them.
@@ -109,4 +113,9 @@ $(VENV)/.run: requirements.lock setup.cfg | $(VENV)/bin/python
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.run
 	$(INSTALL) -r requirements-dev.lock
+	@touch $@
+
+# A lock of its own: its wheels are for Linux on x86-64 alone, and all else must install elsewhere too.
+$(VENV)/.fuzz: requirements-fuzz.lock $(VENV)/.dev
+	$(INSTALL) --only-binary atheris -r requirements-fuzz.lock
 	@touch $@

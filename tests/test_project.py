@@ -148,7 +148,7 @@ def test_every_dependency_is_named_with_its_reason_and_no_other():
     assert explained - {"package"} == declared
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-fuzz.lock"])
 def test_a_lock_pins_every_package_by_hash_and_names_no_registry(lock):
     text = (ROOT / lock).read_text()
     assert "://" not in text

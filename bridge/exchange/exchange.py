@@ -29,6 +29,7 @@ from bridge.interruption import Interruption
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Asked, Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
+from bridge.protocols.json_reading import deep_nesting_refused
 from bridge.settings.prices import PriceTable
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.canned_stream import SpokenStream
@@ -240,7 +241,9 @@ def open_exchange(
     """Convert the request; `start` sends it."""
     if trace:
         trace.client_request(body)
-    asked = _in_conversation(protocol.to_gemini(body, caller), body, caller, record)
+    with deep_nesting_refused():
+        understood = protocol.to_gemini(body, caller)
+    asked = _in_conversation(understood, body, caller, record)
     record.model, record.stream = asked.request.model, asked.stream
     record.note(asked.losses)
     record.upstream_model = services.models.resolve(record.model)
@@ -308,7 +311,8 @@ def _kept_from_google(request: GenerateRequest, services: Services) -> GenerateR
 def count_tokens(
     counting: TokenCounting, body: JsonObject, caller: Caller, services: Services, record: Record
 ) -> int:
-    asked = counting.to_gemini(body, caller)
+    with deep_nesting_refused():
+        asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     watch = GuardWatch(services.guards, record.request_id)
     request = replace(watch.counted(asked.request), service_tier=None)
@@ -331,7 +335,8 @@ def _count(request: GenerateRequest, model: str, owner: str, services: Services,
 def embed(
     embedding: Embedding, body: JsonObject, caller: Caller, services: Services, record: Record
 ) -> JsonObject:
-    asked = embedding.to_gemini(body, caller)
+    with deep_nesting_refused():
+        asked = embedding.to_gemini(body, caller)
     record.model = asked.model
     record.upstream_model = model = services.models.choices(asked.model)[0]
     caller.permit(asked.model, model)
@@ -344,4 +349,5 @@ def embed(
 
 def _fitted(request: GenerateRequest, model: str, owner: str, services: Services) -> Prepared:
     traits = services.models.traits(model).served_in(services.upstream.realm)
-    return Prepared(*fit(request, model, traits, services.vault.of(owner), services.stamp.new_id))
+    with deep_nesting_refused():
+        return Prepared(*fit(request, model, traits, services.vault.of(owner), services.stamp.new_id))

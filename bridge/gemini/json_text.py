@@ -8,6 +8,8 @@ import orjson
 
 #: The writer goes 254 levels deep, and a request has some of its own around what a tool said.
 _LEVELS_AROUND = 12
+#: So many can be written for sure.
+MOST_SURE_LEVELS = 200
 
 
 def object_in(text: str) -> dict[str, Any] | None:
@@ -18,12 +20,16 @@ def object_in(text: str) -> dict[str, Any] | None:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) and can_be_sent(value, text) else None
+    return value if isinstance(value, dict) and can_be_sent(value, brackets_in(text)) else None
 
 
-def can_be_sent(value: Any, text: str) -> bool:
-    """`text` is what the value was read from: without many brackets it cannot be deep."""
-    if text.count("{") + text.count("[") < 200:
+def brackets_in(text: str) -> int:
+    return text.count("{") + text.count("[")
+
+
+def can_be_sent(value: Any, brackets: int) -> bool:
+    """`brackets` is how many the text had that the value was read from: without many it cannot be deep."""
+    if brackets < MOST_SURE_LEVELS:
         return True
     for _ in range(_LEVELS_AROUND):
         value = [value]

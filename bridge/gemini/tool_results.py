@@ -13,8 +13,10 @@ from typing import Any
 
 from bridge.gemini.json_text import object_in
 
+#: The blanks and signs before it are those of its own line: with line ends among them each line would be
+#: tried once more for every line before it.
 _EXIT_CODE = re.compile(
-    r"^\W*(?:process )?exit(?:ed with)?[ _]code[:\s]+(-?\d+)", re.IGNORECASE | re.MULTILINE
+    r"^[^\w\n]*(?:process )?exit(?:ed with)?[ _]code[:\s]+(-?\d+)", re.IGNORECASE | re.MULTILINE
 )
 _FAILURE = re.compile(r"\s*(?:\w*error\b|failed to\b|no such file)", re.IGNORECASE)
 

@@ -100,7 +100,7 @@ class _Walk:
         self._root = root
         self._param = param
         self._limits = limits
-        self._sizes: dict[str, int] = {}  #: of what references name
+        self._sizes: dict[int, int] = {}  #: of what references name, whichever way they spell it
 
     def node(self, schema: Any, depth: int, inside: tuple[str, ...]) -> Any:
         """`inside` holds the references being written out around this node."""
@@ -132,14 +132,14 @@ class _Walk:
         reference = schema["$ref"]
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         target = None if reference in inside else _pointed_at(self._root, reference)
-        if not isinstance(target, dict) or not self._affords(reference, target):
+        if not isinstance(target, dict) or not self._affords(target):
             target = PLAIN_OBJECT
         return self.node(_combined(target, beside), depth + 1, (*inside, reference))
 
-    def _affords(self, reference: str, target: JsonObject) -> bool:
-        size = self._sizes.get(reference)
+    def _affords(self, target: JsonObject) -> bool:
+        size = self._sizes.get(id(target))  # it is a piece of the root, and lives as long as that
         if size is None:
-            size = self._sizes[reference] = _written_size(target)
+            size = self._sizes[id(target)] = _written_size(target)
         if self.referred + size > MOST_WRITTEN_OUT:
             self.cut = True
             return False

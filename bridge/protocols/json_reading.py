@@ -6,12 +6,13 @@ Schemas check a request's envelope; converters walk what is inside it with these
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import orjson
 
 from bridge.errors import InvalidRequest
-from bridge.gemini.json_text import can_be_sent
+from bridge.gemini.json_text import brackets_in, can_be_sent
 from bridge.gemini.types import JsonObject
 
 T = TypeVar("T")
@@ -35,6 +36,16 @@ LONGEST_NAME = 512
 
 def refuse(problem: str, param: str) -> InvalidRequest:
     return InvalidRequest(f"{param}: {problem}", param=param)
+
+
+@contextmanager
+def deep_nesting_refused() -> Iterator[None]:
+    """Contents may hold contents. Those who read them call themselves, a few hundred levels deep at the
+    most, which is far more than any client means and less than JSON allows."""
+    try:
+        yield
+    except RecursionError:
+        raise InvalidRequest("The request is nested too deeply") from None
 
 
 def optional(source: JsonObject, key: str, kind: type[T], path: str) -> T | None:
@@ -85,7 +96,7 @@ def arguments_object(arguments: str) -> dict[str, Any]:
         value = orjson.loads(arguments or "{}")
     except orjson.JSONDecodeError:
         return {UNPARSED: arguments}
-    if not can_be_sent(value, arguments):
+    if not can_be_sent(value, brackets_in(arguments)):
         return {UNPARSED: arguments}
     return value if isinstance(value, dict) else {UNPARSED: value}
 

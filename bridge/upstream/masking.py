@@ -6,6 +6,7 @@ text. So every payload is searched before it is read. The search takes a few ten
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -24,9 +25,15 @@ class Mask:
 
     def __call__(self, payload: bytes) -> bytes:
         """The payload without the secret as JSON writers spell it."""
-        if self._secret not in payload or not self._secret or self._secret in self._sent:
+        if self._secret not in payload or not self._secret or self._is_known:
             return payload
         return payload.replace(self._secret, SHOWN_INSTEAD)
+
+    @cached_property
+    def _is_known(self) -> bool:
+        """Whether the client sent it. Looked up once: an upstream may quote the secret in every event, and
+        what was sent may have megabytes."""
+        return self._secret in self._sent
 
     def in_object(self, found: Any) -> Any:
         """The same for JSON that was read already, whichever letters were spelt as escapes."""

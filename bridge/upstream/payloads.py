@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from bridge.errors import BridgeError, InvalidRequest, UpstreamMalformed, UpstreamTruncated
+from bridge.gemini.json_text import can_be_sent
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json, request_to_json
 from bridge.upstream.errors import error_from_payload
@@ -108,9 +109,13 @@ class _ChunkReader:
 
 
 def _parsed(payload: bytes) -> Any:
-    if len(payload) > MOST_VALUES and sum(map(payload.count, (b",", b"[", b"{"))) > MOST_VALUES:
+    brackets = payload.count(b"[") + payload.count(b"{")
+    if len(payload) > MOST_VALUES and brackets + payload.count(b",") > MOST_VALUES:
         raise UpstreamMalformed("Gemini sent more values at once than any answer has.")
-    return orjson.loads(payload)
+    parsed = orjson.loads(payload)
+    if not can_be_sent(parsed, brackets):  # to the client, in whichever shape
+        raise UpstreamMalformed("Gemini sent an answer that is nested too deeply.")
+    return parsed
 
 
 def _no_json(payload: bytes, at_end: bool) -> BridgeError:

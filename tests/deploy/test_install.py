@@ -140,7 +140,7 @@ def test_a_key_a_real_client_a_limit_the_accounts_and_the_end_of_the_key(scratch
         assert scratch.reload(running)
         assert eventually(lambda: serves(f"{address}/readyz"))
         assert _is_shut_out(client)
-    for file in scratch.path("/var/lib/gemini-bridge").glob("*.sqlite3*"):
+    for file in filter(Path.is_file, scratch.path("/var/lib/gemini-bridge").iterdir()):
         file.unlink()
 
 
@@ -201,7 +201,9 @@ def _install(scratch: Scratch, source: Path) -> str:
     told += _ran(scratch, to_try.replace("$PWD/scratch", str(scratch.root)), source)
     told += _ran(scratch, offline.splitlines()[-1], source)
     credential.write_text("")  # from here on with the demo model
-    scratch.client_key = scratch.run(first_client).stdout.strip()
+    made = scratch.run(first_client)
+    assert made.returncode == 0, made.stderr
+    scratch.client_key = made.stdout.strip()
     return told
 
 

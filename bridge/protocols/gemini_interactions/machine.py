@@ -82,6 +82,7 @@ class InteractionsMachine(EventMachine):
         self._code_id = ""  # of the code that was run last, where Gemini gives it none
         self._said = StepFold()
         self._grounding: JsonObject | None = None
+        self._uncited: JsonObject | None = None  # the same, until a text was told with it
         now, previous = self._now(), self._options.previous
         self._interaction: dict[str, Any] = {
             "id": stamp.new_id(ID_PREFIX),
@@ -225,12 +226,14 @@ class InteractionsMachine(EventMachine):
     def _end_output(self) -> Iterator[Event]:
         if self._open != OUTPUT:
             return
-        if cited := citations(self._grounding):
+        uncited, self._uncited = self._uncited, None  # else it would be told again with every text
+        if cited := citations(uncited):
             yield self._delta(type="text_annotation_delta", annotations=cited)
         yield from self._end_step()
 
     def on_noted(self, step: Noted) -> Iterable[Event]:
-        self._grounding = step.fields.get("groundingMetadata") or self._grounding
+        if grounding := step.fields.get("groundingMetadata"):
+            self._grounding = self._uncited = grounding
         return ()
 
     def on_ended(self, step: Ended) -> Iterator[Event]:

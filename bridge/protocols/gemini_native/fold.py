@@ -75,7 +75,14 @@ def _is_plain(part: JsonObject) -> bool:
 
 
 def _joined(before: Any, value: Any) -> Any:
-    if not isinstance(before, dict) or not isinstance(value, dict):
+    """`before` is what this function returned last: it is the fold's own, and grows in place."""
+    if not isinstance(value, dict):
         return value
-    grown = {name: [*before[name], *value[name]] for name in GROWING & before.keys() & value.keys()}
-    return {**before, **value, **grown}
+    joined: dict[str, Any] = before if isinstance(before, dict) else {}
+    for name, said in value.items():
+        grows = name in GROWING and isinstance(said, list)
+        if grows and isinstance(joined.get(name), list):
+            joined[name].extend(said)
+        else:
+            joined[name] = list(said) if grows else said
+    return joined

@@ -9,6 +9,7 @@ list that no longer fits the message (somebody edited the text) is ignored.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -61,7 +62,7 @@ def arrange(
     layout: Sequence[JsonObject], reasoning: str, answer: str, calls: Sequence[Part], images: Sequence[Part]
 ) -> list[Part] | None:
     """The parts in Gemini's order, or None if the layout does not fit the message."""
-    seats = _Seats(reasoning, answer, list(calls), list(images))
+    seats = _Seats(reasoning, answer, calls, images)
     if not all(isinstance(entry, dict) for entry in layout):
         return None
     try:
@@ -72,28 +73,33 @@ def arrange(
 
 
 class _Seats:
-    def __init__(self, reasoning: str, answer: str, calls: list[Part], images: list[Part]) -> None:
+    """What the message holds, taken from the front. A client may send a hundred thousand entries: each takes
+    its own piece, and nothing behind it is copied."""
+
+    def __init__(self, reasoning: str, answer: str, calls: Iterable[Part], images: Iterable[Part]) -> None:
         self._text = {True: reasoning, False: answer}
-        self._calls = calls
-        self._images = images
+        self._taken = {True: 0, False: 0}  #: characters of each text
+        self._calls = deque(calls)
+        self._images = deque(images)
 
     @property
     def empty(self) -> bool:
-        return not (self._text[True] or self._text[False] or self._calls or self._images)
+        left = any(self._taken[thought] < len(text) for thought, text in self._text.items())
+        return not (left or self._calls or self._images)
 
     def part(self, entry: Entry) -> Part:
         if entry.pop("call", False):
-            call = self._calls.pop(0)
+            call = self._calls.popleft()
             return replace(part_from_json(entry), data=call.data, signature=call.signature)
         if entry.pop("image", False):
-            return replace(part_from_json(entry), data=self._images.pop(0).data)
+            return replace(part_from_json(entry), data=self._images.popleft().data)
         if "text" in entry:
-            entry["text"] = self._taken(entry.get("thought") is True, entry["text"])
+            entry["text"] = self._take(entry.get("thought") is True, entry["text"])
         return part_from_json(entry)
 
-    def _taken(self, thought: bool, length: Any) -> str:
-        text = self._text[thought]
-        if type(length) is not int or not 0 <= length <= len(text):
+    def _take(self, thought: bool, length: Any) -> str:
+        text, start = self._text[thought], self._taken[thought]
+        if type(length) is not int or not 0 <= length <= len(text) - start:
             raise ValueError("the layout counts text that the message does not have")
-        self._text[thought] = text[length:]
-        return text[:length]
+        self._taken[thought] = start + length
+        return text[start : start + length]

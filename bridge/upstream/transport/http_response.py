@@ -28,11 +28,9 @@ from bridge.upstream.transport.body_framing import BadFraming, UntilTheEnd
 from bridge.upstream.transport.compression import decompression_of
 from bridge.upstream.transport.deferred_response import Promise
 from bridge.upstream.transport.exception_map import cut, foreign_errors_translated, unreachable
-from bridge.upstream.transport.response_head import BadHead, Head, head_of
+from bridge.upstream.transport.response_head import BadHead, Head, HeadReader
 
 READ_SIZE = 16_384  #: a record of TLS; each stream that waits holds so much
-LARGEST_HEAD = 65_536
-HEAD_END = b"\r\n\r\n"
 
 NOTHING_YET = b""
 
@@ -94,27 +92,24 @@ class PromisedAnswer(Answer):
         self._wait_at_most(waits.first_byte)
 
     def head(self) -> Iterator[None]:
-        come = b""
+        arriving = HeadReader()
         for data in self._arriving():
             if not data:
                 yield
                 continue
-            come = _without_interim(come + data)
-            if HEAD_END in come:
-                self._take_head(come)
+            try:
+                head = arriving.feed(data)
+            except BadHead as error:
+                raise UpstreamMalformed(f"Gemini's answer is not HTTP: {error}.") from error
+            if head is not None:
+                self._take_head(head, arriving.behind)
                 return
-            if len(come) > LARGEST_HEAD:
-                raise UpstreamMalformed("The head of Gemini's answer has no end.")
         raise unreachable(ConnectionResetError())
 
-    def _take_head(self, come: bytes) -> None:
-        end = come.index(HEAD_END) + len(HEAD_END)
-        try:
-            self._head = head_of(come[:end])
-        except BadHead as error:
-            raise UpstreamMalformed("Gemini's answer is not HTTP.") from error
-        self.status = self._head.status
-        self._early = come[end:]
+    def _take_head(self, head: Head, early: bytes) -> None:
+        self._head = head
+        self.status = head.status
+        self._early = early
         self._wait_at_most(self._waits.between)
 
     def _wait_at_most(self, patience: float) -> None:
@@ -241,10 +236,3 @@ class WholeAnswer(Answer):
     def close(self) -> None:
         self._closed = True
         self._response.close()
-
-
-def _without_interim(come: bytes) -> bytes:
-    """`100 Continue` and its kin come before the answer and say nothing."""
-    while come.startswith(b"HTTP/1.1 1") and HEAD_END in come:
-        come = come.partition(HEAD_END)[2]
-    return come

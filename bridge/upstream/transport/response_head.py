@@ -18,6 +18,10 @@ _FIELDS = re.compile(
 )
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 BODILESS = frozenset({204, 304})
+HEAD_END = b"\r\n\r\n"
+LARGEST_HEAD = 65_536
+#: `100 Continue` and its kin come before the answer and say nothing.
+INTERIM = b"HTTP/1.1 1"
 
 
 class BadHead(ValueError):
@@ -29,6 +33,33 @@ class Head(NamedTuple):
     lasting: bool  #: the connection stays open behind the answer
     framing: Framing
     encoding: bytes  #: how the body is compressed
+
+
+class HeadReader:
+    """The head out of pieces as they come. Each byte is looked at once, however small the pieces are."""
+
+    def __init__(self) -> None:
+        self._come = bytearray()
+
+    @property
+    def behind(self) -> bytes:
+        """What has come of the body, together with the end of the head."""
+        return bytes(self._come)
+
+    def feed(self, data: bytes) -> Head | None:
+        """The head, once it is whole."""
+        looked = max(0, len(self._come) - len(HEAD_END) + 1)
+        self._come += data
+        while (end := self._come.find(HEAD_END, looked)) >= 0:
+            end += len(HEAD_END)
+            head = bytes(self._come[:end])
+            del self._come[:end]
+            if not head.startswith(INTERIM):
+                return head_of(head)
+            looked = 0
+        if len(self._come) > LARGEST_HEAD:
+            raise BadHead("its head has no end")
+        return None
 
 
 def head_of(data: bytes) -> Head:

@@ -18,7 +18,7 @@ from waiting import eventually
 
 from bridge.errors import UpstreamOverloaded
 from bridge.gemini.types import Usage
-from bridge.observe import accounts, metrics
+from bridge.observe import metrics, usage_writer
 from bridge.observe.record import Record
 from bridge.observe.usage_writer import Accountant, AccountWriter
 from bridge.settings.prices import Price, PriceRow, PriceTable
@@ -76,8 +76,8 @@ def store(path: Path, clock: Clock) -> AccountStore:
 
 @pytest.fixture
 def writer(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[AccountWriter]:
-    monkeypatch.setattr(accounts, "GATHERING", 0.01)
-    monkeypatch.setattr(accounts, "RETRY", 0.05)
+    monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
+    monkeypatch.setattr(usage_writer, "RETRY", 0.05)
     made = AccountWriter(store)
     yield made
     made.close()
@@ -330,7 +330,7 @@ def test_names_that_clients_choose_are_cut(store: AccountStore, rows: list[Row])
     record = told(USAGE)
     record.model = record.upstream_model = "m" * 1_000_000
     Accountant(store, PRICES)(record)
-    assert len(rows[0].client_model) == len(rows[0].model) == accounts.LONGEST_NAME
+    assert len(rows[0].client_model) == len(rows[0].model) == usage_writer.LONGEST_NAME
 
 
 # --- the writer --------------------------------------------------------------------------------------
@@ -370,9 +370,9 @@ def test_a_locked_file_makes_rows_wait_and_nobody_else(
 def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
     store: AccountStore, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(accounts, "GATHERING", 0.01)
-    monkeypatch.setattr(accounts, "RETRY", 0.05)
-    monkeypatch.setattr(accounts, "MOST_WAITING", 50)
+    monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
+    monkeypatch.setattr(usage_writer, "RETRY", 0.05)
+    monkeypatch.setattr(usage_writer, "MOST_WAITING", 50)
     store.write([row()])
     pages = store._database.transaction(lambda database: database.execute("PRAGMA page_count").fetchone()[0])
     store._database.transaction(lambda database: database.execute(f"PRAGMA max_page_count = {pages}"))
@@ -423,7 +423,7 @@ for number in range(30):
 
 
 def test_the_end_does_not_wait_long_for_a_locked_file(store: AccountStore, path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(accounts, "GATHERING", 0.01)
+    monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
     store.write([row()])
     locker = sqlite3.connect(path)
     locker.execute("BEGIN EXCLUSIVE")
@@ -432,7 +432,7 @@ def test_the_end_does_not_wait_long_for_a_locked_file(store: AccountStore, path:
     before = dropped()
     began = time.monotonic()
     writer.close()
-    assert time.monotonic() - began < accounts.LAST_WORDS + 1
+    assert time.monotonic() - began < usage_writer.LAST_WORDS + 1
     assert dropped() == before + 1
     locker.close()
 

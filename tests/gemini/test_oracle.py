@@ -12,8 +12,9 @@ import pytest
 from google.genai import types
 from google.generativeai import protos
 from google.protobuf import json_format
+from gunicorn_bridge import ROOT
 
-REQUESTS = sorted((Path(__file__).parent / "requests").glob("*/valid/*.gemini.json"))
+REQUESTS = sorted((ROOT / "tests" / "requests").glob("*/valid/*.gemini.json"))
 EVERY = pytest.mark.parametrize(
     "path", REQUESTS, ids=lambda path: f"{path.parts[-3]}-{path.name.split('.')[0]}"
 )

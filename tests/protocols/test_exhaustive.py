@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 from conversations import CONVERSATIONS
+from gunicorn_bridge import ROOT
 from transcripts import Run
 
 from bridge import errors
@@ -37,7 +37,7 @@ def test_the_drawing_of_the_error_tree_shows_every_class_with_its_status():
 
 
 def test_the_root_of_the_tree_is_never_raised():
-    for path in (Path(__file__).parent.parent / "bridge").rglob("*.py"):
+    for path in (ROOT / "bridge").rglob("*.py"):
         raised = [
             node.exc.func.id
             for node in ast.walk(ast.parse(path.read_text()))

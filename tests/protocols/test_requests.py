@@ -11,6 +11,7 @@ import orjson
 import pytest
 from conversations import CONVERSATIONS
 from gemini_rules import broken_request_rules
+from gunicorn_bridge import ROOT
 from transcripts import ACCEPT, fitted
 
 from bridge.errors import BridgeError
@@ -19,7 +20,7 @@ from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Asked, Protocol
 from bridge.web.routes import checked
 
-FOLDER = Path(__file__).parent / "requests"
+FOLDER = ROOT / "tests" / "requests"
 
 
 def cases(kind: str, beside: str) -> list[tuple]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from conversations import CONVERSATIONS
 from gemini_rules import broken_request_rules, broken_rules
+from gunicorn_bridge import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transcripts import fitted
@@ -22,7 +22,7 @@ from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Asked, Protocol
 from bridge.web.routes import checked
 
-FOLDER = Path(__file__).parent / "requests"
+FOLDER = ROOT / "tests" / "requests"
 BY_NAME = {"ids": lambda value: value.name}
 
 WORDS = [

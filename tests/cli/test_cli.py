@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from gunicorn_bridge import ROOT
 
 from bridge import __version__
 from bridge.cli import COMMANDS, main
 from bridge.settings import KNOWN
 
-CONFIG = Path(__file__).parent.parent / "config"
+CONFIG = ROOT / "config"
 CANARY = "AIzaCanary-0123456789-never-to-be-seen"
 ON_THE_OUTSIDE = (
     "GEMINI_",

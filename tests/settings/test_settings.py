@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gunicorn_bridge import ROOT
 
 from bridge.settings import KNOWN, SECTIONS, Settings, SettingsError, UpstreamSettings, load
 from bridge.settings.value import masked
 
-CONFIG = Path(__file__).parent.parent / "config"
+CONFIG = ROOT / "config"
 CANARY = "AIzaCanary-0123456789-never-to-be-seen"
 
 Write = Callable[[str], None]

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from gunicorn_bridge import ROOT
 
 from bridge.access.key_format import digest, well_formed
 from bridge.access.key_store import KEYS_FILE, KeyStore
@@ -260,7 +261,7 @@ def test_wrong_use_ends_with_the_usage(run, arguments: list[str]) -> None:
 
 
 def test_the_commands_of_the_operations_page_work_as_written(run) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "OPERATIONS.md").read_text()
+    page = (ROOT / "docs" / "OPERATIONS.md").read_text()
     commands = re.findall(r"^gemini-bridge key (.+)$", page, re.MULTILINE)
     assert {shlex.split(command)[0] for command in commands} == {
         "add",
@@ -276,7 +277,7 @@ def test_the_commands_of_the_operations_page_work_as_written(run) -> None:
 
 
 def test_the_operations_page_names_every_option() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "OPERATIONS.md").read_text()
+    page = (ROOT / "docs" / "OPERATIONS.md").read_text()
     for flag in OPTIONS:
         assert f"`{flag}`" in page
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gunicorn_bridge import ROOT
 
 from bridge.gemini.model_capabilities import LEVELS, Traits
 from bridge.settings import SettingsError, load
 from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable, load_models
 
-PROJECT = Path(__file__).parent.parent
-SHIPPED = load_models(PROJECT / "config" / "models.toml")
+SHIPPED = load_models(ROOT / "config" / "models.toml")
 
 PRO = "gemini-pro-latest"
 FLASH = "gemini-flash-latest"
@@ -72,7 +72,7 @@ def test_the_shipped_table_knows_the_names_of_the_trade(name: str, expected: str
 
 
 def test_the_default_can_be_overridden() -> None:
-    table = load_models(PROJECT / "config" / "models.toml", "models/gemini-x")
+    table = load_models(ROOT / "config" / "models.toml", "models/gemini-x")
     assert table.default == "gemini-x"
     assert table.resolve("unheard-of") == "gemini-x"
     assert table.resolve("haiku") == FLASH
@@ -316,7 +316,7 @@ def test_the_shipped_table_knows_what_each_model_can_do(model: str, expected: Tr
 
 def test_no_model_is_named_in_the_code() -> None:
     named = re.compile(r"""["'](gemini-\d|gpt-|claude-|gemma-)""")
-    for path in (PROJECT / "bridge").rglob("*.py"):
+    for path in (ROOT / "bridge").rglob("*.py"):
         assert not named.search(path.read_text("utf-8")), path
 
 

@@ -26,7 +26,7 @@ from bridge.gemini.types import (
     Tool,
     Usage,
 )
-from bridge.guards import GUARDS, watch
+from bridge.guards import GUARDS, guard_runner
 from bridge.guards.base import Guard, HeldBack, Instead
 from bridge.guards.guard_runner import ActiveGuards, GuardWatch
 from bridge.settings import PROJECT
@@ -73,7 +73,7 @@ LONG = request_with("line\n" * 20_000)
 
 
 def guard_lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.name == watch.__name__]
+    return [record for record in caplog.records if record.name == guard_runner.__name__]
 
 
 @pytest.fixture(autouse=True)
@@ -264,7 +264,7 @@ class Broken(Guard):
 
 @pytest.mark.parametrize("mode", ["enforce", "shadow"])
 def test_a_guard_that_raises_is_counted_and_the_call_passes(monkeypatch, caplog, mode):
-    monkeypatch.setattr(watch, "GUARDS", (Broken,))
+    monkeypatch.setattr(guard_runner, "GUARDS", (Broken,))
     watched = watching(with_modes(tool_policy=mode))
     (left,) = parts_of(watched.feed(chunk(GATED)))
     assert left.data is GATED
@@ -274,7 +274,7 @@ def test_a_guard_that_raises_is_counted_and_the_call_passes(monkeypatch, caplog,
 
 
 def test_a_guard_that_raises_is_counted_and_the_request_passes(monkeypatch, caplog):
-    monkeypatch.setattr(watch, "GUARDS", (Broken,))
+    monkeypatch.setattr(guard_runner, "GUARDS", (Broken,))
     watched = watching(with_modes(tool_policy="enforce"))
     assert watched.request(LOOPING) is LOOPING
     assert watched.notes == {"guard.tool_policy.failed": 1}
@@ -282,7 +282,7 @@ def test_a_guard_that_raises_is_counted_and_the_request_passes(monkeypatch, capl
 
 
 def test_behind_a_guard_that_raises_the_others_go_on(monkeypatch):
-    monkeypatch.setattr(watch, "GUARDS", (Broken, *GUARDS[1:]))
+    monkeypatch.setattr(guard_runner, "GUARDS", (Broken, *GUARDS[1:]))
     watched = watching()
     (left,) = parts_of(watched.feed(chunk(SPLIT)))
     assert left.data.args == {"command": ["ls", "-F"]}

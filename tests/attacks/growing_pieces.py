@@ -1,0 +1,288 @@
+"""What grows outside of any protocol: bytes in pieces, stored answers, remembered signatures."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from transcripts import ForgetfulVault, counting_stamp
+
+from bridge.errors import BridgeError
+from bridge.gemini.model_adapter import fit
+from bridge.gemini.repairs import (
+    with_simple_schemas,
+    without_sampling,
+    without_signatures,
+    without_thinking_amount,
+)
+from bridge.gemini.tool_results import tool_response
+from bridge.gemini.types import (
+    Content,
+    FunctionCall,
+    FunctionDeclaration,
+    GenerateRequest,
+    Part,
+    Tool,
+    Usage,
+)
+from bridge.gemini.wire import chunk_from_json
+from bridge.guards.apply_patch import repair_patches
+from bridge.guards.guard_runner import GuardWatch
+from bridge.guards.shell_arguments import _words
+from bridge.protocols.base import Caller, PastTurn
+from bridge.protocols.gemini_interactions.storing import STORING as INTERACTIONS
+from bridge.protocols.gemini_native.converter import counted_to_gemini
+from bridge.protocols.gemini_native.embedding import embedding_to_gemini
+from bridge.protocols.gemini_native.fold import fold_chunks
+from bridge.protocols.openai_chat.part_order import arrange
+from bridge.protocols.openai_responses.storing import STORING as RESPONSES
+from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore
+from bridge.state.signature_store import SqliteVault
+from bridge.upstream.masking import Mask
+from bridge.upstream.transport.body_framing import BadFraming, Chunked
+from bridge.upstream.transport.compression import Decompression
+from bridge.upstream.transport.response_head import BadHead, HeadReader
+from bridge.upstream.transport.sse_decoder import SseDecoder
+from bridge.web.routes import _parsed
+from tests.attacks.growing_requests import GUARDS, TRAITS
+from tests.attacks.measuring import Case, Work
+
+READ = 16_384  #: as many bytes as the bridge reads at once
+
+
+def in_pieces(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def fed(make: Callable[[], Any], data: Callable[[int], bytes], size: int) -> Case:
+    """Work that feeds a decoder in pieces of a size, then asks for what is left."""
+
+    def sized(n: int) -> Work:
+        pieces = in_pieces(data(n), size)
+
+        def work() -> None:
+            decoder = make()
+            with suppress(BadFraming, BadHead, BridgeError):
+                for piece in pieces:
+                    _consume(decoder.feed(piece))
+            getattr(decoder, "finish", list)()
+
+        return work
+
+    return sized
+
+
+def _consume(given: Any) -> None:
+    if isinstance(given, Iterable) and not isinstance(given, bytes | list):
+        for _ in given:
+            pass
+
+
+def head(n: int) -> bytes:
+    return b"HTTP/1.1 200 OK\r\n" + b"Connection: a, b\r\n" * n + b"\r\n"
+
+
+EVENT = b'data: {"a":1}\r\n\r\n'
+
+DECODERS: dict[str, Case] = {
+    "SSE: small events in one piece": fed(SseDecoder, lambda n: EVENT * n, 1 << 30),
+    "SSE: small events in reads": fed(SseDecoder, lambda n: EVENT * 10 * n, READ),
+    "SSE: small events in single bytes": fed(SseDecoder, lambda n: EVENT * n, 1),
+    "SSE: one event in pieces": fed(SseDecoder, lambda n: b"data: " + b"x" * 1024 * n + b"\n\n", 1024),
+    "SSE: one event of many lines": fed(SseDecoder, lambda n: b"data: x\n" * 10 * n + b"\n", 64),
+    "SSE: line ends": fed(SseDecoder, lambda n: b"\r\n\n\r" * 20 * n, 7),
+    "SSE: carriage returns": fed(SseDecoder, lambda n: b"\r" * 50 * n, 5),
+    "SSE: bare lines": fed(SseDecoder, lambda n: b'{"a":\n\n1}\n' * 5 * n, 9),
+    "SSE: another kind of event first": fed(SseDecoder, lambda n: b": hi\n\n" + EVENT * 5 * n, 200),
+    "chunks: many in one read": fed(Chunked, lambda n: b"1\r\nx\r\n" * n + b"0\r\n\r\n", 1 << 30),
+    "chunks: many in single bytes": fed(Chunked, lambda n: b"1\r\nx\r\n" * n + b"0\r\n\r\n", 1),
+    "chunks: one in pieces": fed(Chunked, lambda n: b"%x\r\n" % (n * 1024) + b"x" * 1024 * n, 1024),
+    "chunks: with extensions": fed(Chunked, lambda n: b"1;why=not\r\nx\r\n" * n + b"0\r\n\r\n", 100),
+    "chunks: trailers": fed(Chunked, lambda n: b"0\r\n" + b"X-A: b\r\n" * n + b"\r\n", 100),
+    "chunks: digits of a size": fed(Chunked, lambda n: b"0" * n + b"1\r\nx\r\n", 1),
+    "head: fields": fed(HeadReader, head, 1 << 30),
+    "head: in single bytes": fed(HeadReader, head, 1),
+    "head: interim ones": fed(HeadReader, lambda n: b"HTTP/1.1 100 x\r\n\r\n" * n + head(1), READ),
+    "compression: one member": fed(Decompression, lambda n: gzip.compress(b"x" * 5000 * n), READ),
+    "compression: members": fed(Decompression, lambda n: gzip.compress(b"x") * n, 512),
+}
+
+
+# --- without a decoder -------------------------------------------------------------------------------
+
+
+def _half_surrogates(n: int) -> Work:
+    data = b'{"a":"' + rb"\ud83d\\ \n\ude00 \ud83d\ude00" * 10 * n + b'"}'
+    return lambda: _parsed(data)
+
+
+def _layout_of_texts(n: int) -> Work:
+    """Many short ones before a long one: copies of what is left would cost the most."""
+    entries = [*[{"text": 1}] * n, {"text": 500 * n}]
+    return lambda: arrange(entries, "", "x" * 501 * n, [], [])
+
+
+def _layout_of_calls(n: int) -> Work:
+    calls = [Part(FunctionCall("t", {}, "c"))] * n
+    return lambda: arrange([{"call": True}] * n, "", "", calls, [])
+
+
+def _log_probabilities(n: int) -> Work:
+    told = {"chosenCandidates": [{"token": "a"}]}
+    chunks = [{"candidates": [{"content": {"parts": [{"text": "a"}]}, "logprobsResult": told}]}] * 10 * n
+    return lambda: fold_chunks(chunks)
+
+
+def _exit_code(n: int) -> Work:
+    output = "\n" * (n // 4)  # only the beginning is looked at
+    return lambda: [tool_response("shell", output) for _ in range(20)]
+
+
+def _masked(n: int) -> Work:
+    def work() -> None:
+        mask = Mask("secret-of-the-upstream", b"x" * 100 * n)
+        for _ in range(n):
+            mask(b'{"a":"secret-of-the-upstream"}')
+
+    return work
+
+
+def _request(n: int) -> GenerateRequest:
+    calls = [Part(FunctionCall("t", {}, f"c{number}"), signature="s") for number in range(n)]
+    schema = {"type": "object", "properties": {f"p{i}": {"enum": [1, 2], "type": ["a"]} for i in range(n)}}
+    choice = {"anyOf": [{"type": "array"}] * n, "items": {"properties": {"a": {}}}}
+    tools = (FunctionDeclaration("t", "", schema), FunctionDeclaration("u", "", choice))
+    turns = tuple(Content("model", (call,)) for call in calls)
+    return GenerateRequest("m", turns, tools=(Tool(tools), Tool(extra={"googleSearch": {}})))
+
+
+def _mended(n: int) -> Work:
+    request = _request(n)
+    return lambda: (without_signatures(request), with_simple_schemas(request))
+
+
+def _signatures_in_the_vault(n: int) -> Work:
+    """Kept, found again, and looked for in vain."""
+
+    def work() -> None:
+        with TemporaryDirectory() as folder:
+            vault = SqliteVault(Path(folder) / "vault.sqlite3").of("owner")
+            vault.keep("test-1", {f"c{number}": "s" for number in range(n)})
+            fit(_request(2 * n), "gemini-test", TRAITS, vault, counting_stamp().new_id)
+
+    return work
+
+
+def _stored_chain(n: int) -> Work:
+    folder = TemporaryDirectory()
+    store = AnswerStore(Path(folder.name) / "answers.sqlite3", 1, 100)
+    turns = min(n, LONGEST_CHAIN)
+    for number in range(turns):
+        answer = {"id": f"resp_{number}", "output": [{"id": f"item_{number}", "type": "message"}]}
+        store.keep("owner", answer, [{"role": "user"}], f"resp_{number - 1}" if number else None)
+
+    def work() -> None:
+        with folder:
+            assert len(store.chain("owner", f"resp_{turns - 1}", lambda _size: None) or ()) == turns
+
+    return work
+
+
+class Foreign(ForgetfulVault):
+    def find(self, family: str, call_ids: Iterable[str]) -> dict[str, str]:
+        return dict.fromkeys(call_ids, "another family")
+
+
+def _foreign_signatures(n: int) -> Work:
+    request = GenerateRequest("m", _request(n).contents, native=True)
+    return lambda: fit(request, "gemini-test", TRAITS, Foreign(), counting_stamp().new_id)
+
+
+def _embedded(n: int) -> Work:
+    one = {"content": {"parts": [{"text": "x"}] * 2}}
+    caller = Caller(path={"model": "m", "method": "batchEmbedContents"})
+
+    def work() -> None:
+        asked = embedding_to_gemini({"requests": [one] * n}, caller)
+        asked.body("m", asked.contents)
+
+    return work
+
+
+def _counted(n: int) -> Work:
+    body = {"contents": [{"role": "user", "parts": [{"text": "x"}]}] * n}
+
+    def work() -> None:
+        asked = counted_to_gemini(body, Caller(path={"model": "m"}))
+        GuardWatch(GUARDS, "request").counted(asked.request)
+
+    return work
+
+
+def _resumed_responses(n: int) -> Work:
+    """A chain of answers, each of which is referred to once more."""
+    items = [{"type": "item_reference", "id": f"item_{number}"} for number in range(n)]
+    past = [PastTurn([{"role": "user", "content": "x"}], {"output": [{"type": "message"}]})] * n
+
+    def work() -> None:
+        body = RESPONSES.dereferenced({"input": items}, lambda _id: {"type": "message"})
+        RESPONSES.resumed(body, past)
+
+    return work
+
+
+def _resumed_interactions(n: int) -> Work:
+    past = [PastTurn([{"type": "user_input"}], {"steps": [{"type": "model_output"}]})] * n
+    return lambda: INTERACTIONS.resumed({"input": [{"type": "text", "text": "x"}] * n}, past)
+
+
+def _fields_of_a_chunk(n: int) -> Work:
+    told = {"candidates": [{"content": {"role": "model", "parts": [{"text": "x"}]}}]}
+    chunk = chunk_from_json({**told, **{f"x{number}": 1 for number in range(n)}})
+    return lambda: chunk.extra
+
+
+def _counts_of_tokens(n: int) -> Work:
+    usage = Usage({f"x{number}TokenCount": 1 for number in range(n)})
+    return lambda: usage + usage
+
+
+def _settings_of_a_generation(n: int) -> Work:
+    """A native client may send any."""
+    settings = {f"x{number}": 1 for number in range(n)} | {"thinkingConfig": {"thinkingBudget": 1}}
+    request = GenerateRequest("m", (), generation=settings)
+    return lambda: (without_sampling(request), without_thinking_amount(request))
+
+
+def _patches(n: int) -> Work:
+    patch = "*** Begin Patch\n+*** Update File: a\n@@\n+*** End of File\n+*** End Patch\nthen\n"
+    return lambda: repair_patches(patch * n)
+
+
+PIECES: dict[str, Case] = DECODERS | {
+    "JSON: halves of pairs": _half_surrogates,
+    "layout: texts": _layout_of_texts,
+    "layout: calls": _layout_of_calls,
+    "fold: log probabilities": _log_probabilities,
+    "mask: events that quote the key": _masked,
+    "repairs: calls and schemas": _mended,
+    "vault: signatures": _signatures_in_the_vault,
+    "vault: signatures of another family": _foreign_signatures,
+    "embeddings": _embedded,
+    "counting of tokens": _counted,
+    "responses: a chain and references": _resumed_responses,
+    "interactions: a chain": _resumed_interactions,
+    "fields of a chunk": _fields_of_a_chunk,
+    "counts of tokens": _counts_of_tokens,
+    "settings of a generation": _settings_of_a_generation,
+    "blanks in a word": lambda n: lambda: _words(["a" * 10 * n]),
+    "store: a chain of answers": _stored_chain,
+    "patches": _patches,
+    "an exit code behind empty lines": _exit_code,
+    "words of a command": lambda n: lambda: _words("a b " * n),
+    "a long word": lambda n: lambda: _words("a " + "b" * 10 * n),
+}

@@ -1,0 +1,97 @@
+"""JSON of clients and of an upstream, all the way: nothing but the bridge's own errors comes of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from conversations import CONVERSATIONS
+from transcripts import ForgetfulVault, Run, counting_stamp
+
+from bridge.errors import BridgeError, IllegalTransition, InternalError
+from bridge.gemini.conversation import conversation_id
+from bridge.gemini.model_adapter import fit
+from bridge.gemini.types import GenerateRequest
+from bridge.guards.guard_runner import GuardWatch
+from bridge.protocols import PROTOCOLS
+from bridge.protocols.base import Event, Protocol
+from bridge.protocols.json_reading import deep_nesting_refused
+from bridge.upstream.masking import Mask
+from bridge.upstream.payloads import chunks_in, request_bytes
+from bridge.web.routes import _json_object, checked
+from tests.attacks.growing_requests import GUARDS, TRAITS
+from tests.fuzz.wire_targets import pieces_of
+
+#: Errors that mean that the bridge is wrong, and not who sent something.
+OUR_FAULT = (IllegalTransition, InternalError)
+
+logging.getLogger("bridge").setLevel(logging.CRITICAL)
+
+
+def request(protocol: Protocol, data: bytes) -> None:
+    """A client's body to Gemini's."""
+    caller = CONVERSATIONS[protocol.name].callers[""]
+    try:
+        with deep_nesting_refused():
+            body = checked(protocol.schema, _json_object(data))
+            asked = protocol.to_gemini(body, caller)
+            conversation_id("owner", None, body, "", asked.request)
+            sent = _guarded(asked.request)
+            request_bytes(fit(sent, "gemini-test", TRAITS, ForgetfulVault(), counting_stamp().new_id)[0])
+    except OUR_FAULT:
+        raise
+    except BridgeError as error:
+        _told(protocol, error)
+
+
+def _guarded(asked: GenerateRequest) -> GenerateRequest:
+    watch = GuardWatch(GUARDS, "request")
+    judged = watch.request(asked)
+    _no_guard_failed(watch)
+    return judged if isinstance(judged, GenerateRequest) else asked
+
+
+def _no_guard_failed(watch: GuardWatch) -> None:
+    """It would pass what it looked at, and log why."""
+    assert not [note for note in watch.notes if note.endswith("failed")], watch.notes
+
+
+def _told(protocol: Protocol, error: BridgeError) -> None:
+    assert 400 <= protocol.error_status(error) < 600
+    assert protocol.error_body(error, "req_1")
+
+
+def answer(protocol: Protocol, data: bytes) -> None:
+    """An upstream's bytes to the client's; the same wherever they are cut."""
+    whole, pieces = pieces_of(data)
+    one = _written(protocol, [whole])
+    assert _written(protocol, pieces) == one, "the answer depends on where it is cut"
+
+
+def _written(protocol: Protocol, pieces: list[bytes]) -> bytes:
+    conversation = CONVERSATIONS[protocol.name]
+    run = Run(protocol, conversation.opening, caller=conversation.callers[""])
+    watch = GuardWatch(GUARDS, "request")
+    events: list[Event] = []
+    try:
+        for batch in chunks_in(pieces, "gemini-test", Mask("secret-of-the-upstream")):
+            events += run.machine.feed([watch.feed(run.fitting.feed(chunk)) for chunk in batch])
+        events += run.machine.finish()
+    except OUR_FAULT:
+        raise
+    except BridgeError as error:
+        events += run.machine.fail(error)
+    _no_guard_failed(watch)
+    if run.machine.error is None:
+        run.machine.fold(events)
+    return protocol.framing(run.asked).written(events)
+
+
+def _named() -> dict[str, Callable[[bytes], None]]:
+    kinds: tuple[tuple[str, Callable[..., Any]], ...] = (("request", request), ("answer", answer))
+    return {f"{kind}-{each.name}": partial(target, each) for kind, target in kinds for each in PROTOCOLS}
+
+
+TARGETS = _named()

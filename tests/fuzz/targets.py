@@ -1,0 +1,9 @@
+"""Everything that is fuzzed, by name. A target takes bytes; what it raises is a defect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.fuzz import json_targets, wire_targets
+
+TARGETS: dict[str, Callable[[bytes], None]] = {**wire_targets.TARGETS, **json_targets.TARGETS}
