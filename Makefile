@@ -96,7 +96,7 @@ $(PEERS)/portkey/.installed:
 	@touch $@
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) $(CLIENTS)/node_modules $(CLIENTS)/latest $(PEERS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS)/node_modules $(CLIENTS)/latest $(PEERS) tests/fuzz/found build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,8 +25,6 @@ from tests.fuzz.wire_targets import pieces_of
 
 #: Errors that mean that the bridge is wrong, and not who sent something.
 OUR_FAULT = (IllegalTransition, InternalError)
-
-logging.getLogger("bridge").setLevel(logging.CRITICAL)
 
 
 def request(protocol: Protocol, data: bytes) -> None:

@@ -8,12 +8,14 @@ python -m tests.fuzz.run --target framing --input tests/fuzz/found/framing/crash
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -30,6 +32,7 @@ Target = Callable[[bytes], None]
 
 def main() -> int:
     arguments = _arguments()
+    logging.getLogger("bridge").setLevel(logging.CRITICAL)
     if arguments.input:
         from tests.fuzz.targets import TARGETS
 
@@ -87,7 +90,7 @@ def _passes(name: str, target: Target, seconds: int) -> bool:
     with tempfile.TemporaryDirectory() as corpus, tempfile.TemporaryFile() as said:
         options = _options(seconds, Path(corpus), _written(name, Path(corpus)), found)
         with _told_to(said.fileno()):
-            ended = _fuzzed(target, options)
+            ended = _fuzzed(_saving(target, found), options)
         said.seek(0)
         told = said.read().decode(errors="replace")
     new = sorted(set(found.iterdir()) - before)
@@ -96,6 +99,19 @@ def _passes(name: str, target: Target, seconds: int) -> bool:
     if not passes:
         _tell(name, told, new)
     return passes
+
+
+def _saving(target: Target, found: Path) -> Target:
+    """The fuzzer itself saves what hangs or takes all memory, and not what raises."""
+
+    def saving(data: bytes) -> None:
+        try:
+            target(data)
+        except BaseException:
+            (found / f"crash-{sha256(data).hexdigest()[:16]}").write_bytes(data)
+            raise
+
+    return saving
 
 
 def _fuzzed(target: Target, options: list[str]) -> int:

@@ -206,3 +206,11 @@ def test_a_candidate_without_content_has_none_in_the_whole_answer_either():
     assert fold_chunks([{"promptFeedback": {"blockReason": "SAFETY"}}]) == {
         "promptFeedback": {"blockReason": "SAFETY"}
     }
+
+
+@pytest.mark.parametrize("odd", [5, None, "text", {"a": 1}])
+def test_what_should_grow_and_is_no_list_is_taken_as_it_came_last(odd):
+    said = [chunk({"text": "a"}, citationMetadata={"citations": each}) for each in (odd, [1], odd, [2], [3])]
+    before = orjson.dumps(said)
+    assert fold_chunks(said)["candidates"][0]["citationMetadata"] == {"citations": [2, 3]}
+    assert orjson.dumps(said) == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.upstream.transport.body_framing import Chunked, Sized, UntilTheEnd
-from bridge.upstream.transport.response_head import BadHead, Head, head_of
+from bridge.upstream.transport.response_head import LARGEST_HEAD, BadHead, Head, HeadReader, head_of
 
 OK = "HTTP/1.1 200 OK"
 
@@ -96,3 +96,22 @@ def test_the_head_says_whether_the_connection_lasts(lines: list[str], lasting: b
 def test_compression_is_told_by_its_last_step() -> None:
     assert head(OK).encoding == b"identity"
     assert head(OK, "Content-Encoding: GZip").encoding == b"gzip"
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_head_is_the_same_in_any_pieces_and_interim_ones_are_read_over(size: int) -> None:
+    data = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 x\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\n\r\nbody"
+    reader = HeadReader()
+    for start in range(0, len(data), size):
+        if (found := reader.feed(data[start : start + size])) is not None:
+            break
+    assert found is not None
+    assert found.status == 200
+    assert b"body".startswith(reader.behind)
+
+
+def test_a_head_without_an_end_is_refused() -> None:
+    reader = HeadReader()
+    reader.feed(b"x" * LARGEST_HEAD)
+    with pytest.raises(BadHead):
+        reader.feed(b"x")
