@@ -7,12 +7,12 @@ from pathlib import Path
 
 from bridge.observe import metrics_folder
 from bridge.observe.logs import configuration
-from bridge.server.active_settings import take_settings, tell_notices
+from bridge.server.active_settings import load_active_settings, tell_notices
 from bridge.server.cpu_affinity import core_beside, stay_on
 from bridge.settings import SettingsError
 
 try:
-    _in_force = take_settings()
+    _in_force = load_active_settings()
 except SettingsError as error:
     print(f"gemini-bridge: {error}", file=sys.stderr)
     sys.exit(2)

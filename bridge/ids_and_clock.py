@@ -14,6 +14,6 @@ def random_id(prefix: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class IdsAndClock:
     new_id: Callable[[str], str] = random_id
     now: Callable[[], float] = time.time

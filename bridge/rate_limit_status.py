@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Allowance(NamedTuple):
+class RateLimitStatus(NamedTuple):
     counted: str  #: requests or tokens
     limit: int
     remaining: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridge.upstream import UPSTREAMS
-from bridge.upstream.capabilities import Ability
+from bridge.upstream.capabilities import Capability
 
 PAGE = Path(__file__).parent / "UPSTREAMS.md"
 BEGIN, END = "<!-- made by `make diagrams`; do not edit -->\n", "<!-- so far -->\n"
@@ -15,7 +15,7 @@ SHOWN = {name: kind for name, kind in UPSTREAMS.items() if name != "demo"}
 
 def table() -> str:
     lines = [f"| | {' | '.join(SHOWN)} |", f"|---|{'---|' * len(SHOWN)}"]
-    for ability in Ability:
+    for ability in Capability:
         marks = ["–" if ability in kind.CANNOT else "yes" for kind in SHOWN.values()]
         lines.append(f"| {ability.value} | {' | '.join(marks)} |")
     for name, kind in SHOWN.items():

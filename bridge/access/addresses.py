@@ -28,7 +28,7 @@ def address(text: str) -> Address | None:
     return mapped or found
 
 
-def lies_in(found: Address | None, ranges: Sequence[Network]) -> bool:
+def is_in_networks(found: Address | None, ranges: Sequence[Network]) -> bool:
     return found is not None and any(found in each for each in ranges)
 
 
@@ -45,10 +45,10 @@ def client_address(peer: str, forwarded: str, trusted: Sequence[Network]) -> Add
     made up. A peer without an address is a process at the other end of a local socket, and trusted.
     """
     claimed = [text for text in forwarded.split(",") if text.strip()]
-    if peer and not lies_in(address(peer), trusted):
+    if peer and not is_in_networks(address(peer), trusted):
         return address(peer)
     for text in reversed(claimed):
         found = address(text)
-        if not lies_in(found, trusted):
+        if not is_in_networks(found, trusted):
             return found
     return address(claimed[0] if claimed else peer)

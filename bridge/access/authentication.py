@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge.access.addresses import client_address, is_local, networks
-from bridge.access.key_cache import KeyRing, KeysUnknown
+from bridge.access.key_cache import KeyCache, KeysUnavailable
 from bridge.access.key_format import digest, well_formed
 from bridge.access.key_store import KEYS_FILE, Held, KeysLost, KeyStore
 from bridge.access.keys import Key
@@ -32,7 +32,7 @@ UNREADABLE = "The bridge cannot read its keys at the moment; its log says why"
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class Identity:
     """How a request stands at the door. `problem` says, for the log, why it is not let in."""
 
     key: Key | None = None
@@ -50,22 +50,24 @@ class Visit:
         return self.key is None or self.key.may_use(name, model)
 
 
-class Door:
-    def __init__(self, settings: Settings, ring: KeyRing, now: Callable[[], float] = time.time) -> None:
-        self._ring = ring
+class Authenticator:
+    def __init__(self, settings: Settings, key_cache: KeyCache, now: Callable[[], float] = time.time) -> None:
+        self._key_cache = key_cache
         self._now = now
         self._open = settings.access.open
         self._local = is_local(settings.server.host)
         self._trusted = networks(settings.server.trusted_proxies)
         self._warned = False
 
-    def visit(self, shown: Sequence[str], peer: str, forwarded: str, proxied: bool = False) -> Visit:
+    def authenticate(
+        self, shown: Sequence[str], peer: str, forwarded: str, proxied: bool = False
+    ) -> Identity:
         """`shown` are the secrets that the request carries, wherever they stood; one good one is enough.
         `proxied`: a proxy sent the request on, whether or not it says for whom."""
         try:
             visits = [self._judged(secret, peer, forwarded) for secret in shown]
-            needed = not self._open and (not self._local or self._ring.any())
-        except KeysUnknown:
+            needed = not self._open and (not self._local or self._key_cache.any())
+        except KeysUnavailable:
             if not self._open:
                 raise TooBusy(UNREADABLE) from None
             visits, needed = [], False
@@ -74,15 +76,15 @@ class Door:
             return good
         if not needed and (proxied or forwarded) and not self._open:
             self._warn_of_proxy()
-            return Visit(problem="no_key_defined", told=BEHIND_A_PROXY)
+            return Identity(problem="no_key_defined", told=BEHIND_A_PROXY)
         if not needed:
-            return Visit(owner=digest(shown[0] if shown else "").hex())
+            return Identity(owner=digest(shown[0] if shown else "").hex())
         return self._refused(visits)
 
-    def _refused(self, visits: Sequence[Visit]) -> Visit:
-        if not self._ring.readable and any(visit.problem == "key_unknown" for visit in visits):
+    def _refused(self, visits: Sequence[Identity]) -> Identity:
+        if not self._key_cache.readable and any(visit.problem == "key_unknown" for visit in visits):
             raise TooBusy(UNREADABLE)  # it may have been added since they were last read
-        return visits[0] if visits else Visit(problem="key_missing")
+        return visits[0] if visits else Identity(problem="key_missing")
 
     def _warn_of_proxy(self) -> None:
         if not self._warned:
@@ -91,26 +93,26 @@ class Door:
                 "requests from a proxy are refused: no key is defined; `gemini-bridge key add` makes one"
             )
 
-    def _judged(self, secret: str, peer: str, forwarded: str) -> Visit:
+    def _judged(self, secret: str, peer: str, forwarded: str) -> Identity:
         shown = digest(secret)
-        held = self._ring.find(shown)
+        held = self._key_cache.find(shown)
         if held is None:
-            return Visit(problem="key_unknown" if well_formed(secret) else "key_malformed")
+            return Identity(problem="key_unknown" if well_formed(secret) else "key_malformed")
         problem = self._ended(held)
         if problem is None and not held.key.may_come_from(client_address(peer, forwarded, self._trusted)):
             problem = "key_not_from_here"
-        return Visit(held.key, problem, owner=f"key:{held.key.id}", digest=shown)
+        return Identity(held.key, problem, owner=f"key:{held.key.id}", digest=shown)
 
-    def recheck(self, visit: Visit) -> str | None:
+    def recheck(self, visit: Identity) -> str | None:
         """Why the key that let the visitor in is no longer good; None if it is, or if that is not known."""
         if visit.key is None:
             return None
         try:
-            held = self._ring.find(visit.digest)
-        except KeysUnknown:
+            held = self._key_cache.find(visit.digest)
+        except KeysUnavailable:
             return None
         if held is None:
-            return "key_unknown" if self._ring.readable else None
+            return "key_unknown" if self._key_cache.readable else None
         return self._ended(held)
 
     def _ended(self, held: Held) -> str | None:
@@ -122,7 +124,7 @@ class Door:
         return "key_rotated" if held.expired(now) else None
 
 
-def rule_at_start(settings: Settings) -> str:
+def describe_access(settings: Settings) -> str:
     """Who will be let in, in words for the start; a SettingsError if nobody could be."""
     if settings.access.open:
         return "open to everybody who can reach it: access.open is set, no key is asked for"

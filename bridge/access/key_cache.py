@@ -21,7 +21,7 @@ BETWEEN_LOOKS = 1.0
 PAUSE_AFTER_FAILURE = 5.0
 
 
-class KeysUnknown(Exception):
+class KeysUnavailable(Exception):
     """The keys could not be read even once."""
 
 
@@ -31,7 +31,7 @@ class _Known:
     held: Mapping[bytes, Held]
 
 
-class KeyRing:
+class KeyCache:
     def __init__(self, store: KeyStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
@@ -58,7 +58,7 @@ class KeyRing:
             finally:
                 self._lock.release()
         if self._known is None:
-            raise KeysUnknown
+            raise KeysUnavailable
         return self._known
 
     def _look(self) -> None:

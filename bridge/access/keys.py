@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bridge.access.addresses import Address, Network, lies_in, networks
+from bridge.access.addresses import Address, Network, is_in_networks, networks
 from bridge.errors import NotAllowed
 from bridge.gemini.model_names import plain_name
 from bridge.settings.limits import Limits
@@ -57,7 +57,7 @@ class Key:
         return self.rules.expires is not None and self.rules.expires <= now
 
     def may_come_from(self, came_from: Address | None) -> bool:
-        return not self.rules.networks or lies_in(came_from, self._networks)
+        return not self.rules.networks or is_in_networks(came_from, self._networks)
 
     def may_use(self, name: str, model: str) -> bool:
         """`name` is the client's, `model` the one that serves. A client can make up a name that fits a

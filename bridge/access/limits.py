@@ -17,7 +17,7 @@ from bridge.access.keys import Key
 from bridge.access.rate_window import DAILY, Barrier, Spent, allowances, barriers, scarcest
 from bridge.errors import LONGEST_RETRY_AFTER, BudgetSpent, LimitReached
 from bridge.observe.record import Observer, Record
-from bridge.rate_limit_status import Allowance
+from bridge.rate_limit_status import RateLimitStatus
 from bridge.settings.limits import Limits
 
 #: What a request has cost, in the currency of the limits.
@@ -75,9 +75,9 @@ class Ledger(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    allowances: tuple[Allowance, ...] = ()
+    allowances: tuple[RateLimitStatus, ...] = ()
     refusal: LimitReached | None = None
-    if_refused: tuple[Allowance, ...] = ()  #: what is left if the request is refused for another reason
+    if_refused: tuple[RateLimitStatus, ...] = ()  #: what is left if the request is refused for another reason
     settle: Observer | None = None  #: to be told how the request ended
     enforced: bool = True  #: false where the ledger could not be asked
 
@@ -103,7 +103,7 @@ class Limiter:
         settle = partial(self._settle, subjects, sight.now)
         return Admission(_left(subjects, sight, 1), None, _left(subjects, sight, 0), settle)
 
-    def look(self, key: Key | None) -> tuple[Allowance, ...]:
+    def look(self, key: Key | None) -> tuple[RateLimitStatus, ...]:
         """What is left, for a request that counts for nothing."""
         subjects = self._subjects(key)
         try:
@@ -156,7 +156,7 @@ def _reached(subjects: Iterable[Subject], sight: Sight) -> list[tuple[Subject, B
     ]
 
 
-def _left(subjects: Iterable[Subject], sight: Sight, entering: int) -> tuple[Allowance, ...]:
+def _left(subjects: Iterable[Subject], sight: Sight, entering: int) -> tuple[RateLimitStatus, ...]:
     return scarcest(
         allowance
         for subject, spent in zip(subjects, sight.spent, strict=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bridge.rate_limit_status import Allowance
+from bridge.rate_limit_status import RateLimitStatus
 from bridge.settings.limits import Limits
 
 MINUTE = 60
@@ -68,23 +68,23 @@ def barriers(limits: Limits, spent: Spent, now: float) -> Iterator[Barrier]:
         yield Barrier("streams", f"{_some(limits.streams, 'answer')} at the same time", WAIT_FOR_A_STREAM)
 
 
-def allowances(limits: Limits, spent: Spent, now: float, entering: int) -> Iterator[Allowance]:
+def allowances(limits: Limits, spent: Spent, now: float, entering: int) -> Iterator[RateLimitStatus]:
     """What is left, with `entering` requests that are let in now."""
     requests = [(second.start, second.requests) for second in spent.seconds]
     tokens = [(second.start, second.tokens) for second in spent.seconds]
     if limit := limits.requests_per_minute:
         reset = LASTS if entering else _until_empty(requests, now)
-        yield Allowance("requests", limit, _left(limit, _sum(requests) + entering), reset, now)
+        yield RateLimitStatus("requests", limit, _left(limit, _sum(requests) + entering), reset, now)
     if limit := limits.tokens_per_minute:
-        yield Allowance("tokens", limit, _left(limit, _sum(tokens)), _until_empty(tokens, now), now)
+        yield RateLimitStatus("tokens", limit, _left(limit, _sum(tokens)), _until_empty(tokens, now), now)
     if limit := limits.tokens_per_day:
         reset = (day_of(now) + 1) * DAY - now
-        yield Allowance("tokens", limit, _left(limit, spent.day_tokens), reset, now)
+        yield RateLimitStatus("tokens", limit, _left(limit, spent.day_tokens), reset, now)
 
 
-def scarcest(everything: Iterable[Allowance]) -> tuple[Allowance, ...]:
+def scarcest(everything: Iterable[RateLimitStatus]) -> tuple[RateLimitStatus, ...]:
     """Of each thing that is counted, the limit that will be reached first."""
-    found: dict[str, Allowance] = {}
+    found: dict[str, RateLimitStatus] = {}
     for each in everything:
         if each.counted not in found or each.remaining < found[each.counted].remaining:
             found[each.counted] = each

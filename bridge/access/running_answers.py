@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
-from bridge.access.authentication import Door, Visit
+from bridge.access.authentication import Authenticator, Identity
 from bridge.access.limits import Limiter
 from bridge.errors import BridgeError, NotAuthorized
 from bridge.interruption import Interruption
@@ -33,23 +33,23 @@ _EXPIRED = "The key of this request has expired while the answer was on its way.
 
 
 class _Answer(NamedTuple):
-    visit: Visit
+    identity: Identity
     interruption: Interruption
 
 
 class RunningAnswers:
-    def __init__(self, door: Door, limiter: Limiter, cut_streams: bool) -> None:
-        self._door = door
+    def __init__(self, authenticator: Authenticator, limiter: Limiter, cut_streams: bool) -> None:
+        self._authenticator = authenticator
         self._limiter = limiter
         self._cut_streams = cut_streams
         self._answers: dict[int, _Answer] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def watch(self, visit: Visit, record: Record) -> Interruption:
+    def watch(self, identity: Identity, record: Record) -> Interruption:
         """Until the record is told how the request ended."""
-        answer = _Answer(visit, Interruption())
-        if visit.key is None and not self._cut_streams:
+        answer = _Answer(identity, Interruption())
+        if identity.key is None and not self._cut_streams:
             return answer.interruption
         with self._lock:
             self._answers[id(answer)] = answer
@@ -66,19 +66,19 @@ class RunningAnswers:
         """End the answers that must not go on."""
         with self._lock:
             answers = list(self._answers.values())
-        reasons: dict[Visit, BridgeError | None] = {}
+        reasons: dict[Identity, BridgeError | None] = {}
         try:
-            for visit, interruption in answers:
-                if visit not in reasons:
-                    reasons[visit] = self._reason(visit)
-                interruption.error = interruption.error or reasons[visit]
+            for identity, interruption in answers:
+                if identity not in reasons:
+                    reasons[identity] = self._reason(identity)
+                interruption.error = interruption.error or reasons[identity]
         except Exception:  # the thread must live
             log.exception("running answers cannot be checked")
 
-    def _reason(self, visit: Visit) -> BridgeError | None:
-        problem = self._door.recheck(visit)
+    def _reason(self, identity: Identity) -> BridgeError | None:
+        problem = self._authenticator.recheck(identity)
         if revoked := _REVOKED.get(problem or ""):
             return NotAuthorized(revoked)
         if not self._cut_streams:
             return None
-        return NotAuthorized(_EXPIRED) if problem == "key_expired" else self._limiter.spent(visit.key)
+        return NotAuthorized(_EXPIRED) if problem == "key_expired" else self._limiter.spent(identity.key)

@@ -19,12 +19,12 @@ import orjson
 from bridge.cli.colours import light
 from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.table import lined_up
-from bridge.connect.clients import CLIENTS, PLACEHOLDER_KEY, Client, Snippet, Target
+from bridge.connect.clients import CLIENTS, PLACEHOLDER_KEY, ClientGuide, Snippet, Target
 from bridge.connect.codex_catalog import FILE as CATALOG_FILE
 from bridge.connect.codex_catalog import PATH as CATALOG_PATH
-from bridge.connect.probe import Finding, probe
-from bridge.connect.protocol_clients import SPEAKERS
-from bridge.connect.sse_post import Trouble, document
+from bridge.connect.probe import ProbeFinding, probe
+from bridge.connect.protocol_clients import PROTOCOL_CLIENTS
+from bridge.connect.sse_post import PostFailed, document
 from bridge.settings import SettingsError, load
 from bridge.settings.source import CLIENT_KEY
 from bridge.settings.value import WebAddress, suggestion
@@ -58,7 +58,7 @@ def _connect(arguments: argparse.Namespace) -> int:
 CONNECT = Command(_connect, "settings for a client, or the proof they work", _arguments)
 
 
-def _client(name: str | None) -> Client:
+def _client(name: str | None) -> ClientGuide:
     if name is None:
         raise SettingsError(f"--probe: name a client: {', '.join(CLIENTS)}")
     if name not in CLIENTS:
@@ -92,14 +92,14 @@ def _checked(url: str) -> str:
 # --- the catalogue for Codex -------------------------------------------------------------------------
 
 
-def _written(client: Client, target: Target, file: str) -> str:
+def _written(client: ClientGuide, target: Target, file: str) -> str:
     """Fetch the bridge's models and write them to the file. Returns the path that settings can name."""
     if not client.has_catalog:
         raise SettingsError(f"--catalog: {client.name} has none; it is for codex")
     path = Path(file).expanduser().absolute()
     try:
         told = document(target.url + CATALOG_PATH)
-    except Trouble as trouble:
+    except PostFailed as trouble:
         raise SettingsError(f"--catalog: {target.url}: {trouble.what}. {trouble.remedy}") from None
     try:
         path.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
@@ -113,13 +113,13 @@ def _written(client: Client, target: Target, file: str) -> str:
 
 def _listed() -> str:
     rows = [("CLIENT", "", "SPEAKS")]
-    rows += [(each.name, each.title, SPEAKERS[each.speaks].title) for each in CLIENTS.values()]
+    rows += [(each.name, each.title, PROTOCOL_CLIENTS[each.speaks].title) for each in CLIENTS.values()]
     hint = f"{PROGRAM} connect CLIENT prints its settings; --probe proves them."
     return "\n".join([*lined_up(rows), "", hint])
 
 
-def _print_settings(client: Client, target: Target) -> None:
-    _explain(f"{client.title} ({SPEAKERS[client.speaks].title})", f"{client.main.place}:", "")
+def _print_settings(client: ClientGuide, target: Target) -> None:
+    _explain(f"{client.title} ({PROTOCOL_CLIENTS[client.speaks].title})", f"{client.main.place}:", "")
     print(client.main.text(target), end="", flush=True)
     _explain("", *(_also(snippet, target) for snippet in client.snippets[1:] if _is_needed(snippet, target)))
     _explain(*(f"• {note}" for note in client.notes))
@@ -143,8 +143,8 @@ def _explain(*lines: str) -> None:
         print(line, file=sys.stderr)
 
 
-def _prove(client: Client, target: Target) -> int:
-    print(f"{client.title} on {target.url} with {target.model} ({SPEAKERS[client.speaks].title})")
+def _prove(client: ClientGuide, target: Target) -> int:
+    print(f"{client.title} on {target.url} with {target.model} ({PROTOCOL_CLIENTS[client.speaks].title})")
     failed = False
     for finding in probe(client, target):
         print(_line(finding), flush=True)
@@ -152,6 +152,6 @@ def _prove(client: Client, target: Target) -> int:
     return FAILED if failed else 0
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: ProbeFinding) -> str:
     line = f"{light(finding.good)} {finding.what:<22}{finding.seconds:6.2f} s   {finding.detail}"
     return line if finding.good else f"{line}\n  → {finding.remedy}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from bridge.cli.colours import GREEN, RED, YELLOW, coloured
 from bridge.cli.command import FAILED, Command
-from bridge.doctor.finding import Check, Finding, Level, Patient
+from bridge.doctor.finding import Check, Finding, Installation, Level
 from bridge.settings.source import CLIENT_KEY
 
 MARKS = {Level.GREEN: "ok  ", Level.YELLOW: "note", Level.RED: "FAIL"}
@@ -29,9 +29,9 @@ def _examine(arguments: argparse.Namespace) -> int:
     from bridge.doctor.checks import CHECKS  # slow to load; other commands need not wait for them
     from bridge.doctor.examination import examine
 
-    patient = Patient.here(arguments.url, arguments.key or os.environ.get(CLIENT_KEY))
+    installation = Installation.here(arguments.url, arguments.key or os.environ.get(CLIENT_KEY))
     found: list[Found] = []
-    for each in examine(patient, CHECKS):
+    for each in examine(installation, CHECKS):
         found.append(each)
         if not arguments.json:
             print("\n".join(_lines(*each)), flush=True)

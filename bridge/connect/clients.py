@@ -72,7 +72,7 @@ class Snippet:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientGuide:
     name: str
     title: str
     kind: str
@@ -125,14 +125,14 @@ def _filled(hole: str, quotes: str, target: Target) -> Iterator[Piece]:
 # --- reading -----------------------------------------------------------------------------------------
 
 
-def _read() -> tuple[Client, ...]:
+def _read() -> tuple[ClientGuide, ...]:
     text = files(__package__).joinpath("clients.toml").read_text("utf-8")
     return tuple(_client(row) for row in tomllib.loads(text)["client"])
 
 
-def _client(row: dict[str, Any]) -> Client:
+def _client(row: dict[str, Any]) -> ClientGuide:
     snippets = tuple(Snippet(each["place"], each["language"], each["text"]) for each in row.pop("snippet"))
-    return Client(**row | {"notes": tuple(row["notes"])}, snippets=snippets)
+    return ClientGuide(**row | {"notes": tuple(row["notes"])}, snippets=snippets)
 
 
-CLIENTS: Mapping[str, Client] = {client.name: client for client in _read()}
+CLIENTS: Mapping[str, ClientGuide] = {client.name: client for client in _read()}

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import orjson
 
 from bridge.connect.clients import Target
-from bridge.connect.sse_post import Trouble
+from bridge.connect.sse_post import PostFailed
 from bridge.gemini.types import JsonObject
 
 #: Room for a model that thinks before it speaks.
@@ -24,7 +24,7 @@ IN_THE_STREAM = "The answer began and then failed; the bridge's log says why."
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ProbeTool:
     """A tool to be called: with a schema, or freeform, with text of a grammar for its input."""
 
     name: str
@@ -38,7 +38,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ReceivedCall:
     id: str
     name: str
     input: str  #: JSON, or the text of a freeform call
@@ -46,16 +46,16 @@ class Call:
 
 
 @dataclass(slots=True)
-class Heard:
+class ReceivedAnswer:
     """What a stream came to."""
 
     text: str = ""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ReceivedCall] = field(default_factory=list)
     ended: bool = False  #: by the protocol's own end, as success
     turn: list[Any] = field(default_factory=list)  #: the answer as it goes back into the history
 
 
-class Speaker(ABC):
+class ProtocolClient(ABC):
     title: ClassVar[str]
     freeform: ClassVar[bool] = False  #: whether its clients declare freeform tools
 
@@ -66,53 +66,57 @@ class Speaker(ABC):
         return {"Authorization": f"Bearer {target.key}"}
 
     @abstractmethod
-    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
         """The body of a first request; where a tool is declared, it must be called."""
 
     @abstractmethod
-    def hear(self, events: Iterable[JsonObject]) -> Heard: ...
+    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer: ...
 
     @abstractmethod
-    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
+    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
         """The body that gives the calls their result, and leaves the next step to the model."""
 
 
-def _failed(error: object) -> Trouble:
+def _failed(error: object) -> PostFailed:
     message = error.get("message") if isinstance(error, dict) else None
-    return Trouble(f"the stream failed: {message or 'without a message'}", IN_THE_STREAM)
+    return PostFailed(f"the stream failed: {message or 'without a message'}", IN_THE_STREAM)
 
 
-class ChatSpeaker(Speaker):
+class ChatClient(ProtocolClient):
     title = "OpenAI Chat Completions"
 
     def address(self, target: Target) -> str:
         return f"{target.url}/v1/chat/completions"
 
-    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
         body = {"model": model, "stream": True, "messages": [{"role": "user", "content": question}]}
         if tool is None:
             return body
         function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
         return {**body, "tools": [{"type": "function", "function": function}], "tool_choice": "required"}
 
-    def hear(self, events: Iterable[JsonObject]) -> Heard:
-        heard, calls = Heard(), dict[int, dict[str, Any]]()
+    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
+        received, calls = ReceivedAnswer(), dict[int, dict[str, Any]]()
         for event in events:
             if "error" in event:
                 raise _failed(event["error"])
             for choice in event["choices"]:
-                heard.text += choice["delta"].get("content") or ""
-                heard.ended = heard.ended or choice["finish_reason"] in ("stop", "tool_calls")
+                received.text += choice["delta"].get("content") or ""
+                received.ended = received.ended or choice["finish_reason"] in ("stop", "tool_calls")
                 for part in choice["delta"].get("tool_calls", ()):
                     _grown(calls, part)
         for call in calls.values():
-            heard.calls.append(Call(call["id"], call["function"]["name"], call["function"]["arguments"]))
-        heard.turn = [{"role": "assistant", "content": heard.text or None, "tool_calls": [*calls.values()]}]
-        return heard
+            received.calls.append(
+                ReceivedCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+            )
+        received.turn = [
+            {"role": "assistant", "content": received.text or None, "tool_calls": [*calls.values()]}
+        ]
+        return received
 
-    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
-        results = [{"role": "tool", "tool_call_id": call.id, "content": result} for call in heard.calls]
-        return {**asked, "messages": [*asked["messages"], *heard.turn, *results], "tool_choice": "auto"}
+    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
+        results = [{"role": "tool", "tool_call_id": call.id, "content": result} for call in received.calls]
+        return {**asked, "messages": [*asked["messages"], *received.turn, *results], "tool_choice": "auto"}
 
 
 def _grown(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
@@ -124,13 +128,13 @@ def _grown(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
         calls[index]["function"]["arguments"] += part["function"]["arguments"]
 
 
-class ResponsesSpeaker(Speaker):
+class ResponsesClient(ProtocolClient):
     title = "OpenAI Responses"
 
     def address(self, target: Target) -> str:
         return f"{target.url}/v1/responses"
 
-    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
         said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": question}]}
         body = {"model": model, "stream": True, "input": [said], "store": False}
         body["include"] = ["reasoning.encrypted_content"]
@@ -138,52 +142,52 @@ class ResponsesSpeaker(Speaker):
             return body
         return {**body, "tools": [self._declared(tool)], "tool_choice": "required"}
 
-    def _declared(self, tool: Tool) -> JsonObject:
+    def _declared(self, tool: ProbeTool) -> JsonObject:
         named = {"name": tool.name, "description": tool.description}
         if tool.freeform:
             grammar = {"type": "grammar", "syntax": "lark", "definition": tool.grammar}
             return {"type": "custom", **named, "format": grammar}
         return {"type": "function", **named, "parameters": tool.schema, "strict": False}
 
-    def hear(self, events: Iterable[JsonObject]) -> Heard:
-        heard = Heard()
+    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
+        received = ReceivedAnswer()
         for event in events:
             match event.get("type"):
                 case "response.output_text.delta":
-                    heard.text += event["delta"]
+                    received.text += event["delta"]
                 case "response.output_item.done":
-                    heard.turn.append(event["item"])
+                    received.turn.append(event["item"])
                 case "response.completed":
-                    heard.ended = True
+                    received.ended = True
                 case "response.failed" | "response.incomplete":
                     raise _failed(event["response"].get("error"))
                 case "error":
                     raise _failed(event.get("error") or event)
-        heard.calls = [call for item in heard.turn if (call := _call_of(item))]
-        return heard
+        received.calls = [call for item in received.turn if (call := _call_of(item))]
+        return received
 
-    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
+    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
         results = [
             {
                 "type": "custom_tool_call_output" if call.freeform else "function_call_output",
                 "call_id": call.id,
                 "output": result,
             }
-            for call in heard.calls
+            for call in received.calls
         ]
-        return {**asked, "input": [*asked["input"], *heard.turn, *results], "tool_choice": "auto"}
+        return {**asked, "input": [*asked["input"], *received.turn, *results], "tool_choice": "auto"}
 
 
-def _call_of(item: dict[str, Any]) -> Call | None:
+def _call_of(item: dict[str, Any]) -> ReceivedCall | None:
     match item["type"]:
         case "function_call":
-            return Call(item["call_id"], item["name"], item["arguments"])
+            return ReceivedCall(item["call_id"], item["name"], item["arguments"])
         case "custom_tool_call":
-            return Call(item["call_id"], item["name"], item["input"], freeform=True)
+            return ReceivedCall(item["call_id"], item["name"], item["input"], freeform=True)
     return None
 
 
-class CodexSpeaker(ResponsesSpeaker):
+class CodexClient(ResponsesClient):
     """As Codex does it: under its name, by which the bridge picks its dialect, and with freeform tools."""
 
     title = "OpenAI Responses, as Codex speaks it"
@@ -194,7 +198,7 @@ class CodexSpeaker(ResponsesSpeaker):
         return {**super().headers(target), **mark}
 
 
-class MessagesSpeaker(Speaker):
+class MessagesClient(ProtocolClient):
     title = "Anthropic Messages"
 
     def address(self, target: Target) -> str:
@@ -203,7 +207,7 @@ class MessagesSpeaker(Speaker):
     def headers(self, target: Target) -> dict[str, str]:
         return {**super().headers(target), "Anthropic-Version": "2023-06-01"}
 
-    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
         said = [{"role": "user", "content": question}]
         body = {"model": model, "stream": True, "max_tokens": MOST_TOKENS, "messages": said}
         if tool is None:
@@ -211,35 +215,37 @@ class MessagesSpeaker(Speaker):
         declared = {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
         return {**body, "tools": [declared], "tool_choice": {"type": "any"}}
 
-    def hear(self, events: Iterable[JsonObject]) -> Heard:
-        heard, unparsed = Heard(), dict[int, str]()
+    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
+        received, unparsed = ReceivedAnswer(), dict[int, str]()
         for event in events:
             match event.get("type"):
                 case "content_block_start":
-                    heard.turn.append(event["content_block"])
+                    received.turn.append(event["content_block"])
                 case "content_block_delta":
-                    _extended(heard, unparsed, event["index"], event["delta"])
+                    _extended(received, unparsed, event["index"], event["delta"])
                 case "message_stop":
-                    heard.ended = True
+                    received.ended = True
                 case "error":
                     raise _failed(event["error"])
         for index, text in unparsed.items():
-            block = heard.turn[index]
+            block = received.turn[index]
             block["input"] = orjson.loads(text or "{}")
-            heard.calls.append(Call(block["id"], block["name"], text))
-        return heard
+            received.calls.append(ReceivedCall(block["id"], block["name"], text))
+        return received
 
-    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
-        results = [{"type": "tool_result", "tool_use_id": call.id, "content": result} for call in heard.calls]
-        turns = [{"role": "assistant", "content": heard.turn}, {"role": "user", "content": results}]
+    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
+        results = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": result} for call in received.calls
+        ]
+        turns = [{"role": "assistant", "content": received.turn}, {"role": "user", "content": results}]
         return {**asked, "messages": [*asked["messages"], *turns], "tool_choice": {"type": "auto"}}
 
 
-def _extended(heard: Heard, unparsed: dict[int, str], index: int, delta: dict[str, Any]) -> None:
-    block = heard.turn[index]
+def _extended(received: ReceivedAnswer, unparsed: dict[int, str], index: int, delta: dict[str, Any]) -> None:
+    block = received.turn[index]
     match delta["type"]:
         case "text_delta":
-            heard.text += delta["text"]
+            received.text += delta["text"]
             block["text"] += delta["text"]
         case "input_json_delta":
             unparsed[index] = unparsed.get(index, "") + delta["partial_json"]
@@ -249,7 +255,7 @@ def _extended(heard: Heard, unparsed: dict[int, str], index: int, delta: dict[st
             block["signature"] = delta["signature"]
 
 
-class GeminiSpeaker(Speaker):
+class GeminiClient(ProtocolClient):
     title = "Gemini's own API"
 
     def address(self, target: Target) -> str:
@@ -258,7 +264,7 @@ class GeminiSpeaker(Speaker):
     def headers(self, target: Target) -> dict[str, str]:
         return {"X-Goog-Api-Key": target.key}
 
-    def ask(self, model: str, question: str, tool: Tool | None = None) -> JsonObject:
+    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
         body: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": question}]}]}
         if tool is None:
             return body
@@ -266,37 +272,39 @@ class GeminiSpeaker(Speaker):
         body["tools"] = [{"functionDeclarations": [declared]}]
         return {**body, "toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}
 
-    def hear(self, events: Iterable[JsonObject]) -> Heard:
-        heard, parts = Heard(), list[dict[str, Any]]()
+    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
+        received, parts = ReceivedAnswer(), list[dict[str, Any]]()
         for event in events:
             if "error" in event:
                 raise _failed(event["error"])
             for candidate in event.get("candidates", ()):
                 parts += candidate.get("content", {}).get("parts", ())
-                heard.ended = heard.ended or candidate.get("finishReason") == "STOP"
-        heard.text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
+                received.ended = received.ended or candidate.get("finishReason") == "STOP"
+        received.text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
         called = [part["functionCall"] for part in parts if "functionCall" in part]
-        heard.calls = [Call(call.get("id", ""), call["name"], str(call.get("args"))) for call in called]
-        heard.turn = [{"role": "model", "parts": parts}]
-        return heard
-
-    def answer(self, asked: JsonObject, heard: Heard, result: str) -> JsonObject:
-        results = [
-            {"functionResponse": {**_named(call), "response": {"result": result}}} for call in heard.calls
+        received.calls = [
+            ReceivedCall(call.get("id", ""), call["name"], str(call.get("args"))) for call in called
         ]
-        turns = [*heard.turn, {"role": "user", "parts": results}]
+        received.turn = [{"role": "model", "parts": parts}]
+        return received
+
+    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
+        results = [
+            {"functionResponse": {**_named(call), "response": {"result": result}}} for call in received.calls
+        ]
+        turns = [*received.turn, {"role": "user", "parts": results}]
         auto = {"functionCallingConfig": {"mode": "AUTO"}}
         return {**asked, "contents": [*asked["contents"], *turns], "toolConfig": auto}
 
 
-def _named(call: Call) -> dict[str, str]:
+def _named(call: ReceivedCall) -> dict[str, str]:
     return {"id": call.id, "name": call.name} if call.id else {"name": call.name}
 
 
-SPEAKERS: Mapping[str, Speaker] = {
-    "chat": ChatSpeaker(),
-    "responses": ResponsesSpeaker(),
-    "codex": CodexSpeaker(),
-    "messages": MessagesSpeaker(),
-    "gemini": GeminiSpeaker(),
+PROTOCOL_CLIENTS: Mapping[str, ProtocolClient] = {
+    "chat": ChatClient(),
+    "responses": ResponsesClient(),
+    "codex": CodexClient(),
+    "messages": MessagesClient(),
+    "gemini": GeminiClient(),
 }

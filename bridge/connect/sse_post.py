@@ -1,4 +1,4 @@
-"""Requests to a bridge over HTTP; whatever goes wrong is a `Trouble` that says what to do.
+"""Requests to a bridge over HTTP; whatever goes wrong is a `PostFailed` that says what to do.
 
 The standard library's client does it: the probe must see what any client would see, proxies and certificates
 included, and needs no more of HTTP than one POST whose answer is read line by line.
@@ -27,7 +27,7 @@ LONGEST_READ = 100_000
 LONGEST_QUOTED = 200
 
 
-class Trouble(Exception):
+class PostFailed(Exception):
     """What went wrong, and what its reader can do about it."""
 
     def __init__(self, what: str, remedy: str) -> None:
@@ -53,7 +53,7 @@ def document(url: str) -> JsonObject:
         except orjson.JSONDecodeError:
             told = None
     if not isinstance(told, dict):
-        raise Trouble("the answer is not a JSON object", NOT_THE_BRIDGE)
+        raise PostFailed("the answer is not a JSON object", NOT_THE_BRIDGE)
     return told
 
 
@@ -70,14 +70,14 @@ def _troubles() -> Iterator[None]:
         raise _unreachable(error) from None
 
 
-class _Unfollowed(HTTPRedirectHandler):
+class _NoRedirects(HTTPRedirectHandler):
     """A redirected POST would arrive as a GET; better to say where the bridge is."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-_opener = build_opener(_Unfollowed)
+_opener = build_opener(_NoRedirects)
 
 
 def _decoded(answer: IO[bytes]) -> Iterator[JsonObject]:
@@ -101,14 +101,14 @@ def _event(text: bytes) -> JsonObject:
         event = None
     if not isinstance(event, dict):
         remedy = "Something between here and the bridge changes its answers: look for a proxy."
-        raise Trouble("an event of the stream is not a JSON object", remedy)
+        raise PostFailed("an event of the stream is not a JSON object", remedy)
     return event
 
 
 def _check_kind(answer: HTTPResponse) -> None:
     kind = answer.headers.get_content_type()
     if kind != "text/event-stream":
-        raise Trouble(
+        raise PostFailed(
             f"the answer is {kind} and not a stream",
             NOT_THE_BRIDGE,
         )
@@ -140,17 +140,17 @@ NO_ROUTE = "There is no POST"  #: so the bridge says of a path that it does not 
 UNKNOWN_MODEL = "Choose another model with --model; GET /v1/models lists them."
 
 
-def _refusal(error: HTTPError) -> Trouble:
+def _refusal(error: HTTPError) -> PostFailed:
     if 300 <= error.code < 400:
         there = error.headers.get("Location", "another address")
-        return Trouble(f"the address redirects to {there}", "Give that address with --url.")
+        return PostFailed(f"the address redirects to {there}", "Give that address with --url.")
     message = _told(error)
     remedy = REMEDIES.get(error.code, TRY_AGAIN)
     if error.code == 404 and "model" in message and not message.startswith(NO_ROUTE):
         remedy = UNKNOWN_MODEL
     if error.code == 429 and (wait := error.headers.get("Retry-After")):
         remedy = f"A limit is used up for {wait} s: wait, or ask your administrator for a higher one."
-    return Trouble(f"HTTP {error.code}: {message}", remedy)
+    return PostFailed(f"HTTP {error.code}: {message}", remedy)
 
 
 def _told(error: HTTPError) -> str:
@@ -162,20 +162,20 @@ def _told(error: HTTPError) -> str:
     return " ".join(message.split())[:LONGEST_QUOTED]
 
 
-def _unreachable(reason: object) -> Trouble:
+def _unreachable(reason: object) -> PostFailed:
     match reason:
         case ConnectionRefusedError():
-            return Trouble("connection refused", START_IT)
+            return PostFailed("connection refused", START_IT)
         case socket.gaierror():
-            return Trouble("the host's name is not known", "Check --url, and this machine's name service.")
+            return PostFailed("the host's name is not known", "Check --url, and this machine's name service.")
         case ssl.SSLCertVerificationError():
             remedy = "Name the file of your company's certificates in SSL_CERT_FILE."
-            return Trouble(f"the certificate is not trusted: {reason.verify_message}", remedy)
+            return PostFailed(f"the certificate is not trusted: {reason.verify_message}", remedy)
         case ssl.SSLError():
-            return Trouble("no TLS at this address", "Check --url: is it http:// instead of https://?")
+            return PostFailed("no TLS at this address", "Check --url: is it http:// instead of https://?")
         case TimeoutError():
-            return Trouble(f"no sign of life for {PATIENCE:.0f} seconds", START_IT)
+            return PostFailed(f"no sign of life for {PATIENCE:.0f} seconds", START_IT)
         case ConnectionError() | HTTPException():
             remedy = "A proxy in between may have closed it; if not, the bridge's log says more."
-            return Trouble("the connection broke", remedy)
-    return Trouble(f"cannot be reached: {reason}", START_IT)
+            return PostFailed("the connection broke", remedy)
+    return PostFailed(f"cannot be reached: {reason}", START_IT)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 
-from bridge.access.authentication import rule_at_start
+from bridge.access.authentication import describe_access
 from bridge.access.key_store import KEYS_FILE, KeysLost, KeyStore
-from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.doctor.finding import Finding, Installation, green, red, yellow
 
 
-def look_at_access(patient: Patient) -> Finding:
-    settings = patient.settings
+def check_access(installation: Installation) -> Finding:
+    settings = installation.settings
     try:
         keys = KeyStore(settings.state.dir / KEYS_FILE).all()
     except KeysLost as error:
@@ -19,7 +19,7 @@ def look_at_access(patient: Patient) -> Finding:
         )
     except (sqlite3.Error, OSError) as error:
         return red(f"the keys cannot be read: {type(error).__name__}", "see the state folder and its files")
-    said = rule_at_start(settings)
+    said = describe_access(settings)
     if keys and not settings.access.open:
         return green(said)
     return yellow(said, "before others can reach it: gemini-bridge key add NAME")

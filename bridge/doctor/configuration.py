@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bridge.access.authentication import rule_at_start
+from bridge.access.authentication import describe_access
 from bridge.doctor.gunicorn_settings import gunicorn_settings
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.settings import Settings, SettingsError, check_file, config_folder, load
@@ -18,7 +18,7 @@ from bridge.settings.models import load_models
 from bridge.settings.prices import load_prices
 from bridge.settings.source import PROJECT, label, read_toml
 from bridge.upstream import make_upstream
-from bridge.upstream.capabilities import Ability
+from bridge.upstream.capabilities import Capability
 
 LOCAL = "local.toml"
 
@@ -107,7 +107,7 @@ def _upstream(settings: Settings) -> str:
     if not upstream.home:
         return "no key: the offline demo model"
     keys = len(settings.upstream.api_keys)
-    opened = upstream.CANNOT.get(Ability.KEY_ROTATION, f"{keys} key{'s' if keys > 1 else ''}")
+    opened = upstream.CANNOT.get(Capability.KEY_ROTATION, f"{keys} key{'s' if keys > 1 else ''}")
     return f"{upstream.home}, {opened}"
 
 
@@ -124,7 +124,7 @@ def _application(settings: Settings) -> str:
 
 PARTS: Mapping[str, Callable[[Settings], str]] = {
     "state folder": _state,
-    "access": rule_at_start,
+    "access": describe_access,
     "guards": _guards,
     "upstream": _upstream,
     "gunicorn.conf.py": _gunicorn,

@@ -6,16 +6,16 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 
-from bridge.doctor.finding import Check, Finding, Patient, red, yellow
+from bridge.doctor.finding import Check, Finding, Installation, red, yellow
 from bridge.settings import SettingsError
 
 LONGEST = 10.0  #: seconds
 
 
 class _Running:
-    def __init__(self, check: Check, patient: Patient) -> None:
+    def __init__(self, check: Check, installation: Installation) -> None:
         self._check = check
-        self._patient = patient
+        self._patient = installation
         self._found: Finding | None = None
         # A daemon: a check that hangs must not keep the command from ending.
         self._thread = threading.Thread(target=self._look, name=check.name, daemon=True)
@@ -36,9 +36,9 @@ class _Running:
 
 
 def examine(
-    patient: Patient, checks: Iterable[Check], longest: float = LONGEST
+    installation: Installation, checks: Iterable[Check], longest: float = LONGEST
 ) -> Iterator[tuple[Check, Finding]]:
     deadline = time.monotonic() + longest
-    running = [(check, _Running(check, patient)) for check in checks]
+    running = [(check, _Running(check, installation)) for check in checks]
     for check, each in running:
         yield check, each.finding(deadline)

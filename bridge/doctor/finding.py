@@ -37,19 +37,19 @@ def red(says: str, remedy: str) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class Installation:
     """What is looked at. `settings` raises if they cannot be read: what needs them is left out then."""
 
     read: Settings | SettingsError
-    front_door: str | None = None  #: the address that clients use
+    public_address: str | None = None  #: the address that clients use
     client_key: str | None = None
 
     @classmethod
-    def here(cls, front_door: str | None = None, client_key: str | None = None) -> Patient:
+    def here(cls, public_address: str | None = None, client_key: str | None = None) -> Installation:
         try:
-            return cls(load(), front_door, client_key)
+            return cls(load(), public_address, client_key)
         except SettingsError as error:
-            return cls(error, front_door, client_key)
+            return cls(error, public_address, client_key)
 
     @property
     def settings(self) -> Settings:
@@ -61,4 +61,4 @@ class Patient:
 @dataclass(frozen=True, slots=True)
 class Check:
     name: str
-    look: Callable[[Patient], Finding]
+    look: Callable[[Installation], Finding]

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from bridge import __version__
-from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.settings.source import PROJECT
 
 OLDEST = (3, 11)
@@ -32,7 +32,7 @@ KNOWN_PATH_FILES = {
 _PIN = re.compile(r"^([\w.-]+)(?:\[[\w,]+\])?==([^\s;\\]+)\s*(;)?", re.MULTILINE)
 
 
-def look_at_python(_patient: Patient) -> Finding:
+def check_python(_patient: Installation) -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST:
         return red(f"{version} is too old", "install Python 3.11 or newer, and the bridge with --python")
@@ -42,7 +42,7 @@ def look_at_python(_patient: Patient) -> Finding:
 # --- packages ----------------------------------------------------------------------------------------
 
 
-def look_at_packages(_patient: Patient) -> Finding:
+def check_packages(_patient: Installation) -> Finding:
     locked = _pins(PROJECT / "requirements.lock")
     if not locked:
         return yellow("there is no requirements.lock to compare with", REINSTALL)
@@ -84,7 +84,7 @@ def _plain(name: str) -> str:
 # --- path files --------------------------------------------------------------------------------------
 
 
-def look_at_path_files(_patient: Patient) -> Finding:
+def check_path_files(_patient: Installation) -> Finding:
     strange = [path for folder in package_folders() for path in _strange_path_files(folder)]
     running = sorted(path.name for path in strange if _runs_code(path))
     if running:

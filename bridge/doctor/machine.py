@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.doctor.configuration import inspect
-from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.doctor.gunicorn_settings import GunicornSettings, gunicorn_settings
 from bridge.server.slots import SPARE_THREADS
 from bridge.settings import Settings
@@ -24,7 +24,7 @@ LOOPBACK = ("127.", "localhost", "[::1]", "unix:")
 MARGIN = 10
 
 
-def look_at_configuration(_patient: Patient) -> Finding:
+def check_configuration(_patient: Installation) -> Finding:
     inspected = inspect()
     errors = [each.error for each in inspected if each.error]
     if errors:
@@ -35,9 +35,9 @@ def look_at_configuration(_patient: Patient) -> Finding:
 # --- gunicorn ----------------------------------------------------------------------------------------
 
 
-def look_at_gunicorn(patient: Patient) -> Finding:
+def check_gunicorn(installation: Installation) -> Finding:
     server = gunicorn_settings()
-    traps = list(_traps(server, patient.settings))
+    traps = list(_traps(server, installation.settings))
     if traps:
         return red("; ".join(traps), "leave it as gunicorn.conf.py has it, and GUNICORN_CMD_ARGS unset")
     doubts = list(_doubts(server))
@@ -77,7 +77,7 @@ def _doubts(server: GunicornSettings) -> Iterator[str]:
 # --- systemd -----------------------------------------------------------------------------------------
 
 
-def look_at_unit(patient: Patient) -> Finding:
+def check_unit(installation: Installation) -> Finding:
     if not SYSTEMD.is_dir() or shutil.which("systemctl") is None:
         return green("does not run this machine")
     unit = _properties()
@@ -86,7 +86,7 @@ def look_at_unit(patient: Patient) -> Finding:
     if unit["ActiveState"] not in ("active", "reloading"):
         state = f"{unit['ActiveState']} ({unit['SubState']})"
         return red(f"{UNIT} is {state}", "systemctl start gemini-bridge; journalctl -u gemini-bridge -n 50")
-    return _running_unit(unit, patient.settings)
+    return _running_unit(unit, installation.settings)
 
 
 def _running_unit(unit: dict[str, str], settings: Settings) -> Finding:

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
 
-from bridge.doctor.finding import Finding, Patient, green, red, yellow
-from bridge.doctor.upstream import OFFLINE, impatient
+from bridge.doctor.finding import Finding, Installation, green, red, yellow
+from bridge.doctor.upstream import OFFLINE, with_short_timeouts
 from bridge.errors import BridgeError
 from bridge.exchange.model_directory import GONE, fact_name
 from bridge.settings import Settings
@@ -26,9 +26,9 @@ USED_WITHIN = timedelta(days=30)
 # --- whether they exist ------------------------------------------------------------------------------
 
 
-def look_at_models(patient: Patient) -> Finding:
-    settings = patient.settings
-    upstream = impatient(settings, settings.upstream.api_keys)
+def check_models(installation: Installation) -> Finding:
+    settings = installation.settings
+    upstream = with_short_timeouts(settings, settings.upstream.api_keys)
     if not upstream.home:
         return OFFLINE
     try:
@@ -75,7 +75,7 @@ def _exists(settings: Settings, upstream: Upstream, names: set[str], model: str)
     if model in names:
         return True
     try:
-        upstream.knock(model)
+        upstream.check_credentials(model)
     except BridgeError:
         return False
     return True
@@ -84,8 +84,8 @@ def _exists(settings: Settings, upstream: Upstream, names: set[str], model: str)
 # --- which of them retire ----------------------------------------------------------------------------
 
 
-def look_at_lifecycle(patient: Patient) -> Finding:
-    settings = patient.settings
+def check_lifecycle(installation: Installation) -> Finding:
+    settings = installation.settings
     concerned = dict.fromkeys((*_named(settings), *_asked_for(settings)))
     retired = [told for model in concerned if (told := _if_retired(settings, model))]
     coming = [row for row in settings.models.lifecycle.rows if row.since > today()]
@@ -103,7 +103,7 @@ def _named(settings: Settings) -> Iterator[str]:
     for row in settings.models.target_rows:
         yield from row
         for model in row:
-            yield from settings.models.traits(model).fallbacks
+            yield from settings.models.capabilities(model).fallbacks
 
 
 def _asked_for(settings: Settings) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from datetime import timedelta
 
-from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.settings import Settings
 from bridge.settings.models import today
 from bridge.state.usage_report import Question, read_sums
@@ -14,8 +14,8 @@ DAYS_LOOKED_AT = 7
 MOST_NAMED = 10
 
 
-def look_at_prices(patient: Patient) -> Finding:
-    settings = patient.settings
+def check_prices(installation: Installation) -> Finding:
+    settings = installation.settings
     used = [model for model in _used(settings) if not settings.prices_in_force.knows(model)]
     unpriced = list(dict.fromkeys((*settings.unpriced_models, *used)))
     if not unpriced:

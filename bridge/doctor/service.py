@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.doctor.http_calls import APART, CallFailed, NoAnswerInTime, Timing, ask, time_stream
 from bridge.settings import DEMO, Settings
 
@@ -12,8 +12,8 @@ PATH = "/v1/chat/completions"
 JOURNAL = "journalctl -u gemini-bridge -n 50"
 
 
-def look_at_service(patient: Patient) -> Finding:
-    settings = patient.settings
+def check_service(installation: Installation) -> Finding:
+    settings = installation.settings
     address = own_address(settings)
     try:
         ready = ask(address, "/readyz")
@@ -36,16 +36,16 @@ def own_address(settings: Settings) -> str:
 # --- the front door ----------------------------------------------------------------------------------
 
 
-def look_at_front_door(patient: Patient) -> Finding:
-    if patient.front_door is None:
+def check_public_address(installation: Installation) -> Finding:
+    if installation.public_address is None:
         return green("not tried; --url with the address that clients use tries it")
-    door = patient.front_door.rstrip("/").removesuffix("/v1")
+    door = installation.public_address.rstrip("/").removesuffix("/v1")
     try:
-        question = _question(patient.settings, door)
-        timing = time_stream(door, PATH, question, patient.client_key)
+        question = _question(installation.settings, door)
+        timing = time_stream(door, PATH, question, installation.client_key)
         if timing.spread >= APART:
             return green(f"events arrive as they are made: the first after {timing.first:.1f} s")
-        return _judged(timing, question, patient)
+        return _judged(timing, question, installation)
     except NoAnswerInTime as error:
         return yellow(
             str(error), "the model is slow, or a proxy holds everything back: try again, then see there"
@@ -66,10 +66,10 @@ def _question(settings: Settings, door: str) -> dict[str, Any]:
     return {**(slow if serves_demo else real), "stream": True, "messages": [said]}
 
 
-def _judged(timing: Timing, question: dict[str, Any], patient: Patient) -> Finding:
+def _judged(timing: Timing, question: dict[str, Any], installation: Installation) -> Finding:
     """All at once: because of the door, or because the answer was quick? The service itself knows."""
     try:
-        direct = time_stream(own_address(patient.settings), PATH, question, patient.client_key)
+        direct = time_stream(own_address(installation.settings), PATH, question, installation.client_key)
     except CallFailed as error:
         return yellow(
             f"{timing.events} events came at once, and cannot be compared: {error}", "see the service"

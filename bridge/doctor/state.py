@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.doctor.finding import Finding, Installation, green, red, yellow
 
 #: Free space below which it is told, and below which writes are about to fail.
 LITTLE = 1 << 30
@@ -18,8 +18,8 @@ REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph",
 MOUNTS = Path("/proc/self/mountinfo")
 
 
-def look_at_state_folder(patient: Patient) -> Finding:
-    folder = patient.settings.state.dir
+def check_state_folder(installation: Installation) -> Finding:
+    folder = installation.settings.state.dir
     if not folder.exists():
         return yellow(f"{folder} is not there yet", "the service makes it when it starts; start it")
     status = folder.stat()
@@ -33,8 +33,8 @@ def look_at_state_folder(patient: Patient) -> Finding:
     return green(str(folder))
 
 
-def look_at_disk(patient: Patient) -> Finding:
-    folder = _nearest(patient.settings.state.dir)
+def check_disk(installation: Installation) -> Finding:
+    folder = _nearest(installation.settings.state.dir)
     kind = _file_system(folder)
     if kind in REMOTE:
         return red(
@@ -72,8 +72,8 @@ def _unescaped(point: str) -> str:
 # --- databases ---------------------------------------------------------------------------------------
 
 
-def look_at_state_files(patient: Patient) -> Finding:
-    folder = patient.settings.state.dir
+def check_state_files(installation: Installation) -> Finding:
+    folder = installation.settings.state.dir
     files = sorted(folder.glob("*.sqlite3")) if os.access(folder, os.R_OK | os.X_OK) else []
     troubles = {path.name: trouble for path in files if (trouble := _trouble(path))}
     if troubles:

@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bridge.doctor.finding import Finding, Patient, green, red, yellow
+from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.errors import (
     BridgeError,
     UnknownModel,
@@ -21,8 +21,8 @@ from bridge.errors import (
 from bridge.settings import Settings
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
-from bridge.upstream.capabilities import Ability
-from bridge.upstream.probe import sight, way_to
+from bridge.upstream.capabilities import Capability
+from bridge.upstream.probe import probe_address, route_to
 
 PATIENCE = 4.0  #: seconds for one connection or one answer
 SKEW_TOLD = 30.0
@@ -36,20 +36,20 @@ WAIT = "wait; if it lasts, ask Google for a larger quota"
 GO_THERE = "look at DNS, firewall and proxy: curl -v {address}"
 
 
-def _where_somebody_is_asked(look: Callable[[str], Finding]) -> Callable[[Patient], Finding]:
+def _where_somebody_is_asked(look: Callable[[str], Finding]) -> Callable[[Installation], Finding]:
     """The check, given the address that the upstream in force asks."""
 
     @wraps(look)
-    def looked(patient: Patient) -> Finding:
-        address = make_upstream(patient.settings).home
+    def looked(installation: Installation) -> Finding:
+        address = make_upstream(installation.settings).home
         return look(address) if address else OFFLINE
 
     return looked
 
 
 @_where_somebody_is_asked
-def look_at_way(address: str) -> Finding:
-    way = way_to(address)
+def check_route(address: str) -> Finding:
+    way = route_to(address)
     if not Path(way.ca_bundle).exists():
         return red(
             f"the CA bundle {way.ca_bundle} is not there",
@@ -59,9 +59,9 @@ def look_at_way(address: str) -> Finding:
 
 
 @_where_somebody_is_asked
-def look_at_certificate(address: str) -> Finding:
+def check_certificate(address: str) -> Finding:
     try:
-        issuer = sight(address, PATIENCE).issuer
+        issuer = probe_address(address, PATIENCE).issuer
     except UpstreamMisconfigured as error:
         remedy = "put the CA of the company's proxy into a file, and its path into REQUESTS_CA_BUNDLE"
         return red(error.message, f"{remedy} (in the service: env file)")
@@ -79,9 +79,9 @@ def look_at_certificate(address: str) -> Finding:
 
 
 @_where_somebody_is_asked
-def look_at_clock(address: str) -> Finding:
+def check_clock(address: str) -> Finding:
     try:
-        theirs = sight(address, PATIENCE).clock
+        theirs = probe_address(address, PATIENCE).clock
     except BridgeError as error:
         return yellow(f"not compared: {error.message}", GO_THERE.format(address=address))
     if theirs is None:
@@ -97,12 +97,12 @@ def look_at_clock(address: str) -> Finding:
 # --- keys ---------------------------------------------------------------------------------------------
 
 
-def look_at_keys(patient: Patient) -> Finding:
-    settings = patient.settings
-    upstream = impatient(settings, settings.upstream.api_keys)
+def check_keys(installation: Installation) -> Finding:
+    settings = installation.settings
+    upstream = with_short_timeouts(settings, settings.upstream.api_keys)
     if not upstream.home:
         return yellow("none: the offline demo model is served", f"put a key into {_key_place()}, and restart")
-    if Ability.KEY_ROTATION in upstream.CANNOT:
+    if Capability.KEY_ROTATION in upstream.CANNOT:
         return _look_at_login(upstream, settings.models.targets[0])
     refused = dict(_refusals(settings))
     keys = len(settings.upstream.api_keys)
@@ -119,14 +119,14 @@ def look_at_keys(patient: Patient) -> Finding:
 def _refusals(settings: Settings) -> Iterator[tuple[int, BridgeError]]:
     for number, key in enumerate(settings.upstream.api_keys, start=1):
         try:
-            impatient(settings, (key,)).models()
+            with_short_timeouts(settings, (key,)).models()
         except BridgeError as error:
             yield number, error
 
 
 def _look_at_login(upstream: Upstream, model: str) -> Finding:
     try:
-        upstream.knock(model)
+        upstream.check_credentials(model)
     except UnknownModel as error:
         return yellow(
             f"not proven: {error.message}", "see the models; if none is known, the address is wrong"
@@ -137,10 +137,10 @@ def _look_at_login(upstream: Upstream, model: str) -> Finding:
         return red(error.message, "mend the credentials or their rights; see docs/UPSTREAMS.md")
     except BridgeError as error:
         return red(error.message, GO_THERE.format(address=upstream.home))
-    return green(f"none, but a login, which works: {upstream.CANNOT[Ability.KEY_ROTATION]}")
+    return green(f"none, but a login, which works: {upstream.CANNOT[Capability.KEY_ROTATION]}")
 
 
-def impatient(settings: Settings, keys: tuple[str, ...]) -> Upstream:
+def with_short_timeouts(settings: Settings, keys: tuple[str, ...]) -> Upstream:
     upstream = replace(settings.upstream, api_keys=keys, connect_timeout=PATIENCE, read_timeout=PATIENCE)
     return make_upstream(replace(settings, upstream=upstream))
 

@@ -18,23 +18,31 @@ from bridge.exchange.drain import Drain
 from bridge.exchange.model_choices import permitted_choices, priced_choices
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
-from bridge.gemini.model_adapter import fit
+from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
 from bridge.gemini.signatures import SharedVault
 from bridge.gemini.types import EMPTY, GenerateRequest, JsonObject
-from bridge.guards.base import Instead
-from bridge.guards.guard_runner import ActiveGuards, GuardWatch
-from bridge.ids_and_clock import Stamp
+from bridge.guards.base import ShortCircuit
+from bridge.guards.guard_runner import ActiveGuards, GuardRunner
+from bridge.ids_and_clock import IdsAndClock
 from bridge.interruption import Interruption
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
-from bridge.protocols.base import Asked, Caller, Embedding, Event, EventMachine, Protocol, TokenCounting
+from bridge.protocols.base import (
+    Caller,
+    ConvertedRequest,
+    Embedding,
+    Event,
+    EventMachine,
+    Protocol,
+    TokenCounting,
+)
 from bridge.protocols.json_reading import deep_nesting_refused
 from bridge.settings.prices import PriceTable
 from bridge.upstream.base import ChunkStream, Upstream
-from bridge.upstream.canned_stream import SpokenStream
+from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.cooldowns import Cooldowns
-from bridge.upstream.retries import LONGEST_HOLD, Attempts, Policy, Prepared
+from bridge.upstream.retries import LONGEST_HOLD, PreparedAttempt, RetryingStream, RetryPolicy
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +59,10 @@ class Services:
     upstream: Upstream
     models: ModelDirectory
     vault: SharedVault
-    stamp: Stamp
+    ids_and_clock: IdsAndClock
     guards: ActiveGuards
     cooldowns: Cooldowns
-    policy: Policy
+    policy: RetryPolicy
     drain: Drain
     heartbeat: float
     store: bool  #: whether Google may keep prompts and answers
@@ -70,7 +78,7 @@ class Exchange:
         protocol: Protocol,
         machine: EventMachine,
         chunks: ChunkStream,
-        watch: GuardWatch,
+        watch: GuardRunner,
         services: Services,
         record: Record,
         trace: Trace | None,
@@ -88,7 +96,7 @@ class Exchange:
         self._batches = self._run()
         self._held: list[Event] = []
         self._encoded_to_the_end = False
-        if isinstance(chunks, Attempts):
+        if isinstance(chunks, RetryingStream):
             machine.sent_tier = lambda: chunks.request.service_tier
 
     @property
@@ -166,7 +174,7 @@ class Exchange:
         return self._machine.answer
 
     def _run(self) -> Generator[list[Event], None, None]:
-        if isinstance(self._chunks, Attempts):
+        if isinstance(self._chunks, RetryingStream):
             self._record.asks_model()
         try:
             arriving = iter(self._chunks)
@@ -219,7 +227,7 @@ class Exchange:
         record.finish_reasons = machine.finish_reasons
         record.note(machine.losses)
         record.note(self._watch.notes)
-        if isinstance(self._chunks, Attempts):
+        if isinstance(self._chunks, RetryingStream):
             record.upstream_model = self._chunks.request.model
             record.model_version = self._chunks.model_version
             record.usage += self._chunks.discarded
@@ -248,18 +256,20 @@ def open_exchange(
     record.note(asked.losses)
     record.upstream_model = services.models.resolve(record.model)
     caller.permit(record.model, record.upstream_model)
-    watch = GuardWatch(services.guards, record.request_id)
+    watch = GuardRunner(services.guards, record.request_id)
     judged = watch.request(asked.request)
     chunks: ChunkStream
-    if isinstance(judged, Instead):
-        chunks = SpokenStream(judged.text)
+    if isinstance(judged, ShortCircuit):
+        chunks = CannedStream(judged.text)
     else:
         chunks = _attempts(judged, caller, services, record, trace)
-    machine = protocol.machine(asked, services.stamp)
+    machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, watch, services, record, trace, caller.interruption)
 
 
-def _in_conversation(asked: Asked, body: JsonObject, caller: Caller, record: Record) -> Asked:
+def _in_conversation(
+    asked: ConvertedRequest, body: JsonObject, caller: Caller, record: Record
+) -> ConvertedRequest:
     """The request with the id of its conversation, which the record is told too."""
     session = Session(record.session, record.agent) if record.session else None
     told = conversation_id(caller.owner, session, body, caller.chain, asked.request)
@@ -271,7 +281,7 @@ def _in_conversation(asked: Asked, body: JsonObject, caller: Caller, record: Rec
 
 def _attempts(
     request: GenerateRequest, caller: Caller, services: Services, record: Record, trace: Trace | None
-) -> Attempts:
+) -> RetryingStream:
     choices = permitted_choices(request.model, caller, services.models)
     wish = tier_named(request.service_tier or STANDARD)
     request = replace(request, service_tier=tier_to_send(wish, services.auto_tier))
@@ -280,16 +290,16 @@ def _attempts(
     if services.models.is_replaced(request.model):
         record.note([RETIRED])
 
-    def prepare(model: str) -> Prepared:
-        prepared = _fitted(request, model, caller.owner, services)
+    def prepare(model: str) -> PreparedAttempt:
+        prepared = _adapted(request, model, caller.owner, services)
         mended, learnt = services.models.mended(_kept_from_google(prepared.request, services))
         record.upstream_model = model
-        record.note((*prepared.fitting.notes, *learnt))
+        record.note((*prepared.adapter.notes, *learnt))
         if trace:
             trace.gemini_request(mended)
         return prepared._replace(request=mended)
 
-    return Attempts(
+    return RetryingStream(
         services.upstream,
         choices,
         prepare,
@@ -314,7 +324,7 @@ def count_tokens(
     with deep_nesting_refused():
         asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
-    watch = GuardWatch(services.guards, record.request_id)
+    watch = GuardRunner(services.guards, record.request_id)
     request = replace(watch.counted(asked.request), service_tier=None)
     choices = permitted_choices(record.model, caller, services.models)
     for (model, *_), (following, *_) in pairwise(choices):
@@ -327,7 +337,7 @@ def count_tokens(
 
 def _count(request: GenerateRequest, model: str, owner: str, services: Services, record: Record) -> int:
     record.upstream_model = model
-    fitted, _ = services.models.mended(_fitted(request, model, owner, services).request)
+    fitted, _ = services.models.mended(_adapted(request, model, owner, services).request)
     with record.waiting():
         return services.upstream.count_tokens(fitted)
 
@@ -340,14 +350,18 @@ def embed(
     record.model = asked.model
     record.upstream_model = model = services.models.choices(asked.model)[0]
     caller.permit(asked.model, model)
-    watch = GuardWatch(services.guards, record.request_id)
+    watch = GuardRunner(services.guards, record.request_id)
     guarded = watch.request(GenerateRequest(asked.model, asked.contents))
     record.note(watch.notes)
-    contents = asked.contents if isinstance(guarded, Instead) else guarded.contents
-    return services.upstream.short_call(model, asked.method, asked.body(model, contents))
+    contents = asked.contents if isinstance(guarded, ShortCircuit) else guarded.contents
+    return services.upstream.unary_call(model, asked.method, asked.body(model, contents))
 
 
-def _fitted(request: GenerateRequest, model: str, owner: str, services: Services) -> Prepared:
-    traits = services.models.traits(model).served_in(services.upstream.realm)
+def _adapted(request: GenerateRequest, model: str, owner: str, services: Services) -> PreparedAttempt:
+    capabilities = services.models.capabilities(model).served_in(services.upstream.realm)
     with deep_nesting_refused():
-        return Prepared(*fit(request, model, traits, services.vault.of(owner), services.stamp.new_id))
+        return PreparedAttempt(
+            *adapt_request(
+                request, model, capabilities, services.vault.of(owner), services.ids_and_clock.new_id
+            )
+        )

@@ -27,7 +27,7 @@ def permitted_choices(name: str, caller: Caller, models: ModelDirectory) -> Choi
     def allowed(candidates: Iterable[str]) -> list[str]:
         return [model for model in candidates if _may_use(caller, name, model)]
 
-    return [[model, *allowed(models.table.traits(model).fallbacks)] for model in allowed(choices)]
+    return [[model, *allowed(models.table.capabilities(model).fallbacks)] for model in allowed(choices)]
 
 
 def _may_use(caller: Caller, name: str, model: str) -> bool:

@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 
 from bridge.errors import UnknownModel
-from bridge.gemini.model_capabilities import Traits
+from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.repairs import REMEMBERED, Repair
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings.models import ModelTable
@@ -71,9 +71,13 @@ class ModelDirectory:
 
     # --- what a model can do -------------------------------------------------------------------------
 
-    def traits(self, model: str) -> Traits:
-        traits = self.table.traits(model)
-        return traits if traits.window else _completed(traits, self.listed.at_hand().get(model))
+    def capabilities(self, model: str) -> ModelCapabilities:
+        capabilities = self.table.capabilities(model)
+        return (
+            capabilities
+            if capabilities.window
+            else _completed(capabilities, self.listed.at_hand().get(model))
+        )
 
     # --- what was learnt -----------------------------------------------------------------------------
 
@@ -107,16 +111,16 @@ class ModelDirectory:
             )
 
 
-def _completed(traits: Traits, listed: JsonObject | None) -> Traits:
+def _completed(capabilities: ModelCapabilities, listed: JsonObject | None) -> ModelCapabilities:
     """With what Google's list says of a model that the table does not know."""
     if listed is None or "inputTokenLimit" not in listed:  # some upstreams list names only
-        return traits
+        return capabilities
     thinks = listed.get("thinking") is True
     return replace(
-        traits,
+        capabilities,
         window=_tokens(listed.get("inputTokenLimit")),
-        output_limit=traits.output_limit or _tokens(listed.get("outputTokenLimit")),
-        thinking_levels=traits.thinking_levels if thinks else (),
+        output_limit=capabilities.output_limit or _tokens(listed.get("outputTokenLimit")),
+        thinking_levels=capabilities.thinking_levels if thinks else (),
     )
 
 

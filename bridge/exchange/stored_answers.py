@@ -18,7 +18,7 @@ from bridge.exchange.exchange import Exchange
 from bridge.gemini.conversation import digest
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
-from bridge.protocols.base import WORKING, PastTurn, Storing
+from bridge.protocols.base import WORKING, AnswerStoring, PastTurn
 from bridge.state.answer_store import Admit, AnswerStore, KeptAnswer
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def _store_errors_translated() -> Iterator[None]:
         raise InternalError("The bridge's store of answers cannot be used; its log says why") from None
 
 
-class Resumed(NamedTuple):
+class ResumedChain(NamedTuple):
     """A request with what was said before it, and the conversation that this belongs to."""
 
     body: JsonObject
@@ -48,10 +48,10 @@ class Resumed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
+class AnswerRecorder:
     """The stored answers of one owner, in one protocol."""
 
-    storing: Storing
+    storing: AnswerStoring
     store: AnswerStore
     owner: str
     admit: Admit  #: asked before anything large is loaded
@@ -61,10 +61,10 @@ class Keeper:
         with _store_errors_translated():
             return self.storing.dereferenced(body, _Items(self))
 
-    def resumed(self, body: JsonObject) -> Resumed:
+    def resumed(self, body: JsonObject) -> ResumedChain:
         previous = self.storing.previous(body)
         if previous is None:
-            return Resumed(body)
+            return ResumedChain(body)
         with _store_errors_translated():
             ours = self._is_ours(previous)
             turns = self.store.chain(self.owner, previous, self.admit) if ours else None
@@ -74,7 +74,7 @@ class Keeper:
             raise self.storing.unknown(f"{field}: there is no stored answer {previous!r}", param=field)
         past = [PastTurn(turn.question, turn.answer) for turn in turns]
         root = digest(self.owner, "answer", turns[0].id)  # of answers that are older than this knowledge
-        return Resumed(self.storing.resumed(body, past), conversation or root)
+        return ResumedChain(self.storing.resumed(body, past), conversation or root)
 
     def _is_ours(self, answer_id: str) -> bool:
         """An answer of another protocol has another form."""
@@ -150,8 +150,8 @@ class _Items:
     """Stored items by their ids. The answer that has one is loaded once for all of them, but each reference
     is admitted: it goes to the upstream as often as it is referred to."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+    def __init__(self, recorder: AnswerRecorder) -> None:
+        self._keeper = recorder
         self._found: dict[str, tuple[JsonObject, int]] = {}  #: with the bytes of their answers
 
     def __call__(self, item_id: str) -> JsonObject | None:
@@ -173,8 +173,8 @@ class _Items:
 class _Watch:
     """Whether a background answer is still wanted, asked of the store now and then."""
 
-    def __init__(self, keeper: Keeper, answer_id: str) -> None:
-        self._keeper = keeper
+    def __init__(self, recorder: AnswerRecorder, answer_id: str) -> None:
+        self._keeper = recorder
         self._answer_id = answer_id
         self._asked = 0.0
 
@@ -189,41 +189,46 @@ class _Watch:
             return True
 
 
-class Background:
+class BackgroundAnswers:
     """Answers that are worked on after their request has been answered, a bounded number in each process."""
 
     def __init__(self) -> None:
         self._places = threading.BoundedSemaphore(MOST_IN_BACKGROUND)
 
     def begin(
-        self, exchange: Exchange, keeper: Keeper, record: Record, keep: Keep, done: Callable[[], None]
+        self,
+        exchange: Exchange,
+        recorder: AnswerRecorder,
+        record: Record,
+        keep: Keep,
+        done: Callable[[], None],
     ) -> JsonObject:
         """`done` is called when the work has ended, if it could be begun."""
         pending = {**exchange.pending, "status": "queued"}
         keep(pending)
-        keeper.size(pending["id"])  # one that could not be kept could never be asked for
+        recorder.size(pending["id"])  # one that could not be kept could never be asked for
         if not self._places.acquire(blocking=False):
-            keeper.forget(pending["id"])
+            recorder.forget(pending["id"])
             raise TooBusy("Too many answers are being worked on in the background")
-        arguments = (exchange, keeper, record, pending, done)
+        arguments = (exchange, recorder, record, pending, done)
         threading.Thread(target=self._work, args=arguments, daemon=True).start()
         return pending
 
     def _work(
         self,
         exchange: Exchange,
-        keeper: Keeper,
+        recorder: AnswerRecorder,
         record: Record,
         pending: Mapping[str, Any],
         done: Callable[[], None],
     ) -> None:
-        keeper.update({**pending, "status": "in_progress"})
+        recorder.update({**pending, "status": "in_progress"})
         try:
-            keeper.update(exchange.body(_Watch(keeper, pending["id"])))
+            recorder.update(exchange.body(_Watch(recorder, pending["id"])))
         except ClientLeft:
             pass  # cancelled or forgotten: the store knows
         except BridgeError as error:  # told in the answer, in the protocol's own words
-            keeper.update(exchange.answer or keeper.storing.failed(pending, error))
+            recorder.update(exchange.answer or recorder.storing.failed(pending, error))
         except Exception:
             log.exception("background answer failed", extra={"request_id": record.request_id})
         finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bridge.gemini.model_capabilities import Traits
+from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.repairs import SAMPLING
 from bridge.gemini.thinking import thinking_config
 from bridge.gemini.types import FunctionCall, FunctionResponse, GenerateRequest, JsonObject, Part
@@ -20,20 +20,22 @@ MOST = "maxOutputTokens"
 CHARACTERS_OF_A_TOKEN = 3
 
 
-def fit_generation(request: GenerateRequest, traits: Traits) -> tuple[JsonObject, tuple[str, ...]]:
+def adapt_generation(
+    request: GenerateRequest, capabilities: ModelCapabilities
+) -> tuple[JsonObject, tuple[str, ...]]:
     """The settings, and notes on what was changed in them."""
     generation, notes = dict(request.generation), []
     if not request.native:
-        config = thinking_config(traits, request.thinking)
+        config = thinking_config(capabilities, request.thinking)
         if config is not None:
             generation["thinkingConfig"] = config
-        if traits.ignores_sampling and _dropped(generation, SAMPLING):
+        if capabilities.ignores_sampling and _dropped(generation, SAMPLING):
             notes.append("generation.sampling_not_sent")
-        if _raised(generation, traits.output_floor):
+        if _raised(generation, capabilities.output_floor):
             notes.append("generation.output_limit_raised")
-    if 0 < traits.output_limit < _most(generation, 0):
-        generation[MOST] = traits.output_limit
-    if traits.shared_window and _lowered(generation, request, traits):
+    if 0 < capabilities.output_limit < _most(generation, 0):
+        generation[MOST] = capabilities.output_limit
+    if capabilities.shared_window and _lowered(generation, request, capabilities):
         notes.append("generation.output_limit_lowered")
     return generation, tuple(notes)
 
@@ -59,13 +61,13 @@ def _raised(generation: dict[str, Any], floor: int) -> bool:
     return True
 
 
-def _lowered(generation: dict[str, Any], request: GenerateRequest, traits: Traits) -> bool:
+def _lowered(generation: dict[str, Any], request: GenerateRequest, capabilities: ModelCapabilities) -> bool:
     """The model refuses a request whose input and output limit together exceed its window."""
-    left = traits.window - estimated_tokens(request)
-    most = _most(generation, traits.output_limit)
+    left = capabilities.window - estimated_tokens(request)
+    most = _most(generation, capabilities.output_limit)
     if left >= most:
         return False
-    generation[MOST] = max(left, traits.output_floor, 1)
+    generation[MOST] = max(left, capabilities.output_floor, 1)
     return True
 
 

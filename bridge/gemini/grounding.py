@@ -7,27 +7,29 @@ from typing import Any, NamedTuple
 from bridge.gemini.types import JsonObject
 
 
-class Page(NamedTuple):
+class WebSource(NamedTuple):
     url: str
     title: str
 
 
-class Search(NamedTuple):
+class WebSearch(NamedTuple):
     queries: list[str]
-    pages: list[Page]
+    pages: list[WebSource]
 
     @property
     def query(self) -> str:
         return ", ".join(self.queries)
 
 
-def search_in(grounding: JsonObject | None) -> Search | None:
+def search_in(grounding: JsonObject | None) -> WebSearch | None:
     """None if no search was made."""
     queries = [query for query in _list(grounding, "webSearchQueries") if isinstance(query, str)]
     found = [chunk.get("web") for chunk in _list(grounding, "groundingChunks") if isinstance(chunk, dict)]
     webs = [web for web in found if isinstance(web, dict)]
-    pages = [Page(str(web["uri"]), str(web.get("title") or web["uri"])) for web in webs if web.get("uri")]
-    return Search(queries, pages) if queries or webs else None
+    pages = [
+        WebSource(str(web["uri"]), str(web.get("title") or web["uri"])) for web in webs if web.get("uri")
+    ]
+    return WebSearch(queries, pages) if queries or webs else None
 
 
 def _list(grounding: Any, key: str) -> list[Any]:

@@ -20,7 +20,7 @@ NO_RESULT = "No result was recorded for this call."
 NUDGE = "Continue."
 
 
-class Repaired(NamedTuple):
+class RepairedHistory(NamedTuple):
     contents: tuple[Content, ...]
     notes: tuple[str, ...]
 
@@ -31,11 +31,11 @@ class _Call(NamedTuple):
     call: FunctionCall
 
 
-def repair(contents: Iterable[Content], *, prefill: bool) -> Repaired:
+def repair(contents: Iterable[Content], *, prefill: bool) -> RepairedHistory:
     """`prefill`: the model accepts a model turn at the end and goes on from it."""
     turns = _merged(_cleaned(contents))
     if _obeys(turns, prefill=prefill):
-        return Repaired(tuple(turns), ())
+        return RepairedHistory(tuple(turns), ())
     pairing = _Pairing(turns)
     turns = _merged(pairing.turns_in_order())
     notes = pairing.notes
@@ -45,7 +45,7 @@ def repair(contents: Iterable[Content], *, prefill: bool) -> Repaired:
     if turns[-1].role != USER and not prefill:
         turns.append(_nudge())
         notes.append("history.ended_with_model")
-    return Repaired(tuple(turns), tuple(notes))
+    return RepairedHistory(tuple(turns), tuple(notes))
 
 
 def _obeys(turns: Sequence[Content], *, prefill: bool) -> bool:

@@ -1,7 +1,7 @@
 """The last step before Gemini and the first after it, the same for every protocol.
 
-Converters write requests with the client's own tool names, call ids and sealed signatures. `fit` makes of
-that what this model accepts, and returns the Fitting that undoes the changes in the answer's chunks.
+Converters write requests with the client's own tool names, call ids and sealed signatures. `adapt_request`
+makes of that what this model accepts, and returns the AnswerAdapter that undoes the changes in the answer.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.gemini.generation import fit_generation
+from bridge.gemini.generation import adapt_generation
 from bridge.gemini.history import repair
 from bridge.gemini.json_beside_tools import with_json_in_words
-from bridge.gemini.model_capabilities import Traits
+from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.signatures import (
     Vault,
     dummy_notes,
@@ -44,18 +44,20 @@ MINTED_ID = "call_gb"
 NewId = Callable[[str], str]
 
 
-class Fitting:
+class AnswerAdapter:
     """What one answer needs to become the client's: its tool names, call ids and sealed signatures.
 
     `native` clients do without ids, and take signatures as they are.
     """
 
-    def __init__(self, traits: Traits, vault: Vault, new_id: NewId, *, native: bool = False) -> None:
+    def __init__(
+        self, capabilities: ModelCapabilities, vault: Vault, new_id: NewId, *, native: bool = False
+    ) -> None:
         self.names = ToolNames()
         self._native = native
         self.notes: tuple[str, ...] = ()
-        self.output_floor = 0 if native else traits.output_floor
-        self._family = traits.family
+        self.output_floor = 0 if native else capabilities.output_floor
+        self._family = capabilities.family
         self._vault = vault
         self._new_id = new_id
         self._call_ids: set[str] = set()
@@ -118,30 +120,34 @@ def _needs_refitting(chunk: Chunk) -> bool:
     return False
 
 
-def fit(
-    request: GenerateRequest, model: str, traits: Traits, vault: Vault, new_id: NewId
-) -> tuple[GenerateRequest, Fitting]:
+def adapt_request(
+    request: GenerateRequest, model: str, capabilities: ModelCapabilities, vault: Vault, new_id: NewId
+) -> tuple[GenerateRequest, AnswerAdapter]:
     # First unsealed, then repaired: a part that held nothing but a foreign signature is empty then.
-    history = repair(_with_own_signatures(request, traits.family, vault), prefill=traits.prefill)
-    contents = signed(history.contents, traits.family, required=traits.needs_signatures, vault=vault)
+    history = repair(_with_own_signatures(request, capabilities.family, vault), prefill=capabilities.prefill)
+    contents = signed(
+        history.contents, capabilities.family, required=capabilities.needs_signatures, vault=vault
+    )
     request, refused = _without_clashing_search(_with_past_tools(replace(request, contents=contents)))
-    passes = traits.json_beside_tools or request.native  # who speaks Gemini's own language knows its rules
+    passes = (
+        capabilities.json_beside_tools or request.native
+    )  # who speaks Gemini's own language knows its rules
     request, reworded = (request, ()) if passes else with_json_in_words(request)
-    fitting = Fitting(traits, vault, new_id, native=request.native)
-    generation, changed = fit_generation(request, traits)
+    adapter = AnswerAdapter(capabilities, vault, new_id, native=request.native)
+    generation, changed = adapt_generation(request, capabilities)
     dummies = dummy_notes(history.contents, contents)
-    fitting.notes = (*history.notes, *dummies, *refused, *reworded, *changed)
-    fitting.reserve(call.id for content in contents for call in content.calls())
+    adapter.notes = (*history.notes, *dummies, *refused, *reworded, *changed)
+    adapter.reserve(call.id for content in contents for call in content.calls())
     fitted = replace(
         request,
         model=model,
-        contents=tuple(_fit_content(content, traits, fitting.names) for content in request.contents),
-        tools=tuple(_fit_tool(tool, fitting.names) for tool in request.tools),
-        tool_config=_fit_tool_config(request.tool_config, fitting.names),
+        contents=tuple(_fit_content(content, capabilities, adapter.names) for content in request.contents),
+        tools=tuple(_fit_tool(tool, adapter.names) for tool in request.tools),
+        tool_config=_fit_tool_config(request.tool_config, adapter.names),
         generation=generation,
         thinking=None,
     )
-    return fitted, fitting
+    return fitted, adapter
 
 
 def _with_own_signatures(request: GenerateRequest, family: str, vault: Vault) -> list[Content]:
@@ -173,9 +179,9 @@ def _without_clashing_search(request: GenerateRequest) -> tuple[GenerateRequest,
     return replace(request, tools=kept), ("tools.search_beside_functions",)
 
 
-def _fit_content(content: Content, traits: Traits, names: ToolNames) -> Content:
+def _fit_content(content: Content, capabilities: ModelCapabilities, names: ToolNames) -> Content:
     parts = tuple([_fit_part(part, names) for part in content.parts])
-    if not traits.tool_media:
+    if not capabilities.tool_media:
         parts = _with_media_beside(parts)
     return Content(content.role, parts, content.extra)
 

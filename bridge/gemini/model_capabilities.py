@@ -12,7 +12,7 @@ LEVELS = ("minimal", "low", "medium", "high")
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class ModelCapabilities:
     """The defaults ask for nothing that any model would refuse."""
 
     family: str = ""  #: models of one family understand each other's thought signatures
@@ -30,6 +30,6 @@ class Traits:
     ignores_sampling: bool = False  #: it takes no notice of temperature and its kin, or refuses them
     fallbacks: tuple[str, ...] = ()  #: models that are asked instead while it is overloaded or out of quota
 
-    def served_in(self, realm: str) -> Traits:
+    def served_in(self, realm: str) -> ModelCapabilities:
         """The same model behind another door: there its family has other signatures."""
         return replace(self, family=f"{realm}.{self.family}") if realm else self

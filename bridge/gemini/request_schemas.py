@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from bridge.errors import InvalidRequest
-from bridge.gemini.tool_schema import Limits, Prepared, object_schema, plain_schema
+from bridge.gemini.tool_schema import PreparedSchema, SchemaLimits, object_schema, plain_schema
 from bridge.gemini.types import JsonObject
 
 #: Ten times what agents with many MCP servers declare, and more than any model can choose from.
@@ -30,15 +30,15 @@ class _Memory:
     """What was made of schemas, by their bytes; the oldest goes first."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Prepared] = {}
+        self._known: dict[bytes, PreparedSchema] = {}
         self._sizes: dict[bytes, int] = {}
         self._size = 0
         self._lock = threading.Lock()
 
-    def find(self, written: bytes) -> Prepared | None:
+    def find(self, written: bytes) -> PreparedSchema | None:
         return self._known.get(written)
 
-    def keep(self, written: bytes, prepared: Prepared) -> None:
+    def keep(self, written: bytes, prepared: PreparedSchema) -> None:
         try:
             size = len(written) + IN_MEMORY * len(orjson.dumps(prepared.schema))
         except orjson.JSONEncodeError:  # written out, it is too deep to be sent, which whoever sends it tells
@@ -64,7 +64,7 @@ class Schemas:
     def __init__(self) -> None:
         self.losses: list[str] = []
         self._tools = 0
-        self._left = Limits()
+        self._left = SchemaLimits()
         self._own: dict[str, tuple[JsonObject, JsonObject]] = {}  #: as declared, and as Gemini takes it
 
     def declared(self, number: int, param: str) -> None:
@@ -82,7 +82,7 @@ class Schemas:
             self._own[name] = schema, prepared
         return prepared
 
-    def _prepared(self, schema: JsonObject, param: str) -> Prepared:
+    def _prepared(self, schema: JsonObject, param: str) -> PreparedSchema:
         try:
             written = orjson.dumps(schema)
         except orjson.JSONEncodeError:  # too deep, which the walk tells in better words
@@ -98,8 +98,8 @@ class Schemas:
         prepared = self._charged(plain_schema(schema, param, self._left))
         return {"responseMimeType": "application/json", "responseJsonSchema": prepared}
 
-    def _charged(self, prepared: Prepared) -> JsonObject:
-        self._left = Limits(self._left.nodes - prepared.nodes, self._left.referred - prepared.referred)
+    def _charged(self, prepared: PreparedSchema) -> JsonObject:
+        self._left = SchemaLimits(self._left.nodes - prepared.nodes, self._left.referred - prepared.referred)
         if prepared.cut:
             self.losses.append("tools.references_cut")
         return prepared.schema

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.model_capabilities import LEVELS, Traits
+from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.gemini.types import Thinking
 
 AUTOMATIC = -1  #: as a budget: the model decides
@@ -23,18 +23,18 @@ MOST_FOR_LOW = 2048
 MOST_FOR_MEDIUM = 12288
 
 
-def thinking_config(traits: Traits, wish: Thinking | None) -> dict[str, Any] | None:
+def thinking_config(capabilities: ModelCapabilities, wish: Thinking | None) -> dict[str, Any] | None:
     """The value of `generationConfig.thinkingConfig`; None where the model would refuse any."""
-    if traits.thinking_budget is None and not traits.thinking_levels:
+    if capabilities.thinking_budget is None and not capabilities.thinking_levels:
         return None
     if wish is None:
         return {"includeThoughts": True}
     # Gemini refuses to include thoughts where thinking is off.
     config: dict[str, Any] = {"includeThoughts": wish.show and not _wants_none(wish)}
-    if traits.thinking_levels:
-        level = _level(traits.thinking_levels, wish)
+    if capabilities.thinking_levels:
+        level = _level(capabilities.thinking_levels, wish)
         return config if level is None else config | {"thinkingLevel": level.upper()}
-    budget = _budget(traits, wish)
+    budget = _budget(capabilities, wish)
     return config if budget is None else config | {"thinkingBudget": budget}
 
 
@@ -42,11 +42,11 @@ def _wants_none(wish: Thinking) -> bool:
     return wish.budget == 0 if wish.budget is not None else wish.effort == "none"
 
 
-def _budget(traits: Traits, wish: Thinking) -> int | None:
-    assert traits.thinking_budget is not None
-    least, most = traits.thinking_budget
+def _budget(capabilities: ModelCapabilities, wish: Thinking) -> int | None:
+    assert capabilities.thinking_budget is not None
+    least, most = capabilities.thinking_budget
     if _wants_none(wish):
-        return 0 if traits.thinking_can_be_off else least
+        return 0 if capabilities.thinking_can_be_off else least
     if wish.budget == AUTOMATIC:
         return AUTOMATIC
     if wish.budget is not None:

@@ -51,7 +51,7 @@ _DROPPED = frozenset(
 PLAIN_OBJECT: JsonObject = {"type": "object"}
 
 
-class Prepared(NamedTuple):
+class PreparedSchema(NamedTuple):
     """A schema as Gemini takes it, and what it took to make it."""
 
     schema: JsonObject
@@ -60,14 +60,14 @@ class Prepared(NamedTuple):
     cut: bool  #: of some references nothing is left but that there is an object
 
 
-class Limits(NamedTuple):
+class SchemaLimits(NamedTuple):
     """What a schema may take, where others of the same request have taken some already."""
 
     nodes: int = MOST_NODES
     referred: int = MOST_REFERRED
 
 
-def object_schema(schema: JsonObject, param: str, limits: Limits) -> Prepared:
+def object_schema(schema: JsonObject, param: str, limits: SchemaLimits) -> PreparedSchema:
     """The schema of a tool's arguments: its root is always an object."""
     prepared = plain_schema(schema, param, limits)
     return prepared._replace(schema=_as_object(prepared.schema, param))
@@ -85,15 +85,15 @@ def _as_object(schema: JsonObject, param: str) -> JsonObject:
     raise InvalidRequest(f"{param} must describe an object", param=param)
 
 
-def plain_schema(schema: JsonObject, param: str, limits: Limits) -> Prepared:
+def plain_schema(schema: JsonObject, param: str, limits: SchemaLimits) -> PreparedSchema:
     walk = _Walk(schema, param, limits)
     prepared = walk.node(schema, 0, ())
     whole = prepared if isinstance(prepared, dict) else dict(PLAIN_OBJECT)
-    return Prepared(whole, walk.nodes, walk.referred, walk.cut)
+    return PreparedSchema(whole, walk.nodes, walk.referred, walk.cut)
 
 
 class _Walk:
-    def __init__(self, root: JsonObject, param: str, limits: Limits) -> None:
+    def __init__(self, root: JsonObject, param: str, limits: SchemaLimits) -> None:
         self.nodes = 0
         self.referred = 0
         self.cut = False

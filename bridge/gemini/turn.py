@@ -16,7 +16,7 @@ from bridge.gemini.finish import FinishReason, Outcome, outcome_of
 from bridge.gemini.types import EMPTY, Candidate, Chunk, FunctionCall, JsonObject, Part, TextChunk, Usage
 
 
-class Kind(Enum):
+class RunKind(Enum):
     TEXT = auto()
     THOUGHT = auto()
     CALL = auto()
@@ -32,14 +32,14 @@ class Opened(NamedTuple):
 
     candidate: int
     run: int
-    kind: Kind
+    kind: RunKind
     part: Part | None
 
 
 class Grew(NamedTuple):
     candidate: int
     run: int
-    kind: Kind
+    kind: RunKind
     text: str
 
 
@@ -48,7 +48,7 @@ class Signed(NamedTuple):
 
     candidate: int
     run: int
-    kind: Kind
+    kind: RunKind
     signature: str
     length: int = 0
 
@@ -58,7 +58,7 @@ class Closed(NamedTuple):
 
     candidate: int
     run: int
-    kind: Kind
+    kind: RunKind
     parts: tuple[Part, ...]
 
 
@@ -159,7 +159,7 @@ class _Runs:
     def __init__(self, candidate: int) -> None:
         self._candidate = candidate
         self._run = -1
-        self._open: Kind | None = None
+        self._open: RunKind | None = None
         self._parts: list[Part] = []
         self._pieces: list[str] = []  # unsigned text not yet made a part
         self.reason: str | None = None
@@ -176,7 +176,7 @@ class _Runs:
         if candidate.finish_reason is not None:
             self.reason = candidate.finish_reason
 
-    def say(self, text: str, steps: list[Step], kind: Kind = Kind.TEXT) -> None:
+    def say(self, text: str, steps: list[Step], kind: RunKind = RunKind.TEXT) -> None:
         """Unsigned text, which may be joined with what came before."""
         if self._open is not kind:
             self._start(kind, None, steps)
@@ -184,7 +184,7 @@ class _Runs:
         self._pieces.append(text)
 
     def _text(self, part: Part, text: str, steps: list[Step]) -> None:
-        kind = Kind.THOUGHT if part.thought else Kind.TEXT
+        kind = RunKind.THOUGHT if part.thought else RunKind.TEXT
         if part.signature is None and not part.extra:
             if text:
                 self.say(text, steps, kind)
@@ -199,15 +199,15 @@ class _Runs:
             steps.append(Signed(self._candidate, self._run, kind, part.signature, len(text)))
 
     def _whole(self, part: Part, steps: list[Step]) -> None:
-        kind = Kind.CALL if isinstance(part.data, FunctionCall) else Kind.OTHER
-        self._called = self._called or kind is Kind.CALL
+        kind = RunKind.CALL if isinstance(part.data, FunctionCall) else RunKind.OTHER
+        self._called = self._called or kind is RunKind.CALL
         self._start(kind, part, steps)
         self._parts.append(part)
         if part.signature is not None:
             steps.append(Signed(self._candidate, self._run, kind, part.signature))
         self.close(steps)
 
-    def _start(self, kind: Kind, part: Part | None, steps: list[Step]) -> None:
+    def _start(self, kind: RunKind, part: Part | None, steps: list[Step]) -> None:
         self.close(steps)
         self._run += 1
         self._open = kind
@@ -215,7 +215,7 @@ class _Runs:
 
     def _settle(self) -> None:
         if self._pieces:
-            self._parts.append(Part("".join(self._pieces), thought=self._open is Kind.THOUGHT))
+            self._parts.append(Part("".join(self._pieces), thought=self._open is RunKind.THOUGHT))
             self._pieces = []
 
     def close(self, steps: list[Step]) -> None:

@@ -11,25 +11,25 @@ from bridge.gemini.types import FunctionCall, GenerateRequest
 from bridge.settings.guards import GuardSettings
 
 
-class HeldBack(NamedTuple):
+class Blocked(NamedTuple):
     """A call that is not forwarded, and what the model is told instead."""
 
     reason: str
 
 
-class Asked(NamedTuple):
+class NeedsApproval(NamedTuple):
     """A call that somebody should approve. It is forwarded and counted: the client's own approval decides."""
 
     call: FunctionCall
 
 
-class Unsure(NamedTuple):
+class NotUnderstood(NamedTuple):
     """A call that a guard should look at and can make nothing of. It passes unchanged, and is counted."""
 
     call: FunctionCall
 
 
-class Instead(NamedTuple):
+class ShortCircuit(NamedTuple):
     """A request that is answered at once, without the upstream."""
 
     text: str
@@ -44,8 +44,8 @@ class Guard:
     def __init__(self, settings: GuardSettings) -> None:
         self.settings = settings
 
-    def on_request(self, request: GenerateRequest) -> GenerateRequest | Instead:
+    def on_request(self, request: GenerateRequest) -> GenerateRequest | ShortCircuit:
         return request
 
-    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack | Asked | Unsure:
+    def on_call(self, call: FunctionCall) -> FunctionCall | Blocked | NeedsApproval | NotUnderstood:
         return call

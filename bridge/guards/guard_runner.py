@@ -22,16 +22,16 @@ from bridge.gemini.types import (
     TextChunk,
 )
 from bridge.guards import GUARDS
-from bridge.guards.base import Asked, Guard, HeldBack, Instead, Unsure
+from bridge.guards.base import Blocked, Guard, NeedsApproval, NotUnderstood, ShortCircuit
 from bridge.settings.guards import GuardSettings
 
 log = logging.getLogger(__name__)
 
 
 _ACTIONS: dict[type, str] = {
-    HeldBack: "held_back",
-    Asked: "asked",
-    Unsure: "unsure",
+    Blocked: "held_back",
+    NeedsApproval: "asked",
+    NotUnderstood: "unsure",
     FunctionCall: "changed",
 }
 
@@ -48,7 +48,7 @@ class ActiveGuards:
         self.words = {tool: shell.argument for shell in words for tool in shell.tools}
 
 
-class GuardWatch:
+class GuardRunner:
     """One exchange under guard. `notes` counts what was done."""
 
     def __init__(self, guards: ActiveGuards, request_id: str) -> None:
@@ -58,15 +58,15 @@ class GuardWatch:
         self._takes_text: frozenset[str] = frozenset()  #: tools with the name of a shell that takes words
         self.notes: Counter[str] = Counter()
 
-    def request(self, request: GenerateRequest) -> GenerateRequest | Instead:
+    def request(self, request: GenerateRequest) -> GenerateRequest | ShortCircuit:
         declared = (function for tool in request.tools for function in tool.functions)
         self._takes_text = frozenset(each.name for each in declared if _takes_text(each, self._guards.words))
         for guard, enforced in self._guards.on_request:
             judged = self._judged(guard, request)
             if judged is request:
                 continue
-            self._acted(guard, enforced, "answered" if isinstance(judged, Instead) else "changed")
-            if enforced and isinstance(judged, Instead):
+            self._acted(guard, enforced, "answered" if isinstance(judged, ShortCircuit) else "changed")
+            if enforced and isinstance(judged, ShortCircuit):
                 return judged
             if enforced and isinstance(judged, GenerateRequest):
                 request = judged
@@ -80,7 +80,7 @@ class GuardWatch:
                 request = judged
         return request
 
-    def _judged(self, guard: Guard, request: GenerateRequest) -> GenerateRequest | Instead:
+    def _judged(self, guard: Guard, request: GenerateRequest) -> GenerateRequest | ShortCircuit:
         try:
             return guard.on_request(request)
         except Exception:
@@ -112,12 +112,12 @@ class GuardWatch:
             self._spoken = self._spoken or _is_said(part)
             return part
         judged = self._call(part.data)
-        if isinstance(judged, HeldBack):
+        if isinstance(judged, Blocked):
             gap, self._spoken = "\n\n" if self._spoken else "", True
             return Part(gap + judged.reason)  # the signature was the call's, and goes with it
         return part if judged is part.data else replace(part, data=judged)
 
-    def _call(self, call: FunctionCall) -> FunctionCall | HeldBack:
+    def _call(self, call: FunctionCall) -> FunctionCall | Blocked:
         for guard, enforced in self._guards.on_call:
             if guard.wants_words and call.name in self._takes_text:
                 continue
@@ -129,7 +129,7 @@ class GuardWatch:
             if judged is call:
                 continue
             self._acted(guard, enforced, _ACTIONS[type(judged)], call.name)
-            if enforced and isinstance(judged, HeldBack):
+            if enforced and isinstance(judged, Blocked):
                 return judged
             if enforced and isinstance(judged, FunctionCall):
                 call = judged

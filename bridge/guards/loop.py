@@ -25,7 +25,7 @@ from bridge.gemini.types import (
     JsonObject,
     Part,
 )
-from bridge.guards.base import Guard, Instead
+from bridge.guards.base import Guard, ShortCircuit
 from bridge.guards.map_texts import with_texts
 
 FAILURE_WORDS = (b"error", b"Error", b"failed")
@@ -61,14 +61,14 @@ class _Made(NamedTuple):
 class LoopDetector(Guard):
     name = "loop"
 
-    def on_request(self, request: GenerateRequest) -> GenerateRequest | Instead:
+    def on_request(self, request: GenerateRequest) -> GenerateRequest | ShortCircuit:
         if len(request.contents) < SHORTEST_LOOP:
             return request
         limits = self.settings.loop
         horizon = max(2 * limits.window, limits.failures, limits.successes)
         calls = _recent_calls(request.contents, limits.polling, horizon)
         repeated = self._repeated_at_the_end(calls) or self._repeated_in_windows(calls)
-        return request if repeated is None else Instead(repeated)
+        return request if repeated is None else ShortCircuit(repeated)
 
     def _repeated_at_the_end(self, calls: list[_Call]) -> str | None:
         limits = self.settings.loop

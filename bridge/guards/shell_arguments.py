@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.gemini.types import FunctionCall
-from bridge.guards.base import Guard, Unsure
+from bridge.guards.base import Guard, NotUnderstood
 
 #: Nobody types a longer command, and `shlex` copies a word for each of its characters: 100 000 take 0.3 s.
 LONGEST_SPLIT = 20_000
@@ -17,7 +17,7 @@ class ShellArguments(Guard):
     name = "shell_arguments"
     wants_words = True
 
-    def on_call(self, call: FunctionCall) -> FunctionCall | Unsure:
+    def on_call(self, call: FunctionCall) -> FunctionCall | NotUnderstood:
         shell = self.settings.shell(call.name)
         if shell is None or shell.form != "argv":
             return call
@@ -25,7 +25,7 @@ class ShellArguments(Guard):
         given = args.get(shell.argument)
         words = _words(given)
         if words is None:
-            return call if _are_words(given) else Unsure(call)
+            return call if _are_words(given) else NotUnderstood(call)
         return call if words == given else replace(call, args={**args, shell.argument: words})
 
 

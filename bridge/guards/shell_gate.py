@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from bridge.gemini.types import FunctionCall
-from bridge.guards.base import Guard, HeldBack
+from bridge.guards.base import Blocked, Guard
 
 _SIGN = re.compile(r"[|;&<>]")
 _SIGNS = frozenset({"|", "||", ";", "&", "&&", ">", ">>", "<", "<<"})
@@ -26,12 +26,12 @@ class ShellGate(Guard):
     name = "shell_gate"
     wants_words = True
 
-    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack:
+    def on_call(self, call: FunctionCall) -> FunctionCall | Blocked:
         shell = self.settings.shell(call.name)
         if shell is None or shell.form != "argv" or not call.args:
             return call
         command = call.args.get(shell.argument)
-        return HeldBack(REASON) if self._has_signs(command) else call
+        return Blocked(REASON) if self._has_signs(command) else call
 
     def _has_signs(self, command: Any) -> bool:
         if isinstance(command, str):  # one that could not be split: as a whole it is no program's name

@@ -13,14 +13,14 @@ from fnmatch import translate
 import orjson
 
 from bridge.gemini.types import FunctionCall
-from bridge.guards.base import Asked, Guard, HeldBack
-from bridge.settings.guards import GuardSettings, Rule
+from bridge.guards.base import Blocked, Guard, NeedsApproval
+from bridge.settings.guards import GuardSettings, PolicyRule
 from bridge.settings.patterns import Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    rule: Rule
+    rule: PolicyRule
     tool: re.Pattern[str]
     args: Pattern | None
 
@@ -38,7 +38,7 @@ class ToolPolicy(Guard):
         ordered = sorted(settings.rules, key=lambda rule: -rule.priority)
         self._rules = [_compiled(rule) for rule in ordered]
 
-    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack | Asked:
+    def on_call(self, call: FunctionCall) -> FunctionCall | Blocked | NeedsApproval:
         policy = self.settings.tool_policy
         if not self._rules and policy.default == "allow":
             return call
@@ -47,10 +47,10 @@ class ToolPolicy(Guard):
         decision = policy.default if fitting is None else fitting.decision
         if decision == "deny" or (decision == "ask" and policy.non_interactive):
             return _held_back(call, fitting)
-        return Asked(call) if decision == "ask" else call
+        return NeedsApproval(call) if decision == "ask" else call
 
 
-def _compiled(rule: Rule) -> _Compiled:
+def _compiled(rule: PolicyRule) -> _Compiled:
     args = Pattern(rule.args_pattern) if rule.args_pattern else None
     return _Compiled(rule, re.compile(translate(rule.tool)), args)
 
@@ -71,10 +71,10 @@ def _otherwise_encoded(call: FunctionCall) -> str:
         return ""
 
 
-def _held_back(call: FunctionCall, rule: Rule | None) -> HeldBack:
+def _held_back(call: FunctionCall, rule: PolicyRule | None) -> Blocked:
     why = (
         rule.reason
         if rule is not None and rule.reason
         else "The tool policy of this gateway does not allow it."
     )
-    return HeldBack(f"[System] The call to {call.name} was not run. {why}")
+    return Blocked(f"[System] The call to {call.name} was not run. {why}")

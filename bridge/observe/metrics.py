@@ -96,7 +96,7 @@ _MEMORY = Gauge(
 _MEMORY_REFUSED = Counter("memory_refused_total", "Requests refused for want of such memory", **_ours)
 
 
-def waited_for_place(end: str) -> None:
+def waited_for_slot(end: str) -> None:
     _series(_WAITED, end).inc()
 
 

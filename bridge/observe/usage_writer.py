@@ -43,10 +43,10 @@ LONGEST_NAME = 128
 PASSING = (sqlite3.OperationalError, OSError)
 
 
-class Accountant:
+class UsageObserver:
     def __init__(self, store: AccountStore, prices: PriceTable) -> None:
         self._prices = prices
-        self._writer = AccountWriter(store)
+        self._writer = UsageWriter(store)
 
     def __call__(self, record: Record) -> None:
         if record.asked_model:
@@ -86,7 +86,7 @@ def _name(chosen: str | None) -> str:
     return chosen[:LONGEST_NAME] if chosen else ""
 
 
-class AccountWriter:
+class UsageWriter:
     def __init__(self, store: AccountStore) -> None:
         self._store = store
         self._starting = threading.Lock()

@@ -20,9 +20,9 @@ from marshmallow import Schema
 from bridge.errors import BridgeError, IllegalTransition
 from bridge.gemini.turn import Began, Closed, Ended, Failed, Grew, Noted, Opened, Signed, Step, Turn
 from bridge.gemini.types import Chunk, Content, GenerateRequest, JsonObject, Usage
-from bridge.ids_and_clock import Stamp
+from bridge.ids_and_clock import IdsAndClock
 from bridge.interruption import Interruption
-from bridge.rate_limit_status import Allowance
+from bridge.rate_limit_status import RateLimitStatus
 
 
 class Event(NamedTuple):
@@ -32,7 +32,7 @@ class Event(NamedTuple):
     data: Any
 
 
-class Framing:
+class StreamFraming:
     """The events of a stream as bytes. Each stream has its own, as some look back at what they wrote."""
 
     content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
@@ -67,7 +67,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ConvertedRequest:
     """A client's request, understood."""
 
     request: GenerateRequest  #: with the client's own names for model and tools
@@ -82,9 +82,9 @@ class Protocol:
     name: str
     paths: tuple[str, ...]  #: as Flask writes them; what stands in `<open places>` is in the Caller
     schema: Schema
-    to_gemini: Callable[[JsonObject, Caller], Asked]
+    to_gemini: Callable[[JsonObject, Caller], ConvertedRequest]
     machine: type[EventMachine]
-    framing: Callable[[Asked], Framing]
+    framing: Callable[[ConvertedRequest], StreamFraming]
     error_body: Callable[[BridgeError, str], JsonObject]  #: with the request id
     error_status: Callable[[BridgeError], int]
     list_models: Callable[[Sequence[JsonObject], Mapping[str, str]], JsonObject]  #: with the query
@@ -94,13 +94,13 @@ class Protocol:
     marks: frozenset[str] = frozenset()
     counting: TokenCounting | None = None
     embedding: Embedding | None = None
-    storing: Storing | None = None
+    storing: AnswerStoring | None = None
     #: Where nothing is, though a path beside it would take another HTTP method: a 404 tells more than a 405.
     nowhere: tuple[str, ...] = ()
     root: str = ""  #: what lies below is this protocol's alone, whether it exists or not
     request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
     #: What a limit leaves, in the vendor's headers.
-    limit_headers: Callable[[Allowance], Mapping[str, str]] = lambda _allowance: {}
+    limit_headers: Callable[[RateLimitStatus], Mapping[str, str]] = lambda _allowance: {}
     longest_wait: float = math.inf  #: clients are not told to wait longer, since they would, without a word
 
     @property
@@ -122,11 +122,11 @@ class TokenCounting:
 
     paths: tuple[str, ...]
     schema: Schema
-    to_gemini: Callable[[JsonObject, Caller], Asked]
+    to_gemini: Callable[[JsonObject, Caller], ConvertedRequest]
     body: Callable[[int], JsonObject]
 
 
-class EmbeddingAsked(NamedTuple):
+class ConvertedEmbedding(NamedTuple):
     """Contents whose vectors are wanted, in the words of Google's API."""
 
     model: str  #: as the client named it
@@ -141,7 +141,7 @@ class Embedding:
 
     paths: tuple[str, ...]
     schema: Schema
-    to_gemini: Callable[[JsonObject, Caller], EmbeddingAsked]
+    to_gemini: Callable[[JsonObject, Caller], ConvertedEmbedding]
 
 
 class PastTurn(NamedTuple):
@@ -156,7 +156,7 @@ WORKING = ("queued", "in_progress")
 
 
 @dataclass(frozen=True, slots=True)
-class Storing:
+class AnswerStoring:
     """A protocol's way to keep answers and to go on from them. Answers have an `id` and a `status`."""
 
     wanted: Callable[[JsonObject], bool]
@@ -191,9 +191,9 @@ class EventMachine(ABC):
     MOST_CANDIDATES: ClassVar[int] = 1  #: how many answers to one question the protocol can tell apart
     KNOWS_REASONS: ClassVar[bool] = False  #: its clients read Gemini's finish reasons, whatever they say
 
-    def __init__(self, asked: Asked, stamp: Stamp) -> None:
+    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
         self.asked = asked
-        self.stamp = stamp
+        self.ids_and_clock = ids_and_clock
         self.state: Enum = self.START
         self._legal = self.LEGAL[self.START]  #: what may follow; kept, since to look it up costs more
         self.error: BridgeError | None = None

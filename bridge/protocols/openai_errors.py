@@ -8,43 +8,43 @@ from typing import Any, NamedTuple
 from bridge.errors import BridgeError, ContextOverflow
 
 
-class Words(NamedTuple):
+class ErrorNames(NamedTuple):
     type: str
     code: str | None
 
 
 #: One row for each kind in the tree; a test fails when one is missing.
-WORDS: Mapping[str, Words] = {
-    "invalid_request": Words("invalid_request_error", None),
-    "context_overflow": Words("invalid_request_error", "context_length_exceeded"),
-    "too_large": Words("invalid_request_error", "request_too_large"),
-    "unauthorized": Words("invalid_request_error", "invalid_api_key"),
-    "forbidden": Words("invalid_request_error", "model_not_allowed"),
-    "limited": Words("rate_limit_error", "rate_limit_exceeded"),
-    "budget_spent": Words("rate_limit_error", "rate_limit_exceeded"),
-    "slow_request": Words("invalid_request_error", "request_timeout"),
-    "client_left": Words("invalid_request_error", "client_left"),
-    "unknown_route": Words("invalid_request_error", "unknown_url"),
-    "unknown_model": Words("invalid_request_error", "model_not_found"),
-    "unknown_answer": Words("invalid_request_error", "not_found"),
-    "method": Words("invalid_request_error", "method_not_supported"),
-    "upgrade": Words("invalid_request_error", "upgrade_not_supported"),
-    "busy": Words("server_error", "server_is_overloaded"),
-    "shutting_down": Words("server_error", "server_is_overloaded"),
-    "refused": Words("invalid_request_error", "upstream_refused"),
-    "misconfigured": Words("server_error", "upstream_misconfigured"),
-    "rate_limited": Words("rate_limit_error", "rate_limit_exceeded"),
-    "overloaded": Words("server_error", "server_is_overloaded"),
-    "timeout": Words("server_error", "upstream_timeout"),
-    "unreachable": Words("server_error", "upstream_unreachable"),
-    "truncated": Words("server_error", "upstream_truncated"),
-    "malformed": Words("server_error", "upstream_malformed"),
-    "internal": Words("server_error", "internal_error"),
+ERROR_NAMES: Mapping[str, ErrorNames] = {
+    "invalid_request": ErrorNames("invalid_request_error", None),
+    "context_overflow": ErrorNames("invalid_request_error", "context_length_exceeded"),
+    "too_large": ErrorNames("invalid_request_error", "request_too_large"),
+    "unauthorized": ErrorNames("invalid_request_error", "invalid_api_key"),
+    "forbidden": ErrorNames("invalid_request_error", "model_not_allowed"),
+    "limited": ErrorNames("rate_limit_error", "rate_limit_exceeded"),
+    "budget_spent": ErrorNames("rate_limit_error", "rate_limit_exceeded"),
+    "slow_request": ErrorNames("invalid_request_error", "request_timeout"),
+    "client_left": ErrorNames("invalid_request_error", "client_left"),
+    "unknown_route": ErrorNames("invalid_request_error", "unknown_url"),
+    "unknown_model": ErrorNames("invalid_request_error", "model_not_found"),
+    "unknown_answer": ErrorNames("invalid_request_error", "not_found"),
+    "method": ErrorNames("invalid_request_error", "method_not_supported"),
+    "upgrade": ErrorNames("invalid_request_error", "upgrade_not_supported"),
+    "busy": ErrorNames("server_error", "server_is_overloaded"),
+    "shutting_down": ErrorNames("server_error", "server_is_overloaded"),
+    "refused": ErrorNames("invalid_request_error", "upstream_refused"),
+    "misconfigured": ErrorNames("server_error", "upstream_misconfigured"),
+    "rate_limited": ErrorNames("rate_limit_error", "rate_limit_exceeded"),
+    "overloaded": ErrorNames("server_error", "server_is_overloaded"),
+    "timeout": ErrorNames("server_error", "upstream_timeout"),
+    "unreachable": ErrorNames("server_error", "upstream_unreachable"),
+    "truncated": ErrorNames("server_error", "upstream_truncated"),
+    "malformed": ErrorNames("server_error", "upstream_malformed"),
+    "internal": ErrorNames("server_error", "internal_error"),
 }
 
 
 def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
-    words = WORDS[error.kind]
+    words = ERROR_NAMES[error.kind]
     body = {"message": message_of(error), "type": words.type, "param": error.param, "code": words.code}
     return {"error": {**body, "request_id": request_id} if request_id else body}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from bridge.rate_limit_status import Allowance
+from bridge.rate_limit_status import RateLimitStatus
 
 
-def limit_headers(allowance: Allowance) -> dict[str, str]:
+def limit_headers(allowance: RateLimitStatus) -> dict[str, str]:
     counted, limit, remaining, reset, _ = allowance
     return {
         f"x-ratelimit-limit-{counted}": str(limit),

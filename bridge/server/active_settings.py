@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bridge.access.authentication import rule_at_start
+from bridge.access.authentication import describe_access
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.value import SHORTEST_SECRET
 from bridge.upstream import make_upstream
@@ -18,23 +18,23 @@ from bridge.upstream import make_upstream
 log = logging.getLogger(__name__)
 
 
-class InForce(NamedTuple):
+class ActiveSettings(NamedTuple):
     settings: Settings
     access: str  #: who will be let in, in words
     home: str  #: the address that the upstream asks, if it asks one
     notices: Sequence[str]  #: what the operator must know of the secrets, the upstream and the tables
 
 
-_in_force: InForce | None = None
+_in_force: ActiveSettings | None = None
 
 
-def take_settings() -> InForce:
+def load_active_settings() -> ActiveSettings:
     """Read and check them. Raises SettingsError at the start; later the settings in force stay."""
     global _in_force
     try:
         settings = load()
         upstream = make_upstream(settings)  # opens no connection; it says what is missing
-        access = rule_at_start(settings)
+        access = describe_access(settings)
     except SettingsError as error:
         if _in_force is None:
             raise
@@ -43,7 +43,7 @@ def take_settings() -> InForce:
         )
         return _in_force
     notices = (*_short_secrets(settings), *upstream.notices, *_price_notices(settings))
-    _in_force = InForce(settings, access, upstream.home, notices)
+    _in_force = ActiveSettings(settings, access, upstream.home, notices)
     return _in_force
 
 
@@ -68,9 +68,9 @@ def _short_secrets(settings: Settings) -> Iterator[str]:
 
 
 def tell_notices() -> None:
-    for notice in (_in_force or take_settings()).notices:
+    for notice in (_in_force or load_active_settings()).notices:
         log.warning(notice)
 
 
-def settings_in_force() -> Settings:
-    return (_in_force or take_settings()).settings
+def active_settings() -> Settings:
+    return (_in_force or load_active_settings()).settings

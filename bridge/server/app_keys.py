@@ -9,6 +9,6 @@ from __future__ import annotations
 
 DRAIN = "bridge.exchange.drain"
 SLOW_CLIENTS = "bridge.slow_clients"
-PLACES = "bridge.places"
-PLACE = "bridge.place"  #: of a request's environment: the place that the worker took for it
+SLOTS = "bridge.places"
+SLOT = "bridge.place"  #: of a request's environment: the place that the worker took for it
 HEAD_TIMEOUT = "BRIDGE_HEAD_TIMEOUT"

@@ -23,11 +23,11 @@ def send_limit(client: socket.socket) -> float:
     return seconds_in(client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SIZE))
 
 
-class Client:
+class ClientSocket:
     def __init__(self, environ: Mapping[str, Any]) -> None:
         self.socket: socket.socket | None = environ.get("gunicorn.socket")
 
-    def waits(self) -> bool:
+    def still_connected(self) -> bool:
         if self.socket is None:
             return True
         poller = select.poll()
@@ -37,7 +37,7 @@ class Client:
         except (OSError, ValueError):  # already closed
             return False
 
-    def must_take_within(self, seconds: float) -> None:
+    def set_send_timeout(self, seconds: float) -> None:
         """What is sent to it, each time. By the kernel's clock: by Python's own, each piece of a stream would
         be polled for before it is sent, and the interpreter's lock handed around once more."""
         if self.socket is not None:
@@ -62,7 +62,7 @@ class SlowClients:
         """Whether it was in time."""
         return client is None or self._due.pop(client, None) is not None
 
-    def cut_the_late(self) -> None:
+    def close_overdue(self) -> None:
         now = time.monotonic()
         late = [client for client, due in tuple(self._due.items()) if due < now]
         for client in late:

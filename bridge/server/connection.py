@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gunicorn.workers.gthread import TConn
 
 if TYPE_CHECKING:
-    from bridge.server.slots import Place
+    from bridge.server.slots import Slot
 
 #: How each request begins that may ask for an answer.
 POST = b"POST "
@@ -19,7 +19,7 @@ class Connection(TConn):
     sock: socket.socket
     data_ready: bool
     parser: Any
-    place: Place | None = None  #: for the request that it brings now
+    slot: Slot | None = None  #: for the request that it brings now
     waits_until = 0.0  #: for a place, in this worker and others; 0: it need not wait
 
     def __init__(self, cfg: Any, client: socket.socket, address: Any, server: Any) -> None:
@@ -42,6 +42,6 @@ class Connection(TConn):
         except (OSError, ValueError):  # it has gone; or it is encrypted, and only its reader can tell
             return b""
 
-    def wants_place(self) -> bool:
+    def wants_slot(self) -> bool:
         beginning = self.beginning()
         return bool(beginning) and POST.startswith(beginning or b"")

@@ -20,7 +20,7 @@ SMALL = 64 * 1024
 RETRY_AFTER = 5.0
 
 
-class Memory:
+class MemoryBudget:
     def __init__(self, megabytes: int, max_body_mb: int) -> None:
         """The largest body must be possible, whatever the operator allows."""
         self.most = max(megabytes, PER_BYTE * max_body_mb) * 1024 * 1024
@@ -41,10 +41,10 @@ class Memory:
         metrics.memory_booked(-cost)
 
 
-class Booking:
+class MemoryReservation:
     """What one request holds. To be released once; doing so again changes nothing."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: MemoryBudget) -> None:
         self._memory = memory
         self._size = 0  #: in bytes of JSON
         self._cost = 0
@@ -66,8 +66,8 @@ class Booking:
             "The bridge works on as many large requests as it can; please try again", retry_after=RETRY_AFTER
         )
 
-    def another(self) -> Booking:
-        return Booking(self._memory)
+    def another(self) -> MemoryReservation:
+        return MemoryReservation(self._memory)
 
     def release(self) -> None:
         cost, self._cost, self._size = self._cost, 0, 0

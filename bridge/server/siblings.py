@@ -17,7 +17,7 @@ _TIME = struct.Struct("d")  #: of the clock that all processes share
 NOBODY, FULL, ROOM = 0, 1, 2  #: what a byte says
 
 
-class Siblings:
+class OtherWorkers:
     def __init__(self) -> None:
         self._table = mmap.mmap(-1, mmap.PAGESIZE)
         self._giving, self.queue = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -61,5 +61,5 @@ class Siblings:
 
 
 @cache
-def siblings() -> Siblings:
-    return Siblings()
+def siblings() -> OtherWorkers:
+    return OtherWorkers()

@@ -13,15 +13,15 @@ from types import TracebackType
 
 from bridge.errors import TooBusy
 from bridge.observe import metrics
-from bridge.server.memory import Booking, Memory
+from bridge.server.memory import MemoryBudget, MemoryReservation
 
 SPARE_THREADS = 8
 #: Some answer ends within a second or two, or another worker has a place.
 RETRY_AFTER = 2.0
 
 
-class Places:
-    def __init__(self, threads: int, memory: Memory) -> None:
+class Slots:
+    def __init__(self, threads: int, memory: MemoryBudget) -> None:
         self._free = max(1, threads - SPARE_THREADS)
         self._memory = memory
         self._lock = threading.Lock()
@@ -32,25 +32,25 @@ class Places:
     def free(self) -> bool:
         return self._free > 0
 
-    def reserve(self) -> Place | None:
+    def reserve(self) -> Slot | None:
         with self._lock:
             if not self._free:
                 return None
             self._free -= 1
-        return Place(self._give_back, self.booking())
+        return Slot(self._give_back, self.booking())
 
-    def take(self, reserved: Place | None = None) -> Place:
-        place = reserved or self.reserve()
-        if place is None:
+    def take(self, reserved: Slot | None = None) -> Slot:
+        slot = reserved or self.reserve()
+        if slot is None:
             raise TooBusy(
                 "The bridge is working on as many answers as it can; please try again",
                 retry_after=RETRY_AFTER,
             )
-        return place
+        return slot
 
-    def booking(self) -> Booking:
+    def booking(self) -> MemoryReservation:
         """For those who need bytes without a place."""
-        return Booking(self._memory)
+        return MemoryReservation(self._memory)
 
     def _give_back(self) -> None:
         with self._lock:
@@ -61,33 +61,33 @@ class Places:
     @staticmethod
     def waited(end: str) -> None:
         """Some connection found no place here: it was served after all, refused, or handed on."""
-        metrics.waited_for_place(end)
+        metrics.waited_for_slot(end)
 
 
-class Place:
+class Slot:
     """To be given back once, with the bytes of its request; doing so again changes nothing."""
 
     __slots__ = ("_give_back", "memory")
 
-    def __init__(self, give_back: Callable[[], None], memory: Booking) -> None:
-        self._give_back: Callable[[], None] | None = give_back
+    def __init__(self, release: Callable[[], None], memory: MemoryReservation) -> None:
+        self._give_back: Callable[[], None] | None = release
         self.memory = memory
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         self.memory.release()
-        self.give_back_without_memory()
+        self.release_without_memory()
 
-    def give_back_without_memory(self) -> None:
+    def release_without_memory(self) -> None:
         """For work that outlives its request: whoever does it releases the bytes."""
         self.memory = self.memory.another()
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
-            give_back()
+        release, self._give_back = self._give_back, None
+        if release is not None:
+            release()
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> Slot:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.give_back()
+        self.release()

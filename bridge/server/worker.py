@@ -28,7 +28,7 @@ from gunicorn.http.wsgi import create
 from gunicorn.workers.gthread import ThreadWorker
 
 from bridge.errors import NO_DESCRIPTORS
-from bridge.server.app_keys import DRAIN, HEAD_TIMEOUT, PLACE, PLACES, SLOW_CLIENTS
+from bridge.server.app_keys import DRAIN, HEAD_TIMEOUT, SLOT, SLOTS, SLOW_CLIENTS
 from bridge.server.closing import HalfClosed
 from bridge.server.connection import Connection
 from bridge.server.response import JoinedResponse
@@ -36,7 +36,7 @@ from bridge.server.siblings import siblings
 from bridge.server.threads import Threads
 
 if TYPE_CHECKING:
-    from bridge.server.slots import Places
+    from bridge.server.slots import Slots
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +78,8 @@ class Worker(ThreadWorker):
         super().init_process()
 
     def run(self) -> None:
-        self.places: Places = self.wsgi.extensions[PLACES]
-        self.places.tell = partial(self.method_queue.defer, self._wake_up)
+        self.slots: Slots = self.wsgi.extensions[SLOTS]
+        self.slots.tell = partial(self.method_queue.defer, self._wake_up)
         self._half_closed = HalfClosed(self.poller, self._gone)
         self._waiting: deque[Connection] = deque()
         try:
@@ -100,13 +100,13 @@ class Worker(ThreadWorker):
         if now >= self._next_sign:
             self._next_sign = now + BETWEEN_SIGNS
             super().notify()
-            self.wsgi.extensions[SLOW_CLIENTS].cut_the_late()
+            self.wsgi.extensions[SLOW_CLIENTS].close_overdue()
             self._half_closed.close_overdue()
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
         super().wait_for_and_dispatch_events(BETWEEN_LOOKS if self._waiting else timeout)
         if self._waiting:
-            self._look_for_places()
+            self._look_for_slots()
 
     def _wake_up(self) -> None:
         """A place is free; the next turn of the main loop will see it."""
@@ -116,9 +116,9 @@ class Worker(ThreadWorker):
     def set_accept_enabled(self, enabled: bool) -> None:
         """Asked for at every turn of the main loop."""
         able = enabled and time.monotonic() >= self._room_again
-        self.places.wanted = True  # before the look: a place that is given back after it must be told
-        room = able and self.places.free
-        self.places.wanted = (enabled and not room) or bool(self._waiting)
+        self.slots.wanted = True  # before the look: a place that is given back after it must be told
+        room = able and self.slots.free
+        self.slots.wanted = (enabled and not room) or bool(self._waiting)
         self.siblings.tell(self.number, room)
         accepting = able and (room or not self.siblings.have_room())
         if accepting != self._accepting:
@@ -189,13 +189,13 @@ class Worker(ThreadWorker):
     def enqueue_req(self, conn: Connection) -> None:
         """Of a connection that something has come over: to a thread, with a place for what it may ask."""
         conn.data_ready = True
-        conn.place = None if self._waiting else self.places.reserve()
-        if conn.place is None and conn.wants_place():
-            self._without_place(conn)
+        conn.slot = None if self._waiting else self.slots.reserve()
+        if conn.slot is None and conn.wants_slot():
+            self._without_slot(conn)
         else:
             self.tpool.run(self._serve, conn)
 
-    def _without_place(self, conn: Connection) -> None:
+    def _without_slot(self, conn: Connection) -> None:
         conn.waits_until = conn.waits_until or time.monotonic() + LONGEST_WAIT
         if not self._hand_on(conn):
             self._waiting.append(conn)
@@ -207,7 +207,7 @@ class Worker(ThreadWorker):
             return False
         if not self.siblings.give(conn.sock, conn.waits_until):
             return False
-        self.places.waited("handed_on")
+        self.slots.waited("handed_on")
         conn.close()
         self._gone()
         return True
@@ -216,14 +216,14 @@ class Worker(ThreadWorker):
         longer = LONGEST_MOVE if self.siblings.have_room() else 0.0
         return time.monotonic() > conn.waits_until + longer
 
-    def _look_for_places(self) -> None:
+    def _look_for_slots(self) -> None:
         """For those who wait, one after the other. Who waited too long is refused, which takes a thread too:
         the words of the refusal are its protocol's."""
         while self._waiting:
             conn = self._waiting[0]
-            conn.place = self.places.reserve()
-            if conn.place is not None or self._overdue(conn):
-                self.places.waited("served" if conn.place else "refused")
+            conn.slot = self.slots.reserve()
+            if conn.slot is not None or self._overdue(conn):
+                self.slots.waited("served" if conn.slot else "refused")
                 self.tpool.run(self._serve, conn)
             elif not self._hand_on(conn):
                 return
@@ -241,9 +241,9 @@ class Worker(ThreadWorker):
             log.exception("a connection failed")
             kept = False
         finally:
-            place, conn.place, conn.waits_until = conn.place, None, 0.0
-            if place is not None:
-                place.give_back()
+            slot, conn.slot, conn.waits_until = conn.slot, None, 0.0
+            if slot is not None:
+                slot.release()
         if kept and not conn.reads_ahead:
             self._await_next_request(conn)
         else:
@@ -292,7 +292,7 @@ class Worker(ThreadWorker):
             req, conn.sock, conn.client, conn.server, self.cfg, response_class=JoinedResponse
         )
         environ["wsgi.multithread"] = True
-        environ[PLACE] = conn.place
+        environ[SLOT] = conn.slot
         self.nr += 1
         if self.nr >= self.max_requests:
             self.alive = False

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from bridge.settings.value import AUTO, Secret, Spelt, WebAddress, WebAddressOrAuto
+from bridge.settings.value import AUTO, MatchesPattern, Secret, WebAddress, WebAddressOrAuto
 
-Project = Annotated[str, Spelt(r"[a-z0-9.:-]+", ": small letters, digits and dashes")]
-Location = Annotated[str, Spelt(r"[a-z0-9-]+", ": small letters, digits and dashes")]
+Project = Annotated[str, MatchesPattern(r"[a-z0-9.:-]+", ": small letters, digits and dashes")]
+Location = Annotated[str, MatchesPattern(r"[a-z0-9-]+", ": small letters, digits and dashes")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ Decision = Annotated[str, OneOf(("allow", "deny", "ask"))]
 
 
 @dataclass(frozen=True, slots=True)
-class Modes:
+class GuardModes:
     """`shadow` only counts and logs what would have been done."""
 
     tool_policy: Mode = "enforce"
@@ -42,13 +42,13 @@ class PatchTool:
 
 
 @dataclass(frozen=True, slots=True)
-class ShellGate:
+class ShellGateSettings:
     strict: bool = True  #: signs count inside a word too, though no shell would ever see them
     wrappers: tuple[str, ...] = ("bash -lc", "apply_patch")
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopSettings:
     failures: Annotated[int, Range(2)] = 2
     successes: Annotated[int, Range(2)] = 3
     window: Annotated[int, Range(2)] = 10
@@ -57,18 +57,18 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class LargeOutput:
+class LargeOutputSettings:
     most_characters: Annotated[int, Range(1000)] = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ToolPolicySettings:
     default: Decision = "allow"
     non_interactive: bool = False  #: nobody can be asked, so `ask` means `deny`
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PolicyRule:
     tool: str
     decision: Decision
     args_pattern: str = ""
@@ -78,14 +78,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class GuardSettings:
-    modes: Modes = Modes()
-    shell_gate: ShellGate = ShellGate()
-    loop: Loop = Loop()
-    large_output: LargeOutput = LargeOutput()
-    tool_policy: Policy = Policy()
+    modes: GuardModes = GuardModes()
+    shell_gate: ShellGateSettings = ShellGateSettings()
+    loop: LoopSettings = LoopSettings()
+    large_output: LargeOutputSettings = LargeOutputSettings()
+    tool_policy: ToolPolicySettings = ToolPolicySettings()
     shells: tuple[ShellTool, ...] = ()
     patches: tuple[PatchTool, ...] = ()
-    rules: tuple[Rule, ...] = field(default=())
+    rules: tuple[PolicyRule, ...] = field(default=())
 
     def shell(self, tool: str) -> ShellTool | None:
         return next((shell for shell in self.shells if tool in shell.tools), None)
@@ -95,16 +95,16 @@ class GuardSettings:
 
 
 _SECTIONS: Mapping[str, type] = {
-    "modes": Modes,
-    "shell_gate": ShellGate,
-    "loop": Loop,
-    "large_output": LargeOutput,
-    "tool_policy": Policy,
+    "modes": GuardModes,
+    "shell_gate": ShellGateSettings,
+    "loop": LoopSettings,
+    "large_output": LargeOutputSettings,
+    "tool_policy": ToolPolicySettings,
 }
 _LISTS: Mapping[str, tuple[str, type]] = {
     "shell": ("shells", ShellTool),
     "patch": ("patches", PatchTool),
-    "rule": ("rules", Rule),
+    "rule": ("rules", PolicyRule),
 }
 
 

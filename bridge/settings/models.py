@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridge.gemini.model_capabilities import LEVELS, Traits
+from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.gemini.model_names import plain_name
 from bridge.settings.lifecycle import REFUSE, REPLACE, Lifecycle, Retirement, load_lifecycle
 from bridge.settings.name_patterns import Patterns
@@ -33,10 +33,10 @@ class Alias:
 @dataclass(frozen=True, slots=True)
 class ModelRow:
     match: tuple[str, ...]
-    traits: Traits
+    capabilities: ModelCapabilities
 
 
-class Meaning(NamedTuple):
+class ResolvedModel(NamedTuple):
     """What a client's name stands for today."""
 
     models: tuple[
@@ -71,18 +71,18 @@ class ModelTable:
         self._default_row = tuple(default)
         self._pass_through = Patterns(pass_through)
         self._aliases = [(Patterns(row.match), row.model) for row in aliases]
-        self._rows = [(Patterns(row.match), row.traits) for row in rows]
+        self._rows = [(Patterns(row.match), row.capabilities) for row in rows]
         self._remembered_meaning = lru_cache(REMEMBERED_NAMES)(self._find_meaning)
-        self._remembered_traits = lru_cache(REMEMBERED_NAMES)(self._find_traits)
+        self._remembered_traits = lru_cache(REMEMBERED_NAMES)(self._find_capabilities)
 
     @property
     def named(self) -> tuple[str, ...]:
         """Every model that a client's name can lead to, also where another model fails."""
         targets = (model for row in self.target_rows for model in row)
-        fallbacks = (model for _, traits in self._rows for model in traits.fallbacks)
+        fallbacks = (model for _, capabilities in self._rows for model in capabilities.fallbacks)
         return tuple(dict.fromkeys((*targets, *fallbacks)))
 
-    def meaning(self, name: str, day: date | None = None) -> Meaning:
+    def meaning(self, name: str, day: date | None = None) -> ResolvedModel:
         """The Gemini models that the client's name means."""
         return self._remembered_meaning(None if len(name) > LONGEST_NAME else name, day or today())
 
@@ -94,15 +94,15 @@ class ModelTable:
     def retirement(self, model: str) -> Retirement | None:
         return self.lifecycle.retired(model, today())
 
-    def traits(self, model: str) -> Traits:
-        return Traits() if len(model) > LONGEST_NAME else self._remembered_traits(model)
+    def capabilities(self, model: str) -> ModelCapabilities:
+        return ModelCapabilities() if len(model) > LONGEST_NAME else self._remembered_traits(model)
 
-    def _find_meaning(self, name: str | None, day: date) -> Meaning:
+    def _find_meaning(self, name: str | None, day: date) -> ResolvedModel:
         row = self._default_row if name is None else self._row_of(plain_name(name))
         retired = next((model for model in row if self.lifecycle.retired(model, day)), None)
         if retired is None:
-            return Meaning(row)
-        return Meaning(
+            return ResolvedModel(row)
+        return ResolvedModel(
             tuple(dict.fromkeys(each for model in row for each in self._living(model, day))), retired
         )
 
@@ -117,9 +117,12 @@ class ModelTable:
             return (name,)
         return next((models for patterns, models in self._aliases if patterns.match(name)), self._default_row)
 
-    def _find_traits(self, model: str) -> Traits:
+    def _find_capabilities(self, model: str) -> ModelCapabilities:
         model = model.removeprefix("models/")
-        found = next((traits for patterns, traits in self._rows if patterns.match(model)), Traits())
+        found = next(
+            (capabilities for patterns, capabilities in self._rows if patterns.match(model)),
+            ModelCapabilities(),
+        )
         # Signatures of a model whose kin is not known are for that model alone.
         return found if found.family else replace(found, family=model)
 
@@ -134,7 +137,7 @@ TABLE: Mapping[str, Shape] = {
     "model": shape_of(list[dict[str, Any]]),
 }
 ALIAS_ROW: Mapping[str, Shape] = shapes(Alias)
-MODEL_ROW: Mapping[str, Shape] = {"match": shape_of(tuple[str, ...]), **shapes(Traits)}
+MODEL_ROW: Mapping[str, Shape] = {"match": shape_of(tuple[str, ...]), **shapes(ModelCapabilities)}
 
 
 def load_models(
@@ -188,14 +191,14 @@ def _model(where: str, row: dict[str, Any]) -> ModelRow:
     values = read_table(where, MODEL_ROW, row)
     _require(where, values, "match")
     match = values.pop("match")
-    traits = Traits(**values)
-    for level in traits.thinking_levels:
+    capabilities = ModelCapabilities(**values)
+    for level in capabilities.thinking_levels:
         if level not in LEVELS:
             raise SettingsError(
                 f"{where}: thinking_levels: {level} is not a level; {suggestion(level, LEVELS)}"
             )
-    if traits.thinking_levels and traits.thinking_budget:
+    if capabilities.thinking_levels and capabilities.thinking_budget:
         raise SettingsError(
             f"{where}: thinking_budget and thinking_levels: a model has one of them, not both"
         )
-    return ModelRow(match, traits)
+    return ModelRow(match, capabilities)

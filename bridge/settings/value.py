@@ -41,7 +41,7 @@ class SettingsError(Exception):
 # --- rules: what a kind alone does not say -----------------------------------------------------------
 
 
-class Rule(Protocol):
+class ValueRule(Protocol):
     """Stands in a setting's type: `port: Annotated[int, Range(1, 65535)]`."""
 
     @property
@@ -124,7 +124,7 @@ class WebAddressOrAuto(WebAddress):
 
 
 @dataclass(frozen=True, slots=True)
-class Spelt:
+class MatchesPattern:
     pattern: str
     words: str
 
@@ -148,7 +148,7 @@ PRIVATE = (Secret, WebAddress)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     words: str
     read: Callable[[Any], Any]  #: gives the value in its final form; raises ValueError for any other kind
 
@@ -211,16 +211,16 @@ def _tables(value: Any) -> list[dict[str, Any]]:
     return value
 
 
-KINDS: Mapping[Any, Kind] = {
-    str: Kind("a text", _text),
-    int: Kind("a whole number", _whole_number),
-    float: Kind("a number", _number),
-    bool: Kind("true or false", _switch),
-    Path: Kind("a path", lambda value: Path(_text(value))),
-    date: Kind("a date such as 2026-12-01", _date),
-    tuple[str, ...]: Kind("a list of texts", _texts),
-    tuple[int, int] | None: Kind("a list of two whole numbers, the smaller first", _span),
-    list[dict[str, Any]]: Kind("a list of tables, each under its name in [[ ]]", _tables),
+KINDS: Mapping[Any, ValueKind] = {
+    str: ValueKind("a text", _text),
+    int: ValueKind("a whole number", _whole_number),
+    float: ValueKind("a number", _number),
+    bool: ValueKind("true or false", _switch),
+    Path: ValueKind("a path", lambda value: Path(_text(value))),
+    date: ValueKind("a date such as 2026-12-01", _date),
+    tuple[str, ...]: ValueKind("a list of texts", _texts),
+    tuple[int, int] | None: ValueKind("a list of two whole numbers, the smaller first", _span),
+    list[dict[str, Any]]: ValueKind("a list of tables, each under its name in [[ ]]", _tables),
 }
 
 
@@ -231,8 +231,8 @@ KINDS: Mapping[Any, Kind] = {
 class Shape:
     """All that is known of a setting's value."""
 
-    kind: Kind
-    rules: tuple[Rule, ...] = ()
+    kind: ValueKind
+    rules: tuple[ValueRule, ...] = ()
 
     @property
     def words(self) -> str:

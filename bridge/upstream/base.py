@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 from bridge.errors import UnknownModel
 from bridge.gemini.types import USER, Chunk, Content, GenerateRequest, JsonObject, Part
 from bridge.settings import Settings
-from bridge.upstream.capabilities import Ability
+from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 
 #: Seconds of silence after which whoever reads a stream is given the turn, by an empty batch.
@@ -40,7 +40,7 @@ class ChunkStream(ABC):
 
 class Upstream(ABC):
     #: What it cannot carry, each with the reason; docs/UPSTREAMS.md shows it, and a test tries it out.
-    CANNOT: ClassVar[Mapping[Ability, str]] = {}
+    CANNOT: ClassVar[Mapping[Capability, str]] = {}
 
     #: Models of one family that are served in different realms do not know each other's thought signatures.
     realm: ClassVar[str] = ""
@@ -64,11 +64,11 @@ class Upstream(ABC):
     def count_tokens(self, request: GenerateRequest) -> int:
         """How many tokens the request would have, with its instruction and tools."""
 
-    def knock(self, model: str) -> None:
+    def check_credentials(self, model: str) -> None:
         """Ask something that costs nothing, and that only who is let in is told. Raises what is wrong."""
         self.count_tokens(GenerateRequest(model, (Content(USER, (Part("Hi"),)),)))
 
-    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+    def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
         """A method of Google's API whose answer is no stream, such as `embedContent`, in Google's words."""
         raise UnknownModel(f"This upstream has no {method} for {model!r}", param="model")
 

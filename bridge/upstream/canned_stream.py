@@ -9,7 +9,7 @@ from bridge.gemini.types import MODEL, Candidate, Chunk, Content, Part, Usage
 from bridge.upstream.base import ChunkStream
 
 
-class SpokenStream(ChunkStream):
+class CannedStream(ChunkStream):
     def __init__(self, text: str) -> None:
         self._text = text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Ability(Enum):
+class Capability(Enum):
     THOUGHTS = "thoughts in the answer"
     SIGNATURES = "thought signatures, there and back"
     THINKING = "thinking budget and level"

@@ -7,12 +7,12 @@ from typing import Any
 
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings import Settings, SettingsError
-from bridge.upstream.auth.credentials import KeyAccess
+from bridge.upstream.auth.credentials import ApiKeyCredentials
 from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
 from bridge.upstream.payloads import count_request_bytes, json_bytes, request_bytes
-from bridge.upstream.rest import RestUpstream, quoted, waits_of
-from bridge.upstream.transport.connection_pool import Call
-from bridge.upstream.transport.http_response import Waits
+from bridge.upstream.rest import RestUpstream, quoted, timeouts_from
+from bridge.upstream.transport.connection_pool import UpstreamCall
+from bridge.upstream.transport.http_response import Timeouts
 
 
 class GeminiUpstream(RestUpstream):
@@ -21,13 +21,13 @@ class GeminiUpstream(RestUpstream):
         *,
         base_url: str,
         keys: tuple[str, ...],
-        waits: Waits,
+        timeouts: Timeouts,
         key_cooldown: float,
         pool_size: int,
         cooldowns: Cooldowns | None = None,
     ) -> None:
-        access = KeyAccess(keys, key_cooldown, cooldowns or LocalCooldowns())
-        super().__init__(base_url=base_url, access=access, waits=waits, pool_size=pool_size)
+        access = ApiKeyCredentials(keys, key_cooldown, cooldowns or LocalCooldowns())
+        super().__init__(base_url=base_url, access=access, timeouts=timeouts, pool_size=pool_size)
 
     @classmethod
     def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> GeminiUpstream:
@@ -40,26 +40,26 @@ class GeminiUpstream(RestUpstream):
         return cls(
             base_url=upstream.base_url,
             keys=upstream.api_keys,
-            waits=waits_of(settings),
+            timeouts=timeouts_from(settings),
             key_cooldown=upstream.key_cooldown,
             pool_size=settings.server.threads,
             cooldowns=cooldowns,
         )
 
-    def _stream_call(self, request: GenerateRequest) -> Call:
+    def _stream_call(self, request: GenerateRequest) -> UpstreamCall:
         return self._model_call(
-            request.model, "streamGenerateContent?alt=sse", request_bytes(request), self._waits
+            request.model, "streamGenerateContent?alt=sse", request_bytes(request), self._timeouts
         )
 
-    def _count_call(self, request: GenerateRequest) -> Call:
+    def _count_call(self, request: GenerateRequest) -> UpstreamCall:
         return self._model_call(request.model, "countTokens", count_request_bytes(request), self._short)
 
-    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+    def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
         return self._whole(self._model_call(model, method, json_bytes(body), self._short))
 
-    def _model_call(self, model: str, method: str, body: bytes, waits: Waits) -> Call:
+    def _model_call(self, model: str, method: str, body: bytes, timeouts: Timeouts) -> UpstreamCall:
         model = model.removeprefix("models/")
-        return self._post(f"/v1beta/models/{quoted(model)}:{method}", body, waits, model)
+        return self._post(f"/v1beta/models/{quoted(model)}:{method}", body, timeouts, model)
 
     def models(self) -> Sequence[JsonObject]:
         pages = self._pages("/v1beta/models", 1000)

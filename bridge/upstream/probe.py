@@ -22,30 +22,30 @@ PATH = "/v1beta/models"
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class ProbeResult:
     clock: datetime | None  #: what time it is there
     issuer: str | None  #: the organisation that vouches for the certificate; none without TLS
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Route:
     proxy: str | None  #: without the user and password that it may hold
     ca_bundle: str
 
 
-def sight(base_url: str, timeout: float) -> Sighting:
+def probe_address(base_url: str, timeout: float) -> ProbeResult:
     with foreign_errors_translated(), requests.Session() as session:
         address = f"{base_url}{PATH}"
         with session.get(address, stream=True, allow_redirects=False, timeout=timeout) as response:
-            return Sighting(_clock(response), _issuer(response))
+            return ProbeResult(_clock(response), _issuer(response))
 
 
-def way_to(address: str) -> Way:
+def route_to(address: str) -> Route:
     with requests.Session() as session:
         settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
     proxy = select_proxy(address, settings["proxies"])
     verify = settings["verify"]
-    return Way(proxy and _nameless(proxy), verify if isinstance(verify, str) else DEFAULT_CA_BUNDLE_PATH)
+    return Route(proxy and _nameless(proxy), verify if isinstance(verify, str) else DEFAULT_CA_BUNDLE_PATH)
 
 
 def _clock(response: requests.Response) -> datetime | None:

@@ -1,7 +1,7 @@
 """Gemini's API over REST, wherever it is served: what the upstreams that speak it have in common.
 
 Each of them gives the addresses and bodies of its calls, says how its answers are wrapped, and brings the
-`Access` that opens its door. Foreign exceptions end here.
+`CredentialSource` that opens its door. Foreign exceptions end here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from bridge.errors import BridgeError, UpstreamMalformed, UpstreamMisconfigured
 from bridge.gemini.service_tier import FLEX
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings
-from bridge.upstream.auth.credentials import Access, Permit
+from bridge.upstream.auth.credentials import Credential, CredentialSource
 from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import Unwrap, chunks_in, objects_in
-from bridge.upstream.transport.connection_pool import Call, Lines
+from bridge.upstream.transport.connection_pool import ConnectionsPerProcess, UpstreamCall
 from bridge.upstream.transport.exception_map import foreign_errors_translated
-from bridge.upstream.transport.http_response import Answer, Waits
+from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
 LARGEST_ERROR_BODY = 1 << 20
 LARGEST_WHOLE_ANSWER = 16 << 20
@@ -35,26 +35,32 @@ T = TypeVar("T")
 
 
 class Accepted(NamedTuple):
-    answer: Answer
+    answer: HttpResponse
     mask: Mask  #: for all that is read of it
 
 
 class RestUpstream(Upstream):
     def __init__(
-        self, *, base_url: str, access: Access, waits: Waits, pool_size: int, unwrap: Unwrap | None = None
+        self,
+        *,
+        base_url: str,
+        access: CredentialSource,
+        timeouts: Timeouts,
+        pool_size: int,
+        unwrap: Unwrap | None = None,
     ) -> None:
         """`unwrap` takes a chunk out of what an answer wraps around it; None where it stands bare."""
         self.unwrap = unwrap
         self.home = base_url.rstrip("/")
-        self._access = access
-        self._waits = waits
-        self._lines = Lines(self.home, pool_size)
+        self._credentials = access
+        self._timeouts = timeouts
+        self._connections = ConnectionsPerProcess(self.home, pool_size)
 
     @abstractmethod
-    def _stream_call(self, request: GenerateRequest) -> Call: ...
+    def _stream_call(self, request: GenerateRequest) -> UpstreamCall: ...
 
     @abstractmethod
-    def _count_call(self, request: GenerateRequest) -> Call: ...
+    def _count_call(self, request: GenerateRequest) -> UpstreamCall: ...
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
         call = replace(self._stream_call(request), conversation=request.conversation)
@@ -68,30 +74,30 @@ class RestUpstream(Upstream):
 
     # --- calls ---------------------------------------------------------------------------------------
 
-    def _post(self, path: str, body: bytes, waits: Waits, model: str = "") -> Call:
-        return Call("POST", f"{self.home}{path}", waits, body, model)
+    def _post(self, path: str, body: bytes, timeouts: Timeouts, model: str = "") -> UpstreamCall:
+        return UpstreamCall("POST", f"{self.home}{path}", timeouts, body, model)
 
     @property
-    def _short(self) -> Waits:
+    def _short(self) -> Timeouts:
         """For a call whose answer is not a stream: so long for all of it."""
-        seconds = min(self._waits.between, LONGEST_SHORT_CALL)
-        return replace(self._waits, first_byte=seconds, between=seconds, whole=seconds)
+        seconds = min(self._timeouts.between, LONGEST_SHORT_CALL)
+        return replace(self._timeouts, first_byte=seconds, between=seconds, whole=seconds)
 
     def _pages(self, path: str, size: int) -> Iterator[JsonObject]:
         """The pages of a list, as many as there may be."""
         query = {"pageSize": str(size)}
         for _ in range(MOST_MODEL_PAGES):
-            page = self._whole(Call("GET", f"{self.home}{path}?{urlencode(query)}", self._short))
+            page = self._whole(UpstreamCall("GET", f"{self.home}{path}?{urlencode(query)}", self._short))
             yield page
             if not (token := page.get("nextPageToken")):
                 return
             query["pageToken"] = token
 
-    def _whole(self, call: Call) -> JsonObject:
+    def _whole(self, call: UpstreamCall) -> JsonObject:
         """The object of an answer that is not a stream."""
-        begun: list[Answer] = []
+        begun: list[HttpResponse] = []
         try:
-            answer, mask = outcome(self.accepted(call, begun.append))
+            answer, mask = wait_for(self.accepted(call, begun.append))
             body = mask.in_body(b"".join(_at_most(LARGEST_WHOLE_ANSWER, answer.body())))
             answered = objects_in(body)[0]
         finally:
@@ -104,33 +110,37 @@ class RestUpstream(Upstream):
     # --- sending -------------------------------------------------------------------------------------
 
     def accepted(
-        self, call: Call, began: Callable[[Answer], None] = lambda _answer: None
+        self, call: UpstreamCall, began: Callable[[HttpResponse], None] = lambda _answer: None
     ) -> Generator[Tick, None, Accepted]:
         """The answer, once it was let in and its head has come. Each answer is shown to `began` before it is
         waited for, so that it can be closed meanwhile."""
         refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
         quota = call.quota or call.model
-        for permit in self._access.permits(quota, call.conversation):
-            if not isinstance(permit, Permit):
-                yield permit
+        for credential in self._credentials.credentials(quota, call.conversation):
+            if not isinstance(credential, Credential):
+                yield credential
                 continue
-            answer = self._sent(call, permit)
+            answer = self._sent(call, credential)
             began(answer)
             for _ in answer.head():
                 yield ()
             if answer.status == 200:
-                return Accepted(answer, Mask(permit.secret, call.body))
-            refusal = yield from self._refusal(answer, call, permit)
-            if not self._access.refused(permit, answer.status, refusal, quota):
+                return Accepted(answer, Mask(credential.secret, call.body))
+            refusal = yield from self._refusal(answer, call, credential)
+            if not self._credentials.refused(credential, answer.status, refusal, quota):
                 break
         raise refusal
 
-    def _sent(self, call: Call, permit: Permit) -> Answer:
+    def _sent(self, call: UpstreamCall, credential: Credential) -> HttpResponse:
         with foreign_errors_translated():
-            prepared = call.prepared(permit.headers)  # first, as it finds out whether the address can be used
-            return self._lines.own().send(prepared, call.waits)
+            prepared = call.prepared(
+                credential.headers
+            )  # first, as it finds out whether the address can be used
+            return self._connections.of_this_process().send(prepared, call.timeouts)
 
-    def _refusal(self, answer: Answer, call: Call, permit: Permit) -> Generator[Tick, None, BridgeError]:
+    def _refusal(
+        self, answer: HttpResponse, call: UpstreamCall, credential: Credential
+    ) -> Generator[Tick, None, BridgeError]:
         pieces: list[bytes] = []
         with suppress(BridgeError):  # as much as could be had: the status alone says enough
             for data in _at_most(LARGEST_ERROR_BODY, answer.body()):
@@ -143,19 +153,19 @@ class RestUpstream(Upstream):
             raise UpstreamMisconfigured(
                 f"{_shown(self.home)} answered {answer.status}: it is not the Gemini API."
             )
-        body = Mask(permit.secret).in_body(b"".join(pieces))
+        body = Mask(credential.secret).in_body(b"".join(pieces))
         return error_from_response(answer.status, body, call.model)
 
 
-def _at_leisure(call: Call) -> Call:
+def _at_leisure(call: UpstreamCall) -> UpstreamCall:
     """In the flex tier, which may begin after minutes, and have no room for a model while others have."""
-    waits = replace(call.waits, first_byte=call.waits.whole)
-    return replace(call, waits=waits, quota=f"{call.model}:{FLEX}")
+    timeouts = replace(call.timeouts, first_byte=call.timeouts.whole)
+    return replace(call, timeouts=timeouts, quota=f"{call.model}:{FLEX}")
 
 
-def waits_of(settings: Settings) -> Waits:
+def timeouts_from(settings: Settings) -> Timeouts:
     upstream = settings.upstream
-    return Waits(
+    return Timeouts(
         upstream.connect_timeout,
         upstream.first_byte_timeout,
         upstream.read_timeout,
@@ -169,7 +179,7 @@ def quoted(name: str) -> str:
     return quote(name, safe="", errors="replace")
 
 
-def outcome(waiting: Generator[Tick, None, T]) -> T:
+def wait_for(waiting: Generator[Tick, None, T]) -> T:
     """What is waited for, by somebody who has nothing else to do."""
     while True:
         try:
@@ -194,10 +204,10 @@ def _shown(address: str) -> str:
 
 
 class RestStream(ChunkStream):
-    def __init__(self, upstream: RestUpstream, call: Call) -> None:
+    def __init__(self, upstream: RestUpstream, call: UpstreamCall) -> None:
         self._upstream = upstream
         self._call = call
-        self._answer: Answer | None = None
+        self._answer: HttpResponse | None = None
         self._closed = False
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
@@ -212,7 +222,7 @@ class RestStream(ChunkStream):
         finally:
             self.close()
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: HttpResponse) -> None:
         self._answer = answer
         if self._closed:
             answer.close()

@@ -26,7 +26,7 @@ from bridge.errors import (
     UpstreamUnreachable,
 )
 from bridge.gemini.finish import Outcome
-from bridge.gemini.model_adapter import Fitting
+from bridge.gemini.model_adapter import AnswerAdapter
 from bridge.gemini.repairs import REPAIRS, REPAIRS_OF_AUTO, Repair
 from bridge.gemini.service_tier import AUTO, FLEX, STANDARD
 from bridge.gemini.signatures import dummy_notes
@@ -54,19 +54,19 @@ OF_THE_MODEL = (UpstreamOverloaded, UpstreamRateLimited)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetryPolicy:
     attempts: int  #: in all, for each model
     longest_wait: float  #: of all pauses together
 
 
-class Prepared(NamedTuple):
+class PreparedAttempt(NamedTuple):
     """A request as one model takes it, and what makes its answer the client's."""
 
     request: GenerateRequest
-    fitting: Fitting
+    adapter: AnswerAdapter
 
 
-class Lessons(Protocol):
+class LearntFromErrors(Protocol):
     """Who is told what a refusal taught."""
 
     def model_gone(self, model: str, instead: str) -> None: ...
@@ -74,15 +74,15 @@ class Lessons(Protocol):
     def repaired(self, repair: Repair, model: str) -> None: ...
 
 
-class Attempts(ChunkStream):
+class RetryingStream(ChunkStream):
     def __init__(
         self,
         upstream: Upstream,
         choices: Sequence[Sequence[str]],
-        prepare: Callable[[str], Prepared],
-        policy: Policy,
+        prepare: Callable[[str], PreparedAttempt],
+        policy: RetryPolicy,
         cooldowns: Cooldowns,
-        lessons: Lessons,
+        lessons: LearntFromErrors,
         tier: str = STANDARD,
     ) -> None:
         """Each choice is asked if the one before does not exist: a model, and its fallbacks. `tier` is the
@@ -93,7 +93,7 @@ class Attempts(ChunkStream):
         self._prepare = prepare
         self._policy = policy
         self._cooldowns = cooldowns
-        self._lessons = lessons
+        self._learnt = lessons
         self._choices = [list(models) for models in choices]
         self._models: list[str] = []
         self._tier = tier
@@ -118,7 +118,7 @@ class Attempts(ChunkStream):
             self._tries += 1
             try:
                 self._stream = self._upstream.stream(self._prepared.request)
-                feed, batches = self._prepared.fitting.feed, iter(self._stream)
+                feed, batches = self._prepared.adapter.feed, iter(self._stream)
                 yield from self._until_something_shows(batches, feed)
                 if not self._visible:
                     yield from self._until_an_answer_shows(batches, feed)
@@ -183,7 +183,7 @@ class Attempts(ChunkStream):
         request = self._prepared.request
         for repair in self._applied:
             if repair.fact and not request.native:  # a native client's own values prove nothing about a model
-                self._lessons.repaired(repair, request.model)
+                self._learnt.repaired(repair, request.model)
 
     def _held_long_enough(self) -> bool:
         return time.monotonic() - self._began > LONGEST_HOLD
@@ -202,7 +202,7 @@ class Attempts(ChunkStream):
 
     def _judge_length(self, chunks: Sequence[Chunk]) -> None:
         usage = _usage(chunks)
-        if not self._prepared.fitting.output_floor or not usage.thoughts:
+        if not self._prepared.adapter.output_floor or not usage.thoughts:
             return
         ended = [step for step in _finished(chunks) if isinstance(step, Ended)]
         if any(ending.outcome is Outcome.LENGTH for step in ended for ending in step.endings):
@@ -257,7 +257,7 @@ class Attempts(ChunkStream):
         gone = self._prepared.request.model
         if self._choices:
             self._prepared = self._prepared_for_the_next_choice()
-            self._lessons.model_gone(gone, self._prepared.request.model)
+            self._learnt.model_gone(gone, self._prepared.request.model)
         else:
             self._fall_back()
         self._start_over()
@@ -277,7 +277,7 @@ class Attempts(ChunkStream):
 
     # --- other models --------------------------------------------------------------------------------
 
-    def _prepared_for_the_next_choice(self) -> Prepared:
+    def _prepared_for_the_next_choice(self) -> PreparedAttempt:
         """A model that rests is passed over, unless all of its fallbacks do, too."""
         models = self._choices.pop(0)
         names = {model: _name(model, self._tier) for model in models}

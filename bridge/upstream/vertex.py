@@ -16,16 +16,16 @@ from bridge.gemini.service_tier import SERVICE_TIERS
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import request_to_json
 from bridge.settings import AUTO, Settings, SettingsError
-from bridge.upstream.auth.access_tokens import Token, TokenAccess
+from bridge.upstream.auth.access_tokens import AccessToken, TokenCredentials
 from bridge.upstream.auth.credential_files import read_credentials
-from bridge.upstream.auth.credentials import Access
-from bridge.upstream.capabilities import Ability
+from bridge.upstream.auth.credentials import CredentialSource
+from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.extras import needing
 from bridge.upstream.payloads import json_bytes, request_bytes
-from bridge.upstream.rest import RestUpstream, quoted, waits_of
-from bridge.upstream.transport.connection_pool import Call
-from bridge.upstream.transport.http_response import Waits
+from bridge.upstream.rest import RestUpstream, quoted, timeouts_from
+from bridge.upstream.transport.connection_pool import UpstreamCall
+from bridge.upstream.transport.http_response import Timeouts
 
 VERSION = "v1beta1"
 GLOBAL = "global"
@@ -39,9 +39,9 @@ PUBLISHED = "publishers/google/models/"
 class VertexUpstream(RestUpstream):
     realm = "vertex"
     CANNOT: ClassVar = {
-        Ability.KEY_ROTATION: "one service account, whose token is renewed",
-        Ability.EMBEDDINGS: "Vertex AI has another form for them",
-        Ability.MODEL_LIMITS: "Vertex AI lists names only",
+        Capability.KEY_ROTATION: "one service account, whose token is renewed",
+        Capability.EMBEDDINGS: "Vertex AI has another form for them",
+        Capability.MODEL_LIMITS: "Vertex AI lists names only",
     }
 
     def __init__(
@@ -50,18 +50,18 @@ class VertexUpstream(RestUpstream):
         base_url: str,
         project: str,
         location: str,
-        access: Access,
-        waits: Waits,
+        access: CredentialSource,
+        timeouts: Timeouts,
         pool_size: int,
         models: Sequence[str] = (),
     ) -> None:
-        super().__init__(base_url=base_url, access=access, waits=waits, pool_size=pool_size)
+        super().__init__(base_url=base_url, access=access, timeouts=timeouts, pool_size=pool_size)
         self._place = f"/{VERSION}/projects/{quoted(project)}/locations/{quoted(location)}/{PUBLISHED}"
         self._models = models
 
     @classmethod
     def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> VertexUpstream:
-        vertex, waits = settings.vertex, waits_of(settings)
+        vertex, timeouts = settings.vertex, timeouts_from(settings)
         fetch, project = _credentials(settings)
         if vertex.project != AUTO:
             project = vertex.project
@@ -74,25 +74,25 @@ class VertexUpstream(RestUpstream):
             base_url=_address(vertex.location) if vertex.base_url == AUTO else vertex.base_url,
             project=project,
             location=vertex.location,
-            access=TokenAccess(fetch, waits.tick),
-            waits=waits,
+            access=TokenCredentials(fetch, timeouts.tick),
+            timeouts=timeouts,
             pool_size=settings.server.threads,
             models=vertex.models,
         )
 
-    def _stream_call(self, request: GenerateRequest) -> Call:
+    def _stream_call(self, request: GenerateRequest) -> UpstreamCall:
         tier = request.service_tier
         body = request_bytes(request if tier is None else replace(request, service_tier=None))
-        call = self._model_call(request.model, "streamGenerateContent?alt=sse", body, self._waits)
+        call = self._model_call(request.model, "streamGenerateContent?alt=sse", body, self._timeouts)
         return call if tier is None else replace(call, headers=_tier_headers(tier))
 
-    def _count_call(self, request: GenerateRequest) -> Call:
+    def _count_call(self, request: GenerateRequest) -> UpstreamCall:
         body = {name: value for name, value in request_to_json(request).items() if name in COUNTED}
         return self._model_call(request.model, "countTokens", json_bytes(body), self._short)
 
-    def _model_call(self, model: str, method: str, body: bytes, waits: Waits) -> Call:
+    def _model_call(self, model: str, method: str, body: bytes, timeouts: Timeouts) -> UpstreamCall:
         model = _bare(model)
-        return self._post(f"{self._place}{quoted(model)}:{method}", body, waits, model)
+        return self._post(f"{self._place}{quoted(model)}:{method}", body, timeouts, model)
 
     def models(self) -> Sequence[JsonObject]:
         names = self._models or self._published()
@@ -126,13 +126,13 @@ def _address(location: str) -> str:
     return f"https://{location}-aiplatform.googleapis.com"
 
 
-def _credentials(settings: Settings) -> tuple[Callable[[], Token], str | None]:
+def _credentials(settings: Settings) -> tuple[Callable[[], AccessToken], str | None]:
     """What fetches the tokens, and the project that the credentials belong to, where they say so."""
     with needing("vertex", settings):
         from bridge.upstream.auth import google_auth
     path = settings.vertex.credentials
     if path == Path(AUTO):
-        return google_auth.Fetcher(google_auth.of_this_machine), None
+        return google_auth.TokenFetcher(google_auth.of_this_machine), None
     origin = settings.origins.get("vertex.credentials", "vertex.credentials")
     info = read_credentials(origin, path)
     try:
@@ -140,4 +140,4 @@ def _credentials(settings: Settings) -> tuple[Callable[[], Token], str | None]:
     except ValueError:
         raise SettingsError(f"{origin}: {path} holds no usable key of a service account") from None
     project = info.get("project_id")
-    return google_auth.Fetcher(find), project if isinstance(project, str) else None
+    return google_auth.TokenFetcher(find), project if isinstance(project, str) else None

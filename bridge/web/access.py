@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from flask import Flask, Response
 
-from bridge.access.authentication import Door, Visit
+from bridge.access.authentication import Authenticator, Identity
 from bridge.access.limits import NOT_ENFORCED, Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.errors import NotAuthorized
@@ -28,7 +28,7 @@ PROXY_MARKS = (
 
 def install_access(
     app: Flask,
-    door: Door,
+    authenticator: Authenticator,
     limiter: Limiter,
     running: RunningAnswers,
     protocols: Sequence[Protocol],
@@ -45,12 +45,12 @@ def install_access(
             return
         if blueprint in counted:
             request.record.protocol = blueprint
-        request.visit = _identified(door, request)
+        request.identity = _identified(authenticator, request)
         if blueprint in counted:
             _admit(limiter, request)
-            request.interruption = running.watch(request.visit, request.record)
+            request.interruption = running.watch(request.identity, request.record)
         else:
-            request.allowances = request.allowances_if_refused = limiter.look(request.visit.key)
+            request.allowances = request.allowances_if_refused = limiter.look(request.identity.key)
 
     @app.after_request
     def tell_allowances(response: Response) -> Response:
@@ -64,22 +64,22 @@ def install_access(
         return response
 
 
-def _identified(door: Door, request: Request) -> Visit:
+def _identified(authenticator: Authenticator, request: Request) -> Identity:
     record = request.record
     forwarded = request.headers.get("X-Forwarded-For", "")
     proxied = any(mark in request.environ for mark in PROXY_MARKS)
-    visit = door.visit(shown_keys(request), request.remote_addr or "", forwarded, proxied)
-    record.key = None if visit.key is None else visit.key.name
-    if visit.problem is not None:
-        record.notes[visit.problem] += 1
-        raise NotAuthorized(visit.told, rule=visit.problem)
-    return visit
+    identity = authenticator.authenticate(shown_keys(request), request.remote_addr or "", forwarded, proxied)
+    record.key = None if identity.key is None else identity.key.name
+    if identity.problem is not None:
+        record.notes[identity.problem] += 1
+        raise NotAuthorized(identity.told, rule=identity.problem)
+    return identity
 
 
 def _admit(limiter: Limiter, request: Request) -> None:
     record = request.record
-    admission = limiter.admit(request.visit.key)
-    request.cost_limited = limiter.on_cost(request.visit.key)
+    admission = limiter.admit(request.identity.key)
+    request.cost_limited = limiter.on_cost(request.identity.key)
     request.allowances, request.allowances_if_refused = admission.allowances, admission.if_refused
     if not admission.enforced:
         record.notes[NOT_ENFORCED] += 1

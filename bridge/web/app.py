@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from flask import Flask, Response
 
-from bridge.access.authentication import Door
-from bridge.access.key_cache import KeyRing
+from bridge.access.authentication import Authenticator
+from bridge.access.key_cache import KeyCache
 from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.ledger import LIMITS_FILE, SqliteLedger
 from bridge.access.limits import CostOf, Limiter
@@ -19,16 +19,16 @@ from bridge.exchange.exchange import Services
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import session_in_headers
 from bridge.guards.guard_runner import ActiveGuards
-from bridge.ids_and_clock import Stamp
+from bridge.ids_and_clock import IdsAndClock
 from bridge.observe.costs import cost_of
 from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import Observer, Record
-from bridge.observe.usage_writer import Accountant
+from bridge.observe.usage_writer import UsageObserver
 from bridge.protocols import PROTOCOLS
-from bridge.server.app_keys import DRAIN, HEAD_TIMEOUT, PLACES, SLOW_CLIENTS
-from bridge.server.client_socket import Client, SlowClients
-from bridge.server.memory import Memory
-from bridge.server.slots import Places
+from bridge.server.app_keys import DRAIN, HEAD_TIMEOUT, SLOTS, SLOW_CLIENTS
+from bridge.server.client_socket import ClientSocket, SlowClients
+from bridge.server.memory import MemoryBudget
+from bridge.server.slots import Slots
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
@@ -40,7 +40,7 @@ from bridge.state.usage_store import AccountStore
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
 from bridge.upstream.listed_models import ListedModels
-from bridge.upstream.retries import Policy
+from bridge.upstream.retries import RetryPolicy
 from bridge.web.access import install_access
 from bridge.web.errors import install_error_handlers
 from bridge.web.front import FRONT, make_front_blueprint
@@ -50,10 +50,10 @@ from bridge.web.metrics import make_metrics_blueprint
 from bridge.web.models import ModelList, make_models_blueprint
 from bridge.web.request import Request, current_request
 from bridge.web.request_id import HEADER, request_id
-from bridge.web.routes import Edge, make_blueprint
+from bridge.web.routes import ClientSide, make_blueprint
 from bridge.web.stored_answers import make_stored_blueprint
-from bridge.web.unary_calls import add_short_calls, shown_path
-from bridge.web.user_agent import program
+from bridge.web.unary_calls import add_unary_calls, shown_path
+from bridge.web.user_agent import client_program
 
 #: Asked every few seconds by probes; a line each would drown the others.
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
@@ -76,9 +76,11 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     services = _services(settings, upstream)
-    memory = Memory(settings.server.memory_mb, settings.server.max_body_mb)
-    edge = Edge(Places(settings.server.threads, memory), SlowClients(), settings)
-    app.extensions.update({DRAIN: services.drain, SLOW_CLIENTS: edge.slow_clients, PLACES: edge.places})
+    memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
+    client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
+    app.extensions.update(
+        {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
+    )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
     accounts = AccountStore(
         settings.accounts_file,
@@ -86,15 +88,15 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         request_days=settings.accounts.request_days,
         megabytes=settings.accounts.max_mb,
     )
-    _keep_records(app, edge.slow_clients, _observers(settings, accounts))
-    door = Door(settings, KeyRing(KeyStore(settings.state.dir / KEYS_FILE)))
+    _keep_records(app, client_side.slow_clients, _observers(settings, accounts))
+    authenticator = Authenticator(settings, KeyCache(KeyStore(settings.state.dir / KEYS_FILE)))
     ledger = SqliteLedger(settings.state.dir / LIMITS_FILE)
     limiter = Limiter(ledger, settings.limits, _cost_by(settings))
     install_access(
         app,
-        door,
+        authenticator,
         limiter,
-        RunningAnswers(door, limiter, settings.limits.cut_streams),
+        RunningAnswers(authenticator, limiter, settings.limits.cut_streams),
         PROTOCOLS,
         open_to_all={HEALTH, FRONT, "metrics"},
     )
@@ -103,12 +105,14 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb
     )
     for protocol in PROTOCOLS:
-        blueprint = make_blueprint(protocol, services, answers, edge)
-        add_short_calls(blueprint, protocol, services, edge)
+        blueprint = make_blueprint(protocol, services, answers, client_side)
+        add_unary_calls(blueprint, protocol, services, client_side)
         app.register_blueprint(blueprint)
         if protocol.storing is not None:
-            app.register_blueprint(make_stored_blueprint(protocol, protocol.storing, answers, edge.places))
-    models = ModelList(services.models, services.stamp)
+            app.register_blueprint(
+                make_stored_blueprint(protocol, protocol.storing, answers, client_side.slots)
+            )
+    models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, accounts.file_bytes))
@@ -133,10 +137,10 @@ def _services(settings: Settings, upstream: Upstream | None) -> Services:
         upstream=upstream,
         models=ModelDirectory(settings.models, SharedFacts(state / FACTS_FILE), listed, upstream.home),
         vault=SqliteVault(state / "signatures.sqlite3"),
-        stamp=Stamp(),
+        ids_and_clock=IdsAndClock(),
         guards=ActiveGuards(settings.guards),
         cooldowns=cooldowns,
-        policy=Policy(settings.upstream.attempts, settings.upstream.longest_wait),
+        policy=RetryPolicy(settings.upstream.attempts, settings.upstream.longest_wait),
         drain=Drain(),
         heartbeat=settings.server.heartbeat,
         store=settings.upstream.store,
@@ -160,7 +164,7 @@ def _observers(settings: Settings, accounts: AccountStore) -> tuple[Observer, ..
     models = {settings.models.default, *(model for _, model in settings.models.aliases)}
     observers: list[Observer] = [
         RequestMetrics(models),
-        Accountant(accounts, settings.prices_in_force),
+        UsageObserver(accounts, settings.prices_in_force),
     ]
     if settings.otel.wanted:
         from bridge.observe.otel import RequestSpans  # an extra, and nothing that others should load
@@ -174,14 +178,14 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
     def begin() -> None:
         request = current_request()
         headers = request.headers
-        slow_clients.arrived(Client(request.environ).socket)
+        slow_clients.arrived(ClientSocket(request.environ).socket)
         session = session_in_headers(cast(Mapping[str, str], headers))
         request.record = Record(
             request_id(headers.get(HEADER)),
             request.method,
             request.path,
             observers,
-            client=program(headers.get("User-Agent")),
+            client=client_program(headers.get("User-Agent")),
             traceparent=headers.get("traceparent"),
             session=session and session.id,
             agent=session and session.agent,

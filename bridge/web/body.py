@@ -12,24 +12,24 @@ from bridge.exchange.exchange import Exchange
 from bridge.exchange.stored_answers import Keep
 from bridge.observe import metrics
 from bridge.observe.record import Record
-from bridge.server.client_socket import Client
-from bridge.server.slots import Place
+from bridge.server.client_socket import ClientSocket
+from bridge.server.slots import Slot
 
 
 class StreamBody:
     def __init__(
-        self, exchange: Exchange, client: Client, record: Record, place: Place, keep: Keep | None
+        self, exchange: Exchange, client: ClientSocket, record: Record, slot: Slot, keep: Keep | None
     ) -> None:
         self._exchange = exchange
         self._client = client
         self._record = record
-        self._place = place
+        self._slot = slot
         self._keep = keep
         self._under_way = True
         metrics.stream_began()
 
     def __iter__(self) -> Iterator[bytes]:
-        pieces = self._exchange.encoded(self._client.waits)
+        pieces = self._exchange.encoded(self._client.still_connected)
         return pieces if self._keep is None else self._kept(pieces, self._keep)
 
     def _kept(self, pieces: Iterator[bytes], keep: Keep) -> Iterator[bytes]:
@@ -48,5 +48,5 @@ class StreamBody:
         try:
             self._exchange.close()
         finally:
-            self._place.give_back()
+            self._slot.release()
             self._record.tell()

@@ -15,14 +15,14 @@ from bridge.access.addresses import address, is_local
 from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
 from bridge.connect.codex_catalog import catalog
 from bridge.gemini.types import JsonObject
-from bridge.server.client_socket import Client
+from bridge.server.client_socket import ClientSocket
 from bridge.settings import Settings
 from bridge.settings.value import AUTO
 from bridge.web.models import ModelList
 from bridge.web.routes import json_response
 
 if TYPE_CHECKING:
-    from bridge.web.page import Page
+    from bridge.web.page import FrontPage
 
 FRONT = "front"  #: the blueprint; it is for everybody, and needs no key
 
@@ -40,10 +40,10 @@ def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[
     }
 
     @cache
-    def page() -> Page:
-        from bridge.web.page import Page  # few ask for it, and a start need not wait for it
+    def page() -> FrontPage:
+        from bridge.web.page import FrontPage  # few ask for it, and a start need not wait for it
 
-        return Page(settings, models)
+        return FrontPage(settings, models)
 
     @blueprint.get("/")
     def front() -> Response:
@@ -73,5 +73,5 @@ def _address(settings: Settings) -> str:
 def _is_ours(name: str, settings: Settings) -> bool:
     if is_local(name) or name.lower() in (settings.server.host.lower(), socket.gethostname().lower()):
         return True
-    connection = Client(request.environ).socket
+    connection = ClientSocket(request.environ).socket
     return connection is not None and address(name) == address(str(connection.getsockname()[0]))

@@ -10,7 +10,7 @@ from bridge.errors import UnknownModel
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.model_names import plain_name
 from bridge.gemini.types import JsonObject
-from bridge.ids_and_clock import Stamp
+from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import Protocol
 from bridge.web.errors import spoken_protocol
 from bridge.web.request import current_request
@@ -22,10 +22,10 @@ DAY = 86_400
 class ModelList:
     """What clients are shown."""
 
-    def __init__(self, directory: ModelDirectory, stamp: Stamp) -> None:
+    def __init__(self, directory: ModelDirectory, ids_and_clock: IdsAndClock) -> None:
         self._directory = directory
         self._listed = directory.listed
-        self._created = int(stamp.now()) // DAY * DAY  # the same in all workers
+        self._created = int(ids_and_clock.now()) // DAY * DAY  # the same in all workers
 
     def all(self) -> dict[str, JsonObject]:
         listed = self._listed.all()
@@ -41,11 +41,11 @@ class ModelList:
 
     def _described(self, model: str, listed: Mapping[str, JsonObject]) -> JsonObject:
         """As Google lists it; a model that it does not list has at least the limits that the table knows."""
-        traits = self._directory.table.traits(model)
+        capabilities = self._directory.table.capabilities(model)
         known = {
             "name": f"models/{model}",
-            "inputTokenLimit": traits.window,
-            "outputTokenLimit": traits.output_limit,
+            "inputTokenLimit": capabilities.window,
+            "outputTokenLimit": capabilities.output_limit,
         }
         return {**{name: value for name, value in known.items() if value}, **listed.get(model, {})}
 
@@ -92,13 +92,15 @@ def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> B
 
     def list_models() -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
-        visit = current_request().visit
-        visible = [model for name, model in models.all().items() if visit.may_use(name, models.meant(name))]
+        identity = current_request().identity
+        visible = [
+            model for name, model in models.all().items() if identity.may_use(name, models.meant(name))
+        ]
         return json_response(protocol.list_models(visible, request.args))
 
     def show_model(name: str) -> Response:
         protocol = spoken_protocol(protocols, request.path, request.headers)
-        current_request().visit.permit(name, models.meant(name))
+        current_request().identity.permit(name, models.meant(name))
         model = models.shown(name)
         if model is None:
             known = f"GET {protocol.models_path} lists them"

@@ -15,8 +15,8 @@ from flask import Response, render_template
 from markupsafe import Markup
 
 from bridge import __version__
-from bridge.connect.clients import CLIENTS, KINDS, PLACEHOLDER_KEY, Client, Piece, Target
-from bridge.connect.protocol_clients import SPEAKERS
+from bridge.connect.clients import CLIENTS, KINDS, PLACEHOLDER_KEY, ClientGuide, Piece, Target
+from bridge.connect.protocol_clients import PROTOCOL_CLIENTS
 from bridge.settings import DEMO, Settings
 from bridge.web.models import ModelList
 
@@ -40,30 +40,34 @@ class ShownClient:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ClientGroup:
     title: str
     clients: tuple[ShownClient, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PageState:
     words: str
     mood: str  #: good or fair
 
 
-def _groups(target: Target) -> list[Group]:
+def _groups(target: Target) -> list[ClientGroup]:
     return [
-        Group(title, tuple(_shown(client, target) for client in CLIENTS.values() if client.kind == kind))
+        ClientGroup(
+            title, tuple(_shown(client, target) for client in CLIENTS.values() if client.kind == kind)
+        )
         for kind, title in KINDS.items()
     ]
 
 
-def _shown(client: Client, target: Target) -> ShownClient:
+def _shown(client: ClientGuide, target: Target) -> ShownClient:
     snippets = tuple(ShownSnippet(each.place, tuple(each.pieces(target))) for each in client.snippets)
-    return ShownClient(client.name, client.title, SPEAKERS[client.speaks].title, client.notes, snippets)
+    return ShownClient(
+        client.name, client.title, PROTOCOL_CLIENTS[client.speaks].title, client.notes, snippets
+    )
 
 
-class Page:
+class FrontPage:
     def __init__(self, settings: Settings, models: ModelList) -> None:
         self._settings = settings
         self._models = models
@@ -103,12 +107,12 @@ class Page:
         )
         return Response(html, content_type="text/html; charset=utf-8", headers=self._headers)
 
-    def _state(self, names: list[str]) -> State:
+    def _state(self, names: list[str]) -> PageState:
         if self._settings.transport_in_force == DEMO:
-            return State("Demo model", "fair")
+            return PageState("Demo model", "fair")
         if not names or not self._models.answered:
-            return State("Gemini does not answer", "fair")
-        return State("Ready", "good")
+            return PageState("Gemini does not answer", "fair")
+        return PageState("Ready", "good")
 
 
 # --- what it is made of ------------------------------------------------------------------------------

@@ -10,19 +10,19 @@ from flask import request
 from werkzeug.datastructures import ImmutableMultiDict, MultiDict
 from werkzeug.utils import cached_property
 
-from bridge.access.authentication import Visit
+from bridge.access.authentication import Identity
 from bridge.interruption import Interruption
 from bridge.observe.record import Record
-from bridge.rate_limit_status import Allowance
+from bridge.rate_limit_status import RateLimitStatus
 
 NO_QUERY: MultiDict[str, str] = ImmutableMultiDict()
 
 
 class Request(flask.Request):
     record: Record
-    visit = Visit()  #: somebody, until the door has looked
-    allowances: Sequence[Allowance] = ()  #: what limits leave to whoever asks
-    allowances_if_refused: Sequence[Allowance] = ()  #: a refused request uses nothing up
+    identity = Identity()  #: somebody, until the door has looked
+    allowances: Sequence[RateLimitStatus] = ()  #: what limits leave to whoever asks
+    allowances_if_refused: Sequence[RateLimitStatus] = ()  #: a refused request uses nothing up
     cost_limited = False  #: one of them is on cost
     interruption = Interruption()  #: says if the answer must end early
 

@@ -17,15 +17,15 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import ClientLeft, InvalidRequest, SlowRequest
 from bridge.exchange.exchange import Exchange, Services, open_exchange
-from bridge.exchange.stored_answers import Background, Keep, Keeper
+from bridge.exchange.stored_answers import AnswerRecorder, BackgroundAnswers, Keep
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
-from bridge.server.app_keys import PLACE
-from bridge.server.client_socket import Client, SlowClients
-from bridge.server.memory import Booking
-from bridge.server.slots import Place, Places
+from bridge.server.app_keys import SLOT
+from bridge.server.client_socket import ClientSocket, SlowClients
+from bridge.server.memory import MemoryReservation
+from bridge.server.slots import Slot, Slots
 from bridge.settings import Settings
 from bridge.state.answer_store import AnswerStore
 from bridge.web.body import StreamBody
@@ -47,18 +47,20 @@ KEY_IN_QUERY = "key"  #: Google's clients may send their key there; nobody below
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class ClientSide:
     """What one process has to deal with its clients."""
 
-    places: Places
+    slots: Slots
     slow_clients: SlowClients
     settings: Settings
 
 
-def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore, edge: Edge) -> Blueprint:
+def make_blueprint(
+    protocol: Protocol, services: Services, answers: AnswerStore, client_side: ClientSide
+) -> Blueprint:
     blueprint = Blueprint(protocol.name, __name__)
-    background = Background()
-    preferences = edge.settings.preferences(protocol.name)
+    background = BackgroundAnswers()
+    preferences = client_side.settings.preferences(protocol.name)
 
     @blueprint.after_request
     def name_request(response: Response) -> Response:
@@ -68,36 +70,36 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
     def create(**address: str) -> Response:
         request = current_request()
         request.record.protocol = protocol.name
-        place = edge.places.take(request.environ.get(PLACE))
+        slot = client_side.slots.take(request.environ.get(SLOT))
         try:
-            return answered(request, place, address)
+            return answered(request, slot, address)
         except BaseException:
-            place.give_back()
+            slot.release()
             raise
 
-    def answered(request: Request, place: Place, address: Mapping[str, str]) -> Response:
+    def answered(request: Request, slot: Slot, address: Mapping[str, str]) -> Response:
         record = request.record
-        trace = Trace(record.request_id) if edge.settings.log.debug else None
-        client, who = Client(request.environ), caller(request, address, preferences)
-        body = checked(protocol.schema, json_body(request, client, edge, place))
+        trace = Trace(record.request_id) if client_side.settings.log.debug else None
+        client, who = ClientSocket(request.environ), caller(request, address, preferences)
+        body = checked(protocol.schema, json_body(request, client, client_side, slot))
         keep: Keep | None = None
         if protocol.storing is not None:
-            keeper = Keeper(protocol.storing, answers, who.owner, place.memory.add)
-            body = keeper.dereferenced(body)
-            keep, resumed, given = keeper.keeping(body, record), keeper.resumed(body), body
+            recorder = AnswerRecorder(protocol.storing, answers, who.owner, slot.memory.add)
+            body = recorder.dereferenced(body)
+            keep, resumed, given = recorder.keeping(body, record), recorder.resumed(body), body
             body, who = resumed.body, replace(who, chain=resumed.conversation)
-            if keep and keeper.storing.background(given):
+            if keep and recorder.storing.background(given):
                 # Its own line in the log, when the work is done.
                 work = replace(record, status=200, notes=Counter())
                 exchange = open_exchange(protocol, body, who, services, work, trace)
                 record.conversation = work.conversation
-                pending = background.begin(exchange, keeper, work, keep, place.memory.release)
+                pending = background.begin(exchange, recorder, work, keep, slot.memory.release)
                 record.settlers = ()  # what the answer used is known when the work is done
-                place.give_back_without_memory()
+                slot.release_without_memory()
                 return json_response(pending, headers=exchange.headers)
-        client.must_take_within(edge.settings.server.send_timeout)
+        client.set_send_timeout(client_side.settings.server.send_timeout)
         exchange = open_exchange(protocol, body, who, services, record, trace)
-        return _sent(exchange, client, record, place, keep)
+        return _sent(exchange, client, record, slot, keep)
 
     for path in protocol.paths:
         blueprint.add_url_rule(path, view_func=create, methods=["POST"])
@@ -106,40 +108,42 @@ def make_blueprint(protocol: Protocol, services: Services, answers: AnswerStore,
 
 def caller(request: Request, address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
     """Whoever asks, at an address with these in its open places."""
-    visit = request.visit
+    identity = request.identity
     query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
     headers = cast(Mapping[str, str], request.headers)
     return Caller(
         headers,
         preferences,
-        visit.owner,
-        visit.permit,
+        identity.owner,
+        identity.permit,
         request.cost_limited,
         address,
         query,
         interruption=request.interruption,
-        key_dialect=None if visit.key is None else visit.key.rules.dialect,
+        key_dialect=None if identity.key is None else identity.key.rules.dialect,
     )
 
 
-def _sent(exchange: Exchange, client: Client, record: Record, place: Place, keep: Keep | None) -> Response:
+def _sent(
+    exchange: Exchange, client: ClientSocket, record: Record, slot: Slot, keep: Keep | None
+) -> Response:
     try:
-        exchange.start(client.waits)
+        exchange.start(client.still_connected)
         if exchange.streaming:
-            body = StreamBody(exchange, client, record, place, keep)
+            body = StreamBody(exchange, client, record, slot, keep)
             headers = {**STREAM_HEADERS, **exchange.headers}
             # Passed on as it is: each wrapping would be unwrapped again for every piece.
             return Response(
                 body, content_type=exchange.content_type, headers=headers, direct_passthrough=True
             )
-        answer = exchange.body(client.waits)
+        answer = exchange.body(client.still_connected)
     except BaseException:
         exchange.close()
         raise
     exchange.close()
     if keep:
         keep(answer)
-    place.give_back()
+    slot.release()
     return json_response(answer, headers=exchange.headers)
 
 
@@ -147,12 +151,14 @@ def json_response(body: JsonObject, status: int = 200, headers: Mapping[str, str
     return Response(orjson.dumps(body), status, headers, content_type="application/json")
 
 
-def _body(request: Request, client: Client, edge: Edge, memory: Booking) -> bytes | bytearray:
+def _body(
+    request: Request, client: ClientSocket, client_side: ClientSide, memory: MemoryReservation
+) -> bytes | bytearray:
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
         raise InvalidRequest(f"The bridge does not read bodies with Content-Encoding: {encoding[:20]}")
-    seconds = edge.settings.server.body_timeout
-    edge.slow_clients.expect(client.socket, seconds)
+    seconds = client_side.settings.server.body_timeout
+    client_side.slow_clients.expect(client.socket, seconds)
     try:
         with request.record.waiting():  # how long a client takes to send is not the bridge's doing
             return _read(request, memory)
@@ -163,11 +169,11 @@ def _body(request: Request, client: Client, edge: Edge, memory: Booking) -> byte
     except OSError:
         raise ClientLeft("The client left while it sent its request") from None
     finally:
-        if not edge.slow_clients.arrived(client.socket):
+        if not client_side.slow_clients.arrived(client.socket):
             raise SlowRequest(f"The body did not arrive within {seconds:g} seconds")
 
 
-def _read(request: Request, memory: Booking) -> bytes | bytearray:
+def _read(request: Request, memory: MemoryReservation) -> bytes | bytearray:
     """All of it. Its bytes are booked before they are read: at once, where its length is known."""
     length, most = request.content_length, request.max_content_length or sys.maxsize
     if length is not None and length > most:
@@ -185,7 +191,9 @@ def _read(request: Request, memory: Booking) -> bytes | bytearray:
     return data
 
 
-def _read_on(source: Any, data: bytearray, length: int | None, most: int, memory: Booking) -> bytearray:
+def _read_on(
+    source: Any, data: bytearray, length: int | None, most: int, memory: MemoryReservation
+) -> bytearray:
     while piece := source.read(PIECE if length is None else min(length - len(data), PIECE)):
         if len(data) + len(piece) > most:
             raise RequestEntityTooLarge
@@ -195,8 +203,8 @@ def _read_on(source: Any, data: bytearray, length: int | None, most: int, memory
     return data
 
 
-def json_body(request: Request, client: Client, edge: Edge, place: Place) -> dict[str, Any]:
-    return _json_object(_body(request, client, edge, place.memory))
+def json_body(request: Request, client: ClientSocket, client_side: ClientSide, slot: Slot) -> dict[str, Any]:
+    return _json_object(_body(request, client, client_side, slot.memory))
 
 
 def _json_object(data: bytes | bytearray) -> dict[str, Any]:

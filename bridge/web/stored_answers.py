@@ -8,9 +8,9 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from bridge.errors import InvalidRequest
-from bridge.exchange.stored_answers import Keeper
-from bridge.protocols.base import Protocol, Storing
-from bridge.server.slots import Places
+from bridge.exchange.stored_answers import AnswerRecorder
+from bridge.protocols.base import AnswerStoring, Protocol
+from bridge.server.slots import Slots
 from bridge.state.answer_store import AnswerStore
 from bridge.web.request import current_request
 from bridge.web.routes import json_response
@@ -20,16 +20,16 @@ LONGEST_NUMBER = 20  #: reading a longer one takes time
 
 
 def make_stored_blueprint(
-    protocol: Protocol, storing: Storing, store: AnswerStore, places: Places
+    protocol: Protocol, storing: AnswerStoring, store: AnswerStore, slots: Slots
 ) -> Blueprint:
     blueprint = Blueprint(f"{protocol.name}_stored", __name__)
 
-    def answered(ask: Callable[[Keeper], Mapping[str, Any]]) -> Response:
+    def answered(ask: Callable[[AnswerRecorder], Mapping[str, Any]]) -> Response:
         request = current_request()
         request.record.protocol = protocol.name
-        booking = places.booking()
+        booking = slots.booking()
         try:
-            response = json_response(ask(Keeper(storing, store, request.visit.owner, booking.add)))
+            response = json_response(ask(AnswerRecorder(storing, store, request.identity.owner, booking.add)))
         except BaseException:
             booking.release()
             raise
@@ -37,20 +37,20 @@ def make_stored_blueprint(
         return response
 
     def show(answer_id: str) -> Response:
-        return answered(lambda keeper: keeper.shown(answer_id, request.args))
+        return answered(lambda recorder: recorder.shown(answer_id, request.args))
 
     def forget(answer_id: str) -> Response:
-        def forgotten(keeper: Keeper) -> Mapping[str, Any]:
-            keeper.forget(answer_id)
+        def forgotten(recorder: AnswerRecorder) -> Mapping[str, Any]:
+            recorder.forget(answer_id)
             return storing.deleted(answer_id)
 
         return answered(forgotten)
 
     def cancel(answer_id: str) -> Response:
-        return answered(lambda keeper: keeper.cancel(answer_id))
+        return answered(lambda recorder: recorder.cancel(answer_id))
 
     def list_question(answer_id: str) -> Response:
-        return answered(lambda keeper: _page(keeper.found(answer_id).question))
+        return answered(lambda recorder: _page(recorder.found(answer_id).question))
 
     for path in (f"{path}/<answer_id>" for path in protocol.paths):
         blueprint.get(path)(show)

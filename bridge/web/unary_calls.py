@@ -13,10 +13,10 @@ from bridge.exchange.exchange import Services, count_tokens, embed
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller, Protocol
-from bridge.server.app_keys import PLACE
-from bridge.server.client_socket import Client
+from bridge.server.app_keys import SLOT
+from bridge.server.client_socket import ClientSocket
 from bridge.web.request import current_request
-from bridge.web.routes import Edge, caller, checked, json_body, json_response
+from bridge.web.routes import ClientSide, caller, checked, json_body, json_response
 
 View = Callable[..., Response]
 
@@ -24,15 +24,17 @@ View = Callable[..., Response]
 Answering = Callable[[JsonObject, Caller, Record], JsonObject]
 
 
-def add_short_calls(blueprint: Blueprint, protocol: Protocol, services: Services, edge: Edge) -> None:
-    preferences = edge.settings.preferences(protocol.name)
+def add_unary_calls(
+    blueprint: Blueprint, protocol: Protocol, services: Services, client_side: ClientSide
+) -> None:
+    preferences = client_side.settings.preferences(protocol.name)
 
     def answering(schema: Schema, answer: Answering) -> View:
         def view(**address: str) -> Response:
             request = current_request()
             request.record.protocol = protocol.name
-            with edge.places.take(request.environ.get(PLACE)) as place:
-                body = checked(schema, json_body(request, Client(request.environ), edge, place))
+            with client_side.slots.take(request.environ.get(SLOT)) as place:
+                body = checked(schema, json_body(request, ClientSocket(request.environ), client_side, place))
                 return json_response(answer(body, caller(request, address, preferences), request.record))
 
         return view

@@ -7,7 +7,7 @@ import re
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._+-]{0,31}(?=[/ ;(]|$)")
 
 
-def program(user_agent: str | None) -> str | None:
+def client_program(user_agent: str | None) -> str | None:
     """`codex_cli_rs` of `codex_cli_rs/0.166.0 (Linux; x86_64)`; None of what does not look like a name."""
     found = _NAME.match(user_agent or "")
     return found[0] if found else None

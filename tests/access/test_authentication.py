@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bridge.access import key_cache as ring_module
-from bridge.access.authentication import Door, Visit, rule_at_start
-from bridge.access.key_cache import BETWEEN_LOOKS, PAUSE_AFTER_FAILURE, KeyRing
+from bridge.access.authentication import Authenticator, Identity, describe_access
+from bridge.access.key_cache import BETWEEN_LOOKS, PAUSE_AFTER_FAILURE, KeyCache
 from bridge.access.key_format import new_secret
 from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
@@ -50,15 +50,15 @@ def settings(tmp_path: Path, **environ: str) -> Settings:
 
 @pytest.fixture
 def make_door(tmp_path: Path, clock: Clock):
-    def make(**environ: str) -> Door:
-        ring = KeyRing(KeyStore(tmp_path / KEYS_FILE), clock)
-        return Door(settings(tmp_path, **environ), ring, clock)
+    def make(**environ: str) -> Authenticator:
+        key_cache = KeyCache(KeyStore(tmp_path / KEYS_FILE), clock)
+        return Authenticator(settings(tmp_path, **environ), key_cache, clock)
 
     return make
 
 
-def visit(door: Door, *shown: str, peer: str = HERE, forwarded: str = "") -> Visit:
-    return door.visit(shown, peer, forwarded)
+def identity(authenticator: Authenticator, *shown: str, peer: str = HERE, forwarded: str = "") -> Identity:
+    return authenticator.authenticate(shown, peer, forwarded)
 
 
 # --- with and without keys ---------------------------------------------------------------------------
@@ -81,21 +81,21 @@ def test_who_shows_no_good_key_is_let_in_only_where_none_is_asked_for(
 ) -> None:
     if with_keys:
         store.add("alice", Rules())
-    assert (visit(make_door(**environ), *shown).problem is None) == let_in
+    assert (identity(make_door(**environ), *shown).problem is None) == let_in
 
 
 def test_one_good_key_among_those_shown_is_enough(make_door, store: KeyStore) -> None:
     secret = store.add("alice", Rules())
-    door = make_door()
+    authenticator = make_door()
     for shown in ([secret], ["of a proxy", secret], [secret, "dummy"]):
-        found = visit(door, *shown)
+        found = identity(authenticator, *shown)
         assert found.key is not None
         assert (found.key.name, found.problem) == ("alice", None)
 
 
 def test_an_open_bridge_still_knows_whose_key_it_sees(make_door, store: KeyStore) -> None:
     secret = store.add("alice", Rules())
-    assert visit(make_door(BRIDGE_ACCESS__OPEN="true"), secret).key.name == "alice"
+    assert identity(make_door(BRIDGE_ACCESS__OPEN="true"), secret).key.name == "alice"
 
 
 def test_the_log_is_told_what_was_wrong(make_door, store: KeyStore, clock: Clock) -> None:
@@ -107,44 +107,58 @@ def test_the_log_is_told_what_was_wrong(make_door, store: KeyStore, clock: Clock
     store.rotate("rotated", 5)
     elsewhere = store.add("elsewhere", Rules(networks=("192.168.0.0/16",)))
     clock.now += 10
-    door = make_door()
-    assert [visit(door, *shown).problem for shown in ([good], [])] == [None, "key_missing"]
-    assert visit(door, new_secret()).problem == "key_unknown"
-    assert visit(door, "' OR 1=1 --").problem == "key_malformed"
-    assert visit(door, expired).problem == "key_expired"
-    assert visit(door, revoked).problem == "key_revoked"
-    assert visit(door, rotated).problem == "key_rotated"
-    assert visit(door, elsewhere).problem == "key_not_from_here"
-    assert visit(door, elsewhere).key.name == "elsewhere"
+    authenticator = make_door()
+    assert [identity(authenticator, *shown).problem for shown in ([good], [])] == [None, "key_missing"]
+    assert identity(authenticator, new_secret()).problem == "key_unknown"
+    assert identity(authenticator, "' OR 1=1 --").problem == "key_malformed"
+    assert identity(authenticator, expired).problem == "key_expired"
+    assert identity(authenticator, revoked).problem == "key_revoked"
+    assert identity(authenticator, rotated).problem == "key_rotated"
+    assert identity(authenticator, elsewhere).problem == "key_not_from_here"
+    assert identity(authenticator, elsewhere).key.name == "elsewhere"
 
 
 def test_a_key_is_good_from_its_ranges_alone(make_door, store: KeyStore) -> None:
     secret = store.add("alice", Rules(networks=("192.168.0.0/16", "::1")))
-    door = make_door()
-    assert visit(door, secret, peer="192.168.3.4").problem is None
-    assert visit(door, secret, peer="::1").problem is None
-    assert visit(door, secret, peer="127.0.0.1", forwarded="192.168.3.4").problem is None
-    assert visit(door, secret, peer=HERE, forwarded="192.168.3.4").problem == "key_not_from_here"
+    authenticator = make_door()
+    assert identity(authenticator, secret, peer="192.168.3.4").problem is None
+    assert identity(authenticator, secret, peer="::1").problem is None
+    assert identity(authenticator, secret, peer="127.0.0.1", forwarded="192.168.3.4").problem is None
+    assert identity(authenticator, secret, peer=HERE, forwarded="192.168.3.4").problem == "key_not_from_here"
     assert (
-        visit(door, secret, peer="127.0.0.1", forwarded="192.168.3.4, 8.8.8.8").problem == "key_not_from_here"
+        identity(authenticator, secret, peer="127.0.0.1", forwarded="192.168.3.4, 8.8.8.8").problem
+        == "key_not_from_here"
     )
     strict = make_door(BRIDGE_SERVER__TRUSTED_PROXIES="[]")
-    assert visit(strict, secret, peer="127.0.0.1", forwarded="192.168.3.4").problem == "key_not_from_here"
+    assert identity(strict, secret, peer="127.0.0.1", forwarded="192.168.3.4").problem == "key_not_from_here"
 
 
 def test_stored_answers_belong_to_the_key_and_not_to_its_value(make_door, store: KeyStore) -> None:
     first = store.add("alice", Rules())
     second = store.rotate("alice", 3600)
     other = store.add("bob", Rules())
-    door = make_door()
-    assert visit(door, first).owner == visit(door, second).owner != visit(door, other).owner
-    assert first not in visit(door, first).owner
+    authenticator = make_door()
+    assert (
+        identity(authenticator, first).owner
+        == identity(authenticator, second).owner
+        != identity(authenticator, other).owner
+    )
+    assert first not in identity(authenticator, first).owner
 
 
 def test_without_keys_they_belong_to_whoever_sends_the_same_text(make_door) -> None:
-    door = make_door()
-    assert visit(door, "one").owner == visit(door, "one", "more").owner
-    assert len({visit(door).owner, visit(door, "one").owner, visit(door, "two").owner}) == 3
+    authenticator = make_door()
+    assert identity(authenticator, "one").owner == identity(authenticator, "one", "more").owner
+    assert (
+        len(
+            {
+                identity(authenticator).owner,
+                identity(authenticator, "one").owner,
+                identity(authenticator, "two").owner,
+            }
+        )
+        == 3
+    )
 
 
 # --- models ------------------------------------------------------------------------------------------
@@ -174,7 +188,7 @@ def test_without_keys_they_belong_to_whoever_sends_the_same_text(make_door) -> N
 def test_models_are_allowed_by_the_model_that_serves_or_by_an_exact_name(
     make_door, store: KeyStore, patterns: tuple[str, ...], name: str, model: str, allowed: bool
 ) -> None:
-    found = visit(make_door(), store.add("alice", Rules(models=patterns)))
+    found = identity(make_door(), store.add("alice", Rules(models=patterns)))
     assert found.may_use(name, model) == allowed
     if allowed:
         found.permit(name, model)
@@ -186,7 +200,7 @@ def test_models_are_allowed_by_the_model_that_serves_or_by_an_exact_name(
 
 
 def test_a_very_long_model_name_is_not_repeated(make_door, store: KeyStore) -> None:
-    found = visit(make_door(), store.add("alice", Rules(models=("gpt-5",))))
+    found = identity(make_door(), store.add("alice", Rules(models=("gpt-5",))))
     with pytest.raises(NotAllowed) as refused:
         found.permit("x" * 100_000, "gemini-3.8-flash")
     assert len(refused.value.message) < 400
@@ -196,42 +210,46 @@ def test_a_very_long_model_name_is_not_repeated(make_door, store: KeyStore) -> N
 
 
 def test_a_change_is_known_after_a_moment_without_a_restart(make_door, store: KeyStore, clock: Clock) -> None:
-    door = make_door()
-    assert visit(door).problem is None
+    authenticator = make_door()
+    assert identity(authenticator).problem is None
     secret = store.add("alice", Rules())
     clock.now += BETWEEN_LOOKS
-    assert visit(door).problem == "key_missing"
-    assert visit(door, secret).problem is None
+    assert identity(authenticator).problem == "key_missing"
+    assert identity(authenticator, secret).problem is None
     store.change("alice", lambda rules: replace(rules, networks=("8.8.8.8",)))
     clock.now += BETWEEN_LOOKS
-    assert visit(door, secret).problem == "key_not_from_here"
+    assert identity(authenticator, secret).problem == "key_not_from_here"
     store.revoke("alice")
     clock.now += BETWEEN_LOOKS
-    assert visit(door, secret).problem == "key_revoked"
-    assert visit(door).problem == "key_missing", "a revoked key is still a key: nothing opens again"
+    assert identity(authenticator, secret).problem == "key_revoked"
+    assert identity(authenticator).problem == "key_missing", (
+        "a revoked key is still a key: nothing opens again"
+    )
 
 
 def test_between_two_looks_the_file_is_left_alone(make_door, store: KeyStore, monkeypatch) -> None:
     secret = store.add("alice", Rules())
-    door = make_door()
-    visit(door, secret)
+    authenticator = make_door()
+    identity(authenticator, secret)
     monkeypatch.setattr(KeyStore, "version", lambda self: pytest.fail("read again"))
     for _ in range(100):
-        assert visit(door, secret, new_secret()).problem is None
+        assert identity(authenticator, secret, new_secret()).problem is None
 
 
 def test_after_an_idle_hour_nobody_goes_by_what_was_known_before_it(
     make_door, store: KeyStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = store.add("alice", Rules())
-    door = make_door()
-    visit(door, secret)
+    authenticator = make_door()
+    identity(authenticator, secret)
     store.revoke("alice")
     clock.now += 3600
     version = KeyStore.version
     monkeypatch.setattr(KeyStore, "version", lambda self: (time.sleep(0.2), version(self))[1])
     with ThreadPoolExecutor(8) as pool:
-        assert {each.problem for each in pool.map(lambda _: visit(door, secret), range(8))} == {"key_revoked"}
+        assert {each.problem for each in pool.map(lambda _: identity(authenticator, secret), range(8))} == {
+            "key_revoked"
+        }
 
 
 # --- the file cannot be read -------------------------------------------------------------------------
@@ -249,21 +267,21 @@ def test_a_locked_file_stops_nobody_who_is_known_and_lets_nobody_else_in(
     make_door, store: KeyStore, clock: Clock, locked: sqlite3.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = store.add("alice", Rules())
-    door = make_door()
-    visit(door, secret)
+    authenticator = make_door()
+    identity(authenticator, secret)
     locked.execute("BEGIN EXCLUSIVE")
     for _ in range(3):
         clock.now += PAUSE_AFTER_FAILURE
-        assert visit(door, secret).problem is None
-        assert visit(door, "wrong").problem == "key_malformed"
-        assert visit(door).problem == "key_missing"
+        assert identity(authenticator, secret).problem is None
+        assert identity(authenticator, "wrong").problem == "key_malformed"
+        assert identity(authenticator).problem == "key_missing"
         with pytest.raises(TooBusy, match="cannot read its keys"):
-            visit(door, new_secret())  # it may be one that was added just now
+            identity(authenticator, new_secret())  # it may be one that was added just now
     assert [record.name for record in caplog.records] == [ring_module.__name__] * 3
     assert secret not in caplog.text
     locked.execute("ROLLBACK")
     clock.now += PAUSE_AFTER_FAILURE
-    assert visit(door, new_secret()).problem == "key_unknown"
+    assert identity(authenticator, new_secret()).problem == "key_unknown"
 
 
 def test_a_file_that_could_never_be_read_lets_nobody_in(
@@ -271,14 +289,14 @@ def test_a_file_that_could_never_be_read_lets_nobody_in(
 ) -> None:
     secret = store.add("alice", Rules())
     locked.execute("BEGIN EXCLUSIVE")
-    door, open_door = make_door(), make_door(BRIDGE_ACCESS__OPEN="true")
+    authenticator, open_door = make_door(), make_door(BRIDGE_ACCESS__OPEN="true")
     for shown in ([], [secret], ["wrong"]):
         with pytest.raises(TooBusy):
-            visit(door, *shown)
-        assert visit(open_door, *shown).problem is None
+            identity(authenticator, *shown)
+        assert identity(open_door, *shown).problem is None
     locked.execute("ROLLBACK")
     clock.now += PAUSE_AFTER_FAILURE
-    assert visit(door, secret).problem is None
+    assert identity(authenticator, secret).problem is None
 
 
 @pytest.mark.parametrize("content", [b"This is no database. " * 100, b""])
@@ -287,19 +305,19 @@ def test_a_broken_file_lets_nobody_in(make_door, tmp_path: Path, content: bytes)
     path.write_bytes(content)
     if content:
         with pytest.raises(TooBusy):
-            visit(make_door(), "any")
+            identity(make_door(), "any")
     else:
-        assert visit(make_door(), "any").problem is None, "an empty file is an empty list"
+        assert identity(make_door(), "any").problem is None, "an empty file is an empty list"
 
 
 def test_an_open_bridge_that_loses_its_empty_list_stays_open(
     make_door, store: KeyStore, clock: Clock, tmp_path: Path
 ) -> None:
-    door = make_door()
-    assert visit(door, "any").problem is None
+    authenticator = make_door()
+    assert identity(authenticator, "any").problem is None
     (tmp_path / KEYS_FILE).write_bytes(b"This is no database. " * 100)
     clock.now += BETWEEN_LOOKS
-    assert visit(door, "any").problem is None
+    assert identity(authenticator, "any").problem is None
 
 
 @pytest.mark.parametrize("content", [None, b"", b"This is no database. " * 100])
@@ -307,39 +325,39 @@ def test_a_lost_store_leaves_the_keys_in_force_that_were_known(
     make_door, store: KeyStore, clock: Clock, tmp_path: Path, content: bytes | None
 ) -> None:
     secret = store.add("alice", Rules())
-    door = make_door()
-    assert visit(door, secret).problem is None
+    authenticator = make_door()
+    assert identity(authenticator, secret).problem is None
     path = tmp_path / KEYS_FILE
     path.unlink() if content is None else path.write_bytes(content)
     clock.now += BETWEEN_LOOKS
-    assert visit(door, secret).key.name == "alice"
-    assert visit(door).problem == "key_missing"
-    assert visit(door, "any").problem == "key_malformed"
+    assert identity(authenticator, secret).key.name == "alice"
+    assert identity(authenticator).problem == "key_missing"
+    assert identity(authenticator, "any").problem == "key_malformed"
     with pytest.raises(TooBusy):
-        visit(door, new_secret())
+        identity(authenticator, new_secret())
     newcomer = make_door()
     for shown in ([], [secret], ["any"]):
         with pytest.raises(TooBusy):
-            visit(newcomer, *shown)
+            identity(newcomer, *shown)
 
 
 def test_without_keys_a_request_through_a_proxy_is_refused(
     make_door, store: KeyStore, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    door = make_door()
-    assert visit(door).problem is None
+    authenticator = make_door()
+    assert identity(authenticator).problem is None
     assert not caplog.records
-    assert visit(door, forwarded=HERE).problem == "no_key_defined"
-    refused = door.visit(["any"], HERE, "", proxied=True)
+    assert identity(authenticator, forwarded=HERE).problem == "no_key_defined"
+    refused = authenticator.authenticate(["any"], HERE, "", proxied=True)
     assert refused.problem == "no_key_defined"
     assert "gemini-bridge key add" in refused.told
     (warning,) = caplog.records
     assert "no key is defined" in warning.message
-    assert visit(make_door(BRIDGE_ACCESS__OPEN="true"), forwarded=HERE).problem is None
+    assert identity(make_door(BRIDGE_ACCESS__OPEN="true"), forwarded=HERE).problem is None
     secret = store.add("alice", Rules())
     clock.now += BETWEEN_LOOKS
-    assert visit(door, secret, forwarded=HERE).problem is None
+    assert identity(authenticator, secret, forwarded=HERE).problem is None
 
 
 # --- at the start ------------------------------------------------------------------------------------
@@ -350,19 +368,19 @@ def test_an_address_for_others_needs_keys_or_the_word_open(
     tmp_path: Path, store: KeyStore, host: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:
-        rule_at_start(settings(tmp_path, BRIDGE_SERVER__HOST=host))
+        describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host))
     for part in (host, "gemini-bridge key add", "access.open = true"):
         assert part in str(refused.value)
     opened = settings(tmp_path, BRIDGE_SERVER__HOST=host, BRIDGE_ACCESS__OPEN="true")
-    assert "open to everybody who can reach it" in rule_at_start(opened)
+    assert "open to everybody who can reach it" in describe_access(opened)
     store.add("alice", Rules())
-    assert rule_at_start(settings(tmp_path, BRIDGE_SERVER__HOST=host)) == "a key is needed; 1 defined"
+    assert describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host)) == "a key is needed; 1 defined"
 
 
 def test_a_loopback_address_is_open_until_there_is_a_key(tmp_path: Path, store: KeyStore) -> None:
-    assert "open to everybody on this machine" in rule_at_start(settings(tmp_path))
+    assert "open to everybody on this machine" in describe_access(settings(tmp_path))
     store.add("alice", Rules())
-    assert rule_at_start(settings(tmp_path)) == "a key is needed; 1 defined"
+    assert describe_access(settings(tmp_path)) == "a key is needed; 1 defined"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -371,12 +389,12 @@ def test_a_lost_store_is_told_at_the_start_and_opens_nothing(
 ) -> None:
     store.add("alice", Rules())
     (tmp_path / KEYS_FILE).unlink()
-    told = rule_at_start(settings(tmp_path, BRIDGE_SERVER__HOST=host))
+    told = describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host))
     assert f"{KEYS_FILE} is missing" in told
     assert "nobody is let in until they can" in told
 
 
 def test_keys_that_cannot_be_read_do_not_stop_the_start(tmp_path: Path) -> None:
     (tmp_path / KEYS_FILE).write_bytes(b"This is no database. " * 100)
-    told = rule_at_start(settings(tmp_path, BRIDGE_SERVER__HOST="0.0.0.0"))
+    told = describe_access(settings(tmp_path, BRIDGE_SERVER__HOST="0.0.0.0"))
     assert "nobody is let in until they can" in told

@@ -19,7 +19,7 @@ from bridge.access.rate_window import (
     day_of,
     scarcest,
 )
-from bridge.rate_limit_status import Allowance
+from bridge.rate_limit_status import RateLimitStatus
 from bridge.settings.limits import Limits
 
 NOON = 20_000 * DAY + DAY // 2
@@ -116,12 +116,12 @@ def test_what_is_left_counts_the_request_that_enters() -> None:
     limits = Limits(requests_per_minute=10, tokens_per_minute=1000)
     spent = Spent((Second(NOON - 50, 3, 400), Second(NOON - 20, 1, 0)))
     assert list(allowances(limits, spent, NOON, 1)) == [
-        Allowance("requests", 10, 5, LASTS, NOON),
-        Allowance("tokens", 1000, 600, 11, NOON),
+        RateLimitStatus("requests", 10, 5, LASTS, NOON),
+        RateLimitStatus("tokens", 1000, 600, 11, NOON),
     ]
     assert list(allowances(limits, spent, NOON, 0)) == [
-        Allowance("requests", 10, 6, 41, NOON),
-        Allowance("tokens", 1000, 600, 11, NOON),
+        RateLimitStatus("requests", 10, 6, 41, NOON),
+        RateLimitStatus("tokens", 1000, 600, 11, NOON),
     ]
     assert [each.reset for each in allowances(limits, Spent(), NOON, 0)] == [0, 0]
 
@@ -132,6 +132,6 @@ def test_an_overdrawn_limit_leaves_nothing_rather_than_less() -> None:
 
 
 def test_of_several_limits_the_scarcest_is_told() -> None:
-    many, few = Allowance("tokens", 100, 90, 1, NOON), Allowance("tokens", 1000, 20, 2, NOON)
-    requests = Allowance("requests", 5, 5, 0, NOON)
+    many, few = RateLimitStatus("tokens", 100, 90, 1, NOON), RateLimitStatus("tokens", 1000, 20, 2, NOON)
+    requests = RateLimitStatus("requests", 5, 5, 0, NOON)
     assert scarcest([many, requests, few]) == (few, requests)

@@ -16,8 +16,8 @@ from gunicorn_bridge import Bridge, gunicorn_bridge
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
-from bridge.access.authentication import Door
-from bridge.access.key_cache import BETWEEN_LOOKS, KeyRing
+from bridge.access.authentication import Authenticator
+from bridge.access.key_cache import BETWEEN_LOOKS, KeyCache
 from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
 from bridge.access.ledger import LIMITS_FILE, SqliteLedger
@@ -48,14 +48,16 @@ class Watched:
         self.keys = KeyStore(folder / KEYS_FILE, self.clock)
         self.ledger = SqliteLedger(folder / LIMITS_FILE, self.clock)
         settings = load(environ={"BRIDGE_STATE_DIR": str(folder)})
-        self.door = Door(settings, KeyRing(KeyStore(folder / KEYS_FILE), self.clock), self.clock)
-        self.running = RunningAnswers(self.door, Limiter(self.ledger, Limits()), cut_streams)
+        self.authenticator = Authenticator(
+            settings, KeyCache(KeyStore(folder / KEYS_FILE), self.clock), self.clock
+        )
+        self.running = RunningAnswers(self.authenticator, Limiter(self.ledger, Limits()), cut_streams)
 
     def began(self, rules: Rules):
         secret = self.keys.add("alice", rules)
-        self.visit = self.door.visit([secret], "127.0.0.1", "")
+        self.identity = self.authenticator.authenticate([secret], "127.0.0.1", "")
         self.record = Record("id", "POST", "/")
-        return self.running.watch(self.visit, self.record)
+        return self.running.watch(self.identity, self.record)
 
     def look(self, after: float = BETWEEN_LOOKS) -> None:
         self.clock.now += after
@@ -110,7 +112,7 @@ def test_a_spent_budget_ends_answers_if_so_wished_and_a_limit_per_minute_never(
     interruption = watched.began(Rules(limits=limits))
     watched.look()
     assert interruption.error is None
-    watched.ledger.leave([Subject(f"key:{watched.visit.key.id}", "", limits)], 100, 2.0)
+    watched.ledger.leave([Subject(f"key:{watched.identity.key.id}", "", limits)], 100, 2.0)
     watched.look()
     assert isinstance(interruption.error, BudgetSpent | LimitReached) == (cut and watched.cuts)
 

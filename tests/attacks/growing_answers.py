@@ -11,14 +11,14 @@ from conversations import CONVERSATIONS
 from transcripts import Run
 
 from bridge.errors import BridgeError
-from bridge.guards.guard_runner import GuardWatch
+from bridge.guards.guard_runner import GuardRunner
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Protocol
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import chunks_in
 from tests.attacks.growing_requests import GUARDS
 from tests.attacks.measuring import Case, Work
-from tests.attacks.speakers import SPEAKERS
+from tests.attacks.speakers import PROTOCOL_CLIENTS
 
 Json = dict[str, Any]
 Chunks = Callable[[int], list[Json]]
@@ -93,7 +93,7 @@ ANSWERS: dict[str, Chunks] = {
 
 def tools_of(protocol: Protocol) -> Json:
     """Declarations of the tools that the guards know, and a wish for all that can be told."""
-    speaker, schema = SPEAKERS[protocol.name], {"type": "object", "properties": {"command": {}}}
+    speaker, schema = PROTOCOL_CLIENTS[protocol.name], {"type": "object", "properties": {"command": {}}}
     tools = [speaker.tool(name, schema) for name in ("run_shell_command", "shell", "apply_patch")]
     return {"tools": tools, **({"logprobs": True} if protocol.name == "openai_chat" else {})}
 
@@ -101,12 +101,12 @@ def tools_of(protocol: Protocol) -> Json:
 def told(protocol: Protocol, answer: list[bytes], sent: bytes) -> None:
     conversation = CONVERSATIONS[protocol.name]
     run = Run(protocol, conversation.opening | tools_of(protocol), caller=conversation.callers[""])
-    watch, framing = GuardWatch(GUARDS, "request"), protocol.framing(run.asked)
+    watch, framing = GuardRunner(GUARDS, "request"), protocol.framing(run.asked)
     watch.request(run.asked.request)
     events = []
     with suppress(BridgeError):
         for batch in chunks_in(answer, "m", Mask(SECRET, sent)):
-            events += run.machine.feed([watch.feed(run.fitting.feed(each)) for each in batch])
+            events += run.machine.feed([watch.feed(run.adapter.feed(each)) for each in batch])
     events += run.machine.finish()
     framing.written(events)
     framing.silence()

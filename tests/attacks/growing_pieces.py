@@ -12,7 +12,7 @@ from typing import Any
 from transcripts import ForgetfulVault, counting_stamp
 
 from bridge.errors import BridgeError
-from bridge.gemini.model_adapter import fit
+from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.repairs import (
     with_simple_schemas,
     without_sampling,
@@ -31,7 +31,7 @@ from bridge.gemini.types import (
 )
 from bridge.gemini.wire import chunk_from_json
 from bridge.guards.apply_patch import repair_patches
-from bridge.guards.guard_runner import GuardWatch
+from bridge.guards.guard_runner import GuardRunner
 from bridge.guards.shell_arguments import _words
 from bridge.protocols.base import Caller, PastTurn
 from bridge.protocols.gemini_interactions.storing import STORING as INTERACTIONS
@@ -48,7 +48,7 @@ from bridge.upstream.transport.compression import Decompression
 from bridge.upstream.transport.response_head import BadHead, HeadReader
 from bridge.upstream.transport.sse_decoder import SseDecoder
 from bridge.web.routes import _parsed
-from tests.attacks.growing_requests import GUARDS, TRAITS
+from tests.attacks.growing_requests import CAPABILITIES, GUARDS
 from tests.attacks.measuring import Case, Work
 
 READ = 16_384  #: as many bytes as the bridge reads at once
@@ -172,7 +172,7 @@ def _signatures_in_the_vault(n: int) -> Work:
         with TemporaryDirectory() as folder:
             vault = SqliteVault(Path(folder) / "vault.sqlite3").of("owner")
             vault.keep("test-1", {f"c{number}": "s" for number in range(n)})
-            fit(_request(2 * n), "gemini-test", TRAITS, vault, counting_stamp().new_id)
+            adapt_request(_request(2 * n), "gemini-test", CAPABILITIES, vault, counting_stamp().new_id)
 
     return work
 
@@ -199,7 +199,7 @@ class Foreign(ForgetfulVault):
 
 def _foreign_signatures(n: int) -> Work:
     request = GenerateRequest("m", _request(n).contents, native=True)
-    return lambda: fit(request, "gemini-test", TRAITS, Foreign(), counting_stamp().new_id)
+    return lambda: adapt_request(request, "gemini-test", CAPABILITIES, Foreign(), counting_stamp().new_id)
 
 
 def _embedded(n: int) -> Work:
@@ -218,7 +218,7 @@ def _counted(n: int) -> Work:
 
     def work() -> None:
         asked = counted_to_gemini(body, Caller(path={"model": "m"}))
-        GuardWatch(GUARDS, "request").counted(asked.request)
+        GuardRunner(GUARDS, "request").counted(asked.request)
 
     return work
 

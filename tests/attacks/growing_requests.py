@@ -14,21 +14,21 @@ from transcripts import MemoryVault, counting_stamp
 from bridge.errors import InvalidRequest
 from bridge.gemini import request_schemas, tool_names
 from bridge.gemini.conversation import conversation_id, session_in_headers
-from bridge.gemini.model_adapter import fit
-from bridge.gemini.model_capabilities import Traits
-from bridge.guards.guard_runner import ActiveGuards, GuardWatch
+from bridge.gemini.model_adapter import adapt_request
+from bridge.gemini.model_capabilities import ModelCapabilities
+from bridge.guards.guard_runner import ActiveGuards, GuardRunner
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Caller, Protocol
 from bridge.protocols.json_reading import deep_nesting_refused
 from bridge.settings import load
-from bridge.settings.guards import GuardSettings, Modes, Rule
+from bridge.settings.guards import GuardModes, GuardSettings, PolicyRule
 from bridge.upstream.payloads import request_bytes
 from bridge.web.routes import _json_object, checked
 from tests.attacks.measuring import Case, Work
-from tests.attacks.speakers import SPEAKERS, Call, Json, Speaker
+from tests.attacks.speakers import PROTOCOL_CLIENTS, Call, Json, Speaker
 
 #: With everything that makes the bridge look at a request, whether or not a real model has it all.
-TRAITS = Traits(
+CAPABILITIES = ModelCapabilities(
     family="test-1",
     needs_signatures=True,
     window=1_000_000,
@@ -41,15 +41,17 @@ OBJECT: Json = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 def every_guard() -> ActiveGuards:
     delivered: GuardSettings = load(environ={}).guards
-    modes = Modes(**{each.name: "enforce" for each in fields(Modes)})
-    rules = (*delivered.rules, Rule("run*", "deny", "rm .*-rf"), Rule("*", "ask", "sudo|su "))
+    modes = GuardModes(**{each.name: "enforce" for each in fields(GuardModes)})
+    rules = (*delivered.rules, PolicyRule("run*", "deny", "rm .*-rf"), PolicyRule("*", "ask", "sudo|su "))
     return ActiveGuards(replace(delivered, modes=modes, rules=rules))
 
 
 GUARDS = every_guard()
 
 
-def understood(protocol: Protocol, data: bytes, caller: Caller, traits: Traits = TRAITS) -> None:
+def understood(
+    protocol: Protocol, data: bytes, caller: Caller, capabilities: ModelCapabilities = CAPABILITIES
+) -> None:
     """From a client's bytes to those that Gemini gets. A refusal is an answer too."""
     request_schemas._MEMORY = request_schemas._Memory()  # else the second run does nothing
     tool_names._remembered.cache_clear()
@@ -57,9 +59,11 @@ def understood(protocol: Protocol, data: bytes, caller: Caller, traits: Traits =
         body = checked(protocol.schema, _json_object(data))
         asked = protocol.to_gemini(body, caller)
         conversation_id("owner", session_in_headers(caller.headers), body, "", asked.request)
-        judged: Any = GuardWatch(GUARDS, "request").request(asked.request)
+        judged: Any = GuardRunner(GUARDS, "request").request(asked.request)
         request = judged if hasattr(judged, "contents") else asked.request
-        request_bytes(fit(request, "gemini-test", traits, MemoryVault(), counting_stamp().new_id)[0])
+        request_bytes(
+            adapt_request(request, "gemini-test", capabilities, MemoryVault(), counting_stamp().new_id)[0]
+        )
 
 
 # --- what grows --------------------------------------------------------------------------------------
@@ -329,23 +333,23 @@ def length_of_a_signature(speaker: Speaker, n: int) -> Json:
 
 
 def _chat_layout(entries: Json, n: int) -> Json:
-    calls = SPEAKERS["openai_chat"].calls(_calls(n))[0]["tool_calls"] if "call" in entries else []
+    calls = PROTOCOL_CLIENTS["openai_chat"].calls(_calls(n))[0]["tool_calls"] if "call" in entries else []
     said = {"role": "assistant", "content": "x" * n if "text" in entries else None, "tool_calls": calls}
     google = {"google": {"parts": [entries] * n}}
     turns = [{"role": "user", "content": "x"}, {**said, "extra_content": google}]
-    return SPEAKERS["openai_chat"].body(turns)
+    return PROTOCOL_CLIENTS["openai_chat"].body(turns)
 
 
 def _additional_tools(n: int) -> Json:
     found = [{"type": "function", "name": name, "parameters": OBJECT} for name in _names(n)]
     items = [{"type": "additional_tools", "tools": [tool]} for tool in found]
-    return SPEAKERS["openai_responses"].body([*items, {"role": "user", "content": "x"}])
+    return PROTOCOL_CLIENTS["openai_responses"].body([*items, {"role": "user", "content": "x"}])
 
 
 def _namespaces(n: int) -> Json:
     inside = [{"type": "function", "name": "t", "parameters": OBJECT}]
     spaces = [{"type": "namespace", "name": name * 50, "tools": inside} for name in _names(n)]
-    return SPEAKERS["openai_responses"].body(SPEAKERS["openai_responses"].user("x"), spaces)
+    return PROTOCOL_CLIENTS["openai_responses"].body(PROTOCOL_CLIENTS["openai_responses"].user("x"), spaces)
 
 
 def _found_tools(n: int) -> Json:
@@ -354,18 +358,18 @@ def _found_tools(n: int) -> Json:
     declared = [{"name": each, "input_schema": OBJECT, "defer_loading": True} for each in names]
     found = [{"type": "tool_reference", "tool_name": name} for name in names[::-1]]
     results = [{"type": "tool_result", "tool_use_id": "c", "content": found}]
-    return SPEAKERS["anthropic_messages"].body([{"role": "user", "content": results}], declared)
+    return PROTOCOL_CLIENTS["anthropic_messages"].body([{"role": "user", "content": results}], declared)
 
 
 def _allowed_tools(n: int) -> Json:
-    speaker, allowed = SPEAKERS["openai_chat"], [{"type": "function", "function": {"name": "c0"}}]
+    speaker, allowed = PROTOCOL_CLIENTS["openai_chat"], [{"type": "function", "function": {"name": "c0"}}]
     body = speaker.body(speaker.user("x"), [speaker.tool(name, OBJECT) for name in _names(n)])
     chosen = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": allowed * n}}
     return {**body, "tool_choice": chosen}
 
 
 def _native_allowed_names(n: int) -> Json:
-    speaker = SPEAKERS["gemini_native"]
+    speaker = PROTOCOL_CLIENTS["gemini_native"]
     body = speaker.body(speaker.user("x"), [speaker.tool(name, OBJECT) for name in _names(n)])
     calling = {"mode": "ANY", "allowedFunctionNames": _names(n)}
     return {**body, "toolConfig": {"functionCallingConfig": calling}}
@@ -373,7 +377,7 @@ def _native_allowed_names(n: int) -> Json:
 
 def _signed_texts(n: int) -> Json:
     """Each in a thought step behind its text."""
-    speaker = SPEAKERS["gemini_interactions"]
+    speaker = PROTOCOL_CLIENTS["gemini_interactions"]
     pair = [*speaker.model("Hello"), {"type": "thought", "signature": "dGV4dDM6Z2IxOnRlc3QtMTpz"}]
     return speaker.body([*speaker.user("x"), *pair * n, *speaker.user("x")])
 
@@ -381,7 +385,7 @@ def _signed_texts(n: int) -> Json:
 def _safety_settings(n: int) -> Json:
     settings = [{"type": "hate_speech", "threshold": "block_none"}] * n
     formats = [{"type": "text"}, {"type": "image"}] * n
-    speaker = SPEAKERS["gemini_interactions"]
+    speaker = PROTOCOL_CLIENTS["gemini_interactions"]
     beside = {"safety_settings": settings, "response_format": formats, "response_modalities": ["text"] * n}
     return {**speaker.body(speaker.user("x")), **beside}
 
@@ -389,7 +393,7 @@ def _safety_settings(n: int) -> Json:
 def _google_tools(n: int) -> Json:
     kinds = [{"type": "google_search", "search_types": ["web_search"] * n}, {"type": "google_maps"}]
     used = [{"type": "computer_use", "environment": "browser", "disabled_safety_policies": ["a"] * n}]
-    speaker = SPEAKERS["gemini_interactions"]
+    speaker = PROTOCOL_CLIENTS["gemini_interactions"]
     allowed = {"allowed_tools": {"mode": "any", "tools": ["t"] * n}}
     body = speaker.body(speaker.user("x"), [speaker.tool("t", OBJECT), *kinds, *used])
     return {**body, "generation_config": {"tool_choice": allowed}}
@@ -398,11 +402,11 @@ def _google_tools(n: int) -> Json:
 def _data_url_options(n: int) -> Json:
     url = f"data:image/png{';a=b' * 20 * n}"
     parts = [{"type": "image_url", "image_url": {"url": url}}]
-    return SPEAKERS["openai_chat"].body([{"role": "user", "content": parts}])
+    return PROTOCOL_CLIENTS["openai_chat"].body([{"role": "user", "content": parts}])
 
 
 def _modalities(n: int) -> Json:
-    speaker = SPEAKERS["openai_chat"]
+    speaker = PROTOCOL_CLIENTS["openai_chat"]
     functions = [{"name": name, "parameters": OBJECT} for name in _names(n)]
     custom = [{"type": "custom", "custom": {"name": name}} for name in _names(n, "custom")]
     return {**speaker.body(speaker.user("x"), custom), "modalities": ["text"] * n, "functions": functions}
@@ -410,21 +414,21 @@ def _modalities(n: int) -> Json:
 
 def _instructions_in_the_middle(n: int) -> Json:
     told = [{"role": "system", "content": "Be good."}] * n
-    return SPEAKERS["openai_chat"].body([{"role": "user", "content": "x"}, *told])
+    return PROTOCOL_CLIENTS["openai_chat"].body([{"role": "user", "content": "x"}, *told])
 
 
 def _local_shell_calls(n: int) -> Json:
     action = {"type": "exec", "env": {}, **dict.fromkeys(_names(n), 1)}
     call = {"type": "local_shell_call", "id": "i", "call_id": "c", "action": action}
     chosen = {"type": "allowed_tools", "tools": [{"type": "local_shell"}] * n}
-    speaker = SPEAKERS["openai_responses"]
+    speaker = PROTOCOL_CLIENTS["openai_responses"]
     return {**speaker.body([call], [{"type": "local_shell"}]), "tool_choice": chosen}
 
 
 def _turns(n: int) -> Json:
     """As older SDKs write them."""
     said = [{"type": "text", "text": "x"}] * n
-    return SPEAKERS["gemini_interactions"].body([{"role": "user", "content": said}] * 2)
+    return PROTOCOL_CLIENTS["gemini_interactions"].body([{"role": "user", "content": said}] * 2)
 
 
 OWN: dict[str, tuple[str, Callable[[int], Json]]] = {
@@ -470,7 +474,7 @@ def _crowded(protocol: Protocol, n: int) -> Caller:
 
 
 def caller_case(protocol: Protocol) -> Case:
-    speaker = SPEAKERS[protocol.name]
+    speaker = PROTOCOL_CLIENTS[protocol.name]
 
     def sized(n: int) -> Work:
         caller = _crowded(protocol, n)
@@ -484,7 +488,7 @@ def request_cases() -> dict[str, Case]:
     """Every dimension in every protocol."""
     cases: dict[str, Case] = {}
     for protocol in PROTOCOLS:
-        speaker = SPEAKERS[protocol.name]
+        speaker = PROTOCOL_CLIENTS[protocol.name]
         cases[f"{protocol.name}: headers and query"] = caller_case(protocol)
         for name, body in DIMENSIONS.items():
             said = lambda n, body=body, speaker=speaker: body(speaker, n)  # noqa: E731

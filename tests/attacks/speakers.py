@@ -277,7 +277,7 @@ class Interactions(Speaker):
 
 
 #: A protocol that is not here has no growth tests, and `test_growth.py` fails.
-SPEAKERS: dict[str, Speaker] = {
+PROTOCOL_CLIENTS: dict[str, Speaker] = {
     "openai_chat": Chat(),
     "openai_responses": Responses(),
     "anthropic_messages": Messages(),

@@ -20,7 +20,7 @@ from tests.attacks.growing_answers import ANSWERS, answer_cases
 from tests.attacks.growing_pieces import PIECES
 from tests.attacks.growing_requests import DIMENSIONS, request_cases
 from tests.attacks.measuring import Case, Lines, cpu_seconds
-from tests.attacks.speakers import SPEAKERS
+from tests.attacks.speakers import PROTOCOL_CLIENTS
 
 CASES: dict[str, Case] = request_cases() | answer_cases() | PIECES
 
@@ -104,7 +104,7 @@ def test_nothing_is_taken_from_the_front_of_a_list() -> None:
 
 
 def test_every_protocol_grows_in_every_way() -> None:
-    assert set(SPEAKERS) == {protocol.name for protocol in PROTOCOLS}
+    assert set(PROTOCOL_CLIENTS) == {protocol.name for protocol in PROTOCOLS}
     for protocol in PROTOCOLS:
         assert {f"{protocol.name}: {name}" for name in DIMENSIONS} <= set(CASES)
         assert {f"{protocol.name} tells {name}" for name in ANSWERS} <= set(CASES)

@@ -26,11 +26,11 @@ from bridge.connect.clients import (
     MODEL,
     PLACEHOLDER_KEY,
     QUOTES,
-    Client,
+    ClientGuide,
     Snippet,
     Target,
 )
-from bridge.connect.protocol_clients import SPEAKERS
+from bridge.connect.protocol_clients import PROTOCOL_CLIENTS
 
 TARGET = Target("http://bridge.example:41242", "gbk_0123", "gemini-x")
 NASTY = Target("http://[::1]:41242", """a'b"c\\d$e`f;g|h&i(j)k<l>m{n}""", "models/gemini-x")
@@ -42,7 +42,7 @@ def of_language(*languages: str) -> list[Snippet]:
 
 
 def shown_as(pair: object) -> str:
-    return pair.name if isinstance(pair, Client) else pair.place
+    return pair.name if isinstance(pair, ClientGuide) else pair.place
 
 
 def test_the_clients_that_were_promised_are_there():
@@ -55,7 +55,7 @@ def test_the_clients_that_were_promised_are_there():
 def test_a_client_is_wholly_described(client):
     assert re.fullmatch(r"[a-z][a-z0-9-]*", client.name)  # a word to type, and an anchor of the page
     assert client.kind in KINDS
-    assert client.speaks in SPEAKERS
+    assert client.speaks in PROTOCOL_CLIENTS
     assert client.title
     assert 1 <= len(client.notes) <= 3
     assert all(note.count("`") % 2 == 0 and note[-1] in ".:" for note in client.notes)

@@ -13,14 +13,14 @@ from gunicorn_bridge import free_port
 
 from bridge.connect import sse_post
 from bridge.connect.clients import CLIENTS, Target
-from bridge.connect.probe import LOOK_UP, Finding, probe
-from bridge.connect.protocol_clients import SPEAKERS
+from bridge.connect.probe import LOOK_UP, ProbeFinding, probe
+from bridge.connect.protocol_clients import PROTOCOL_CLIENTS
 
-ONE_OF_EACH = {speaks: next(c for c in CLIENTS.values() if c.speaks == speaks) for speaks in SPEAKERS}
-SPOKEN = pytest.mark.parametrize("speaks", SPEAKERS)
+ONE_OF_EACH = {speaks: next(c for c in CLIENTS.values() if c.speaks == speaks) for speaks in PROTOCOL_CLIENTS}
+SPOKEN = pytest.mark.parametrize("speaks", PROTOCOL_CLIENTS)
 
 
-def found(speaks: str, address: str, model: str = "gemini-3.8-flash") -> list[Finding]:
+def found(speaks: str, address: str, model: str = "gemini-3.8-flash") -> list[ProbeFinding]:
     return list(probe(ONE_OF_EACH[speaks], Target(address, "gbk_any", model)))
 
 
@@ -41,9 +41,9 @@ def test_every_protocol_is_proved_by_text_and_tools(speaks, model, demo_bridge):
 @pytest.mark.parametrize(("speaks", "tools"), [("codex", 0), ("responses", 1)])
 def test_codex_is_spoken_in_its_own_dialect(speaks, tools, demo_bridge):
     """Others get the official one, which repeats the declared tools; to Codex that would only be a burden."""
-    speaker, target = SPEAKERS[speaks], Target(demo_bridge.address, "k", "gemini-3.8-flash")
-    question = speaker.ask(target.model, "Hi", LOOK_UP.tool)
-    *_, last = sse_post.events(speaker.address(target), question, speaker.headers(target))
+    protocol_client, target = PROTOCOL_CLIENTS[speaks], Target(demo_bridge.address, "k", "gemini-3.8-flash")
+    question = protocol_client.ask(target.model, "Hi", LOOK_UP.tool)
+    *_, last = sse_post.events(protocol_client.address(target), question, protocol_client.headers(target))
     assert (last["type"], len(last["response"]["tools"])) == ("response.completed", tools)
 
 

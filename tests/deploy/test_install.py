@@ -214,9 +214,9 @@ def _try_out(scratch: Scratch, source: Path) -> str:
         assert "demo model" in answer_of(address, scratch.client_key)
         assert requests.post(f"{address}/v1/chat/completions", json={}, timeout=30).status_code == 401
         told = _ran(scratch, day_to_day, source)
-        knock = front_door.replace("https://ai.example.com", address)
-        assert "answered 401" in scratch.run(knock).stdout
-        told += _ran(scratch, knock.replace("a-client-key", scratch.client_key), source)
+        check_credentials = front_door.replace("https://ai.example.com", address)
+        assert "answered 401" in scratch.run(check_credentials).stdout
+        told += _ran(scratch, check_credentials.replace("a-client-key", scratch.client_key), source)
     assert "FAIL" not in told
     assert "a key is needed; 1 defined" in told
     assert "events arrive as they are made" in told

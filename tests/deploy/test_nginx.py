@@ -18,8 +18,8 @@ from requests.adapters import HTTPAdapter
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
-from bridge.doctor.finding import Level, Patient
-from bridge.doctor.service import look_at_front_door
+from bridge.doctor.finding import Installation, Level
+from bridge.doctor.service import check_public_address
 from bridge.settings import load
 
 pytestmark = [pytest.mark.skipif(NGINX is None, reason="nginx is not installed"), needs_openssl]
@@ -128,7 +128,7 @@ def test_the_doctor_finds_nothing_wrong_with_it(
     gemini.will_answer(lambda _: [*sse(text_chunk("1 ")), 1.5, *sse(text_chunk("2", "STOP"))])
     monkeypatch.setenv("SSL_CERT_FILE", str(front.certificate))
     settings = load(ROOT / "config", {"GEMINI_API_KEY": "some-key"})
-    found = look_at_front_door(Patient(settings, front.address))
+    found = check_public_address(Installation(settings, front.address))
     assert found.level is Level.GREEN
     assert "as they are made" in found.says
 

@@ -8,13 +8,13 @@ import pytest
 from gunicorn_bridge import ROOT, clean_environment
 
 import bridge.observe.metrics  # noqa: F401  before a test runs gunicorn.conf.py, which would make it write files
-from bridge.doctor.finding import Patient
+from bridge.doctor.finding import Installation
 from bridge.settings import load
 
 #: What would show the way to somewhere else, or change who is trusted.
 ELSEWHERE = ("proxy", "ca_bundle", "ssl_cert")
 
-MakePatient = Callable[..., Patient]
+MakePatient = Callable[..., Installation]
 
 
 @pytest.fixture(autouse=True)
@@ -28,11 +28,13 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def patient(tmp_path: Path) -> MakePatient:
+def installation(tmp_path: Path) -> MakePatient:
     """A patient by the shipped configuration, and these variables."""
 
-    def make(front_door: str | None = None, client_key: str | None = None, **environment: str) -> Patient:
+    def make(
+        public_address: str | None = None, client_key: str | None = None, **environment: str
+    ) -> Installation:
         state = {"BRIDGE_STATE_DIR": str(tmp_path / "state")}
-        return Patient(load(ROOT / "config", state | environment), front_door, client_key)
+        return Installation(load(ROOT / "config", state | environment), public_address, client_key)
 
     return make

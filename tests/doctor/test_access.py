@@ -6,30 +6,30 @@ from pathlib import Path
 
 from bridge.access.key_store import KEYS_FILE, KeyStore
 from bridge.access.keys import Rules
-from bridge.doctor.access import look_at_access
+from bridge.doctor.access import check_access
 from bridge.doctor.finding import Level
 
 
-def test_a_bridge_without_keys_is_noted(patient, tmp_path: Path) -> None:
-    found = look_at_access(patient())
+def test_a_bridge_without_keys_is_noted(installation, tmp_path: Path) -> None:
+    found = check_access(installation())
     assert found.level is Level.YELLOW
     assert "no key is defined" in found.says
     assert "key add" in found.remedy
     assert not (tmp_path / "state").exists()
 
 
-def test_a_bridge_with_keys_is_green_unless_it_is_open_all_the_same(patient, tmp_path: Path) -> None:
+def test_a_bridge_with_keys_is_green_unless_it_is_open_all_the_same(installation, tmp_path: Path) -> None:
     secret = KeyStore(tmp_path / "state" / KEYS_FILE).add("alice", Rules())
-    found = look_at_access(patient())
+    found = check_access(installation())
     assert found.level is Level.GREEN
     assert found.says == "a key is needed; 1 defined"
     assert secret not in found.says
-    assert look_at_access(patient(BRIDGE_ACCESS__OPEN="true")).level is Level.YELLOW
+    assert check_access(installation(BRIDGE_ACCESS__OPEN="true")).level is Level.YELLOW
 
 
-def test_keys_that_cannot_be_read_are_told(patient, tmp_path: Path) -> None:
+def test_keys_that_cannot_be_read_are_told(installation, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / KEYS_FILE).write_bytes(
         b"not a database at all, but long enough to be taken for one" * 99
     )
-    assert look_at_access(patient()).level is Level.RED
+    assert check_access(installation()).level is Level.RED

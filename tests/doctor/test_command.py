@@ -14,7 +14,7 @@ from gunicorn_bridge import Bridge
 from bridge.cli import main
 from bridge.doctor.checks import CHECKS
 from bridge.doctor.examination import examine
-from bridge.doctor.finding import Check, Finding, Level, Patient, green, red, yellow
+from bridge.doctor.finding import Check, Finding, Installation, Level, green, red, yellow
 from bridge.settings import SettingsError
 
 
@@ -81,12 +81,12 @@ def test_colours_are_for_terminals_that_want_them(
 
 
 def looked(look, longest: float = 10.0) -> Finding:
-    ((_, finding),) = examine(Patient(SettingsError("none")), [Check("it", look)], longest)
+    ((_, finding),) = examine(Installation(SettingsError("none")), [Check("it", look)], longest)
     return finding
 
 
 def test_a_check_that_crashes_is_a_red_line_without_its_words() -> None:
-    def crash(_: Patient) -> Finding:
+    def crash(_: Installation) -> Finding:
         raise ValueError("AIzaSecret")
 
     found = looked(crash)

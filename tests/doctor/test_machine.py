@@ -9,11 +9,11 @@ import pytest
 
 from bridge.doctor import machine
 from bridge.doctor.finding import Level
-from bridge.doctor.machine import look_at_configuration, look_at_gunicorn, look_at_unit
+from bridge.doctor.machine import check_configuration, check_gunicorn, check_unit
 
 
-def test_gunicorn_as_shipped_is_fine(patient) -> None:
-    found = look_at_gunicorn(patient())
+def test_gunicorn_as_shipped_is_fine(installation) -> None:
+    found = check_gunicorn(installation())
     assert found.level is Level.GREEN
     assert "answers at once" in found.says
 
@@ -29,10 +29,10 @@ def test_gunicorn_as_shipped_is_fine(patient) -> None:
     ],
 )
 def test_a_trap_of_gunicorn_is_told(
-    patient, monkeypatch: pytest.MonkeyPatch, arguments: str, said: str
+    installation, monkeypatch: pytest.MonkeyPatch, arguments: str, said: str
 ) -> None:
     monkeypatch.setenv("GUNICORN_CMD_ARGS", arguments)
-    found = look_at_gunicorn(patient())
+    found = check_gunicorn(installation())
     assert found.level is Level.RED
     assert said in found.says
     assert "GUNICORN_CMD_ARGS" in found.remedy
@@ -47,19 +47,19 @@ def test_a_trap_of_gunicorn_is_told(
     ],
 )
 def test_a_doubtful_setting_is_noted(
-    patient, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+    installation, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv(name, value)
     monkeypatch.setenv("BRIDGE_ACCESS__OPEN", "true")
-    found = look_at_gunicorn(patient(**{name: value}))
+    found = check_gunicorn(installation(**{name: value}))
     assert found.level is Level.YELLOW
     assert said in found.says
 
 
-def test_a_wrong_configuration_is_red_with_its_words(patient, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert look_at_configuration(patient()).level is Level.GREEN
+def test_a_wrong_configuration_is_red_with_its_words(installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_configuration(installation()).level is Level.GREEN
     monkeypatch.setenv("BRIDGE_SERVER__PORT", "none")
-    found = look_at_configuration(patient())
+    found = check_configuration(installation())
     assert found.level is Level.RED
     assert "server.port must be a whole number" in found.says
 
@@ -90,14 +90,16 @@ def systemctl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return say
 
 
-def test_where_systemd_does_not_run_there_is_nothing_to_say(patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_systemd_does_not_run_there_is_nothing_to_say(
+    installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine, "SYSTEMD", Path("/no/such/folder"))
-    assert look_at_unit(patient()).level is Level.GREEN
+    assert check_unit(installation()).level is Level.GREEN
 
 
-def test_a_running_unit_is_green(patient, systemctl) -> None:
+def test_a_running_unit_is_green(installation, systemctl) -> None:
     systemctl()
-    assert look_at_unit(patient()).level is Level.GREEN
+    assert check_unit(installation()).level is Level.GREEN
 
 
 @pytest.mark.parametrize(
@@ -113,16 +115,16 @@ def test_a_running_unit_is_green(patient, systemctl) -> None:
     ],
 )
 def test_a_unit_that_is_not_as_it_should_be_is_told(
-    patient, systemctl, properties: dict[str, str], level: Level, remedy: str
+    installation, systemctl, properties: dict[str, str], level: Level, remedy: str
 ) -> None:
     systemctl(**properties)
-    found = look_at_unit(patient())
+    found = check_unit(installation())
     assert found.level is level
     assert remedy in found.remedy
 
 
-def test_answers_that_need_longer_than_systemd_waits_are_noticed(patient, systemctl) -> None:
+def test_answers_that_need_longer_than_systemd_waits_are_noticed(installation, systemctl) -> None:
     systemctl()
-    found = look_at_unit(patient(BRIDGE_SERVER__GRACEFUL_TIMEOUT="300"))
+    found = check_unit(installation(BRIDGE_SERVER__GRACEFUL_TIMEOUT="300"))
     assert found.level is Level.RED
     assert "TimeoutStopSec=330" in found.remedy

@@ -12,7 +12,7 @@ from google_today import ALIVE, google_today, listed
 from scripted_gemini import ScriptedGemini
 
 from bridge.doctor.finding import Level
-from bridge.doctor.models import look_at_lifecycle, look_at_models
+from bridge.doctor.models import check_lifecycle, check_models
 from bridge.exchange.model_directory import GONE, fact_name
 from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
 from bridge.state.usage_store import AccountStore, Row
@@ -31,57 +31,57 @@ def asking(google: ScriptedGemini, **more: str) -> dict[str, str]:
     return {"GEMINI_API_KEY": "some-key-of-google", "GOOGLE_GEMINI_BASE_URL": google.address, **more}
 
 
-def test_the_delivered_models_are_there(patient, google: ScriptedGemini) -> None:
-    found = look_at_models(patient(**asking(google)))
+def test_the_delivered_models_are_there(installation, google: ScriptedGemini) -> None:
+    found = check_models(installation(**asking(google)))
     assert found.level is Level.GREEN
     assert "gemini-pro-latest" in found.says
 
 
-def test_a_model_that_is_served_but_not_listed_is_there(patient, google: ScriptedGemini) -> None:
+def test_a_model_that_is_served_but_not_listed_is_there(installation, google: ScriptedGemini) -> None:
     google.will_list(listed("gemini-3.8-flash"))
-    assert look_at_models(patient(**asking(google))).level is Level.GREEN
+    assert check_models(installation(**asking(google))).level is Level.GREEN
 
 
-def test_a_model_that_nobody_has_is_red(patient, google: ScriptedGemini) -> None:
-    found = look_at_models(patient(**asking(google, DEFAULT_MODEL="gemini-9, gemini-8, gemini-3.8-flash")))
+def test_a_model_that_nobody_has_is_red(installation, google: ScriptedGemini) -> None:
+    found = check_models(installation(**asking(google, DEFAULT_MODEL="gemini-9, gemini-8, gemini-3.8-flash")))
     assert found.level is Level.RED
     assert found.says.endswith(": gemini-9 (gemini-3.8-flash serves instead)")
     assert "gemini-3.1-pro-preview" in found.remedy
-    found = look_at_models(patient(**asking(google, DEFAULT_MODEL="gemini-9")))
+    found = check_models(installation(**asking(google, DEFAULT_MODEL="gemini-9")))
     assert found.says.endswith(": gemini-9")
 
 
 def test_a_model_that_a_request_found_gone_is_red_though_it_is_listed(
-    patient, google: ScriptedGemini, tmp_path: Path
+    installation, google: ScriptedGemini, tmp_path: Path
 ) -> None:
     facts = SharedFacts(tmp_path / "state" / FACTS_FILE)
     assert facts.learn(fact_name(GONE, google.address, "gemini-pro-latest"))
-    found = look_at_models(patient(**asking(google)))
+    found = check_models(installation(**asking(google)))
     assert found.level is Level.RED
     assert found.says.endswith(": gemini-pro-latest (gemini-3.1-pro-preview serves instead)")
 
 
-def test_what_is_about_to_retire_is_listed(patient, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = look_at_lifecycle(patient())
+def test_what_is_about_to_retire_is_listed(installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = check_lifecycle(installation())
     assert found.level is Level.GREEN
     assert "gemini-3.1-flash-lite retires on 2027-05-07, then gemini-3.5-flash-lite" in found.says
     monkeypatch.setattr("bridge.doctor.models.today", lambda: date(2027, 5, 1))
-    found = look_at_lifecycle(patient())
+    found = check_lifecycle(installation())
     assert found.level is Level.YELLOW
     assert "retires on 2027-05-07" in found.says
     monkeypatch.setattr("bridge.doctor.models.today", lambda: date(2027, 5, 7))
-    assert look_at_lifecycle(patient()).says == "no retirement is announced"
+    assert check_lifecycle(installation()).says == "no retirement is announced"
 
 
-def test_a_retired_model_in_the_settings_is_told(patient) -> None:
-    found = look_at_lifecycle(patient(DEFAULT_MODEL="gemini-2.5-flash"))
+def test_a_retired_model_in_the_settings_is_told(installation) -> None:
+    found = check_lifecycle(installation(DEFAULT_MODEL="gemini-2.5-flash"))
     assert found.level is Level.YELLOW
     assert "gemini-2.5-flash is asked for and was retired on 2026-10-16" in found.says
     assert "gemini-3.8-flash, gemini-flash-latest serves instead" in found.says
 
 
-def test_a_retired_model_that_clients_ask_for_is_told(patient) -> None:
-    made = patient()
+def test_a_retired_model_that_clients_ask_for_is_told(installation) -> None:
+    made = installation()
     store = AccountStore(made.settings.accounts_file, days=9, request_days=9, megabytes=9)
     asked = dict.fromkeys(Row._fields, 0) | {
         "at": time.time(),
@@ -94,6 +94,6 @@ def test_a_retired_model_that_clients_ask_for_is_told(patient) -> None:
         "error": "",
     }
     store.write([Row(**asked)])
-    found = look_at_lifecycle(made)
+    found = check_lifecycle(made)
     assert found.level is Level.YELLOW
     assert "gemini-2.5-pro is asked for and was retired on 2026-10-16" in found.says

@@ -12,7 +12,7 @@ import pytest
 from bridge.cli import main
 from bridge.doctor import prices as price_check
 from bridge.doctor.finding import Level
-from bridge.doctor.prices import look_at_prices
+from bridge.doctor.prices import check_prices
 from bridge.state.usage_store import AccountStore, Row
 
 DAY = 86_400
@@ -32,53 +32,53 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def test_as_delivered_all_is_well_and_the_next_change_is_told(patient, monkeypatch) -> None:
+def test_as_delivered_all_is_well_and_the_next_change_is_told(installation, monkeypatch) -> None:
     monkeypatch.setattr(price_check, "today", lambda: date(2026, 11, 18))
-    found = look_at_prices(patient(**KEY))
+    found = check_prices(installation(**KEY))
     assert found.level is Level.GREEN
     assert found.says.endswith("; that of gemini-4-argon* changes on 2026-12-01")
     monkeypatch.setattr(price_check, "today", lambda: date(2099, 1, 1))
-    assert look_at_prices(patient(**KEY)).says == "all that is named or was used has one"
+    assert check_prices(installation(**KEY)).says == "all that is named or was used has one"
 
 
-def test_a_model_that_the_tables_name_is_noted(patient) -> None:
-    found = look_at_prices(patient(**KEY, DEFAULT_MODEL="gemini-unheard-of"))
+def test_a_model_that_the_tables_name_is_noted(installation) -> None:
+    found = check_prices(installation(**KEY, DEFAULT_MODEL="gemini-unheard-of"))
     assert found.level is Level.YELLOW
     assert found.says.startswith("none for gemini-unheard-of: their cost is not counted")
     assert "refused where a limit on cost applies" in found.says
     assert "prices.toml" in found.remedy
 
 
-def test_a_limit_on_cost_makes_it_a_failure_unless_it_is_allowed(patient) -> None:
+def test_a_limit_on_cost_makes_it_a_failure_unless_it_is_allowed(installation) -> None:
     named = {**KEY, "DEFAULT_MODEL": "gemini-unheard-of", "BRIDGE_LIMITS__COST_PER_DAY": "5"}
-    assert look_at_prices(patient(**named)).level is Level.RED
-    found = look_at_prices(patient(**named, BRIDGE_LIMITS__UNPRICED="allow"))
+    assert check_prices(installation(**named)).level is Level.RED
+    found = check_prices(installation(**named, BRIDGE_LIMITS__UNPRICED="allow"))
     assert found.level is Level.YELLOW
     assert "they pass every limit on cost" in found.says
 
 
-def test_a_model_that_was_used_this_week_is_noted(patient, folder: Path) -> None:
+def test_a_model_that_was_used_this_week_is_noted(installation, folder: Path) -> None:
     write(folder, "gemini-lately", 5.5)
     write(folder, "gemini-long-ago", 9)
     write(folder, "gemini-since-priced", 1, cost=0.5)
     write(folder, "gemini-3.8-flash", 1)  # it had no price then, and has one now
     write(folder, "bell\a", 0)
-    found = look_at_prices(patient(**KEY))
+    found = check_prices(installation(**KEY))
     assert found.level is Level.YELLOW
     assert "gemini-lately" in found.says
     assert "bell?" in found.says
     assert not any(name in found.says for name in ("long-ago", "since-priced", "3.8-flash"))
 
 
-def test_the_offline_model_needs_no_price(patient, folder: Path) -> None:
+def test_the_offline_model_needs_no_price(installation, folder: Path) -> None:
     write(folder, "gemini-lately")
-    assert look_at_prices(patient()).level is Level.GREEN
+    assert check_prices(installation()).level is Level.GREEN
 
 
-def test_accounts_that_cannot_be_read_are_anothers_affair(patient, folder: Path) -> None:
+def test_accounts_that_cannot_be_read_are_anothers_affair(installation, folder: Path) -> None:
     folder.mkdir()
     (folder / "accounts.sqlite3").write_bytes(b"no database" * 100)
-    assert look_at_prices(patient(**KEY)).level is Level.GREEN
+    assert check_prices(installation(**KEY)).level is Level.GREEN
 
 
 def test_the_command_has_a_line_for_it(monkeypatch, folder: Path, capsys) -> None:

@@ -12,38 +12,40 @@ from scripted_gemini import ScriptedGemini, sse, text_chunk
 from small_server import answering, collecting_proxy
 
 from bridge.doctor.finding import Level
-from bridge.doctor.service import look_at_front_door, look_at_service, own_address
+from bridge.doctor.service import check_public_address, check_service, own_address
 
 
 def port(bridge: Bridge) -> str:
     return bridge.address.rpartition(":")[2]
 
 
-def test_a_service_that_is_ready_is_green(patient, demo_bridge: Bridge) -> None:
-    assert look_at_service(patient(CODER_AGENT_PORT=port(demo_bridge))).level is Level.GREEN
+def test_a_service_that_is_ready_is_green(installation, demo_bridge: Bridge) -> None:
+    assert check_service(installation(CODER_AGENT_PORT=port(demo_bridge))).level is Level.GREEN
 
 
-def test_a_service_that_does_not_answer_is_red(patient) -> None:
-    found = look_at_service(patient(CODER_AGENT_PORT=str(free_port())))
+def test_a_service_that_does_not_answer_is_red(installation) -> None:
+    found = check_service(installation(CODER_AGENT_PORT=str(free_port())))
     assert found.level is Level.RED
     assert "systemctl start" in found.remedy
 
 
-def test_a_service_that_is_not_ready_is_red(patient) -> None:
+def test_a_service_that_is_not_ready_is_red(installation) -> None:
     with answering(lambda *_: (503, {}, b"{}")) as address:
-        found = look_at_service(patient(CODER_AGENT_PORT=address.rpartition(":")[2]))
+        found = check_service(installation(CODER_AGENT_PORT=address.rpartition(":")[2]))
     assert found.level is Level.RED
     assert "answered 503" in found.says
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[1]", b"{}"])
-def test_somebody_else_on_the_port_is_noticed(patient, body: bytes) -> None:
+def test_somebody_else_on_the_port_is_noticed(installation, body: bytes) -> None:
     with answering(lambda *_: (200, {}, body)) as address:
-        assert look_at_service(patient(CODER_AGENT_PORT=address.rpartition(":")[2])).level is not Level.GREEN
+        assert (
+            check_service(installation(CODER_AGENT_PORT=address.rpartition(":")[2])).level is not Level.GREEN
+        )
 
 
-def test_settings_that_are_newer_than_the_service_are_noticed(patient, demo_bridge: Bridge) -> None:
-    found = look_at_service(patient(CODER_AGENT_PORT=port(demo_bridge), GEMINI_API_KEY="some-key"))
+def test_settings_that_are_newer_than_the_service_are_noticed(installation, demo_bridge: Bridge) -> None:
+    found = check_service(installation(CODER_AGENT_PORT=port(demo_bridge), GEMINI_API_KEY="some-key"))
     assert found.level is Level.YELLOW
     assert "restart" in found.remedy
 
@@ -57,27 +59,29 @@ def test_settings_that_are_newer_than_the_service_are_noticed(patient, demo_brid
         ("10.1.2.3", "http://10.1.2.3:41242"),
     ],
 )
-def test_the_own_address_is_one_that_can_be_called(patient, host: str, address: str) -> None:
-    assert own_address(patient(BRIDGE_SERVER__HOST=host).settings) == address
+def test_the_own_address_is_one_that_can_be_called(installation, host: str, address: str) -> None:
+    assert own_address(installation(BRIDGE_SERVER__HOST=host).settings) == address
 
 
 # --- the front door ----------------------------------------------------------------------------------
 
 
-def test_without_an_address_the_door_is_left_alone(patient) -> None:
-    assert look_at_front_door(patient()).level is Level.GREEN
+def test_without_an_address_the_door_is_left_alone(installation) -> None:
+    assert check_public_address(installation()).level is Level.GREEN
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
-def test_events_that_pass_at_once_are_green(patient, demo_bridge: Bridge, ending: str) -> None:
-    found = look_at_front_door(patient(f"{demo_bridge.address}{ending}", CODER_AGENT_PORT=port(demo_bridge)))
+def test_events_that_pass_at_once_are_green(installation, demo_bridge: Bridge, ending: str) -> None:
+    found = check_public_address(
+        installation(f"{demo_bridge.address}{ending}", CODER_AGENT_PORT=port(demo_bridge))
+    )
     assert found.level is Level.GREEN
     assert "as they are made" in found.says
 
 
-def test_a_door_that_collects_events_is_red(patient, demo_bridge: Bridge) -> None:
+def test_a_door_that_collects_events_is_red(installation, demo_bridge: Bridge) -> None:
     with collecting_proxy(demo_bridge.address) as door:
-        found = look_at_front_door(patient(door, CODER_AGENT_PORT=port(demo_bridge)))
+        found = check_public_address(installation(door, CODER_AGENT_PORT=port(demo_bridge)))
     assert found.level is Level.RED
     assert "came at once" in found.says
     assert "proxy_buffering off" in found.remedy
@@ -89,17 +93,19 @@ def slowly(gemini: ScriptedGemini) -> None:
 
 
 def test_with_a_real_model_the_door_is_compared_with_the_service(
-    patient, bridge: Bridge, gemini: ScriptedGemini
+    installation, bridge: Bridge, gemini: ScriptedGemini
 ) -> None:
     slowly(gemini)
     made = {"CODER_AGENT_PORT": port(bridge), "GEMINI_API_KEY": "some-key"}
-    assert look_at_front_door(patient(bridge.address, "client-key", **made)).level is Level.GREEN
+    assert check_public_address(installation(bridge.address, "client-key", **made)).level is Level.GREEN
     with collecting_proxy(bridge.address) as door:
-        assert look_at_front_door(patient(door, "client-key", **made)).level is Level.RED
+        assert check_public_address(installation(door, "client-key", **made)).level is Level.RED
 
 
-def test_an_answer_too_quick_to_tell_is_a_note(patient, bridge: Bridge, gemini: ScriptedGemini) -> None:
-    found = look_at_front_door(patient(bridge.address, CODER_AGENT_PORT=port(bridge), GEMINI_API_KEY="k"))
+def test_an_answer_too_quick_to_tell_is_a_note(installation, bridge: Bridge, gemini: ScriptedGemini) -> None:
+    found = check_public_address(
+        installation(bridge.address, CODER_AGENT_PORT=port(bridge), GEMINI_API_KEY="k")
+    )
     assert found.level is Level.YELLOW
     assert "too quick" in found.says
 
@@ -113,19 +119,21 @@ def test_an_answer_too_quick_to_tell_is_a_note(patient, bridge: Bridge, gemini: 
         (404, Level.RED, "proxy"),
     ],
 )
-def test_a_door_that_refuses_is_told_with_its_remedy(patient, status: int, level: Level, remedy: str) -> None:
+def test_a_door_that_refuses_is_told_with_its_remedy(
+    installation, status: int, level: Level, remedy: str
+) -> None:
     with answering(lambda *_: (status, {}, b"{}")) as door:
-        found = look_at_front_door(patient(door, "secret-client-key"))
+        found = check_public_address(installation(door, "secret-client-key"))
     assert found.level is level
     assert f"answered {status}" in found.says
     assert remedy in found.remedy
     assert "secret-client-key" not in found.says + found.remedy
 
 
-def test_the_key_is_sent_as_a_client_would(patient) -> None:
+def test_the_key_is_sent_as_a_client_would(installation) -> None:
     seen = []
     with answering(lambda path, headers: seen.append((path, headers)) or (401, {}, b"{}")) as door:
-        look_at_front_door(patient(door, "secret-client-key"))
+        check_public_address(installation(door, "secret-client-key"))
     path, headers = seen[-1]
     assert path == "/v1/chat/completions"
     assert headers["authorization"] == "Bearer secret-client-key"
@@ -134,45 +142,47 @@ def test_the_key_is_sent_as_a_client_would(patient) -> None:
 @pytest.mark.parametrize(
     "door", ["https://127.0.0.1:{port}", "http://127.0.0.1:{port}", "nonsense", "http://[bad"]
 )
-def test_a_door_that_cannot_be_reached_is_red(patient, door: str) -> None:
-    assert look_at_front_door(patient(door.format(port=free_port()))).level is Level.RED
+def test_a_door_that_cannot_be_reached_is_red(installation, door: str) -> None:
+    assert check_public_address(installation(door.format(port=free_port()))).level is Level.RED
 
 
-def test_a_door_that_never_answers_is_a_note(patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_door_that_never_answers_is_a_note(installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridge.doctor.http_calls.PATIENCE", 0.3)
     with answering(lambda *_: time.sleep(2) or (200, {}, b"{}")) as door:
-        found = look_at_front_door(patient(door))
+        found = check_public_address(installation(door))
     assert found.level is Level.YELLOW
     assert "no answer within" in found.says
 
 
 def test_a_model_that_keeps_silent_is_a_note(
-    patient, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
+    installation, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The door passes signs of life, and nothing else for a long time."""
     monkeypatch.setattr("bridge.doctor.http_calls.PATIENCE", 1.0)
     gemini.will_answer(lambda _: [3.0, *sse(text_chunk("At last.", "STOP"))])
-    found = look_at_front_door(patient(bridge.address, GEMINI_API_KEY="k"))
+    found = check_public_address(installation(bridge.address, GEMINI_API_KEY="k"))
     assert found.level is Level.YELLOW
     assert "within 1 seconds" in found.says
 
 
 def test_a_door_without_a_service_behind_it_to_compare_with_is_a_note(
-    patient, bridge: Bridge, gemini: ScriptedGemini
+    installation, bridge: Bridge, gemini: ScriptedGemini
 ) -> None:
-    found = look_at_front_door(patient(bridge.address, CODER_AGENT_PORT=str(free_port()), GEMINI_API_KEY="k"))
+    found = check_public_address(
+        installation(bridge.address, CODER_AGENT_PORT=str(free_port()), GEMINI_API_KEY="k")
+    )
     assert found.level is Level.YELLOW
     assert "Connection refused" in found.says
 
 
 @needs_openssl
 def test_a_certificate_that_clients_would_not_trust_is_red(
-    patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make_certificate(tmp_path, "127.0.0.1")
     with answering(lambda *_: (401, {}, b"{}"), made) as door:
-        found = look_at_front_door(patient(door))
+        found = check_public_address(installation(door))
         assert found.level is Level.RED
         assert "CERTIFICATE_VERIFY_FAILED" in found.says
         monkeypatch.setenv("SSL_CERT_FILE", str(made.certificate))
-        assert "answered 401" in look_at_front_door(patient(door)).says
+        assert "answered 401" in check_public_address(installation(door)).says

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bridge.doctor import state
-from bridge.doctor.finding import Level, Patient
-from bridge.doctor.state import look_at_disk, look_at_state_files, look_at_state_folder
+from bridge.doctor.finding import Installation, Level
+from bridge.doctor.state import check_disk, check_state_files, check_state_folder
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -33,29 +33,29 @@ def database(path: Path, rows: int = 500) -> Path:
     return path
 
 
-def test_a_folder_of_our_own_is_fine(patient, folder: Path) -> None:
-    assert look_at_state_folder(patient()).level is Level.GREEN
+def test_a_folder_of_our_own_is_fine(installation, folder: Path) -> None:
+    assert check_state_folder(installation()).level is Level.GREEN
 
 
-def test_a_folder_that_is_not_there_yet_is_noted(patient) -> None:
-    assert look_at_state_folder(patient()).level is Level.YELLOW
+def test_a_folder_that_is_not_there_yet_is_noted(installation) -> None:
+    assert check_state_folder(installation()).level is Level.YELLOW
 
 
-def test_a_folder_that_others_can_read_is_noted(patient, folder: Path) -> None:
+def test_a_folder_that_others_can_read_is_noted(installation, folder: Path) -> None:
     folder.chmod(0o755)
-    found = look_at_state_folder(patient())
+    found = check_state_folder(installation())
     assert found.level is Level.YELLOW
     assert found.remedy == f"chmod 700 {folder}"
 
 
 def test_a_folder_that_is_closed_to_us_is_told(
-    patient, folder: Path, monkeypatch: pytest.MonkeyPatch
+    installation, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may enter everywhere
-    found = look_at_state_folder(patient())
+    found = check_state_folder(installation())
     assert found.level is Level.RED
     assert "chown" in found.remedy
-    assert look_at_state_files(patient()).level is Level.GREEN
+    assert check_state_files(installation()).level is Level.GREEN
 
 
 # --- disk --------------------------------------------------------------------------------------------
@@ -69,16 +69,18 @@ def test_a_folder_that_is_closed_to_us_is_told(
         (5 << 30, Level.GREEN, "5.0 GB"),
     ],
 )
-def test_room_is_told(patient, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, said: str) -> None:
+def test_room_is_told(
+    installation, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, said: str
+) -> None:
     monkeypatch.setattr(state.shutil, "disk_usage", lambda _: Usage(100 << 30, 0, free))
-    found = look_at_disk(patient())
+    found = check_disk(installation())
     assert found.level is level
     assert said in found.says
 
 
 @pytest.mark.parametrize(("kind", "level"), [("nfs4", Level.RED), ("cifs", Level.RED), ("ext4", Level.GREEN)])
 def test_a_disk_of_another_machine_is_refused(
-    patient, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, level: Level
+    installation, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, level: Level
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(
@@ -87,33 +89,33 @@ def test_a_disk_of_another_machine_is_refused(
     )
     monkeypatch.setattr(state, "MOUNTS", mounts)
     monkeypatch.setattr(state.shutil, "disk_usage", lambda _: Usage(100 << 30, 0, 50 << 30))
-    found = look_at_disk(patient())
+    found = check_disk(installation())
     assert found.level is level
     assert kind in found.says
 
 
 def test_where_the_kernel_does_not_tell_the_disk_is_not_judged(
-    patient, monkeypatch: pytest.MonkeyPatch
+    installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "MOUNTS", Path("/no/such/file"))
-    assert look_at_disk(patient()).level is not Level.RED
+    assert check_disk(installation()).level is not Level.RED
 
 
 # --- databases ---------------------------------------------------------------------------------------
 
 
-def test_whole_databases_are_fine_also_while_they_are_used(patient, folder: Path) -> None:
+def test_whole_databases_are_fine_also_while_they_are_used(installation, folder: Path) -> None:
     path = database(folder / "answers.sqlite3")
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("INSERT INTO row VALUES ('more')")
-        found = look_at_state_files(patient())
+        found = check_state_files(installation())
     assert found.level is Level.GREEN
     assert found.says == "answers.sqlite3"
 
 
-def test_no_databases_yet_is_fine(patient, folder: Path) -> None:
-    assert look_at_state_files(patient()).says == "none yet"
+def test_no_databases_yet_is_fine(installation, folder: Path) -> None:
+    assert check_state_files(installation()).says == "none yet"
 
 
 def spoil(path: Path) -> None:
@@ -123,19 +125,19 @@ def spoil(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [spoil, lambda path: path.write_bytes(b"not a database at all")])
-def test_a_spoilt_database_is_told_by_name(patient, folder: Path, damage) -> None:
+def test_a_spoilt_database_is_told_by_name(installation, folder: Path, damage) -> None:
     database(folder / "good.sqlite3")
     damage(database(folder / "bad.sqlite3"))
-    found = look_at_state_files(patient())
+    found = check_state_files(installation())
     assert found.level is Level.RED
     assert found.says.startswith("bad.sqlite3: ")
     assert "backup" in found.remedy
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_database_that_root_made_is_told(patient, folder: Path) -> None:
+def test_a_database_that_root_made_is_told(installation, folder: Path) -> None:
     os.chown(database(folder / "keys.sqlite3"), 65534, 65534)
-    found: Patient = look_at_state_files(patient())
+    found: Installation = check_state_files(installation())
     assert found.level is Level.RED
     assert "belongs to user 65534" in found.says
     assert found.remedy.startswith("chown -R --reference=")

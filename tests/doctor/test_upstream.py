@@ -19,9 +19,9 @@ from small_server import answering, intercepting_proxy
 from upstream_rigs import environment
 
 from bridge.doctor.configuration import PARTS
-from bridge.doctor.finding import Level, Patient
-from bridge.doctor.models import look_at_models
-from bridge.doctor.upstream import look_at_certificate, look_at_clock, look_at_keys, look_at_way
+from bridge.doctor.finding import Installation, Level
+from bridge.doctor.models import check_models
+from bridge.doctor.upstream import check_certificate, check_clock, check_keys, check_route
 
 GOOGLE = "generativelanguage.googleapis.com"
 BAD_KEY = {
@@ -54,52 +54,52 @@ def gemini(good_key: str = "", models: tuple[str, ...] = MODELS, refusal=(400, B
 
 
 def every_check(made) -> list:
-    looks = (look_at_way, look_at_certificate, look_at_clock, look_at_keys, look_at_models)
+    looks = (check_route, check_certificate, check_clock, check_keys, check_models)
     return [look(made) for look in looks]
 
 
-def test_with_the_demo_model_nobody_is_asked(patient) -> None:
-    found = every_check(patient())
+def test_with_the_demo_model_nobody_is_asked(installation) -> None:
+    found = every_check(installation())
     assert [each.level for each in found].count(Level.GREEN) == 4
-    assert look_at_keys(patient()).level is Level.YELLOW
+    assert check_keys(installation()).level is Level.YELLOW
 
 
 # --- keys and models ---------------------------------------------------------------------------------
 
 
-def test_a_key_that_works_is_green(patient, canary_key: str) -> None:
+def test_a_key_that_works_is_green(installation, canary_key: str) -> None:
     with gemini(canary_key) as address:
-        found = look_at_keys(patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
+        found = check_keys(installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.GREEN
 
 
-def test_of_two_keys_the_refused_one_is_named_by_its_place(patient, canary_key: str) -> None:
+def test_of_two_keys_the_refused_one_is_named_by_its_place(installation, canary_key: str) -> None:
     with gemini("good-key-for-tests") as address:
-        made = patient(GEMINI_API_KEY=f"good-key-for-tests,{canary_key}", GOOGLE_GEMINI_BASE_URL=address)
-        found = look_at_keys(made)
+        made = installation(GEMINI_API_KEY=f"good-key-for-tests,{canary_key}", GOOGLE_GEMINI_BASE_URL=address)
+        found = check_keys(made)
     assert found.level is Level.RED
     assert found.says.startswith("key 2 of 2: ")
     assert "API_KEY_INVALID" in found.says
     assert canary_key not in found.says + found.remedy
 
 
-def test_a_key_without_quota_is_a_note(patient, canary_key: str) -> None:
+def test_a_key_without_quota_is_a_note(installation, canary_key: str) -> None:
     with gemini("another", refusal=(429, LIMITED)) as address:
-        found = look_at_keys(patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
+        found = check_keys(installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.YELLOW
 
 
-def test_an_upstream_that_cannot_be_reached_is_told_everywhere(patient, canary_key: str) -> None:
+def test_an_upstream_that_cannot_be_reached_is_told_everywhere(installation, canary_key: str) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
-    found = every_check(patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=nowhere))
+    found = every_check(installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=nowhere))
     assert [each.level for each in found] == [Level.GREEN, Level.RED, Level.YELLOW, Level.RED, Level.YELLOW]
     assert all("curl -v" in each.remedy for each in found[1:4])
     assert not any(canary_key in each.says + each.remedy for each in found)
 
 
-def test_an_address_that_is_not_the_api_is_told(patient, canary_key: str) -> None:
+def test_an_address_that_is_not_the_api_is_told(installation, canary_key: str) -> None:
     with answering(lambda *_: (404, {}, b"<html>")) as address:
-        found = look_at_keys(patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
+        found = check_keys(installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.RED
     assert "it is not the Gemini API" in found.says
 
@@ -116,7 +116,7 @@ def test_an_address_that_is_not_the_api_is_told(patient, canary_key: str) -> Non
         (-120, Level.YELLOW, "seconds ahead"),
     ],
 )
-def test_a_clock_that_is_wrong_is_told(patient, shift: int, level: Level, said: str) -> None:
+def test_a_clock_that_is_wrong_is_told(installation, shift: int, level: Level, said: str) -> None:
     def dated(*_) -> tuple[int, dict[str, str], bytes]:
         return (
             403,
@@ -125,24 +125,24 @@ def test_a_clock_that_is_wrong_is_told(patient, shift: int, level: Level, said: 
         )
 
     with answering(dated) as address:
-        found = look_at_clock(patient(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
+        found = check_clock(installation(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is level
     assert said in found.says
 
 
 @pytest.mark.parametrize("headers", [{}, {"Date": "half past nine"}])
-def test_an_upstream_without_a_clock_is_noted(patient, headers: dict[str, str]) -> None:
+def test_an_upstream_without_a_clock_is_noted(installation, headers: dict[str, str]) -> None:
     with answering(lambda *_: (403, headers, b"{}")) as address:
-        found = look_at_clock(patient(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
+        found = check_clock(installation(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.YELLOW
 
 
-def test_the_look_around_sends_no_key(patient, canary_key: str) -> None:
+def test_the_look_around_sends_no_key(installation, canary_key: str) -> None:
     seen = []
     with answering(lambda path, headers: seen.append((path, headers)) or (403, {}, b"{}")) as address:
-        made = patient(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address)
-        look_at_clock(made)
-        look_at_certificate(made)
+        made = installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address)
+        check_clock(made)
+        check_certificate(made)
     assert len(seen) == 2
     assert canary_key not in str(seen)
 
@@ -159,59 +159,59 @@ def test_the_look_around_sends_no_key(patient, canary_key: str) -> None:
     ],
 )
 def test_a_proxy_that_reads_along_is_told(
-    patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, organisation: str, level: Level, said: str
+    installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, organisation: str, level: Level, said: str
 ) -> None:
     made = make_certificate(tmp_path, GOOGLE, organisation=organisation)
     with intercepting_proxy(made) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy)
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.certificate))
-        found = look_at_certificate(patient(GEMINI_API_KEY="some-key"))
+        found = check_certificate(installation(GEMINI_API_KEY="some-key"))
     assert found.level is level
     assert said in found.says
 
 
 @needs_openssl
 def test_a_proxy_whose_ca_is_not_trusted_is_told_with_its_remedy(
-    patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with intercepting_proxy(make_certificate(tmp_path, GOOGLE)) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy)
-        found = look_at_certificate(patient(GEMINI_API_KEY="some-key"))
+        found = check_certificate(installation(GEMINI_API_KEY="some-key"))
     assert found.level is Level.RED
     assert "REQUESTS_CA_BUNDLE" in found.remedy
 
 
 @needs_openssl
 def test_another_upstream_may_have_any_certificate_that_is_trusted(
-    patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make_certificate(tmp_path, "localhost", "127.0.0.1")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.certificate))
     with answering(lambda *_: (403, {}, b"{}"), made) as address:
-        found = look_at_certificate(patient(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
+        found = check_certificate(installation(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.GREEN
 
 
-def test_an_upstream_without_tls_is_noted(patient) -> None:
+def test_an_upstream_without_tls_is_noted(installation) -> None:
     with answering(lambda *_: (403, {}, b"{}")) as address:
-        found = look_at_certificate(patient(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
+        found = check_certificate(installation(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.YELLOW
     assert "not encrypted" in found.says
 
 
-def test_the_way_names_proxy_and_cas_and_no_password(patient, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "no proxy" in look_at_way(patient(GEMINI_API_KEY="some-key")).says
+def test_the_way_names_proxy_and_cas_and_no_password(installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no proxy" in check_route(installation(GEMINI_API_KEY="some-key")).says
     monkeypatch.setenv("HTTPS_PROXY", "http://user:hunter2@proxy.example:3128")
-    found = look_at_way(patient(GEMINI_API_KEY="some-key"))
+    found = check_route(installation(GEMINI_API_KEY="some-key"))
     assert found.level is Level.GREEN
     assert "through the proxy http://proxy.example:3128" in found.says
     assert "cacert.pem" in found.says
     assert "hunter2" not in found.says
 
 
-def test_a_ca_bundle_that_is_not_there_is_told(patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ca_bundle_that_is_not_there_is_told(installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/such/ca.pem")
-    found = look_at_way(patient(GEMINI_API_KEY="some-key"))
+    found = check_route(installation(GEMINI_API_KEY="some-key"))
     assert found.level is Level.RED
     assert "/no/such/ca.pem" in found.says
 
@@ -232,17 +232,17 @@ def tokens() -> Iterator[TokenServer]:
 
 
 @pytest.fixture(params=["vertex", "code_assist"])
-def login(request, patient, google: ScriptedGemini, tokens: TokenServer, tmp_path: Path) -> Patient:
-    return patient(**environment(request.param, google.address, tokens.address, tmp_path / "config"))
+def login(request, installation, google: ScriptedGemini, tokens: TokenServer, tmp_path: Path) -> Installation:
+    return installation(**environment(request.param, google.address, tokens.address, tmp_path / "config"))
 
 
 def said(status: int, body: dict[str, Any]) -> Reply:
     return Reply([json.dumps(body).encode()], status)
 
 
-def test_a_login_that_works_is_green(login: Patient, google: ScriptedGemini) -> None:
+def test_a_login_that_works_is_green(login: Installation, google: ScriptedGemini) -> None:
     google.will_answer(lambda _: said(200, {"totalTokens": 1}))
-    found = look_at_keys(login)
+    found = check_keys(login)
     assert found.level is Level.GREEN
     assert "a login, which works" in found.says
     assert "countTokens" in google.asked[-1].path
@@ -258,44 +258,44 @@ def test_a_login_that_works_is_green(login: Patient, google: ScriptedGemini) -> 
     ],
 )
 def test_what_says_nothing_of_the_login_is_a_note(
-    login: Patient, google: ScriptedGemini, status: int, body: dict[str, Any]
+    login: Installation, google: ScriptedGemini, status: int, body: dict[str, Any]
 ) -> None:
     google.will_answer(lambda _: said(status, body))
-    assert look_at_keys(login).level is Level.YELLOW
+    assert check_keys(login).level is Level.YELLOW
 
 
 def test_code_assist_without_a_project_is_red(
-    patient, google: ScriptedGemini, tokens: TokenServer, tmp_path: Path
+    installation, google: ScriptedGemini, tokens: TokenServer, tmp_path: Path
 ) -> None:
     given = environment("code_assist", google.address, tokens.address, tmp_path / "config")
     google.will_answer(lambda asked: said(200, {} if "load" in asked.path else {"totalTokens": 1}))
-    found = look_at_keys(patient(**{**given, "GOOGLE_CLOUD_PROJECT": ""}))
+    found = check_keys(installation(**{**given, "GOOGLE_CLOUD_PROJECT": ""}))
     assert found.level is Level.RED
     assert "project" in found.says
 
 
-def test_a_login_without_rights_is_red(login: Patient, google: ScriptedGemini) -> None:
+def test_a_login_without_rights_is_red(login: Installation, google: ScriptedGemini) -> None:
     denied = {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "no right"}}
     google.will_answer(lambda _: said(403, denied))
-    found = look_at_keys(login)
+    found = check_keys(login)
     assert found.level is Level.RED
     assert "UPSTREAMS.md" in found.remedy
 
 
 def test_a_login_that_nobody_knows_is_red(
-    login: Patient, google: ScriptedGemini, tokens: TokenServer
+    login: Installation, google: ScriptedGemini, tokens: TokenServer
 ) -> None:
     unknown = {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "who?"}}
     google.will_answer(lambda _: said(401, unknown))
     tokens.will_fail(400, {"error": "invalid_grant", "error_description": "Bad Request"})
-    found = look_at_keys(login)
+    found = check_keys(login)
     assert found.level is Level.RED
     assert "UPSTREAMS.md" in found.remedy
 
 
 def test_the_way_and_the_clock_are_those_of_the_upstream_in_force(
-    login: Patient, google: ScriptedGemini
+    login: Installation, google: ScriptedGemini
 ) -> None:
-    assert look_at_clock(login).says == "as the upstream's"
-    assert google.address in look_at_certificate(login).says
+    assert check_clock(login).says == "as the upstream's"
+    assert google.address in check_certificate(login).says
     assert PARTS["upstream"](login.settings).startswith(f"{google.address}, one ")

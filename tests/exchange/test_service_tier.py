@@ -14,7 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 
-from bridge.gemini.model_capabilities import Traits
+from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.service_tier import tier_in, tier_named
 from bridge.settings import SettingsError, load
 from bridge.settings.models import ModelRow, ModelTable
@@ -190,8 +190,8 @@ def test_the_answer_tells_who_served(make: Make, gemini, records, call, wish, re
 def tiers_in(stream: bytes) -> set[str]:
     """Every tier that some event of the stream names."""
     events = [json.loads(line[6:]) for line in stream.split(b"\n") if line.startswith(b"data: {")]
-    places = [(event, event.get("response"), event.get("usage"), event.get("message")) for event in events]
-    found = [place for each in places for place in each if place]
+    slots = [(event, event.get("response"), event.get("usage"), event.get("message")) for event in events]
+    found = [place for each in slots for place in each if place]
     found += [place["usage"] for place in found if isinstance(place.get("usage"), dict)]
     return {place["service_tier"] for place in found if "service_tier" in place}
 
@@ -292,7 +292,7 @@ def test_auto_that_standard_has_no_room_for_either_is_told_so(make: Make, gemini
 
 @pytest.mark.parametrize("error", [OVERLOADED, LIMITED], ids=["503", "429"])
 def test_a_model_without_room_in_flex_rests_there_alone(make: Make, gemini, error) -> None:
-    row = ModelRow(("gemini-3.8-flash",), Traits(fallbacks=("gemini-3.6-flash",)))
+    row = ModelRow(("gemini-3.8-flash",), ModelCapabilities(fallbacks=("gemini-3.6-flash",)))
     client = make(ModelTable(("gemini-3.8-flash",), ("gemini-*",), rows=(row,)))
     gemini.will_say(refused(error))
     for tier in ("flex", "flex", "default"):

@@ -15,7 +15,7 @@ from scripted_gemini import call_chunk, sse, text_chunk
 from waiting import eventually
 
 from bridge.errors import InternalError, InvalidRequest, TooBusy
-from bridge.exchange.stored_answers import Keeper
+from bridge.exchange.stored_answers import AnswerRecorder
 from bridge.observe.record import Record
 from bridge.protocols.openai_responses.storing import STORING
 from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore
@@ -322,11 +322,11 @@ def test_references_to_items_of_one_answer_load_it_once_and_each_is_admitted(tmp
     kept = {**answer(1), "output": items}
     store.keep("o", kept, [], None)
     admitted: list[int] = []
-    keeper = Keeper(STORING, store, "o", admitted.append)
+    recorder = AnswerRecorder(STORING, store, "o", admitted.append)
     given = [{"type": "item_reference", "id": f"msg_{n}"} for n in (1, 2, 1)]
-    assert keeper.dereferenced({"input": given})["input"] == [items[0], items[1], items[0]]
+    assert recorder.dereferenced({"input": given})["input"] == [items[0], items[1], items[0]]
     assert admitted == [len(orjson.dumps(kept))] * 3
-    stranger = Keeper(STORING, store, "you", admitted.append)
+    stranger = AnswerRecorder(STORING, store, "you", admitted.append)
     with pytest.raises(InvalidRequest, match="names no stored item"):
         stranger.dereferenced({"input": given})
 
@@ -355,30 +355,30 @@ def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
     clock = [0.0]
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
     store.keep("o", {**answer(1), "status": "in_progress"}, [], None)
-    keeper = Keeper(STORING, store, "o", [].append)
-    assert keeper.shown("resp_1", {})["status"] == "in_progress"
+    recorder = AnswerRecorder(STORING, store, "o", [].append)
+    assert recorder.shown("resp_1", {})["status"] == "in_progress"
     clock[0] += 61
-    assert keeper.shown("resp_1", {})["status"] == "failed"
+    assert recorder.shown("resp_1", {})["status"] == "failed"
 
 
 def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tmp_path):
     place = tmp_path / "a.sqlite3"
     place.write_bytes(b"this is not a database, and never was one" * 100)
-    keeper = Keeper(STORING, AnswerStore(place, days=30, megabytes=1), "o", [].append)
-    keeper.keeping({"input": "Hi"}, Record("req_1", "POST", "/"))(answer(1))
+    recorder = AnswerRecorder(STORING, AnswerStore(place, days=30, megabytes=1), "o", [].append)
+    recorder.keeping({"input": "Hi"}, Record("req_1", "POST", "/"))(answer(1))
     with pytest.raises(InternalError):
-        keeper.found("resp_1")
+        recorder.found("resp_1")
     with pytest.raises(sqlite3.Error):
-        keeper.store.find("o", "resp_1")
+        recorder.store.find("o", "resp_1")
 
 
 def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
-    keeper = Keeper(STORING, store, "o", [].append)
+    recorder = AnswerRecorder(STORING, store, "o", [].append)
     record = Record("req_1", "POST", "/", conversation="talk")
-    keeper.keeping({"input": "Hi"}, record)(answer(1))
-    assert keeper.resumed({"input": "More", "previous_response_id": "resp_1"}).conversation == "talk"
-    keeper.forget("resp_1")
+    recorder.keeping({"input": "Hi"}, record)(answer(1))
+    assert recorder.resumed({"input": "More", "previous_response_id": "resp_1"}).conversation == "talk"
+    recorder.forget("resp_1")
     assert store.conversation("resp_1") == ""
 
 
@@ -389,9 +389,9 @@ def test_answers_of_the_version_before_are_one_conversation_by_their_root(tmp_pa
     store.keep("o", answer(2), [], "resp_1", "talk")
     with closing(sqlite3.connect(path)) as database:
         database.executescript("DROP TABLE conversation; DROP TRIGGER answer_left_conversation")
-    keeper = Keeper(STORING, AnswerStore(path, days=30, megabytes=1), "o", [].append)
+    recorder = AnswerRecorder(STORING, AnswerStore(path, days=30, megabytes=1), "o", [].append)
     told = {
-        keeper.resumed({"input": "More", "previous_response_id": each}).conversation
+        recorder.resumed({"input": "More", "previous_response_id": each}).conversation
         for each in ("resp_1", "resp_2")
     }
     assert len(told) == 1

@@ -28,7 +28,7 @@ from evil_gemini import END, HEAD, Deed, Evil, Visit, framed, text  # noqa: E402
 from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
 from waiting import eventually  # noqa: E402
 
-from bridge.upstream.transport.body_framing import Chunked, Framing, Sized  # noqa: E402
+from bridge.upstream.transport.body_framing import BodyFraming, Chunked, Sized  # noqa: E402
 from tests.faults.deeds import DEEDS  # noqa: E402
 
 SETTINGS = {
@@ -120,7 +120,7 @@ async def asked(bridge: Bridge, asker: Asker, model: str, *, stream: bool) -> An
 
 
 def unframed(head: bytes, come: bytes) -> bytes:
-    framing: Framing = Chunked() if b"chunked" in head.lower() else Sized(len(come))
+    framing: BodyFraming = Chunked() if b"chunked" in head.lower() else Sized(len(come))
     body = framing.feed(come)
     return body if framing.done else b""
 

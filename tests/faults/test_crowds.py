@@ -31,7 +31,7 @@ SMALL = {
     "BRIDGE_UPSTREAM__READ_TIMEOUT": "60",
     "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "120",
 }
-PLACES = 16
+SLOTS = 16
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: b\r\n\r\n"
 
 
@@ -100,10 +100,10 @@ def nothing_runs(crowd: Crowd) -> bool:
 def all_served(crowd: Crowd) -> bool:
     assert eventually(lambda: nothing_runs(crowd))
     crowd.hold()
-    with clients(crowd, PLACES) as askers:
+    with clients(crowd, SLOTS) as askers:
         for client in askers:
             client.sendall(crowd.request())
-        served = [status(client) for client in askers] == [200] * PLACES
+        served = [status(client) for client in askers] == [200] * SLOTS
         crowd.release()
         return served and all(map(ended_well, askers))
 
@@ -131,31 +131,31 @@ def test_as_many_streams_as_places_are_served_however_connections_are_spread(cro
 
 def test_connections_that_were_open_before_are_left_to_the_worker_with_room(crowd: Crowd) -> None:
     before = crowd.waited()["refused"]
-    with clients(crowd, 3 * PLACES) as askers:
+    with clients(crowd, 3 * SLOTS) as askers:
         for client in askers:
             client.sendall(HEALTH)
             assert status(client) == 200
         for _ in range(3):
             assert eventually(lambda: nothing_runs(crowd))
             crowd.hold()
-            for client in askers[:PLACES]:
+            for client in askers[:SLOTS]:
                 client.sendall(crowd.request())
-            assert [status(client) for client in askers[:PLACES]] == [200] * PLACES
+            assert [status(client) for client in askers[:SLOTS]] == [200] * SLOTS
             crowd.release()
-            assert all(map(ended_well, askers[:PLACES]))
-            askers = askers[PLACES // 2 :] + askers[: PLACES // 2]
+            assert all(map(ended_well, askers[:SLOTS]))
+            askers = askers[SLOTS // 2 :] + askers[: SLOTS // 2]
     assert crowd.waited()["refused"] == before
 
 
 def test_when_all_workers_are_full_the_refusal_comes_soon_and_health_is_answered(crowd: Crowd) -> None:
     before = crowd.waited()
-    with clients(crowd, PLACES) as askers, clients(crowd, 20) as late:
+    with clients(crowd, SLOTS) as askers, clients(crowd, 20) as late:
         for client in late[:10]:  # these are open before the crowd comes, and the others come later
             client.sendall(HEALTH)
             assert status(client) == 200
         for client in askers:
             client.sendall(crowd.request())
-        assert [status(client) for client in askers] == [200] * PLACES
+        assert [status(client) for client in askers] == [200] * SLOTS
         began = time.monotonic()
         for client in late:
             client.sendall(crowd.request(MESSAGES))
@@ -185,10 +185,10 @@ def test_a_request_that_finds_no_place_gets_the_next_that_is_free(crowd: Crowd) 
 def late_ones_are_served(crowd: Crowd) -> bool:
     assert eventually(lambda: nothing_runs(crowd))
     crowd.hold()
-    with clients(crowd, PLACES) as askers, clients(crowd, 2) as late:
+    with clients(crowd, SLOTS) as askers, clients(crowd, 2) as late:
         for client in askers:
             client.sendall(crowd.request())
-        assert [status(client) for client in askers] == [200] * PLACES
+        assert [status(client) for client in askers] == [200] * SLOTS
         for client in late:
             client.sendall(crowd.request())
         time.sleep(0.2)

@@ -11,16 +11,16 @@ from transcripts import ForgetfulVault, Run, counting_stamp
 
 from bridge.errors import BridgeError, IllegalTransition, InternalError
 from bridge.gemini.conversation import conversation_id
-from bridge.gemini.model_adapter import fit
+from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.types import GenerateRequest
-from bridge.guards.guard_runner import GuardWatch
+from bridge.guards.guard_runner import GuardRunner
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Event, Protocol
 from bridge.protocols.json_reading import deep_nesting_refused
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import chunks_in, request_bytes
 from bridge.web.routes import _json_object, checked
-from tests.attacks.growing_requests import GUARDS, TRAITS
+from tests.attacks.growing_requests import CAPABILITIES, GUARDS
 from tests.fuzz.wire_targets import pieces_of
 
 #: Errors that mean that the bridge is wrong, and not who sent something.
@@ -36,7 +36,9 @@ def request(protocol: Protocol, data: bytes) -> None:
             asked = protocol.to_gemini(body, caller)
             conversation_id("owner", None, body, "", asked.request)
             sent = _guarded(asked.request)
-            request_bytes(fit(sent, "gemini-test", TRAITS, ForgetfulVault(), counting_stamp().new_id)[0])
+            request_bytes(
+                adapt_request(sent, "gemini-test", CAPABILITIES, ForgetfulVault(), counting_stamp().new_id)[0]
+            )
     except OUR_FAULT:
         raise
     except BridgeError as error:
@@ -44,13 +46,13 @@ def request(protocol: Protocol, data: bytes) -> None:
 
 
 def _guarded(asked: GenerateRequest) -> GenerateRequest:
-    watch = GuardWatch(GUARDS, "request")
+    watch = GuardRunner(GUARDS, "request")
     judged = watch.request(asked)
     _no_guard_failed(watch)
     return judged if isinstance(judged, GenerateRequest) else asked
 
 
-def _no_guard_failed(watch: GuardWatch) -> None:
+def _no_guard_failed(watch: GuardRunner) -> None:
     """It would pass what it looked at, and log why."""
     assert not [note for note in watch.notes if note.endswith("failed")], watch.notes
 
@@ -70,11 +72,11 @@ def answer(protocol: Protocol, data: bytes) -> None:
 def _written(protocol: Protocol, pieces: list[bytes]) -> bytes:
     conversation = CONVERSATIONS[protocol.name]
     run = Run(protocol, conversation.opening, caller=conversation.callers[""])
-    watch = GuardWatch(GUARDS, "request")
+    watch = GuardRunner(GUARDS, "request")
     events: list[Event] = []
     try:
         for batch in chunks_in(pieces, "gemini-test", Mask("secret-of-the-upstream")):
-            events += run.machine.feed([watch.feed(run.fitting.feed(chunk)) for chunk in batch])
+            events += run.machine.feed([watch.feed(run.adapter.feed(chunk)) for chunk in batch])
         events += run.machine.finish()
     except OUR_FAULT:
         raise

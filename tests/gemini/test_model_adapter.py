@@ -12,8 +12,8 @@ from gemini_rules import LEGAL_NAME, broken_request_rules, calls, responses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.gemini.model_adapter import MINTED_ID, Fitting, fit
-from bridge.gemini.model_capabilities import Traits
+from bridge.gemini.model_adapter import MINTED_ID, AnswerAdapter, adapt_request
+from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.signatures import DUMMY, seal
 from bridge.gemini.types import (
     MODEL,
@@ -34,8 +34,10 @@ from bridge.gemini.types import (
 )
 
 FAMILY = "new"
-OLD = Traits(family=FAMILY)
-NEW = Traits(family=FAMILY, needs_signatures=True, tool_media=True, thinking_levels=("low", "high"))
+OLD = ModelCapabilities(family=FAMILY)
+NEW = ModelCapabilities(
+    family=FAMILY, needs_signatures=True, tool_media=True, thinking_levels=("low", "high")
+)
 PICTURE = InlineData("image/png", "AAAA")
 ASK = Content(USER, (Part("Please."),))
 
@@ -53,12 +55,12 @@ class DictVault:
 
 
 def fitted(
-    *contents: Content, traits: Traits = NEW, vault: DictVault | None = None, **fields: Any
-) -> tuple[GenerateRequest, Fitting]:
+    *contents: Content, capabilities: ModelCapabilities = NEW, vault: DictVault | None = None, **fields: Any
+) -> tuple[GenerateRequest, AnswerAdapter]:
     numbers = count(1)
     request = GenerateRequest("client-name", contents or (ASK,), **fields)
-    return fit(
-        request, "gemini-name", traits, vault or DictVault(), lambda prefix: f"{prefix}{next(numbers)}"
+    return adapt_request(
+        request, "gemini-name", capabilities, vault or DictVault(), lambda prefix: f"{prefix}{next(numbers)}"
     )
 
 
@@ -147,7 +149,7 @@ def test_what_stands_in_the_declarations_beside_the_name_is_kept() -> None:
 
 
 def test_media_stays_inside_the_response_where_the_model_takes_it() -> None:
-    request, _ = fitted(ASK, model(call()), user(result("f", None, PICTURE)), traits=NEW)
+    request, _ = fitted(ASK, model(call()), user(result("f", None, PICTURE)), capabilities=NEW)
     assert request.contents[-1] == user(result("f", None, PICTURE))
 
 
@@ -157,7 +159,7 @@ def test_media_follows_all_responses_where_the_model_does_not_take_it_inside() -
         ASK,
         model(call("f"), call("g")),
         user(result("f", None, PICTURE, file), result("g"), Part("And?")),
-        traits=OLD,
+        capabilities=OLD,
     )
     assert request.contents[-1] == user(result("f"), result("g"), Part(PICTURE), Part(file), Part("And?"))
 
@@ -187,24 +189,24 @@ def test_a_conversation_without_calls_gets_no_tools() -> None:
 
 def test_search_gives_way_to_functions_and_that_is_noted() -> None:
     search = Tool(extra={"googleSearch": {}})
-    request, fitting = fitted(tools=(*functions("f")["tools"], search))
+    request, adapter = fitted(tools=(*functions("f")["tools"], search))
     assert [tool.extra for tool in request.tools] == [{}]
-    assert fitting.notes == ("tools.search_beside_functions",)
+    assert adapter.notes == ("tools.search_beside_functions",)
 
 
 def test_search_gives_way_to_past_calls_too_and_that_is_noted() -> None:
     search = Tool(extra={"googleSearch": {}})
-    request, fitting = fitted(ASK, model(call("f")), user(result("f")), tools=(search,))
+    request, adapter = fitted(ASK, model(call("f")), user(result("f")), tools=(search,))
     assert [function.name for tool in request.tools for function in tool.functions] == ["f"]
     assert broken_request_rules(request, prefill=False) == []
-    assert fitting.notes == ("signatures.dummy", "tools.search_beside_functions")
+    assert adapter.notes == ("signatures.dummy", "tools.search_beside_functions")
 
 
 def test_search_alone_stays() -> None:
     search = Tool(extra={"googleSearch": {}})
-    request, fitting = fitted(tools=(search,))
+    request, adapter = fitted(tools=(search,))
     assert request.tools == (search,)
-    assert fitting.notes == ()
+    assert adapter.notes == ()
 
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -213,34 +215,34 @@ AS_JSON = {"temperature": 1, "responseMimeType": "application/json", "responseJs
 
 def test_a_json_answer_beside_tools_is_asked_for_in_words_where_the_model_refuses_both() -> None:
     system = Content(None, (Part("Be brief."),))
-    request, fitting = fitted(traits=OLD, **functions("f"), system=system, generation=AS_JSON)
+    request, adapter = fitted(capabilities=OLD, **functions("f"), system=system, generation=AS_JSON)
     assert request.generation == {"temperature": 1}
     assert request.system is not None
     brief, wish = (str(part.data) for part in request.system.parts)
     assert brief == "Be brief."
     assert "JSON" in wish
     assert wish.endswith('{"type":"object","properties":{"n":{"type":"integer"}}}')
-    assert fitting.notes == ("generation.json_beside_tools",)
+    assert adapter.notes == ("generation.json_beside_tools",)
 
 
 def test_a_json_answer_beside_past_calls_is_asked_for_in_words_too() -> None:
     history = (ASK, model(call("f")), user(result("f")))
-    request, _ = fitted(*history, traits=OLD, generation={"responseMimeType": "application/json"})
+    request, _ = fitted(*history, capabilities=OLD, generation={"responseMimeType": "application/json"})
     assert "responseMimeType" not in request.generation
     assert request.system is not None
 
 
 @pytest.mark.parametrize(
-    ("traits", "tools"),
+    ("capabilities", "tools"),
     [(OLD, {}), (replace(OLD, json_beside_tools=True), {"tools": (Tool((FunctionDeclaration("f"),)),)})],
 )
 def test_a_json_answer_is_asked_for_in_geminis_way_where_nothing_speaks_against_it(
-    traits: Traits, tools: dict[str, Any]
+    capabilities: ModelCapabilities, tools: dict[str, Any]
 ) -> None:
-    request, fitting = fitted(traits=traits, **tools, generation=AS_JSON)
+    request, adapter = fitted(capabilities=capabilities, **tools, generation=AS_JSON)
     assert request.generation == AS_JSON
     assert request.system is None
-    assert fitting.notes == ()
+    assert adapter.notes == ()
 
 
 def test_the_wish_for_thinking_becomes_the_models_own_words() -> None:
@@ -253,14 +255,14 @@ def test_the_wish_for_thinking_becomes_the_models_own_words() -> None:
 
 
 def test_a_model_that_does_not_think_gets_no_thinking_config() -> None:
-    request, _ = fitted(traits=OLD, thinking=Thinking(effort="high"), generation={"temperature": 1})
+    request, _ = fitted(capabilities=OLD, thinking=Thinking(effort="high"), generation={"temperature": 1})
     assert request.thinking is None
     assert request.generation == {"temperature": 1}
 
 
 def test_an_unsigned_call_gets_the_dummy_only_where_the_model_needs_it() -> None:
     history = (ASK, model(call(call_id="1"), call(call_id="2")), user(result(call_id="1")))
-    new, old = (fitted(*history, traits=traits)[0] for traits in (NEW, OLD))
+    new, old = (fitted(*history, capabilities=capabilities)[0] for capabilities in (NEW, OLD))
     assert [part.signature for part in new.contents[1].parts] == [DUMMY, None]
     assert [part.signature for part in old.contents[1].parts] == [None, None]
 
@@ -270,7 +272,7 @@ def test_each_dummy_is_noted_and_signatures_are_not() -> None:
     answers = [user(result(call_id=each)) for each in ("1", "2", "3")]
     history = (ASK, lost, answers[0], model(call(call_id="2")), answers[1], kept, answers[2])
     assert fitted(*history)[1].notes == ("signatures.dummy",) * 2
-    assert fitted(*history, traits=OLD)[1].notes == ()
+    assert fitted(*history, capabilities=OLD)[1].notes == ()
 
 
 def test_a_call_invented_for_a_stray_result_gets_the_dummy_too() -> None:
@@ -288,8 +290,8 @@ def test_a_blank_part_whose_signature_is_foreign_goes_with_it(blank: Part, other
 
 
 def test_what_was_repaired_is_noted() -> None:
-    _, fitting = fitted(ASK, model(call()), ASK)
-    assert fitting.notes == ("history.call_without_result", "signatures.dummy")
+    _, adapter = fitted(ASK, model(call()), ASK)
+    assert adapter.notes == ("history.call_without_result", "signatures.dummy")
 
 
 # --- from Gemini -------------------------------------------------------------------------------------
@@ -309,9 +311,9 @@ def test_a_chunk_without_calls_and_signatures_is_handed_on_itself(plain: Chunk) 
 
 
 def test_the_client_gets_its_own_tool_names_back() -> None:
-    request, fitting = fitted(**functions("a tool", "fine"))
+    request, adapter = fitted(**functions("a tool", "fine"))
     legal = request.tools[0].functions[0].name
-    fed = fitting.feed(chunk(call(legal, "1"), call("fine", "2"), call("never_declared", "3")))
+    fed = adapter.feed(chunk(call(legal, "1"), call("fine", "2"), call("never_declared", "3")))
     assert [each.name for each in fed.candidates[0].content.calls()] == ["a tool", "fine", "never_declared"]
 
 
@@ -322,16 +324,16 @@ def test_a_call_without_an_id_gets_one_of_ours_and_one_with_an_id_keeps_it() -> 
 
 
 def test_no_two_calls_of_an_answer_have_one_id() -> None:
-    fitting = fitted()[1]
+    adapter = fitted()[1]
     both = Chunk((Candidate(model(call(call_id="1"))), Candidate(model(call(call_id="1")), index=1)))
-    fed = [fitting.feed(both), fitting.feed(chunk(call(call_id="1")))]
+    fed = [adapter.feed(both), adapter.feed(chunk(call(call_id="1")))]
     ids = [each.id for one in fed for candidate in one.candidates for each in candidate.content.calls()]
     assert ids == ["1", f"{MINTED_ID}1", f"{MINTED_ID}2"]
 
 
 def test_no_call_has_the_id_of_one_in_the_history() -> None:
-    _, fitting = fitted(ASK, model(call(call_id="1")), user(result(call_id="1")))
-    fed = fitting.feed(chunk(call(call_id="1"), call(call_id="2")))
+    _, adapter = fitted(ASK, model(call(call_id="1")), user(result(call_id="1")))
+    fed = adapter.feed(chunk(call(call_id="1"), call(call_id="2")))
     assert [each.id for each in fed.candidates[0].content.calls()] == [f"{MINTED_ID}1", "2"]
 
 
@@ -358,9 +360,9 @@ def test_signatures_reach_the_client_sealed_and_everything_else_as_it_was() -> N
 
 def test_signatures_of_calls_are_kept_by_the_id_that_the_client_sees() -> None:
     vault = DictVault()
-    _, fitting = fitted(vault=vault)
-    fitting.feed(chunk(Part("a", signature="0"), call(call_id="1", signature="one"), call(call_id="2")))
-    fitting.feed(chunk(call(signature="two")))
+    _, adapter = fitted(vault=vault)
+    adapter.feed(chunk(Part("a", signature="0"), call(call_id="1", signature="one"), call(call_id="2")))
+    adapter.feed(chunk(call(signature="two")))
     assert vault.kept == {(FAMILY, "1"): "one", (FAMILY, f"{MINTED_ID}1"): "two"}
 
 
@@ -390,11 +392,11 @@ def test_gemini_gets_its_own_parts_back_from_a_client_that_keeps_everything(
 ) -> None:
     contents = [ASK]
     for answer in answers:
-        _, fitting = fitted(*contents, traits=OLD)
-        (candidate,) = fitting.feed(chunk(*answer)).candidates
+        _, adapter = fitted(*contents, capabilities=OLD)
+        (candidate,) = adapter.feed(chunk(*answer)).candidates
         results = [result(each.name, each.id) for each in candidate.content.calls()]
         contents += [candidate.content, user(*results, Part("Go on."))]
-    request, _ = fitted(*contents, traits=OLD)
+    request, _ = fitted(*contents, capabilities=OLD)
     assert broken_request_rules(request, prefill=False) == []
     back = [content.parts for content in request.contents if content.role == MODEL]
     assert [without_ids(parts) for parts in back] == [without_ids(answer) for answer in answers]
@@ -414,8 +416,8 @@ def without_ids(parts: Iterable[Part]) -> list[Part]:
 @given(answer=st.lists(SPOKEN | CALLED, min_size=1, max_size=4))
 def test_a_client_that_drops_signatures_gets_those_of_first_calls_from_the_vault(answer: list[Part]) -> None:
     vault = DictVault()
-    _, fitting = fitted(vault=vault)
-    (candidate,) = fitting.feed(chunk(*answer)).candidates
+    _, adapter = fitted(vault=vault)
+    (candidate,) = adapter.feed(chunk(*answer)).candidates
     stripped = model(*(Part(part.data, part.thought) for part in candidate.parts))
     request, _ = fitted(ASK, stripped, ASK, vault=vault)
     sent = [part for content in request.contents for part in content.parts]
@@ -428,7 +430,7 @@ def test_a_client_that_drops_signatures_gets_those_of_first_calls_from_the_vault
 # --- clients that speak Gemini themselves ------------------------------------------------------------
 
 
-def native(*contents: Content, **fields: Any) -> tuple[GenerateRequest, Fitting]:
+def native(*contents: Content, **fields: Any) -> tuple[GenerateRequest, AnswerAdapter]:
     return fitted(*contents, native=True, **fields)
 
 
@@ -452,9 +454,9 @@ def test_a_native_client_thinks_as_it_wants_to():
 
 
 def test_a_native_client_may_combine_tools_as_it_wants_to():
-    request, fitting = native(tools=(SEARCH, FUNCTIONS))
+    request, adapter = native(tools=(SEARCH, FUNCTIONS))
     assert request.tools == (SEARCH, FUNCTIONS)
-    assert fitting.notes == ()
+    assert adapter.notes == ()
 
 
 def test_past_calls_are_not_declared_beside_a_native_clients_other_tools():
@@ -463,34 +465,34 @@ def test_past_calls_are_not_declared_beside_a_native_clients_other_tools():
 
 
 def test_a_native_client_gets_calls_and_signatures_as_gemini_made_them():
-    _, fitting = native(tools=(FUNCTIONS,))
+    _, adapter = native(tools=(FUNCTIONS,))
     parts = (
         Part(FunctionCall("f", {}), signature="c2ln"),
         Part(FunctionCall("f", {}, "c1")),
         Part(FunctionCall("f", {}, "c1")),
         Part("So.", signature="YQ=="),
     )
-    assert fitting.feed(chunk_with(*parts)) == chunk_with(*parts)
+    assert adapter.feed(chunk_with(*parts)) == chunk_with(*parts)
 
 
 def test_a_native_client_gets_the_names_it_gave_its_tools():
-    request, fitting = native(tools=(Tool((FunctionDeclaration("a b"),)),))
+    request, adapter = native(tools=(Tool((FunctionDeclaration("a b"),)),))
     legal = request.tools[0].functions[0].name
     assert legal != "a b"
-    assert fitting.feed(chunk_with(Part(FunctionCall(legal)))) == chunk_with(Part(FunctionCall("a b")))
+    assert adapter.feed(chunk_with(Part(FunctionCall(legal)))) == chunk_with(Part(FunctionCall("a b")))
 
 
 def test_a_native_clients_signature_comes_back_as_it_is_and_a_missing_one_is_made_up_for():
     for echoed, sent in {"c2ln": "c2ln", None: DUMMY, "skip_thought_signature_validator": DUMMY}.items():
-        request, fitting = native(ASK, called(echoed), ANSWERED, tools=(FUNCTIONS,))
+        request, adapter = native(ASK, called(echoed), ANSWERED, tools=(FUNCTIONS,))
         assert request.contents[1].parts[0].signature == sent
-        assert fitting.notes == (() if echoed else ("signatures.dummy",)), "noted only where it is ours"
+        assert adapter.notes == (() if echoed else ("signatures.dummy",)), "noted only where it is ours"
 
 
 def test_a_native_client_that_drops_signatures_gets_those_of_its_calls_back():
     vault = DictVault()
-    _, fitting = native(tools=(FUNCTIONS,), vault=vault)
-    fitting.feed(chunk_with(Part(FunctionCall("f", {}, "c1"), signature="c2ln")))
+    _, adapter = native(tools=(FUNCTIONS,), vault=vault)
+    adapter.feed(chunk_with(Part(FunctionCall("f", {}, "c1"), signature="c2ln")))
     request, _ = native(ASK, called(None, "c1"), ANSWERED, tools=(FUNCTIONS,), vault=vault)
     assert request.contents[1].parts[0].signature == "c2ln"
 
@@ -499,8 +501,8 @@ def test_a_native_client_that_drops_signatures_gets_those_of_its_calls_back():
 def test_a_signature_that_another_family_is_known_to_have_made_is_left_out(echoed):
     vault = DictVault()
     for family in ("other", FAMILY):
-        _, fitting = native(tools=(FUNCTIONS,), vault=vault, traits=Traits(family=family))
-        fitting.feed(chunk_with(Part("Said.", signature="ab+/cd==" if family == "other" else "own=")))
+        _, adapter = native(tools=(FUNCTIONS,), vault=vault, capabilities=ModelCapabilities(family=family))
+        adapter.feed(chunk_with(Part("Said.", signature="ab+/cd==" if family == "other" else "own=")))
     said = Content(
         MODEL, (Part("Said.", signature=echoed), Part("Own.", signature="own="), Part("?", signature="x"))
     )

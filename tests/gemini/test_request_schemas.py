@@ -18,7 +18,7 @@ from bridge.gemini import request_schemas
 from bridge.gemini.request_schemas import MOST_TOOLS, Schemas
 from bridge.gemini.tool_schema import MOST_NODES, MOST_REFERRED, MOST_WRITTEN_OUT
 from bridge.protocols.anthropic_messages.converter import to_gemini as from_messages
-from bridge.protocols.base import Asked, Caller
+from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import LONGEST_NAME
 from bridge.protocols.openai_chat.converter import to_gemini as from_chat
 from bridge.protocols.openai_responses.converter import to_gemini as from_responses
@@ -44,14 +44,14 @@ def wide(nodes: int, salt: object = "") -> Schema:
     return {"type": "object", "properties": {f"p{salt}{number}": {} for number in range(nodes - 1)}}
 
 
-def chat(schemas: list[Schema]) -> Asked:
+def chat(schemas: list[Schema]) -> ConvertedRequest:
     tools = [
         {"type": "function", "function": {"name": f"t{n}", "parameters": s}} for n, s in enumerate(schemas)
     ]
     return from_chat({"model": "m", "messages": ASK, "tools": tools}, Caller())
 
 
-def messages(schemas: list[Schema]) -> Asked:
+def messages(schemas: list[Schema]) -> ConvertedRequest:
     tools = [{"name": f"t{number}", "input_schema": schema} for number, schema in enumerate(schemas)]
     return from_messages({"model": "m", "max_tokens": 9, "messages": ASK, "tools": tools}, Caller())
 
@@ -60,18 +60,18 @@ def functions(schemas: list[Schema]) -> list[dict[str, Any]]:
     return [{"type": "function", "name": f"t{n}", "parameters": s} for n, s in enumerate(schemas)]
 
 
-def responses(schemas: list[Schema]) -> Asked:
+def responses(schemas: list[Schema]) -> ConvertedRequest:
     return from_responses({"model": "m", "input": "Hello", "tools": functions(schemas)}, Caller())
 
 
-def additional(schemas: list[Schema]) -> Asked:
+def additional(schemas: list[Schema]) -> ConvertedRequest:
     """One after the other, as a tool search finds them."""
     items = [{"type": "additional_tools", "tools": [tool]} for tool in functions(schemas)]
     return from_responses({"model": "m", "input": items}, Caller())
 
 
 #: How each names the parameters of its ninth tool.
-PROTOCOLS: dict[str, tuple[Callable[[list[Schema]], Asked], str]] = {
+PROTOCOLS: dict[str, tuple[Callable[[list[Schema]], ConvertedRequest], str]] = {
     "chat": (chat, "tools[8].function.parameters"),
     "messages": (messages, "tools[8].input_schema"),
     "responses": (responses, "tools[8].parameters"),
@@ -85,7 +85,7 @@ def empty_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_schemas, "_MEMORY", request_schemas._Memory())
 
 
-def refusal(declare: Callable[[list[Schema]], Asked], schemas: list[Schema]) -> InvalidRequest:
+def refusal(declare: Callable[[list[Schema]], ConvertedRequest], schemas: list[Schema]) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as refused:
         declare(schemas)
     assert refused.value.param is not None

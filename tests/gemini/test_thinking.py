@@ -8,30 +8,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.gemini.model_capabilities import LEVELS, Traits
+from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.gemini.thinking import thinking_config
 from bridge.gemini.types import Thinking
 
-STEADY = Traits(thinking_budget=(128, 32768))
-SWITCHABLE = Traits(thinking_budget=(512, 20000), thinking_can_be_off=True)
-FOUR_LEVELS = Traits(thinking_levels=LEVELS)
-TWO_LEVELS = Traits(thinking_levels=("low", "high"))
+STEADY = ModelCapabilities(thinking_budget=(128, 32768))
+SWITCHABLE = ModelCapabilities(thinking_budget=(512, 20000), thinking_can_be_off=True)
+FOUR_LEVELS = ModelCapabilities(thinking_levels=LEVELS)
+TWO_LEVELS = ModelCapabilities(thinking_levels=("low", "high"))
 
 
 @pytest.mark.parametrize("wish", [None, Thinking(), Thinking(effort="high"), Thinking(budget=0)])
 def test_a_model_that_does_not_think_gets_no_config(wish: Thinking | None) -> None:
-    assert thinking_config(Traits(), wish) is None
+    assert thinking_config(ModelCapabilities(), wish) is None
 
 
-@pytest.mark.parametrize("traits", [STEADY, SWITCHABLE, FOUR_LEVELS, TWO_LEVELS])
-def test_a_client_that_says_nothing_sees_thoughts_at_the_models_own_depth(traits: Traits) -> None:
-    assert thinking_config(traits, None) == {"includeThoughts": True}
-    assert thinking_config(traits, Thinking()) == {"includeThoughts": True}
-    assert thinking_config(traits, Thinking(show=False)) == {"includeThoughts": False}
+@pytest.mark.parametrize("capabilities", [STEADY, SWITCHABLE, FOUR_LEVELS, TWO_LEVELS])
+def test_a_client_that_says_nothing_sees_thoughts_at_the_models_own_depth(
+    capabilities: ModelCapabilities,
+) -> None:
+    assert thinking_config(capabilities, None) == {"includeThoughts": True}
+    assert thinking_config(capabilities, Thinking()) == {"includeThoughts": True}
+    assert thinking_config(capabilities, Thinking(show=False)) == {"includeThoughts": False}
 
 
 @pytest.mark.parametrize(
-    ("traits", "wish", "budget", "shown"),
+    ("capabilities", "wish", "budget", "shown"),
     [
         (STEADY, Thinking(effort="minimal"), 128, True),
         (STEADY, Thinking(effort="low"), 1024, True),
@@ -55,13 +57,13 @@ def test_a_client_that_says_nothing_sees_thoughts_at_the_models_own_depth(traits
     ],
 )
 def test_a_model_with_a_budget_gets_one_that_it_takes(
-    traits: Traits, wish: Thinking, budget: int, shown: bool
+    capabilities: ModelCapabilities, wish: Thinking, budget: int, shown: bool
 ) -> None:
-    assert thinking_config(traits, wish) == {"includeThoughts": shown, "thinkingBudget": budget}
+    assert thinking_config(capabilities, wish) == {"includeThoughts": shown, "thinkingBudget": budget}
 
 
 @pytest.mark.parametrize(
-    ("traits", "wish", "level", "shown"),
+    ("capabilities", "wish", "level", "shown"),
     [
         (FOUR_LEVELS, Thinking(effort="minimal"), "MINIMAL", True),
         (FOUR_LEVELS, Thinking(effort="low"), "LOW", True),
@@ -81,13 +83,13 @@ def test_a_model_with_a_budget_gets_one_that_it_takes(
         (TWO_LEVELS, Thinking(effort="minimal"), "LOW", True),
         (TWO_LEVELS, Thinking(effort="medium"), "HIGH", True),
         (TWO_LEVELS, Thinking(budget=8000), "HIGH", True),
-        (Traits(thinking_levels=("high", "low")), Thinking(effort="none"), "LOW", False),
+        (ModelCapabilities(thinking_levels=("high", "low")), Thinking(effort="none"), "LOW", False),
     ],
 )
 def test_a_model_with_levels_gets_the_nearest_that_it_has(
-    traits: Traits, wish: Thinking, level: str, shown: bool
+    capabilities: ModelCapabilities, wish: Thinking, level: str, shown: bool
 ) -> None:
-    assert thinking_config(traits, wish) == {"includeThoughts": shown, "thinkingLevel": level}
+    assert thinking_config(capabilities, wish) == {"includeThoughts": shown, "thinkingLevel": level}
 
 
 @pytest.mark.parametrize("wish", [Thinking(budget=-1), Thinking(effort="some-new-word")])
@@ -99,15 +101,17 @@ EFFORTS = st.sampled_from([None, "none", *LEVELS, "xhigh", "max", "odd", ""])
 WISHES = st.builds(Thinking, EFFORTS, st.none() | st.integers(-5, 100_000), st.booleans())
 
 
-@given(wish=WISHES, traits=st.sampled_from([STEADY, SWITCHABLE, FOUR_LEVELS, TWO_LEVELS]))
-def test_no_wish_makes_a_config_that_the_model_refuses(wish: Thinking, traits: Traits) -> None:
-    config: dict[str, Any] = thinking_config(traits, wish) or {}
+@given(wish=WISHES, capabilities=st.sampled_from([STEADY, SWITCHABLE, FOUR_LEVELS, TWO_LEVELS]))
+def test_no_wish_makes_a_config_that_the_model_refuses(
+    wish: Thinking, capabilities: ModelCapabilities
+) -> None:
+    config: dict[str, Any] = thinking_config(capabilities, wish) or {}
     assert not {"thinkingBudget", "thinkingLevel"} <= set(config)
     if "thinkingLevel" in config:
-        assert config["thinkingLevel"].lower() in traits.thinking_levels
+        assert config["thinkingLevel"].lower() in capabilities.thinking_levels
     if "thinkingBudget" in config:
-        assert traits.thinking_budget is not None
-        least, most = traits.thinking_budget
+        assert capabilities.thinking_budget is not None
+        least, most = capabilities.thinking_budget
         budget = config["thinkingBudget"]
-        assert budget == -1 or least <= budget <= most or (budget == 0 and traits.thinking_can_be_off)
+        assert budget == -1 or least <= budget <= most or (budget == 0 and capabilities.thinking_can_be_off)
         assert budget != 0 or config["includeThoughts"] is False

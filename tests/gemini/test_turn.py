@@ -18,9 +18,9 @@ from bridge.gemini.turn import (
     Ending,
     Failed,
     Grew,
-    Kind,
     Noted,
     Opened,
+    RunKind,
     Signed,
     Step,
     Turn,
@@ -65,7 +65,7 @@ def thought(text: str, signature: str | None = None) -> Part:
     return Part(text, thought=True, signature=signature)
 
 
-def opened(run: int, kind: Kind, part: Part | None = None) -> Opened:
+def opened(run: int, kind: RunKind, part: Part | None = None) -> Opened:
     return Opened(0, run, kind, part)
 
 
@@ -96,11 +96,11 @@ def test_no_reason_is_no_end_for_anybody() -> None:
 def test_neighbouring_texts_are_one_run() -> None:
     assert steps_of([chunk("Hel"), chunk("lo", "!"), chunk(reason="STOP")]) == [
         Began(),
-        opened(0, Kind.TEXT),
-        Grew(0, 0, Kind.TEXT, "Hel"),
-        Grew(0, 0, Kind.TEXT, "lo"),
-        Grew(0, 0, Kind.TEXT, "!"),
-        Closed(0, 0, Kind.TEXT, (Part("Hello!"),)),
+        opened(0, RunKind.TEXT),
+        Grew(0, 0, RunKind.TEXT, "Hel"),
+        Grew(0, 0, RunKind.TEXT, "lo"),
+        Grew(0, 0, RunKind.TEXT, "!"),
+        Closed(0, 0, RunKind.TEXT, (Part("Hello!"),)),
         ended(),
     ]
 
@@ -108,13 +108,13 @@ def test_neighbouring_texts_are_one_run() -> None:
 def test_a_thought_ends_where_the_answer_begins() -> None:
     assert steps_of([chunk(thought("Hm"), thought(".")), chunk("So", reason="STOP")]) == [
         Began(),
-        opened(0, Kind.THOUGHT),
-        Grew(0, 0, Kind.THOUGHT, "Hm"),
-        Grew(0, 0, Kind.THOUGHT, "."),
-        Closed(0, 0, Kind.THOUGHT, (thought("Hm."),)),
-        opened(1, Kind.TEXT),
-        Grew(0, 1, Kind.TEXT, "So"),
-        Closed(0, 1, Kind.TEXT, (Part("So"),)),
+        opened(0, RunKind.THOUGHT),
+        Grew(0, 0, RunKind.THOUGHT, "Hm"),
+        Grew(0, 0, RunKind.THOUGHT, "."),
+        Closed(0, 0, RunKind.THOUGHT, (thought("Hm."),)),
+        opened(1, RunKind.TEXT),
+        Grew(0, 1, RunKind.TEXT, "So"),
+        Closed(0, 1, RunKind.TEXT, (Part("So"),)),
         ended(),
     ]
 
@@ -122,14 +122,14 @@ def test_a_thought_ends_where_the_answer_begins() -> None:
 def test_calls_come_whole_and_each_is_a_run() -> None:
     assert steps_of([chunk("a"), chunk(CALL), chunk(OTHER_CALL), chunk(reason="STOP")]) == [
         Began(),
-        opened(0, Kind.TEXT),
-        Grew(0, 0, Kind.TEXT, "a"),
-        Closed(0, 0, Kind.TEXT, (Part("a"),)),
-        opened(1, Kind.CALL, CALL),
-        Closed(0, 1, Kind.CALL, (CALL,)),
-        opened(2, Kind.CALL, OTHER_CALL),
-        Signed(0, 2, Kind.CALL, "s"),
-        Closed(0, 2, Kind.CALL, (OTHER_CALL,)),
+        opened(0, RunKind.TEXT),
+        Grew(0, 0, RunKind.TEXT, "a"),
+        Closed(0, 0, RunKind.TEXT, (Part("a"),)),
+        opened(1, RunKind.CALL, CALL),
+        Closed(0, 1, RunKind.CALL, (CALL,)),
+        opened(2, RunKind.CALL, OTHER_CALL),
+        Signed(0, 2, RunKind.CALL, "s"),
+        Closed(0, 2, RunKind.CALL, (OTHER_CALL,)),
         ended(called=True),
     ]
 
@@ -140,8 +140,8 @@ def test_calls_come_whole_and_each_is_a_run() -> None:
 def test_other_parts_come_whole_too(part: Part) -> None:
     assert steps_of([chunk(part, reason="STOP")]) == [
         Began(),
-        opened(0, Kind.OTHER, part),
-        Closed(0, 0, Kind.OTHER, (part,)),
+        opened(0, RunKind.OTHER, part),
+        Closed(0, 0, RunKind.OTHER, (part,)),
         ended(),
     ]
 
@@ -150,7 +150,7 @@ def test_text_after_a_call_opens_a_run_of_its_own() -> None:
     kinds = [
         step.kind for step in steps_of([chunk("a", CALL, "b", reason="STOP")]) if isinstance(step, Opened)
     ]
-    assert kinds == [Kind.TEXT, Kind.CALL, Kind.TEXT]
+    assert kinds == [RunKind.TEXT, RunKind.CALL, RunKind.TEXT]
 
 
 @pytest.mark.parametrize("part", [Part(""), thought(""), Part(), Part(thought=True)])
@@ -184,10 +184,10 @@ def test_an_empty_signed_text_belongs_to_the_run_before_it() -> None:
     signature = Part("", signature="s")
     assert steps_of([chunk("a"), chunk(signature, reason="STOP")]) == [
         Began(),
-        opened(0, Kind.TEXT),
-        Grew(0, 0, Kind.TEXT, "a"),
-        Signed(0, 0, Kind.TEXT, "s"),
-        Closed(0, 0, Kind.TEXT, (Part("a"), signature)),
+        opened(0, RunKind.TEXT),
+        Grew(0, 0, RunKind.TEXT, "a"),
+        Signed(0, 0, RunKind.TEXT, "s"),
+        Closed(0, 0, RunKind.TEXT, (Part("a"), signature)),
         ended(),
     ]
 
@@ -196,9 +196,9 @@ def test_an_empty_signed_thought_after_the_text_is_a_run_without_text() -> None:
     signature = thought("", "s")
     steps = steps_of([chunk("a"), chunk(signature, reason="STOP")])
     assert steps[3:6] == [
-        Closed(0, 0, Kind.TEXT, (Part("a"),)),
-        opened(1, Kind.THOUGHT),
-        Signed(0, 1, Kind.THOUGHT, "s"),
+        Closed(0, 0, RunKind.TEXT, (Part("a"),)),
+        opened(1, RunKind.THOUGHT),
+        Signed(0, 1, RunKind.THOUGHT, "s"),
     ]
 
 
@@ -208,7 +208,7 @@ def test_a_signature_does_not_make_a_text_a_thought() -> None:
         for step in steps_of([chunk(Part("a", signature="s"), reason="STOP")])
         if isinstance(step, Grew)
     ]
-    assert kinds == [Kind.TEXT]
+    assert kinds == [RunKind.TEXT]
 
 
 # --- candidates --------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def test_what_was_closed_is_what_gemini_said(parts: list[Part]) -> None:
 @given(parts=ANSWERS)
 def test_what_grew_is_the_text_that_gemini_said(parts: list[Part]) -> None:
     steps = steps_of(one_by_one(parts))
-    for kind, thoughts in ((Kind.TEXT, False), (Kind.THOUGHT, True)):
+    for kind, thoughts in ((RunKind.TEXT, False), (RunKind.THOUGHT, True)):
         grown = [step.text for step in steps if isinstance(step, Grew) and step.kind is kind]
         wanted = [part.data for part in parts if isinstance(part.data, str) and part.thought is thoughts]
         assert "".join(grown) == "".join(wanted)

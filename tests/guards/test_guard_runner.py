@@ -27,15 +27,15 @@ from bridge.gemini.types import (
     Usage,
 )
 from bridge.guards import GUARDS, guard_runner
-from bridge.guards.base import Guard, HeldBack, Instead
-from bridge.guards.guard_runner import ActiveGuards, GuardWatch
+from bridge.guards.base import Blocked, Guard, ShortCircuit
+from bridge.guards.guard_runner import ActiveGuards, GuardRunner
 from bridge.settings import PROJECT
-from bridge.settings.guards import GuardSettings, Modes, Rule, load_guards
+from bridge.settings.guards import GuardModes, GuardSettings, PolicyRule, load_guards
 
 ANY_SPEED = settings(deadline=None)
 DELIVERED = load_guards(PROJECT / "config" / "guards.toml")
-NAMES = tuple(Modes.__dataclass_fields__)
-OFF = Modes(**dict.fromkeys(NAMES, "off"))
+NAMES = tuple(GuardModes.__dataclass_fields__)
+OFF = GuardModes(**dict.fromkeys(NAMES, "off"))
 SPLIT = FunctionCall("shell", {"command": "ls -F"}, "c1")
 GATED = FunctionCall("shell", {"command": ["cat", "secret-name", "|", "wc"]}, "c2")
 FINE = FunctionCall("Bash", {"command": "a | b > c"}, "c3")
@@ -45,8 +45,8 @@ def with_modes(**modes: str) -> GuardSettings:
     return replace(DELIVERED, modes=replace(OFF, **modes))
 
 
-def watching(guard_settings: GuardSettings = DELIVERED) -> GuardWatch:
-    return GuardWatch(ActiveGuards(guard_settings), "request-7")
+def watching(guard_settings: GuardSettings = DELIVERED) -> GuardRunner:
+    return GuardRunner(ActiveGuards(guard_settings), "request-7")
 
 
 def chunk(*parts: Part | FunctionCall | str, **fields: Any) -> Chunk:
@@ -122,7 +122,7 @@ def test_a_command_is_gated_as_it_would_be_run():
 
 
 def test_a_rule_sees_the_call_as_the_model_made_it():
-    rule = Rule("shell", "deny", '"command":"ls -F"')
+    rule = PolicyRule("shell", "deny", '"command":"ls -F"')
     watched = watching(replace(DELIVERED, rules=(rule,)))
     (left,) = parts_of(watched.feed(chunk(SPLIT)))
     assert isinstance(left.data, str)
@@ -160,14 +160,14 @@ ON_REQUESTS = [
     ("large_output", LONG, "changed"),
     ("secrets", request_with("AKIA" + "ABCD2345" * 2), "changed"),
 ]
-RULED = (Rule("Bash", "deny"),)
+RULED = (PolicyRule("Bash", "deny"),)
 CALLS = pytest.mark.parametrize(("name", "call", "action"), ON_CALLS, ids=[row[0] for row in ON_CALLS])
 REQUESTS = pytest.mark.parametrize(
     ("name", "request_", "action"), ON_REQUESTS, ids=[row[0] for row in ON_REQUESTS]
 )
 
 
-def in_mode(name: str, mode: str) -> GuardWatch:
+def in_mode(name: str, mode: str) -> GuardRunner:
     return watching(replace(with_modes(**{name: mode}), rules=RULED))
 
 
@@ -222,7 +222,7 @@ def test_a_guard_of_requests_in_shadow_counts_and_leaves_the_request(name, reque
 def test_a_guard_of_requests_that_enforces_acts_and_counts(name, request_, action, caplog):
     watched = in_mode(name, "enforce")
     left = watched.request(request_)
-    assert isinstance(left, Instead if action == "answered" else GenerateRequest)
+    assert isinstance(left, ShortCircuit if action == "answered" else GenerateRequest)
     assert left != request_
     assert watched.notes == {f"guard.{name}.{action}": 1}
     (line,) = guard_lines(caplog)
@@ -255,10 +255,10 @@ def test_every_line_has_the_request_and_none_has_arguments(caplog):
 class Broken(Guard):
     name = "tool_policy"
 
-    def on_call(self, call: FunctionCall) -> FunctionCall | HeldBack:
+    def on_call(self, call: FunctionCall) -> FunctionCall | Blocked:
         raise ValueError(call.args)
 
-    def on_request(self, request: GenerateRequest) -> GenerateRequest | Instead:
+    def on_request(self, request: GenerateRequest) -> GenerateRequest | ShortCircuit:
         raise RecursionError
 
 
@@ -378,7 +378,7 @@ NO_DOUBT = {"half a character", "megabytes", "other languages"}
 @pytest.mark.parametrize("tool", ["shell", "local_shell", "exec_command", "Bash", "apply_patch"])
 def test_odd_arguments_pass_unchanged_and_a_doubt_is_counted(tool, name):
     call = FunctionCall(tool, ODD_ARGS[name], "c1")
-    watched = watching(replace(DELIVERED, rules=(Rule("*", "deny", "never to be found"),)))
+    watched = watching(replace(DELIVERED, rules=(PolicyRule("*", "deny", "never to be found"),)))
     (left,) = parts_of(watched.feed(chunk(call)))
     assert left.data is call
     doubted = tool in ("shell", "local_shell") and name not in NO_DOUBT
@@ -444,8 +444,8 @@ def test_guarded_once_more_nothing_changes(datas):
 
 
 def test_a_call_to_be_asked_about_passes_and_is_counted() -> None:
-    asking = replace(GuardSettings(), rules=(Rule("f", "ask"),))
-    guarding = GuardWatch(ActiveGuards(asking), "req_1")
+    asking = replace(GuardSettings(), rules=(PolicyRule("f", "ask"),))
+    guarding = GuardRunner(ActiveGuards(asking), "req_1")
     call = FunctionCall("f", {"a": 1}, "c1")
     chunk = Chunk((Candidate(Content("model", (Part(call, signature="s"),))),))
     assert guarding.feed(chunk) == chunk

@@ -28,7 +28,7 @@ from bridge.settings import guards as guard_settings
 
 ANY_SPEED = settings(deadline=None)
 MOST = 1000
-SMALL = guard_settings.GuardSettings(large_output=guard_settings.LargeOutput(MOST))
+SMALL = guard_settings.GuardSettings(large_output=guard_settings.LargeOutputSettings(MOST))
 MARK = re.compile(r"\[… (\d+) characters in (\d+) lines left out …\]")
 LINES = "".join(f"line {number}\n" for number in range(2000))
 GIANT = "x" * 50_000

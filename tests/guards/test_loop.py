@@ -21,10 +21,10 @@ from bridge.gemini.types import (
     OtherData,
     Part,
 )
-from bridge.guards.base import Instead
+from bridge.guards.base import ShortCircuit
 from bridge.guards.loop import LoopDetector
 from bridge.settings import PROJECT
-from bridge.settings.guards import GuardSettings, Loop, load_guards
+from bridge.settings.guards import GuardSettings, LoopSettings, load_guards
 
 ANY_SPEED = settings(deadline=None)
 DELIVERED = load_guards(PROJECT / "config" / "guards.toml")
@@ -111,12 +111,12 @@ def repeated(times: int, response: Any, name: str = "f", args: Any = None) -> St
 def judged(story: Story, guard_settings: GuardSettings = DELIVERED) -> Any:
     request = GenerateRequest("gemini-test", tuple(story.contents))
     answer = LoopDetector(guard_settings).on_request(request)
-    assert answer is request or isinstance(answer, Instead)
+    assert answer is request or isinstance(answer, ShortCircuit)
     return answer
 
 
 def is_loop(story: Story, guard_settings: GuardSettings = DELIVERED) -> bool:
-    return isinstance(judged(story, guard_settings), Instead)
+    return isinstance(judged(story, guard_settings), ShortCircuit)
 
 
 # --- identical calls at the end ----------------------------------------------------------------------
@@ -279,13 +279,13 @@ def test_the_text_names_the_tool_and_not_its_arguments():
 def test_the_delivered_tools_that_poll_are_exempt_and_others_can_be_added():
     assert {"write_stdin", "wait", "TaskOutput"} <= set(DELIVERED.loop.polling)
     assert is_loop(repeated(3, GOOD, "watch"))
-    assert not is_loop(repeated(3, GOOD, "watch"), GuardSettings(loop=Loop(polling=("watch",))))
+    assert not is_loop(repeated(3, GOOD, "watch"), GuardSettings(loop=LoopSettings(polling=("watch",))))
 
 
 @pytest.mark.parametrize(("response", "field"), [(BAD, "failures"), (GOOD, "successes")])
 @pytest.mark.parametrize("needed", [2, 3, 5, 8])
 def test_how_many_identical_calls_it_takes_is_a_setting(response, field, needed):
-    chosen = GuardSettings(loop=Loop(**{field: needed}))
+    chosen = GuardSettings(loop=LoopSettings(**{field: needed}))
     assert is_loop(repeated(needed, response), chosen)
     assert not is_loop(repeated(needed - 1, response), chosen)
 
@@ -348,9 +348,9 @@ def test_rounds_around_a_user_message_are_no_loop():
 
 def test_the_window_and_the_share_are_settings():
     story = steps("a", "b", "c", "a", "b", "x")
-    assert is_loop(story, GuardSettings(loop=Loop(window=3, alike=0.6)))
-    assert not is_loop(story, GuardSettings(loop=Loop(window=3, alike=0.7)))
-    assert not is_loop(story, GuardSettings(loop=Loop(window=4, alike=0.6)))
+    assert is_loop(story, GuardSettings(loop=LoopSettings(window=3, alike=0.6)))
+    assert not is_loop(story, GuardSettings(loop=LoopSettings(window=3, alike=0.7)))
+    assert not is_loop(story, GuardSettings(loop=LoopSettings(window=4, alike=0.6)))
 
 
 # --- whatever comes ----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from bridge.gemini.types import (
     OtherData,
     Part,
 )
-from bridge.guards.guard_runner import ActiveGuards, GuardWatch
+from bridge.guards.guard_runner import ActiveGuards, GuardRunner
 from bridge.guards.secrets import MARK, SecretRedaction, redacted
 from bridge.settings import PROJECT
 from bridge.settings.guards import GuardSettings, load_guards
@@ -166,7 +166,7 @@ def test_done_once_more_it_changes_nothing():
 
 def watched(guards: GuardSettings) -> tuple[GenerateRequest, GenerateRequest, dict[str, int]]:
     request = spoken(Part(KEYS["Anthropic"]), system=Content(MODEL, (Part(KEYS["AWS"]),)))
-    watch = GuardWatch(ActiveGuards(guards), "r1")
+    watch = GuardRunner(ActiveGuards(guards), "r1")
     return request, watch.request(request), watch.notes
 
 
@@ -197,7 +197,7 @@ def test_a_private_key_that_is_cut_in_its_midst_is_not_told_in_part():
     body = "\n".join(f"{number:02}" + "k" * 62 for number in range(50))
     output = "x" * 150 + "\n" + block("RSA PRIVATE KEY", body) + "\n" + "tail\n" * 400
     request = spoken(Part(FunctionResponse("f", {"result": output}, "c1")))
-    left = GuardWatch(ActiveGuards(small), "r1").request(request)
+    left = GuardRunner(ActiveGuards(small), "r1").request(request)
     assert "k" * 62 not in repr(left)
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridge.gemini.types import FunctionCall
-from bridge.guards.base import Unsure
+from bridge.guards.base import NotUnderstood
 from bridge.guards.shell_arguments import LONGEST_SPLIT, ShellArguments
 from bridge.settings import load
 
@@ -107,7 +107,7 @@ DOUBTFUL: dict[str, Any] = {
 @pytest.mark.parametrize("command", DOUBTFUL.values(), ids=DOUBTFUL)
 def test_what_no_words_can_be_made_of_passes_with_a_doubt(command: Any) -> None:
     call = shell(command)
-    assert GUARD.on_call(call) == Unsure(call)
+    assert GUARD.on_call(call) == NotUnderstood(call)
 
 
 OTHERS: dict[str, FunctionCall] = {
@@ -134,7 +134,7 @@ def test_other_tools_are_left_alone(call: FunctionCall) -> None:
 
 @pytest.mark.parametrize("call", WITHOUT_COMMAND.values(), ids=WITHOUT_COMMAND)
 def test_a_shell_without_a_command_passes_with_a_doubt(call: FunctionCall) -> None:
-    assert GUARD.on_call(call) == Unsure(call)
+    assert GUARD.on_call(call) == NotUnderstood(call)
 
 
 def test_all_else_of_a_split_call_is_kept_in_its_order() -> None:
@@ -170,9 +170,9 @@ ANYTHING = st.recursive(
 @example(r"My\ Program")
 def test_a_second_look_changes_nothing(command: Any) -> None:
     judged = GUARD.on_call(shell(command))
-    once = judged.call if isinstance(judged, Unsure) else judged
+    once = judged.call if isinstance(judged, NotUnderstood) else judged
     again = GUARD.on_call(once)
-    assert (again.call if isinstance(again, Unsure) else again) is once
+    assert (again.call if isinstance(again, NotUnderstood) else again) is once
 
 
 @ANY_SPEED

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.gemini.types import FunctionCall
-from bridge.guards.base import HeldBack
+from bridge.guards.base import Blocked
 from bridge.guards.shell_gate import REASON, ShellGate
 from bridge.settings import load
-from bridge.settings.guards import ShellGate as GateSettings
+from bridge.settings.guards import ShellGateSettings as GateSettings
 
 ANY_SPEED = settings(deadline=None)
 SETTINGS = load(environ={}).guards
@@ -39,13 +39,13 @@ def test_the_gate_is_strict_as_delivered() -> None:
 @pytest.mark.parametrize("tool", ["shell", "local_shell"])
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_sign_that_is_a_word_is_held_back(sign: str, tool: str, gate: ShellGate) -> None:
-    assert gate.on_call(shell(["ls", sign, "wc"], tool)) == HeldBack(REASON)
+    assert gate.on_call(shell(["ls", sign, "wc"], tool)) == Blocked(REASON)
 
 
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_sign_in_a_word_is_held_back_by_the_strict_gate_only(sign: str) -> None:
     call = shell(["grep", f"a{sign}b", "f"])
-    assert STRICT.on_call(call) == HeldBack(REASON)
+    assert STRICT.on_call(call) == Blocked(REASON)
     assert MILD.on_call(call) is call
 
 
@@ -59,7 +59,7 @@ def test_a_sign_in_a_script_for_a_shell_passes(sign: str, gate: ShellGate) -> No
 @BOTH
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_sign_in_a_text_that_could_not_be_split_is_held_back(sign: str, gate: ShellGate) -> None:
-    assert gate.on_call(shell(f"echo 'a {sign} b")) == HeldBack(REASON)
+    assert gate.on_call(shell(f"echo 'a {sign} b")) == Blocked(REASON)
 
 
 HELD_BACK: dict[str, list[Any]] = {
@@ -83,7 +83,7 @@ HELD_BACK: dict[str, list[Any]] = {
 @BOTH
 @pytest.mark.parametrize("command", HELD_BACK.values(), ids=HELD_BACK)
 def test_only_the_named_shell_with_one_script_is_let_through(command: list[Any], gate: ShellGate) -> None:
-    assert gate.on_call(shell(command)) == HeldBack(REASON)
+    assert gate.on_call(shell(command)) == Blocked(REASON)
 
 
 STRICTLY_HELD_BACK: dict[str, list[str]] = {
@@ -102,7 +102,7 @@ STRICTLY_HELD_BACK: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("command", STRICTLY_HELD_BACK.values(), ids=STRICTLY_HELD_BACK)
 def test_the_strict_gate_looks_into_every_word(command: list[str]) -> None:
-    assert STRICT.on_call(shell(command)) == HeldBack(REASON)
+    assert STRICT.on_call(shell(command)) == Blocked(REASON)
 
 
 # --- what passes -------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_what_may_run_a_script_is_configured(
     wrappers: tuple[str, ...], command: list[Any], passes: bool
 ) -> None:
     call = shell(command)
-    assert gate_with(*wrappers).on_call(call) == (call if passes else HeldBack(REASON))
+    assert gate_with(*wrappers).on_call(call) == (call if passes else Blocked(REASON))
 
 
 def test_the_reason_tells_the_model_how_to_do_better() -> None:
@@ -187,8 +187,8 @@ WORDS = st.text(max_size=5) | st.sampled_from([*SIGNS, "a|b", "bash", "-lc"]) | 
 @given(st.lists(WORDS, max_size=6))
 def test_what_the_mild_gate_holds_back_the_strict_one_does_too(command: list[Any]) -> None:
     call = shell(command)
-    if isinstance(MILD.on_call(call), HeldBack):
-        assert isinstance(STRICT.on_call(call), HeldBack)
+    if isinstance(MILD.on_call(call), Blocked):
+        assert isinstance(STRICT.on_call(call), Blocked)
     else:
         assert MILD.on_call(call) is call
 

@@ -10,36 +10,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.gemini.types import FunctionCall
-from bridge.guards.base import Asked, HeldBack
+from bridge.guards.base import Blocked, NeedsApproval
 from bridge.guards.tool_policy import ToolPolicy
 from bridge.settings import load
-from bridge.settings.guards import Policy, Rule
+from bridge.settings.guards import PolicyRule, ToolPolicySettings
 
 ANY_SPEED = settings(deadline=None)
 SETTINGS = load(environ={}).guards
 
 
-def policy(*rules: Rule, default: str = "allow", non_interactive: bool = False) -> ToolPolicy:
-    return ToolPolicy(replace(SETTINGS, rules=rules, tool_policy=Policy(default, non_interactive)))
+def policy(*rules: PolicyRule, default: str = "allow", non_interactive: bool = False) -> ToolPolicy:
+    return ToolPolicy(
+        replace(SETTINGS, rules=rules, tool_policy=ToolPolicySettings(default, non_interactive))
+    )
 
 
-def deny(tool: str, args_pattern: str = "", priority: int = 0) -> Rule:
-    return Rule(tool, "deny", args_pattern, priority)
+def deny(tool: str, args_pattern: str = "", priority: int = 0) -> PolicyRule:
+    return PolicyRule(tool, "deny", args_pattern, priority)
 
 
-def allow(tool: str, args_pattern: str = "", priority: int = 0) -> Rule:
-    return Rule(tool, "allow", args_pattern, priority)
+def allow(tool: str, args_pattern: str = "", priority: int = 0) -> PolicyRule:
+    return PolicyRule(tool, "allow", args_pattern, priority)
 
 
-def ask(tool: str, args_pattern: str = "", priority: int = 0) -> Rule:
-    return Rule(tool, "ask", args_pattern, priority)
+def ask(tool: str, args_pattern: str = "", priority: int = 0) -> PolicyRule:
+    return PolicyRule(tool, "ask", args_pattern, priority)
 
 
 def is_held_back(guard: ToolPolicy, name: str, args: Any = None) -> bool:
     call = FunctionCall(name, args)
     judged = guard.on_call(call)
-    assert judged is call or isinstance(judged, HeldBack) or judged == Asked(call)
-    return isinstance(judged, HeldBack)
+    assert judged is call or isinstance(judged, Blocked) or judged == NeedsApproval(call)
+    return isinstance(judged, Blocked)
 
 
 # --- which tools -------------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ def test_tool_and_pattern_must_both_fit() -> None:
 
 # --- which rule --------------------------------------------------------------------------------------
 
-PRIORITIES: dict[str, tuple[tuple[Rule, ...], bool]] = {
+PRIORITIES: dict[str, tuple[tuple[PolicyRule, ...], bool]] = {
     "the higher one, though it comes later": ((allow("f"), deny("f", priority=1)), True),
     "the higher one, though the other denies": ((deny("f"), allow("f", priority=1)), False),
     "zero is higher than less": ((deny("f", priority=-1), allow("f")), False),
@@ -147,7 +149,7 @@ PRIORITIES: dict[str, tuple[tuple[Rule, ...], bool]] = {
 
 @pytest.mark.parametrize(("rules", "held_back"), PRIORITIES.values(), ids=PRIORITIES)
 def test_the_highest_priority_decides_and_of_equals_the_first(
-    rules: tuple[Rule, ...], held_back: bool
+    rules: tuple[PolicyRule, ...], held_back: bool
 ) -> None:
     assert is_held_back(policy(*rules), "f", {"a": 1}) is held_back
 
@@ -168,7 +170,7 @@ DECISIONS: list[tuple[str, bool, bool]] = [
 def test_ask_means_deny_only_where_nobody_can_be_asked(
     decision: str, non_interactive: bool, held_back: bool
 ) -> None:
-    by_rule = policy(Rule("f", decision), non_interactive=non_interactive)
+    by_rule = policy(PolicyRule("f", decision), non_interactive=non_interactive)
     assert is_held_back(by_rule, "f") is held_back
     assert not is_held_back(by_rule, "g")
     by_default = policy(default=decision, non_interactive=non_interactive)
@@ -177,7 +179,7 @@ def test_ask_means_deny_only_where_nobody_can_be_asked(
 
 def test_a_call_to_be_asked_about_is_forwarded_and_marked() -> None:
     call = FunctionCall("f", {"a": 1})
-    assert policy(ask("f")).on_call(call) == Asked(call)
+    assert policy(ask("f")).on_call(call) == NeedsApproval(call)
     assert policy(allow("f")).on_call(call) is call
 
 
@@ -194,19 +196,19 @@ def test_where_the_default_denies_only_what_is_allowed_passes() -> None:
 NO_REASON = "The tool policy of this gateway does not allow it."
 
 REASONS: dict[str, tuple[ToolPolicy, str]] = {
-    "the rule's own": (policy(Rule("f", "deny", reason="Not on Fridays.")), "Not on Fridays."),
+    "the rule's own": (policy(PolicyRule("f", "deny", reason="Not on Fridays.")), "Not on Fridays."),
     "of a rule that asks": (
-        policy(Rule("f", "ask", reason="Ask first."), non_interactive=True),
+        policy(PolicyRule("f", "ask", reason="Ask first."), non_interactive=True),
         "Ask first.",
     ),
     "of the rule that decided": (
-        policy(Rule("f", "deny", reason="Low."), Rule("f", "deny", "", 1, "High.")),
+        policy(PolicyRule("f", "deny", reason="Low."), PolicyRule("f", "deny", "", 1, "High.")),
         "High.",
     ),
     "a rule without one": (policy(deny("f")), NO_REASON),
     "the default": (policy(default="deny"), NO_REASON),
     "the default beside a rule that does not fit": (
-        policy(Rule("g", "deny", reason="Not g."), default="deny"),
+        policy(PolicyRule("g", "deny", reason="Not g."), default="deny"),
         NO_REASON,
     ),
 }
@@ -214,7 +216,7 @@ REASONS: dict[str, tuple[ToolPolicy, str]] = {
 
 @pytest.mark.parametrize(("guard", "reason"), REASONS.values(), ids=REASONS)
 def test_the_model_is_told_which_call_was_not_run_and_why(guard: ToolPolicy, reason: str) -> None:
-    held_back = HeldBack(f"[System] The call to f was not run. {reason}")
+    held_back = Blocked(f"[System] The call to f was not run. {reason}")
     assert guard.on_call(FunctionCall("f", {"secret": "hunter2"})) == held_back
 
 

@@ -17,7 +17,7 @@ from bridge.observe import metrics, metrics_folder
 from bridge.observe.record import Record
 from bridge.settings import load
 from bridge.web.app import create_app
-from bridge.web.user_agent import program
+from bridge.web.user_agent import client_program
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "OBSERVABILITY.md"
 
@@ -293,7 +293,7 @@ def test_an_error_has_an_overhead_too_and_a_question_without_a_body_none(make_cl
     ],
 )
 def test_a_program_is_known_by_the_first_word_of_its_user_agent(user_agent, name):
-    assert program(user_agent) == name
+    assert client_program(user_agent) == name
 
 
 # --- where the workers' numbers meet -----------------------------------------------------------------

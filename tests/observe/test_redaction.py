@@ -17,7 +17,7 @@ from scripted_gemini import CUT, Reply, call_chunk, sse, text_chunk
 from bridge.exchange.exchange import Exchange
 from bridge.guards.shell_gate import ShellGate
 from bridge.observe.logs import JsonFormatter
-from bridge.observe.usage_writer import Accountant
+from bridge.observe.usage_writer import UsageObserver
 from bridge.protocols.base import EventMachine
 from bridge.settings import load
 from bridge.web.app import create_app
@@ -319,7 +319,7 @@ def crash(*_args, **_options):
         (Exchange, "start", "failed"),
         (EventMachine, "feed", "failed"),
         (ShellGate, "on_call", "completed"),
-        (Accountant, "_row", "completed"),
+        (UsageObserver, "_row", "completed"),
     ],
     ids=lambda part: part if isinstance(part, str) else part.__name__,
 )

@@ -20,7 +20,7 @@ from bridge.errors import UpstreamOverloaded
 from bridge.gemini.types import Usage
 from bridge.observe import metrics, usage_writer
 from bridge.observe.record import Record
-from bridge.observe.usage_writer import Accountant, AccountWriter
+from bridge.observe.usage_writer import UsageObserver, UsageWriter
 from bridge.settings.prices import Price, PriceRow, PriceTable
 from bridge.state.usage_report import OF_DAYS, OF_REQUESTS, Question, Sums, read_sums, total
 from bridge.state.usage_store import ROWS_IN_A_STEP, AccountStore, Row
@@ -75,10 +75,10 @@ def store(path: Path, clock: Clock) -> AccountStore:
 
 
 @pytest.fixture
-def writer(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[AccountWriter]:
+def writer(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[UsageWriter]:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
     monkeypatch.setattr(usage_writer, "RETRY", 0.05)
-    made = AccountWriter(store)
+    made = UsageWriter(store)
     yield made
     made.close()
 
@@ -221,7 +221,7 @@ def told(usage: Usage | None, **fields) -> Record:
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     written: list[Row] = []
-    monkeypatch.setattr(AccountWriter, "put", lambda _, each: written.append(each))
+    monkeypatch.setattr(UsageWriter, "put", lambda _, each: written.append(each))
     return written
 
 
@@ -237,7 +237,7 @@ USAGE = Usage(
 
 
 def test_a_row_holds_each_token_once_and_its_cost(store: AccountStore, rows: list[Row]) -> None:
-    Accountant(store, PRICES)(told(USAGE, key="alice", client="codex"))
+    UsageObserver(store, PRICES)(told(USAGE, key="alice", client="codex"))
     assert rows[0][1:11] == (
         *("alice", "openai_chat", "codex", "gpt-5", "known"),
         *(65, 40, 7, 3),
@@ -253,7 +253,7 @@ def test_a_row_names_its_service_tier_and_costs_what_the_tier_does(
     for tier in (None, "standard", "flex", "priority"):
         record = told(USAGE)
         record.service_tier = tier
-        Accountant(store, prices)(record)
+        UsageObserver(store, prices)(record)
     full = (65 * 1.0 + 40 * 0.1 + 10 * 10.0) / 1e6
     assert [(each.tier, each.cost) for each in rows] == [
         ("", pytest.approx(full)),
@@ -270,7 +270,7 @@ def test_the_cost_is_that_of_the_model_that_answered_where_it_has_a_price(
     for asked, answered in [("known1", "known2"), ("known1", "unheard-of"), ("moving", "known2"), ("a", "b")]:
         record = told(USAGE)
         record.upstream_model, record.model_version = asked, answered
-        Accountant(store, prices)(record)
+        UsageObserver(store, prices)(record)
     once, twice = pytest.approx(65 / 1e6), pytest.approx(130 / 1e6)
     assert [each.cost for each in rows] == [twice, once, twice, None]
 
@@ -310,7 +310,7 @@ CREATE TABLE day (
 def test_a_model_without_a_price_has_no_cost_and_no_usage_costs_nothing(
     store: AccountStore, rows: list[Row]
 ) -> None:
-    accountant = Accountant(store, PRICES)
+    accountant = UsageObserver(store, PRICES)
     unknown = told(USAGE)
     unknown.upstream_model = "other"
     accountant(unknown)
@@ -322,14 +322,14 @@ def test_a_model_without_a_price_has_no_cost_and_no_usage_costs_nothing(
 
 
 def test_a_request_that_reached_no_model_has_no_row(store: AccountStore, rows: list[Row]) -> None:
-    Accountant(store, PRICES)(Record("req_1", "GET", "/v1/models"))
+    UsageObserver(store, PRICES)(Record("req_1", "GET", "/v1/models"))
     assert rows == []
 
 
 def test_names_that_clients_choose_are_cut(store: AccountStore, rows: list[Row]) -> None:
     record = told(USAGE)
     record.model = record.upstream_model = "m" * 1_000_000
-    Accountant(store, PRICES)(record)
+    UsageObserver(store, PRICES)(record)
     assert len(rows[0].client_model) == len(rows[0].model) == usage_writer.LONGEST_NAME
 
 
@@ -340,14 +340,14 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [each for each in caplog.records if each.levelno == logging.WARNING]
 
 
-def test_rows_are_written_together_by_one_thread(writer: AccountWriter, path: Path) -> None:
+def test_rows_are_written_together_by_one_thread(writer: UsageWriter, path: Path) -> None:
     for _ in range(2_500):
         writer.put(row())
     assert eventually(lambda: everything(path).requests == 2_500)
 
 
 def test_a_locked_file_makes_rows_wait_and_nobody_else(
-    writer: AccountWriter, store: AccountStore, path: Path, caplog: pytest.LogCaptureFixture
+    writer: UsageWriter, store: AccountStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.write([row()])
     locker = sqlite3.connect(path)
@@ -377,7 +377,7 @@ def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
     pages = store._database.transaction(lambda database: database.execute("PRAGMA page_count").fetchone()[0])
     store._database.transaction(lambda database: database.execute(f"PRAGMA max_page_count = {pages}"))
     before = dropped()
-    writer = AccountWriter(store)
+    writer = UsageWriter(store)
     for _ in range(400):
         writer.put(row(client_model="m" * 128))
         time.sleep(0.001)
@@ -389,7 +389,7 @@ def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
 
 
 def test_rows_that_no_database_takes_are_dropped_and_the_others_go_on(
-    writer: AccountWriter, path: Path
+    writer: UsageWriter, path: Path
 ) -> None:
     before = dropped()
     writer.put(row(input=1 << 70))
@@ -400,7 +400,7 @@ def test_rows_that_no_database_takes_are_dropped_and_the_others_go_on(
     assert eventually(lambda: everything(path).requests == 1)
 
 
-def test_a_file_that_is_no_database_drops_rows_and_fails_nothing(writer: AccountWriter, path: Path) -> None:
+def test_a_file_that_is_no_database_drops_rows_and_fails_nothing(writer: UsageWriter, path: Path) -> None:
     path.write_bytes(b"not a database" * 100)
     before = dropped()
     writer.put(row())
@@ -427,7 +427,7 @@ def test_the_end_does_not_wait_long_for_a_locked_file(store: AccountStore, path:
     store.write([row()])
     locker = sqlite3.connect(path)
     locker.execute("BEGIN EXCLUSIVE")
-    writer = AccountWriter(store)
+    writer = UsageWriter(store)
     writer.put(row())
     before = dropped()
     began = time.monotonic()
@@ -438,7 +438,7 @@ def test_the_end_does_not_wait_long_for_a_locked_file(store: AccountStore, path:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_has_a_thread_of_its_own(writer: AccountWriter, path: Path) -> None:
+def test_a_forked_process_has_a_thread_of_its_own(writer: UsageWriter, path: Path) -> None:
     writer.put(row())
     assert eventually(lambda: everything(path).requests == 1)
     code = """

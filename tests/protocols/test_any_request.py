@@ -19,7 +19,7 @@ from bridge.errors import InvalidRequest
 from bridge.gemini.types import GenerateRequest
 from bridge.gemini.wire import request_to_json
 from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import Asked, Protocol
+from bridge.protocols.base import ConvertedRequest, Protocol
 from bridge.web.routes import checked
 
 FOLDER = ROOT / "tests" / "requests"
@@ -122,7 +122,7 @@ def test_any_change_to_a_valid_request_is_understood_or_refused(protocol):
         asked = told(lambda: protocol.to_gemini(checked(protocol.schema, body), caller))
         if asked is None:
             return
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, ConvertedRequest)
         if (fit := told(lambda: fitted(asked.request))) is not None:
             assert broken(protocol, fit[0]) == []
             orjson.dumps(request_to_json(fit[0]))
@@ -139,6 +139,10 @@ def test_any_change_to_a_question_for_tokens_is_understood_or_refused(protocol):
     @given(changed(valid_bodies(protocol)))
     def holds(body: dict[str, Any]) -> None:
         asked = told(lambda: counting.to_gemini(checked(counting.schema, body), caller))
-        assert asked is None or told(lambda: fitted(asked.request)) is None or isinstance(asked, Asked)
+        assert (
+            asked is None
+            or told(lambda: fitted(asked.request)) is None
+            or isinstance(asked, ConvertedRequest)
+        )
 
     holds()

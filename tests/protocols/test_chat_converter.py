@@ -14,32 +14,34 @@ from marshmallow import ValidationError
 from transcripts import ForgetfulVault, counting_stamp
 
 from bridge.errors import InvalidRequest
-from bridge.gemini.model_adapter import MINTED_ID, fit
-from bridge.gemini.model_capabilities import LEVELS, Traits
+from bridge.gemini.model_adapter import MINTED_ID, adapt_request
+from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.gemini.signatures import seal
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, FunctionResponse, GenerateRequest, Part
 from bridge.gemini.wire import request_to_json
-from bridge.protocols.base import Asked, Caller
+from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.openai_chat.converter import to_gemini
 from bridge.protocols.openai_chat.schema import ChatSchema
 from bridge.upstream.payloads import request_bytes
 
 Body = dict[str, Any]
 
-OLD = Traits(family="old", thinking_budget=(128, 32768), prefill=True)
-NEW = Traits(family="new", thinking_levels=LEVELS, needs_signatures=True, tool_media=True, output_limit=65536)
+OLD = ModelCapabilities(family="old", thinking_budget=(128, 32768), prefill=True)
+NEW = ModelCapabilities(
+    family="new", thinking_levels=LEVELS, needs_signatures=True, tool_media=True, output_limit=65536
+)
 
 SLOW_TO_DRAW = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 
-def asked(body: Body) -> Asked:
+def asked(body: Body) -> ConvertedRequest:
     return to_gemini(ChatSchema().load(body), Caller())
 
 
-def fitted(request: GenerateRequest, traits: Traits) -> GenerateRequest:
-    return fit(request, "gemini-test", traits, ForgetfulVault(), counting_stamp().new_id)[0]
+def fitted(request: GenerateRequest, capabilities: ModelCapabilities) -> GenerateRequest:
+    return adapt_request(request, "gemini-test", capabilities, ForgetfulVault(), counting_stamp().new_id)[0]
 
 
 def chat(*messages: Body, **fields: Any) -> Body:
@@ -82,9 +84,9 @@ def check(body: Body) -> None:
     if refused is not None:
         return
     request = asked(body).request
-    for traits in (OLD, NEW):
-        ready = fitted(request, traits)
-        assert broken_request_rules(ready, traits.prefill) == []
+    for capabilities in (OLD, NEW):
+        ready = fitted(request, capabilities)
+        assert broken_request_rules(ready, capabilities.prefill) == []
         assert request_bytes(ready)
         named = [each for turn in ready.contents for each in (*calls(turn), *responses(turn))]
         assert not any(each.id and each.id.startswith(MINTED_ID) for each in named)

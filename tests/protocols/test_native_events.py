@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transcripts import NAMES, Run, chunks_of, json_lines
 
-from bridge.protocols.base import Event, Framing
+from bridge.protocols.base import Event, StreamFraming
 from bridge.protocols.gemini_native import PROTOCOL
 from bridge.protocols.gemini_native.fold import fold_chunks
 from bridge.protocols.gemini_native.framing import ArrayFraming, EventFraming
@@ -25,7 +25,7 @@ CHUNKS = st.lists(
 )
 
 
-def written(framing: Framing, chunks: Iterable[Any], last: Event) -> bytes:
+def written(framing: StreamFraming, chunks: Iterable[Any], last: Event) -> bytes:
     pieces = [
         framing.silence() if chunk is SILENCE else framing.written([Event("chunk", chunk)])
         for chunk in chunks

@@ -17,7 +17,7 @@ from transcripts import ACCEPT, fitted
 from bridge.errors import BridgeError
 from bridge.gemini.wire import request_to_json
 from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import Asked, Protocol
+from bridge.protocols.base import ConvertedRequest, Protocol
 from bridge.web.routes import checked
 
 FOLDER = ROOT / "tests" / "requests"
@@ -38,7 +38,7 @@ def compare(result: object, expected: Path) -> None:
     assert orjson.loads(orjson.dumps(result)) == orjson.loads(expected.read_bytes())
 
 
-def read(protocol: Protocol, path: Path) -> Asked:
+def read(protocol: Protocol, path: Path) -> ConvertedRequest:
     body = checked(protocol.schema, orjson.loads(path.read_bytes()))
     return protocol.to_gemini(body, CONVERSATIONS[protocol.name].callers[""])
 
@@ -46,10 +46,10 @@ def read(protocol: Protocol, path: Path) -> Asked:
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("valid", ".gemini.json"))
 def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected):
     asked = read(protocol, path)
-    request, fitting = fitted(asked.request)
+    request, adapter = fitted(asked.request)
     assert broken_request_rules(request, prefill=True) == []
     result = {"body": request_to_json(request)}
-    if notes := sorted((*asked.losses, *fitting.notes)):
+    if notes := sorted((*asked.losses, *adapter.notes)):
         result["notes"] = notes
     compare(result, expected)
 

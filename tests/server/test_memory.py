@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import RequestTooLarge, TooBusy
-from bridge.server.memory import PER_BYTE, SMALL, Booking, Memory
-from bridge.server.slots import Places
+from bridge.server.memory import PER_BYTE, SMALL, MemoryBudget, MemoryReservation
+from bridge.server.slots import Slots
 
 MB = 1024 * 1024
 
 
 @pytest.fixture
-def memory() -> Memory:
+def memory() -> MemoryBudget:
     """For bodies of 10 MB together."""
-    return Memory(10 * PER_BYTE, 1)
+    return MemoryBudget(10 * PER_BYTE, 1)
 
 
 def test_what_is_too_much_is_refused_until_something_is_released(memory) -> None:
-    first, second = Booking(memory), Booking(memory)
+    first, second = MemoryReservation(memory), MemoryReservation(memory)
     first.add(6 * MB)
     with pytest.raises(TooBusy) as refused:
         second.add(6 * MB)
@@ -28,7 +28,7 @@ def test_what_is_too_much_is_refused_until_something_is_released(memory) -> None
 
 
 def test_a_release_counts_once(memory) -> None:
-    first, second, third = Booking(memory), Booking(memory), Booking(memory)
+    first, second, third = MemoryReservation(memory), MemoryReservation(memory), MemoryReservation(memory)
     first.add(6 * MB)
     second.add(4 * MB)
     for _ in range(3):
@@ -38,7 +38,7 @@ def test_a_release_counts_once(memory) -> None:
 
 
 def test_small_requests_are_not_counted_until_they_grow(memory) -> None:
-    large, small = Booking(memory), Booking(memory)
+    large, small = MemoryReservation(memory), MemoryReservation(memory)
     large.add(10 * MB)
     small.add(SMALL)
     with pytest.raises(TooBusy):
@@ -46,7 +46,7 @@ def test_small_requests_are_not_counted_until_they_grow(memory) -> None:
 
 
 def test_a_refused_part_leaves_what_was_booked_before(memory) -> None:
-    first, second = Booking(memory), Booking(memory)
+    first, second = MemoryReservation(memory), MemoryReservation(memory)
     first.add(3 * MB)
     second.add(6 * MB)
     with pytest.raises(TooBusy):
@@ -57,37 +57,37 @@ def test_a_refused_part_leaves_what_was_booked_before(memory) -> None:
 
 def test_what_an_idle_worker_could_not_hold_is_not_worth_repeating(memory) -> None:
     with pytest.raises(RequestTooLarge, match="more than 10 MB together"):
-        Booking(memory).add(11 * MB)
+        MemoryReservation(memory).add(11 * MB)
 
 
 def test_the_largest_body_is_possible_however_little_is_allowed() -> None:
-    Booking(Memory(1, 64)).add(64 * MB)
+    MemoryReservation(MemoryBudget(1, 64)).add(64 * MB)
 
 
 def test_a_place_gives_its_bytes_back_too_but_not_those_of_work_that_goes_on(memory) -> None:
-    places = Places(16, memory)
-    place, other = places.take(), Booking(memory)
-    place.memory.add(6 * MB)
-    done = place.memory.release
-    place.give_back_without_memory()
-    place.give_back()
+    slots = Slots(16, memory)
+    slot, other = slots.take(), MemoryReservation(memory)
+    slot.memory.add(6 * MB)
+    done = slot.memory.release
+    slot.release_without_memory()
+    slot.release()
     with pytest.raises(TooBusy):
         other.add(6 * MB)
     done()
-    with places.take() as second:
+    with slots.take() as second:
         second.memory.add(6 * MB)
-    other = Booking(memory)
+    other = MemoryReservation(memory)
     other.add(10 * MB)
 
 
 def test_a_place_that_is_wanted_is_told_of(memory) -> None:
-    places, told = Places(9, memory), []
-    places.tell = lambda: told.append(places.free)
-    place = places.take()
-    assert places.reserve() is None
+    slots, told = Slots(9, memory), []
+    slots.tell = lambda: told.append(slots.free)
+    slot = slots.take()
+    assert slots.reserve() is None
     with pytest.raises(TooBusy):
-        places.take()
-    places.wanted = True
-    place.give_back()
-    place.give_back()
+        slots.take()
+    slots.wanted = True
+    slot.release()
+    slot.release()
     assert told == [True]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.server.client_socket import Client
+from bridge.server.client_socket import ClientSocket
 from bridge.server.response import LARGEST_AT_ONCE, JoinedResponse
 
 REQUEST = SimpleNamespace(version=(1, 1), method="POST", should_close=lambda: False)
@@ -70,7 +70,7 @@ def test_an_answer_without_a_body_has_its_head_all_the_same() -> None:
 def test_a_large_answer_must_be_taken_in_time(reads: bool) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        Client({"gunicorn.socket": ours}).must_take_within(0.5)
+        ClientSocket({"gunicorn.socket": ours}).set_send_timeout(0.5)
         over = threading.Event()
 
         def drip() -> None:

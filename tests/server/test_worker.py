@@ -12,7 +12,7 @@ from descriptors import no_more_descriptors
 from bridge.server import closing
 from bridge.server.closing import HalfClosed
 from bridge.server.connection import Connection
-from bridge.server.siblings import Siblings
+from bridge.server.siblings import OtherWorkers
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def come():
 def test_nothing_has_come_yet(come) -> None:
     connection, _ = come
     assert connection.beginning() is None
-    assert not connection.wants_place()
+    assert not connection.wants_slot()
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_what_has_come_is_left_where_it_is(come, sent: bytes, wants: bool) -> No
     theirs.send(sent)
     with no_more_descriptors():
         assert connection.beginning() == sent[:5]
-        assert connection.wants_place() is wants
+        assert connection.wants_slot() is wants
     assert connection.sock.recv(100) == sent
 
 
@@ -47,7 +47,7 @@ def test_one_that_has_gone_wants_nothing(come) -> None:
     connection, theirs = come
     theirs.close()
     assert connection.beginning() == b""
-    assert not connection.wants_place()
+    assert not connection.wants_slot()
 
 
 # --- the end of a connection -------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_one_that_has_gone_already_is_closed_and_counted_once(half_closed, come)
 
 @pytest.fixture
 def together():
-    made = Siblings()
+    made = OtherWorkers()
     with made._giving, made.queue:
         yield made
 

@@ -12,14 +12,14 @@ import pytest
 
 from bridge.settings import SettingsError, load
 from bridge.settings.guards import (
+    GuardModes,
     GuardSettings,
-    Loop,
-    Modes,
+    LoopSettings,
     PatchTool,
-    Policy,
-    Rule,
-    ShellGate,
+    PolicyRule,
+    ShellGateSettings,
     ShellTool,
+    ToolPolicySettings,
     load_guards,
 )
 from bridge.settings.patterns import checked_pattern
@@ -57,7 +57,7 @@ def test_as_delivered_all_guards_are_enforced_but_the_redaction_of_secrets() -> 
 def test_as_delivered_the_policy_has_no_rules_and_allows() -> None:
     settings = load_guards(DELIVERED)
     assert settings.rules == ()
-    assert settings.tool_policy == Policy("allow", non_interactive=False)
+    assert settings.tool_policy == ToolPolicySettings("allow", non_interactive=False)
 
 
 def test_as_delivered_the_limits_are_those_of_the_specification() -> None:
@@ -65,7 +65,7 @@ def test_as_delivered_the_limits_are_those_of_the_specification() -> None:
     assert (settings.loop.failures, settings.loop.successes) == (2, 3)
     assert (settings.loop.window, settings.loop.alike) == (10, 0.8)
     assert settings.large_output.most_characters == 50_000
-    assert settings.shell_gate == ShellGate(strict=True, wrappers=("bash -lc", "apply_patch"))
+    assert settings.shell_gate == ShellGateSettings(strict=True, wrappers=("bash -lc", "apply_patch"))
 
 
 @pytest.mark.parametrize("tool", ["write_stdin", "wait", "TaskOutput"])
@@ -111,7 +111,7 @@ def test_the_delivered_file_and_the_code_agree_on_every_switch() -> None:
             key: tuple(value) if isinstance(value, list) else value for key, value in written[section].items()
         }
         assert found == expected, section
-    assert written["loop"].keys() == asdict(Loop()).keys()
+    assert written["loop"].keys() == asdict(LoopSettings()).keys()
 
 
 def test_the_settings_hold_the_delivered_guards() -> None:
@@ -155,12 +155,12 @@ def test_everything_can_be_written(read: Read) -> None:
         """
     )
     assert settings == GuardSettings(
-        modes=Modes(secrets="shadow"),
-        shell_gate=ShellGate(strict=False, wrappers=()),
-        tool_policy=Policy("ask", non_interactive=True),
+        modes=GuardModes(secrets="shadow"),
+        shell_gate=ShellGateSettings(strict=False, wrappers=()),
+        tool_policy=ToolPolicySettings("ask", non_interactive=True),
         shells=(ShellTool(("sh",), "line", "script"),),
         patches=(PatchTool(("edit",), ("diff",)),),
-        rules=(Rule("a__*", "deny", "x", -3, "No."), Rule("b", "allow")),
+        rules=(PolicyRule("a__*", "deny", "x", -3, "No."), PolicyRule("b", "allow")),
     )
 
 

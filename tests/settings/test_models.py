@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gunicorn_bridge import ROOT
 
-from bridge.gemini.model_capabilities import LEVELS, Traits
+from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.settings import SettingsError, load
 from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable, load_models
 
@@ -116,25 +116,25 @@ def test_the_first_row_that_matches_wins() -> None:
         ["d"],
         ["as-is-*"],
         [Alias(("x-1",), ("one",)), Alias(("x-*", "as-*"), ("any",))],
-        [ModelRow(("x-1",), Traits("f", prefill=True)), ModelRow(("*",), Traits("g"))],
+        [ModelRow(("x-1",), ModelCapabilities("f", prefill=True)), ModelRow(("*",), ModelCapabilities("g"))],
     )
     assert [table.resolve(name) for name in ("x-1", "x-2", "as-is-1")] == ["one", "any", "as-is-1"]
-    assert table.traits("x-1") == Traits("f", prefill=True)
-    assert table.traits("y") == Traits("g")
+    assert table.capabilities("x-1") == ModelCapabilities("f", prefill=True)
+    assert table.capabilities("y") == ModelCapabilities("g")
 
 
 def test_an_empty_table_gives_the_default_for_every_name() -> None:
     table = ModelTable(["d"])
     assert [table.resolve(name) for name in ("", "x")] == ["d", "d"]
     assert table.aliases == ()
-    assert table.traits("x") == Traits(family="x")
+    assert table.capabilities("x") == ModelCapabilities(family="x")
 
 
 def test_memory_for_names_is_bounded() -> None:
     table = ModelTable(["d"], ["*"])
     for number in range(3000):
         table.resolve(f"name-{number}")
-        table.traits(f"name-{number}")
+        table.capabilities(f"name-{number}")
     assert table._remembered_meaning.cache_info().currsize == 1024
     assert table._remembered_traits.cache_info().currsize == 1024
 
@@ -142,7 +142,7 @@ def test_memory_for_names_is_bounded() -> None:
 def test_an_absurdly_long_name_is_not_remembered() -> None:
     table = ModelTable(["d"], ["*"])
     assert table.resolve("x" * (LONGEST_NAME + 1)) == "d"
-    assert table.traits("x" * (LONGEST_NAME + 1)) == Traits()
+    assert table.capabilities("x" * (LONGEST_NAME + 1)) == ModelCapabilities()
     assert table._remembered_traits.cache_info().currsize == 0
     assert table._remembered_meaning.cache_info().currsize == 1  # the default's
 
@@ -248,15 +248,15 @@ THREE_LEVELS = ("low", "medium", "high")
     [
         (
             "gemini-2.5-pro",
-            Traits(**GEMINI_2, thinking_budget=(128, 32768), prefill=True),
+            ModelCapabilities(**GEMINI_2, thinking_budget=(128, 32768), prefill=True),
         ),
         (
             "models/gemini-2.5-pro",
-            Traits(**GEMINI_2, thinking_budget=(128, 32768), prefill=True),
+            ModelCapabilities(**GEMINI_2, thinking_budget=(128, 32768), prefill=True),
         ),
         (
             "gemini-2.5-flash",
-            Traits(
+            ModelCapabilities(
                 **GEMINI_2,
                 thinking_budget=(1, 24576),
                 thinking_can_be_off=True,
@@ -265,25 +265,25 @@ THREE_LEVELS = ("low", "medium", "high")
         ),
         (
             "gemini-2.5-flash-lite-preview",
-            Traits(
+            ModelCapabilities(
                 **GEMINI_2,
                 thinking_budget=(512, 24576),
                 thinking_can_be_off=True,
                 prefill=True,
             ),
         ),
-        ("gemini-2.5-flash-image", Traits("gemini-2.5", window=32768)),
-        ("gemini-3-pro-image", Traits(**GEMINI_3 | {"window": 65536})),
-        ("gemini-3.1-pro-preview", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
-        ("gemini-3-flash-preview", Traits(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.1-flash-lite", Traits(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.5-flash-lite", Traits(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.6-flash", Traits(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.8-flash", Traits(**GEMINI_3, thinking_levels=THREE_LEVELS)),
-        ("gemini-3.9-new", Traits(**GEMINI_3, thinking_levels=("low", "high"))),
+        ("gemini-2.5-flash-image", ModelCapabilities("gemini-2.5", window=32768)),
+        ("gemini-3-pro-image", ModelCapabilities(**GEMINI_3 | {"window": 65536})),
+        ("gemini-3.1-pro-preview", ModelCapabilities(**GEMINI_3, thinking_levels=THREE_LEVELS)),
+        ("gemini-3-flash-preview", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
+        ("gemini-3.1-flash-lite", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
+        ("gemini-3.5-flash-lite", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
+        ("gemini-3.6-flash", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
+        ("gemini-3.8-flash", ModelCapabilities(**GEMINI_3, thinking_levels=THREE_LEVELS)),
+        ("gemini-3.9-new", ModelCapabilities(**GEMINI_3, thinking_levels=("low", "high"))),
         (
             "gemini-4-argon",
-            Traits(
+            ModelCapabilities(
                 **GEMINI_3 | {"family": "gemini-4"},
                 thinking_levels=THREE_LEVELS,
                 shared_window=True,
@@ -291,16 +291,18 @@ THREE_LEVELS = ("low", "medium", "high")
                 ignores_sampling=True,
             ),
         ),
-        ("demo", Traits(**DEMO, thinking_levels=LEVELS, prefill=True)),
-        ("gemma-3-27b-it", Traits("gemma-3-27b-it", thinking_levels=THREE_LEVELS)),
-        ("gemini-2.0-flash", Traits("gemini-2.0-flash", prefill=True, window=WINDOW)),
+        ("demo", ModelCapabilities(**DEMO, thinking_levels=LEVELS, prefill=True)),
+        ("gemma-3-27b-it", ModelCapabilities("gemma-3-27b-it", thinking_levels=THREE_LEVELS)),
+        ("gemini-2.0-flash", ModelCapabilities("gemini-2.0-flash", prefill=True, window=WINDOW)),
         (
             "gemini-flash-latest",
-            Traits(**GEMINI_3 | {"family": "gemini-latest"}, thinking_levels=THREE_LEVELS, output_floor=2048),
+            ModelCapabilities(
+                **GEMINI_3 | {"family": "gemini-latest"}, thinking_levels=THREE_LEVELS, output_floor=2048
+            ),
         ),
         (
             "gemini-9-unheard-of",
-            Traits(
+            ModelCapabilities(
                 "gemini-9-unheard-of",
                 thinking_levels=THREE_LEVELS,
                 needs_signatures=True,
@@ -310,8 +312,8 @@ THREE_LEVELS = ("low", "medium", "high")
         ),
     ],
 )
-def test_the_shipped_table_knows_what_each_model_can_do(model: str, expected: Traits) -> None:
-    assert SHIPPED.traits(model) == expected
+def test_the_shipped_table_knows_what_each_model_can_do(model: str, expected: ModelCapabilities) -> None:
+    assert SHIPPED.capabilities(model) == expected
 
 
 def test_no_model_is_named_in_the_code() -> None:

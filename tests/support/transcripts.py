@@ -13,18 +13,18 @@ from typing import Any
 import orjson
 
 from bridge.errors import BridgeError
-from bridge.gemini.model_adapter import Fitting, fit
-from bridge.gemini.model_capabilities import Traits
+from bridge.gemini.model_adapter import AnswerAdapter, adapt_request
+from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.service_tier import STANDARD, tier_to_send
 from bridge.gemini.signatures import Vault
 from bridge.gemini.types import Candidate, Chunk, Content, FunctionCall, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import chunk_from_json
-from bridge.ids_and_clock import Stamp
+from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import Caller, Event, EventMachine, Protocol
 
 FOLDER = Path(__file__).parent.parent / "transcripts"
 ACCEPT = bool(os.environ.get("BRIDGE_TEST_ACCEPT"))
-TRAITS = Traits(family="test-1", tool_media=True, prefill=True)
+CAPABILITIES = ModelCapabilities(family="test-1", tool_media=True, prefill=True)
 
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/upstream.jsonl"))
 
@@ -58,10 +58,12 @@ class MemoryVault(ForgetfulVault):
         return {each: self.kept[each] for each in call_ids if each in self.kept}
 
 
-def counting_stamp() -> Stamp:
+def counting_stamp() -> IdsAndClock:
     """Each kind of id has its own numbers."""
     numbers: defaultdict[str, count[int]] = defaultdict(lambda: count(1))
-    return Stamp(new_id=lambda prefix: f"{prefix}{next(numbers[prefix]):04}", now=lambda: 1_800_000_000.0)
+    return IdsAndClock(
+        new_id=lambda prefix: f"{prefix}{next(numbers[prefix]):04}", now=lambda: 1_800_000_000.0
+    )
 
 
 class Run:
@@ -70,24 +72,26 @@ class Run:
     def __init__(
         self, protocol: Protocol, body: JsonObject, vault: Vault | None = None, caller: Caller | None = None
     ) -> None:
-        stamp = counting_stamp()
+        ids_and_clock = counting_stamp()
         self.asked = protocol.to_gemini(protocol.schema.load(dict(body)), caller or Caller())
-        self.request, self.fitting = fitted(self.asked.request, vault)
-        self.machine: EventMachine = protocol.machine(self.asked, stamp)
+        self.request, self.adapter = fitted(self.asked.request, vault)
+        self.machine: EventMachine = protocol.machine(self.asked, ids_and_clock)
 
     def whole(self, chunks: Iterable[Chunk]) -> list[Event]:
         return [*self.fed(chunks), *self.machine.finish()]
 
     def fed(self, chunks: Iterable[Chunk]) -> list[Event]:
-        return [event for chunk in chunks for event in self.machine.feed([self.fitting.feed(chunk)])]
+        return [event for chunk in chunks for event in self.machine.feed([self.adapter.feed(chunk)])]
 
     def broken(self, chunks: Iterable[Chunk], error: BridgeError) -> list[Event]:
         return [*self.fed(chunks), *self.machine.fail(error)]
 
 
-def fitted(request: GenerateRequest, vault: Vault | None = None) -> tuple[GenerateRequest, Fitting]:
+def fitted(request: GenerateRequest, vault: Vault | None = None) -> tuple[GenerateRequest, AnswerAdapter]:
     sent = replace(request, service_tier=tier_to_send(request.service_tier or STANDARD, STANDARD))
-    return fit(sent, "gemini-test", TRAITS, vault or ForgetfulVault(), counting_stamp().new_id)
+    return adapt_request(
+        sent, "gemini-test", CAPABILITIES, vault or ForgetfulVault(), counting_stamp().new_id
+    )
 
 
 # --- other cuts of the same stream -------------------------------------------------------------------

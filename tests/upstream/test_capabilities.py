@@ -28,7 +28,7 @@ from bridge.gemini.types import (
 )
 from bridge.gemini.wire import request_to_json
 from bridge.upstream import UPSTREAMS
-from bridge.upstream.capabilities import Ability
+from bridge.upstream.capabilities import Capability
 
 MODEL = "gemma-3-27b-it"  # one that does not insist on signatures, which one upstream cannot carry
 HELLO = Content("user", (Part("Hello"),))
@@ -39,10 +39,10 @@ RESULT = FunctionResponse("look", {"a": "b"})
 REFUSALS = (errors.InvalidRequest, errors.UnknownModel, errors.UpstreamRateLimited)
 
 Probe = Callable[[Rig], bool]
-PROBES: dict[Ability, Probe] = {}
+PROBES: dict[Capability, Probe] = {}
 
 
-def probe(ability: Ability) -> Callable[[Probe], Probe]:
+def probe(ability: Capability) -> Callable[[Probe], Probe]:
     def noted(function: Probe) -> Probe:
         PROBES[ability] = function
         return function
@@ -78,42 +78,42 @@ def after_a_call(call: Part, result: FunctionResponse = RESULT) -> GenerateReque
     return request(HELLO, Content("model", (call,)), Content("user", (Part(result),)), tools=(PLAIN_TOOL,))
 
 
-@probe(Ability.THOUGHTS)
+@probe(Capability.THOUGHTS)
 def thoughts(rig: Rig) -> bool:
     first, *_ = comes(rig, saying({"text": "Hm.", "thought": True}), DONE)
     return first.parts[0].thought
 
 
-@probe(Ability.SIGNATURES)
+@probe(Capability.SIGNATURES)
 def signatures(rig: Rig) -> bool:
     first, *_ = comes(rig, saying({**calling(args={}), "thoughtSignature": "c2lnbmVk"}), DONE)
     signed = Part(FunctionCall("look", {"n": 1}), signature="c2lnbmVk")
     return first.parts[0].signature == "c2lnbmVk" and arrives(rig, after_a_call(signed))
 
 
-@probe(Ability.THINKING)
+@probe(Capability.THINKING)
 def thinking(rig: Rig) -> bool:
     return arrives(rig, request(generation={"thinkingConfig": {"thinkingBudget": 512}}))
 
 
-@probe(Ability.SCHEMA_TOOLS)
+@probe(Capability.SCHEMA_TOOLS)
 def schema_tools(rig: Rig) -> bool:
     schema = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
     return arrives(rig, request(tools=(Tool((FunctionDeclaration("look", "Look.", schema),)),)))
 
 
-@probe(Ability.SCHEMA_ANSWERS)
+@probe(Capability.SCHEMA_ANSWERS)
 def schema_answers(rig: Rig) -> bool:
     wanted = {"responseMimeType": "application/json", "responseJsonSchema": {"type": "object"}}
     return arrives(rig, request(generation=wanted))
 
 
-@probe(Ability.SEED)
+@probe(Capability.SEED)
 def seed(rig: Rig) -> bool:
     return arrives(rig, request(generation={"seed": 7}))
 
 
-@probe(Ability.SEARCH)
+@probe(Capability.SEARCH)
 def search(rig: Rig) -> bool:
     sources = {
         "webSearchQueries": ["news"],
@@ -123,13 +123,13 @@ def search(rig: Rig) -> bool:
     return first.extra["groundingMetadata"] == sources and arrives(rig, request(tools=(GOOGLE_SEARCH,)))
 
 
-@probe(Ability.RESULT_MEDIA)
+@probe(Capability.RESULT_MEDIA)
 def result_media(rig: Rig) -> bool:
     picture = FunctionResponse("look", {"a": "b"}, media=(InlineData("image/png", "aGk="),))
     return arrives(rig, after_a_call(Part(FunctionCall("look", {})), picture))
 
 
-@probe(Ability.CALL_IDS)
+@probe(Capability.CALL_IDS)
 def call_ids(rig: Rig) -> bool:
     first, *_ = comes(rig, saying(calling(id="c1", args={"a": "b"})), DONE)
     told = after_a_call(
@@ -138,7 +138,7 @@ def call_ids(rig: Rig) -> bool:
     return first.parts[0].data == FunctionCall("look", {"a": "b"}, "c1") and arrives(rig, told)
 
 
-@probe(Ability.WHOLE_NUMBERS)
+@probe(Capability.WHOLE_NUMBERS)
 def whole_numbers(rig: Rig) -> bool:
     first, *_ = comes(rig, saying(calling(args={"small": 3, "large": 2**53 + 1})), DONE)
     call = first.parts[0].data
@@ -148,20 +148,20 @@ def whole_numbers(rig: Rig) -> bool:
     return bool(call.args["large"] == 2**53 + 1)
 
 
-@probe(Ability.NEW_FIELDS)
+@probe(Capability.NEW_FIELDS)
 def new_fields(rig: Rig) -> bool:
     first, *_ = comes(rig, saying({"text": "So.", "mood": "good"}), DONE)
     novel = request(Content("user", (Part("Hello", extra={"mood": "good"}),)), extra={"tier": "flex"})
     return first.parts[0].extra == {"mood": "good"} and arrives(rig, novel)
 
 
-@probe(Ability.FINISH_REASONS)
+@probe(Capability.FINISH_REASONS)
 def finish_reasons(rig: Rig) -> bool:
     first, *_ = comes(rig, saying({"text": "So."}, finishReason="TOO_MANY_TOOL_CALLS"))
     return first.finish_reason == "TOO_MANY_TOOL_CALLS"
 
 
-@probe(Ability.USAGE_DETAILS)
+@probe(Capability.USAGE_DETAILS)
 def usage_details(rig: Rig) -> bool:
     details = [{"modality": "TEXT", "tokenCount": 9}]
     usage = {"promptTokenCount": 9, "thoughtsTokenCount": 4, "promptTokensDetails": details}
@@ -170,7 +170,7 @@ def usage_details(rig: Rig) -> bool:
     return bool(last.usage.raw == usage)
 
 
-@probe(Ability.STREAM_ERRORS)
+@probe(Capability.STREAM_ERRORS)
 def stream_errors(rig: Rig) -> bool:
     rig.will_say(text_chunk("So"), {"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}})
     try:
@@ -185,7 +185,7 @@ def refusal(code: int, status: str, **more: Any) -> Reply:
     return Reply([orjson.dumps(body)], code, {"Content-Type": "application/json; charset=UTF-8"})
 
 
-@probe(Ability.RETRY_DELAYS)
+@probe(Capability.RETRY_DELAYS)
 def retry_delays(rig: Rig) -> bool:
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
     rig.api.will_say(*[refusal(429, "RESOURCE_EXHAUSTED", details=[info])] * len(KEYS))
@@ -194,7 +194,7 @@ def retry_delays(rig: Rig) -> bool:
     return caught.value.retry_after == 34.5
 
 
-@probe(Ability.COUNTS)
+@probe(Capability.COUNTS)
 def counts(rig: Rig) -> bool:
     rig.api.will_say(Reply([b'{"totalTokens": 31}']))
     asked = request(system=Content(None, (Part("Be brief."),)), tools=(PLAIN_TOOL,))
@@ -204,17 +204,17 @@ def counts(rig: Rig) -> bool:
     return {name: value for name, value in counted.items() if name != "model"} == request_to_json(asked)
 
 
-@probe(Ability.EMBEDDINGS)
+@probe(Capability.EMBEDDINGS)
 def embeddings(rig: Rig) -> bool:
     rig.api.will_say(Reply([b'{"embedding": {"values": [0.5, -0.25]}}']))
     body = {"model": f"models/{MODEL}", "content": {"parts": [{"text": "Hello"}]}, "outputDimensionality": 2}
-    said = rig.upstream.short_call(MODEL, "embedContent", body)
+    said = rig.upstream.unary_call(MODEL, "embedContent", body)
     assert rig.api.asked[-1].path.startswith(f"/v1beta/models/{MODEL}:embedContent")
     assert rig.api.asked[-1].body["content"] == body["content"]
     return said == {"embedding": {"values": [0.5, -0.25]}}
 
 
-@probe(Ability.MODEL_LIMITS)
+@probe(Capability.MODEL_LIMITS)
 def model_limits(rig: Rig) -> bool:
     quota = {"buckets": [{"modelId": "gemini-3.8-flash"}]}
     rig.api.will_say(Reply([orjson.dumps(quota)]))
@@ -225,7 +225,7 @@ def model_limits(rig: Rig) -> bool:
     return "inputTokenLimit" in first
 
 
-@probe(Ability.KEY_ROTATION)
+@probe(Capability.KEY_ROTATION)
 def key_rotation(rig: Rig) -> bool:
     rig.api.will_say(refusal(429, "RESOURCE_EXHAUSTED"))
     rig.will_say(DONE)
@@ -233,12 +233,12 @@ def key_rotation(rig: Rig) -> bool:
     return [asked.headers.get("x-goog-api-key") for asked in rig.api.asked] == list(KEYS)
 
 
-@probe(Ability.NO_STORAGE)
+@probe(Capability.NO_STORAGE)
 def no_storage(rig: Rig) -> bool:
     return arrives(rig, request(store=False))
 
 
-@probe(Ability.CANCELLATION)
+@probe(Capability.CANCELLATION)
 def cancellation(rig: Rig) -> bool:
     left = threading.Event()
 
@@ -258,7 +258,7 @@ def cancellation(rig: Rig) -> bool:
     return left.wait(20)
 
 
-def can(rig: Rig, ability: Ability) -> bool:
+def can(rig: Rig, ability: Capability) -> bool:
     try:
         return PROBES[ability](rig)
     except REFUSALS:
@@ -266,7 +266,7 @@ def can(rig: Rig, ability: Ability) -> bool:
 
 
 def test_every_ability_has_a_probe() -> None:
-    assert set(PROBES) == set(Ability)
+    assert set(PROBES) == set(Capability)
 
 
 def test_every_upstream_but_the_demo_is_tried_out() -> None:
@@ -274,9 +274,9 @@ def test_every_upstream_but_the_demo_is_tried_out() -> None:
 
 
 @pytest.mark.parametrize("name", WIRE)
-@pytest.mark.parametrize("ability", Ability, ids=lambda ability: ability.name)
+@pytest.mark.parametrize("ability", Capability, ids=lambda ability: ability.name)
 def test_an_upstream_carries_what_it_does_not_say_it_cannot(
-    set_up: Callable[..., Rig], name: str, ability: Ability
+    set_up: Callable[..., Rig], name: str, ability: Capability
 ) -> None:
     assert can(set_up(name), ability) == (ability not in UPSTREAMS[name].CANNOT)
 

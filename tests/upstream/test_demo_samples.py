@@ -11,7 +11,7 @@ from demo_model import said, text, wire
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.upstream.demo.argument_hints import Clues
+from bridge.upstream.demo.argument_hints import ArgumentHints
 from bridge.upstream.demo.samples import Sampler
 
 SCHEMAS: list[dict[str, Any]] = [
@@ -147,10 +147,10 @@ NONSENSE = st.recursive(
 
 @given(st.dictionaries(KEYWORDS, NONSENSE, max_size=6))
 def test_no_schema_breaks_the_model(schema: dict[str, Any]) -> None:
-    orjson.dumps(Sampler(schema, Clues("7 'x'")).sample())
+    orjson.dumps(Sampler(schema, ArgumentHints("7 'x'")).sample())
 
 
 def test_schemas_that_explode_stay_small() -> None:
     schema = {"$ref": "#/$defs/a", "$defs": {"a": {"required": list("bcdefgh"), "properties": {}}}}
     schema["$defs"]["a"]["properties"] = {name: {"$ref": "#/$defs/a"} for name in "bcdefgh"}  # type: ignore[index]
-    assert len(orjson.dumps(Sampler(schema, Clues("")).sample())) < 100_000
+    assert len(orjson.dumps(Sampler(schema, ArgumentHints("")).sample())) < 100_000

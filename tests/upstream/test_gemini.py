@@ -26,7 +26,7 @@ from bridge.upstream import rest
 from bridge.upstream.base import ChunkStream
 from bridge.upstream.gemini import GeminiUpstream
 from bridge.upstream.transport.exception_map import foreign_errors_translated, translate
-from bridge.upstream.transport.http_response import Waits
+from bridge.upstream.transport.http_response import Timeouts
 
 BASE = "https://gemini.test"
 KEY = "AIzaSyD-0123456789abcdefghijklmnopqrst_uv"
@@ -58,7 +58,7 @@ def upstream(base_url: str = BASE, *keys: str, read_timeout: float = 5, pool_siz
     return GeminiUpstream(
         base_url=base_url,
         keys=keys or (KEY,),
-        waits=Waits(connect=5, first_byte=read_timeout, between=read_timeout, whole=60),
+        timeouts=Timeouts(connect=5, first_byte=read_timeout, between=read_timeout, whole=60),
         key_cooldown=60,
         pool_size=pool_size,
     )
@@ -294,7 +294,7 @@ def test_a_rest_lasts_as_long_as_google_says(google: responses.RequestsMock) -> 
 
 
 def test_without_a_key_the_bridge_is_misconfigured() -> None:
-    bare = GeminiUpstream(base_url=BASE, keys=(), waits=Waits(1, 1, 1, 1), key_cooldown=1, pool_size=1)
+    bare = GeminiUpstream(base_url=BASE, keys=(), timeouts=Timeouts(1, 1, 1, 1), key_cooldown=1, pool_size=1)
     with pytest.raises(errors.UpstreamMisconfigured, match="no Gemini key"):
         read(bare.stream(request()))
 
@@ -376,12 +376,12 @@ FOREIGN = {
 
 
 def foreign_classes(library: Any) -> dict[str, type[Exception]]:
-    own = f"{library.__name__}.exceptions"
+    of_this_process = f"{library.__name__}.exceptions"
     found = inspect.getmembers(library.exceptions, inspect.isclass)
     return {
         cls.__name__: cls
         for _, cls in found
-        if cls.__module__ == own and issubclass(cls, Exception) and not issubclass(cls, Warning)
+        if cls.__module__ == of_this_process and issubclass(cls, Exception) and not issubclass(cls, Warning)
     }
 
 

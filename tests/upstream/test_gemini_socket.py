@@ -23,7 +23,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.types import Content, GenerateRequest, Part
 from bridge.upstream.base import ChunkStream
 from bridge.upstream.gemini import GeminiUpstream
-from bridge.upstream.transport.http_response import Waits
+from bridge.upstream.transport.http_response import Timeouts
 
 KEY = "AIzaSyD-0123456789abcdefghijklmnopqrst_uv"
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -219,7 +219,7 @@ def upstream(
     return GeminiUpstream(
         base_url=base_url,
         keys=(key,),
-        waits=Waits(connect=5, first_byte=read_timeout, between=read_timeout, whole=60, tick=tick),
+        timeouts=Timeouts(connect=5, first_byte=read_timeout, between=read_timeout, whole=60, tick=tick),
         key_cooldown=60,
         pool_size=pool_size,
     )
@@ -423,7 +423,7 @@ def test_a_connection_that_comes_back_in_between_can_be_used(server: Loopback) -
     for _ in range(3):
         server.answer(CHUNKED, framed(event("a")), END)
     assert read(gemini.stream(REQUEST)) == ["a"]
-    pool: Any = gemini._lines.own().adapter._pool
+    pool: Any = gemini._connections.of_this_process().adapter._pool
     busy = pool._get_conn()  # of another thread, which is done just when ours has put a new one back
     put_back = pool._put_conn
 

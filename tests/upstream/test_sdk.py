@@ -41,17 +41,17 @@ from bridge.gemini.types import (
 )
 from bridge.settings import SettingsError, load
 from bridge.upstream import make_upstream
-from bridge.upstream.auth.credentials import Permit
+from bridge.upstream.auth.credentials import Credential
 from bridge.upstream.rest import LARGEST_WHOLE_ANSWER
 from bridge.upstream.sdk.package import translate
 from bridge.upstream.sdk.reader import LONGEST_QUEUE, ReaderStream
 from bridge.upstream.sdk.unsupported_fields import with_whole_numbers
-from bridge.upstream.transport.http_response import Waits
+from bridge.upstream.transport.http_response import Timeouts
 
 SetUp = Callable[..., Rig]
 GEMMA = "gemma-3-27b-it"  # it does not insist on signatures, which the package cannot carry
 HELLO = Content("user", (Part("Hello"),))
-NO_WAIT = Waits(connect=5, first_byte=5, between=5, whole=60, tick=0.05)
+NO_WAIT = Timeouts(connect=5, first_byte=5, between=5, whole=60, tick=0.05)
 
 
 @pytest.fixture
@@ -232,13 +232,13 @@ def test_a_request_of_no_known_form_is_the_clients_error(sdk: Rig) -> None:
 
 def test_other_short_calls_than_it_knows_are_refused(sdk: Rig) -> None:
     with pytest.raises(errors.UnknownModel, match="batchGenerate"):
-        sdk.upstream.short_call(GEMMA, "batchGenerate", {})
+        sdk.upstream.unary_call(GEMMA, "batchGenerate", {})
 
 
 def test_several_embeddings_go_together(sdk: Rig) -> None:
     sdk.api.will_say(answering(b'{"embeddings": [{"values": [0.5]}, {"values": [1.0]}]}'))
     each = {"model": f"models/{GEMMA}", "content": {"parts": [{"text": "Hello"}]}}
-    said = sdk.upstream.short_call(GEMMA, "batchEmbedContents", {"requests": [each, each]})
+    said = sdk.upstream.unary_call(GEMMA, "batchEmbedContents", {"requests": [each, each]})
     assert said == {"embeddings": [{"values": [0.5]}, {"values": [1.0]}]}
 
 
@@ -517,12 +517,12 @@ def made(kind: Any) -> BaseException:
 
 
 def test_every_exception_of_the_package_is_translated() -> None:
-    own = [
+    of_this_process = [
         cls
         for _, cls in inspect.getmembers(api_errors, inspect.isclass)
         if cls.__module__ == api_errors.__name__ and issubclass(cls, BaseException)
     ]
-    found = {cls.__name__: type(translate(made(cls), Permit({}, ""), "m")) for cls in own}
+    found = {cls.__name__: type(translate(made(cls), Credential({}, ""), "m")) for cls in of_this_process}
     expected = {name: ours for ours, names in FOREIGN.items() for name in names.split()}
     assert found == expected
 
@@ -533,7 +533,7 @@ def test_the_ways_of_requests_are_translated_too() -> None:
         requests.ReadTimeout(): errors.UpstreamTimeout,
         requests.exceptions.SSLError(): errors.UpstreamMisconfigured,
     }.items():
-        assert type(translate(foreign, Permit({}, ""), "m")) is ours
+        assert type(translate(foreign, Credential({}, ""), "m")) is ours
 
 
 # --- settings ----------------------------------------------------------------------------------------

@@ -21,13 +21,13 @@ def test_an_upstream_without_such_calls_says_so():
         stream = count_tokens = models = None
 
     with pytest.raises(UnknownModel, match="embedContent"):
-        Plain().short_call("some-model", "embedContent", {})
+        Plain().unary_call("some-model", "embedContent", {})
 
 
 def test_the_demo_model_gives_one_vector_or_several():
     demo = DemoUpstream()
-    one = demo.short_call("demo", "embedContent", content("red house"))["embedding"]
-    several = demo.short_call("demo", "batchEmbedContents", {"requests": [content("red house"), content("")]})
+    one = demo.unary_call("demo", "embedContent", content("red house"))["embedding"]
+    several = demo.unary_call("demo", "batchEmbedContents", {"requests": [content("red house"), content("")]})
     assert several["embeddings"][0] == one
     assert math.hypot(*several["embeddings"][1]["values"]) == pytest.approx(1, abs=1e-3)
 
@@ -35,7 +35,7 @@ def test_the_demo_model_gives_one_vector_or_several():
 @pytest.mark.parametrize(("wanted", "size"), [(8, 8), (None, 64), (0, 64), (99_999, 64), ("8", 64)])
 def test_the_demo_models_vectors_have_the_size_that_was_asked_for(wanted, size):
     body = {**content("red house"), "outputDimensionality": wanted}
-    answer = DemoUpstream().short_call("demo", "embedContent", body)
+    answer = DemoUpstream().unary_call("demo", "embedContent", body)
     assert len(answer["embedding"]["values"]) == size
 
 

@@ -64,7 +64,7 @@ class Willing(Upstream):
         self.asked += 1
         return 42
 
-    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+    def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
         self.asked += 1
         return {"embedding": {"values": [1]}}
 

@@ -60,7 +60,7 @@ def upstream() -> Listing:
 
 
 @pytest.fixture
-def visit(upstream: Listing, tmp_path: Path):
+def identity(upstream: Listing, tmp_path: Path):
     def page(host: str | None = None, **environ: str) -> str:
         settings = load(environ={"BRIDGE_STATE_DIR": str(tmp_path), "GEMINI_API_KEY": KEY, **environ})
         client = create_app(settings, upstream).test_client()
@@ -115,8 +115,8 @@ def test_a_head_request_is_answered_as_claude_code_asks_it(client):
 # --- what stands on it -------------------------------------------------------------------------------
 
 
-def test_every_client_has_its_settings_for_the_public_address(visit):
-    page = visit("evil.example", BRIDGE_SERVER__PUBLIC_URL="http://bridge.example:8080/")
+def test_every_client_has_its_settings_for_the_public_address(identity):
+    page = identity("evil.example", BRIDGE_SERVER__PUBLIC_URL="http://bridge.example:8080/")
     assert "evil.example" not in page
     text = html.unescape(re.sub(r"<[^>]+>", "", page))
     for client in CLIENTS.values():
@@ -129,27 +129,27 @@ def test_every_client_has_its_settings_for_the_public_address(visit):
     assert __version__ in text
 
 
-def test_models_are_those_that_converse_and_the_names_that_stand_for_them(visit):
-    page = visit()
+def test_models_are_those_that_converse_and_the_names_that_stand_for_them(identity):
+    page = identity()
     assert "<li><code>gemini-3.1-pro-preview</code></li>" in page
     assert "embedder" not in page
     assert "<td><code>gpt-5</code></td><td><code>gemini-pro-latest</code></td>" in page
 
 
-def test_the_operator_says_how_to_get_a_key_and_which_model_to_take(visit):
-    page = visit(
+def test_the_operator_says_how_to_get_a_key_and_which_model_to_take(identity):
+    page = identity(
         BRIDGE_CONNECT__HELP="Ask it@company & <friends>.", BRIDGE_CONNECT__MODEL="gemini-3.1-pro-preview"
     )
     assert "Ask it@company &amp; &lt;friends&gt;." in page
     assert "<option selected>gemini-3.1-pro-preview</option>" in page
 
 
-def test_the_state_is_told_in_words(visit, upstream):
-    assert "</span>Ready</p>" in visit()
-    assert "This is the demo model" in visit(BRIDGE_UPSTREAM__TRANSPORT="demo")
+def test_the_state_is_told_in_words(identity, upstream):
+    assert "</span>Ready</p>" in identity()
+    assert "This is the demo model" in identity(BRIDGE_UPSTREAM__TRANSPORT="demo")
     upstream.error = UpstreamUnreachable("no route")
-    assert "</span>Gemini does not answer</p>" in visit()
-    assert "not at hand right now" in visit()
+    assert "</span>Gemini does not answer</p>" in identity()
+    assert "not at hand right now" in identity()
 
 
 def test_an_upstream_that_hangs_does_not_hang_the_page(upstream, tmp_path):
@@ -191,8 +191,8 @@ EVIL = [
 
 
 @pytest.mark.parametrize("host", EVIL)
-def test_a_host_that_is_none_is_not_repeated(visit, host):
-    page = visit(host)
+def test_a_host_that_is_none_is_not_repeated(identity, host):
+    page = identity(host)
     assert host not in page
     assert html.escape(host) not in page
     assert "http://127.0.0.1:41242" in page
@@ -200,24 +200,24 @@ def test_a_host_that_is_none_is_not_repeated(visit, host):
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:41242", socket.gethostname()])
-def test_a_host_of_this_machine_is_shown(visit, host):
-    assert f"http://{host}</code>" in visit(host)
+def test_a_host_of_this_machine_is_shown(identity, host):
+    assert f"http://{host}</code>" in identity(host)
 
 
 @pytest.mark.parametrize("host", ["bridge", "evil.example", "10.0.0.7:8080", "localhost.evil.example"])
-def test_a_foreign_host_is_not_shown_as_our_address(visit, host):
-    page = visit(host)
+def test_a_foreign_host_is_not_shown_as_our_address(identity, host):
+    page = identity(host)
     assert f"//{host}" not in page
     assert "http://127.0.0.1:41242</code>" in page
 
 
-def test_the_configured_host_is_shown(visit):
+def test_the_configured_host_is_shown(identity):
     environ = {"BRIDGE_SERVER__HOST": "bridge.example", "BRIDGE_ACCESS__OPEN": "true"}
-    assert "http://bridge.example:41242</code>" in visit("bridge.example:41242", **environ)
+    assert "http://bridge.example:41242</code>" in identity("bridge.example:41242", **environ)
 
 
-def test_the_page_holds_no_key_and_nothing_of_the_request(visit, client):
-    assert KEY not in visit()
+def test_the_page_holds_no_key_and_nothing_of_the_request(identity, client):
+    assert KEY not in identity()
     page = client.get(
         "/?q=canary-query", headers=BROWSER | {"Authorization": "Bearer canary", "Cookie": "canary=1"}
     )
@@ -237,8 +237,8 @@ def test_the_policy_allows_only_what_stands_in_the_page(client):
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_the_page_is_well_formed_and_fetches_nothing(visit):
-    page = visit()
+def test_the_page_is_well_formed_and_fetches_nothing(identity):
+    page = identity()
     assert HtmlChecker(page).problems == []
     assert "http://www.w3.org/2000/svg" in page  # a name, not a place
     assert set(re.findall(r"https?://[^/\"'&<) ]+", page)) <= {"http://www.w3.org", "http://localhost"}
@@ -255,8 +255,8 @@ def test_the_page_is_well_formed_and_fetches_nothing(visit):
         (("<h1>", "<h1><p></p>"), "<p> inside <h1>"),
     ],
 )
-def test_the_checker_finds_mistakes(visit, mistake, problem):
-    broken = visit().replace(*mistake, 1)
+def test_the_checker_finds_mistakes(identity, mistake, problem):
+    broken = identity().replace(*mistake, 1)
     assert any(problem in each for each in HtmlChecker(broken).problems)
 
 

@@ -6,7 +6,7 @@ from bridge.protocols.anthropic_messages.limits import limit_headers
 from bridge.protocols.anthropic_messages.machine import MessagesMachine
 from bridge.protocols.anthropic_messages.models import list_models, show_model
 from bridge.protocols.anthropic_messages.schema import CountSchema, MessagesSchema
-from bridge.protocols.base import Event, Framing, Protocol, TokenCounting
+from bridge.protocols.base import Event, Protocol, StreamFraming, TokenCounting
 from bridge.protocols.sse import encode_named
 
 PING = encode_named(Event("ping", {"type": "ping"}))
@@ -17,7 +17,7 @@ PROTOCOL = Protocol(
     schema=MessagesSchema(),
     to_gemini=to_gemini,
     machine=MessagesMachine,
-    framing=lambda _asked: Framing(encode_named, PING),
+    framing=lambda _asked: StreamFraming(encode_named, PING),
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,

@@ -11,7 +11,7 @@ from bridge.protocols.anthropic_messages.machine import MessagesOptions
 from bridge.protocols.anthropic_messages.messages import Messages
 from bridge.protocols.anthropic_messages.tools import chosen_tools, declared_tools
 from bridge.protocols.anthropic_messages.versions import check_version
-from bridge.protocols.base import Asked, Caller
+from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import needed, objects, optional, refuse, shown, stop_sequences
 
 _SAMPLING = {
@@ -26,7 +26,7 @@ _SAMPLING = {
 TIERS = {"auto": AUTO, "standard_only": STANDARD}
 
 
-def to_gemini(body: JsonObject, caller: Caller) -> Asked:
+def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     _refuse_what_gemini_lacks(body)
     losses = check_version(body, caller.headers)
     messages, schemas = Messages(), Schemas()
@@ -47,7 +47,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> Asked:
     )
     options = MessagesOptions(thinking=thinking.show)
     losses += [*messages.losses, *schemas.losses, *_losses(body)]
-    return Asked(request, bool(body.get("stream")), options, tuple(losses))
+    return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses))
 
 
 def _refuse_what_gemini_lacks(body: JsonObject) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from bridge.rate_limit_status import Allowance
+from bridge.rate_limit_status import RateLimitStatus
 
 
-def limit_headers(allowance: Allowance) -> dict[str, str]:
+def limit_headers(allowance: RateLimitStatus) -> dict[str, str]:
     counted, limit, remaining, reset, now = allowance
     full = datetime.fromtimestamp(math.ceil(now + reset), UTC)
     return {

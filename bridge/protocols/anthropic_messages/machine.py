@@ -18,13 +18,13 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.grounding import search_in
 from bridge.gemini.service_tier import STANDARD
-from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened, Signed
+from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Noted, Opened, RunKind, Signed
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
-from bridge.ids_and_clock import Stamp
+from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.web_search import search_result
-from bridge.protocols.base import Asked, Event, EventMachine, Transitions
+from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 
 
@@ -69,8 +69,8 @@ class MessagesMachine(EventMachine):
         State.FAILED: {},
     }
 
-    def __init__(self, asked: Asked, stamp: Stamp) -> None:
-        super().__init__(asked, stamp)
+    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(asked, ids_and_clock)
         options = asked.options
         self._shows_thinking = isinstance(options, MessagesOptions) and options.thinking
         self._index = -1
@@ -125,7 +125,7 @@ class MessagesMachine(EventMachine):
 
     def on_began(self, _step: Began) -> Iterator[Event]:
         message: dict[str, Any] = {
-            "id": self.stamp.new_id("msg_"),
+            "id": self.ids_and_clock.new_id("msg_"),
             "type": "message",
             "role": "assistant",
             "model": self.asked.request.model,  # another name makes Claude Code drop all signed thinking
@@ -142,9 +142,9 @@ class MessagesMachine(EventMachine):
         return {"service_tier": self.service_tier or STANDARD} if named else {}
 
     def on_opened(self, step: Opened) -> Iterator[Event]:
-        if step.kind is Kind.THOUGHT:
+        if step.kind is RunKind.THOUGHT:
             yield from self._opened_thought()
-        elif step.kind is Kind.OTHER:
+        elif step.kind is RunKind.OTHER:
             yield from self._stop()
             self.losses.append("messages.part_not_shown")
         elif step.part is not None and isinstance(step.part.data, FunctionCall):
@@ -173,14 +173,14 @@ class MessagesMachine(EventMachine):
         return self._open == "thinking" or (self._shows_thinking and not self._spoke)
 
     def on_grew(self, step: Grew) -> Iterable[Event]:
-        if step.kind is Kind.TEXT and self._open == "text":
+        if step.kind is RunKind.TEXT and self._open == "text":
             said = {"type": "text_delta", "text": step.text}
             kind = "content_block_delta"
             return (Event(kind, {"type": kind, "index": self._index, "delta": said}),)
         return self._began(step)
 
     def _began(self, step: Grew) -> Iterator[Event]:
-        if step.kind is Kind.TEXT:
+        if step.kind is RunKind.TEXT:
             yield from self._begin_text()
             yield self._delta("text_delta", text=step.text)
         elif self._held is not None:
@@ -196,9 +196,9 @@ class MessagesMachine(EventMachine):
         yield self._start("text", text="")
 
     def on_signed(self, step: Signed) -> Iterator[Event]:
-        if step.kind is Kind.CALL:
+        if step.kind is RunKind.CALL:
             return  # it went before the call
-        if step.kind is not Kind.THOUGHT or not self._shows_thinking:
+        if step.kind is not RunKind.THOUGHT or not self._shows_thinking:
             self.losses.append("messages.signature_without_a_seat")
         elif self._held is not None:
             self._held.append(step)
@@ -207,7 +207,7 @@ class MessagesMachine(EventMachine):
 
     def on_closed(self, step: Closed) -> Iterator[Event]:
         # A thinking block stays open: the call that follows may want to sign it.
-        if step.kind is Kind.TEXT:
+        if step.kind is RunKind.TEXT:
             yield from self._stop()
 
     def on_noted(self, step: Noted) -> Iterable[Event]:
@@ -229,7 +229,7 @@ class MessagesMachine(EventMachine):
         search = search_in(self._grounding)
         if search is None:
             return {}
-        own_id = self.stamp.new_id("srvtoolu_")
+        own_id = self.ids_and_clock.new_id("srvtoolu_")
         yield self._start("server_tool_use", id=own_id, name="web_search", input={})
         yield self._delta("input_json_delta", partial_json=orjson.dumps({"query": search.query}).decode())
         yield from self._stop()

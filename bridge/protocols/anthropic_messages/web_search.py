@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.grounding import Page
+from bridge.gemini.grounding import WebSource
 
 
-def search_result(page: Page) -> dict[str, Any]:
+def search_result(page: WebSource) -> dict[str, Any]:
     return {
         "type": "web_search_result",
         "title": page.title,

@@ -8,7 +8,7 @@ from marshmallow import ValidationError
 
 from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import EMPTY, Content, GenerateRequest, JsonObject, Part, Thinking
-from bridge.protocols.base import Asked, Caller
+from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.content_parts import system_content
 from bridge.protocols.gemini_interactions.machine import InteractionOptions
 from bridge.protocols.gemini_interactions.schema import GenerationSchema
@@ -32,7 +32,7 @@ _FORMATS = ("text", "image", "audio", "video")
 _MODALITIES = ("text", "image")
 
 
-def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
+def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
     if body.get("background") and body.get("store") is False:
         raise refuse("needs store: true, since the answer is fetched later", "background")
     config = _config(body)
@@ -53,7 +53,9 @@ def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
         extra=_beside(body) or EMPTY,
     )
     options = InteractionOptions(thinking.show, body.get("previous_interaction_id"))
-    return Asked(request, bool(body.get("stream")), options, (*steps.losses, *schemas.losses, *_losses(body)))
+    return ConvertedRequest(
+        request, bool(body.get("stream")), options, (*steps.losses, *schemas.losses, *_losses(body))
+    )
 
 
 def _losses(body: JsonObject) -> list[str]:

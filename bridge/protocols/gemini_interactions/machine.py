@@ -17,7 +17,7 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.model_adapter import MINTED_ID
-from bridge.gemini.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
+from bridge.gemini.turn import Began, Closed, Ended, Grew, Noted, Opened, RunKind, Signed
 from bridge.gemini.types import (
     FileData,
     FunctionCall,
@@ -26,8 +26,8 @@ from bridge.gemini.types import (
     OtherData,
     Part,
 )
-from bridge.ids_and_clock import Stamp
-from bridge.protocols.base import Asked, Event, EventMachine, Framing, Transitions
+from bridge.ids_and_clock import IdsAndClock
+from bridge.protocols.base import ConvertedRequest, Event, EventMachine, StreamFraming, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.gemini_interactions.contents import media_content
 from bridge.protocols.gemini_interactions.executed_code import code_step, is_told_in_full
@@ -71,8 +71,8 @@ class InteractionsMachine(EventMachine):
         State.DONE: {},
     }
 
-    def __init__(self, asked: Asked, stamp: Stamp) -> None:
-        super().__init__(asked, stamp)
+    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(asked, ids_and_clock)
         options = asked.options
         self._options = options if isinstance(options, InteractionOptions) else InteractionOptions()
         self._told = 0  # events
@@ -85,7 +85,7 @@ class InteractionsMachine(EventMachine):
         self._uncited: JsonObject | None = None  # the same, until a text was told with it
         now, previous = self._now(), self._options.previous
         self._interaction: dict[str, Any] = {
-            "id": stamp.new_id(ID_PREFIX),
+            "id": ids_and_clock.new_id(ID_PREFIX),
             "object": "interaction",
             "status": "in_progress",
             "model": asked.request.model,
@@ -96,7 +96,7 @@ class InteractionsMachine(EventMachine):
         self.pending = {**self._interaction, "steps": []}
 
     def _now(self) -> str:
-        return datetime.fromtimestamp(self.stamp.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(self.ids_and_clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     # --- events --------------------------------------------------------------------------------------
 
@@ -147,10 +147,10 @@ class InteractionsMachine(EventMachine):
         yield self._event(UPDATED, interaction_id=self._interaction["id"], status="in_progress")
 
     def on_opened(self, step: Opened) -> Iterator[Event]:
-        if step.kind is Kind.THOUGHT:
+        if step.kind is RunKind.THOUGHT:
             if not self._options.thoughts:
                 self.losses.append("interactions.thought_not_asked_for")
-        elif step.kind is Kind.TEXT:
+        elif step.kind is RunKind.TEXT:
             yield from self._end_step()
         elif step.part is not None and isinstance(step.part.data, FunctionCall):
             yield from self._call(step.part.data, step.part.signature)
@@ -176,7 +176,7 @@ class InteractionsMachine(EventMachine):
 
     def _code(self, data: OtherData, signature: str | None) -> Iterator[Event]:
         if data.field == "executableCode":
-            self._code_id = self.stamp.new_id(MINTED_ID)
+            self._code_id = self.ids_and_clock.new_id(MINTED_ID)
         told = code_step(data, self._code_id)
         if told is None:
             self.losses.append("interactions.part_not_shown")
@@ -189,7 +189,7 @@ class InteractionsMachine(EventMachine):
         )
 
     def on_grew(self, step: Grew) -> Iterable[Event]:
-        if step.kind is Kind.THOUGHT:
+        if step.kind is RunKind.THOUGHT:
             return self._think(step.text) if self._options.thoughts else ()
         if self._open == OUTPUT:
             return (self._text(step.text),)
@@ -208,10 +208,10 @@ class InteractionsMachine(EventMachine):
         return Event(STEP_DELTA, data)
 
     def on_signed(self, step: Signed) -> Iterator[Event]:
-        if step.kind is Kind.THOUGHT:
+        if step.kind is RunKind.THOUGHT:
             length = step.length if self._options.thoughts else self._thought_length
             yield from self._sign(for_thought(step.signature, length, self._thought_length))
-        elif step.kind is Kind.TEXT:
+        elif step.kind is RunKind.TEXT:
             yield from self._end_output()
             yield from self._sign(for_text(step.signature, step.length))
         # That of a call or another part was told with it.
@@ -220,7 +220,7 @@ class InteractionsMachine(EventMachine):
         # A thought stays open: the call that follows may want to sign it.
         if any(part.extra for part in step.parts):
             self.losses.append("interactions.part_fields")
-        if step.kind is Kind.TEXT:
+        if step.kind is RunKind.TEXT:
             yield from self._end_output()
 
     def _end_output(self) -> Iterator[Event]:
@@ -238,7 +238,7 @@ class InteractionsMachine(EventMachine):
 
     def on_ended(self, step: Ended) -> Iterator[Event]:
         yield from self._end_step()
-        for told, delta in search_steps(self._grounding, self.stamp.new_id(MINTED_ID)):
+        for told, delta in search_steps(self._grounding, self.ids_and_clock.new_id(MINTED_ID)):
             yield from self._whole(told, delta)
         ending = step.endings[0]
         status = "completed" if ending.outcome is Outcome.COMPLETE else "incomplete"
@@ -279,5 +279,5 @@ def error_from(error: BridgeError) -> dict[str, str]:
     return {"code": WORDS[error.kind].status, "message": error.message}
 
 
-def framing(_asked: Asked) -> Framing:
-    return Framing(lambda event: END if event.type == DONE else encode_named(event))
+def framing(_asked: ConvertedRequest) -> StreamFraming:
+    return StreamFraming(lambda event: END if event.type == DONE else encode_named(event))

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.errors import BridgeError, UnknownAnswer
 from bridge.gemini.types import JsonObject
-from bridge.protocols.base import WORKING, PastTurn, Storing
+from bridge.protocols.base import WORKING, AnswerStoring, PastTurn
 from bridge.protocols.gemini_interactions.machine import ID_PREFIX, error_from
 from bridge.protocols.json_reading import refuse
 
@@ -55,7 +55,7 @@ def _failed(answer: JsonObject, error: BridgeError) -> JsonObject:
     return {**answer, "status": "failed", "errors": [error_from(error)]}
 
 
-STORING = Storing(
+STORING = AnswerStoring(
     wanted=_wanted,
     previous=_previous,
     previous_field="previous_interaction_id",

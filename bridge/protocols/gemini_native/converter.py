@@ -18,7 +18,7 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.gemini.wire import request_from_json
-from bridge.protocols.base import Asked, Caller
+from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.gemini_native.normalise import REQUEST, read
 from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
 
@@ -35,18 +35,22 @@ class NativeOptions:
     sse: bool = False  #: else a stream is one JSON array
 
 
-def to_gemini(body: JsonObject, caller: Caller) -> Asked:
+def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     stream = caller.path.get("method") == STREAMING
-    return Asked(_request(body, model_named(caller)), stream, NativeOptions(sse=_wants_sse(caller.query)))
+    return ConvertedRequest(
+        _request(body, model_named(caller)), stream, NativeOptions(sse=_wants_sse(caller.query))
+    )
 
 
-def counted_to_gemini(body: JsonObject, caller: Caller) -> Asked:
+def counted_to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     """Tokens are counted of contents alone, or of a whole request."""
     whole = optional(body, "generateContentRequest", dict, "")
     if (whole is None) == ("contents" not in body):
         raise refuse("either contents or a generateContentRequest is required, and not both", "contents")
     path = "" if whole is None else "generateContentRequest"
-    return Asked(_request(body if whole is None else whole, model_named(caller), path), stream=False)
+    return ConvertedRequest(
+        _request(body if whole is None else whole, model_named(caller), path), stream=False
+    )
 
 
 def model_named(caller: Caller) -> str:

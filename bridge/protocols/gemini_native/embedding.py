@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.gemini.types import Content, JsonObject
 from bridge.gemini.wire import content_from_json, content_to_json
-from bridge.protocols.base import Caller, EmbeddingAsked
+from bridge.protocols.base import Caller, ConvertedEmbedding
 from bridge.protocols.gemini_native.converter import model_named
 from bridge.protocols.gemini_native.normalise import CONTENT, Message, read
 from bridge.protocols.json_reading import needed, objects, refuse
@@ -18,15 +18,15 @@ _ONE = Message(one={"content": CONTENT})
 _SEVERAL = Message(many={"requests": _ONE})
 
 
-def embedding_to_gemini(body: JsonObject, caller: Caller) -> EmbeddingAsked:
+def embedding_to_gemini(body: JsonObject, caller: Caller) -> ConvertedEmbedding:
     method = caller.path["method"]
     if method == BATCH:
         several = read(_SEVERAL, body)
         requests = list(objects(needed(several, "requests", list, ""), "requests"))
         contents = tuple(_content(one, path) for path, one in requests)
-        return EmbeddingAsked(model_named(caller), method, contents, partial(_batch, several))
+        return ConvertedEmbedding(model_named(caller), method, contents, partial(_batch, several))
     one = read(_ONE, body)
-    return EmbeddingAsked(model_named(caller), method, (_content(one, ""),), partial(_single, one))
+    return ConvertedEmbedding(model_named(caller), method, (_content(one, ""),), partial(_single, one))
 
 
 def _content(request: JsonObject, path: str) -> Content:

@@ -15,7 +15,7 @@ from typing import ClassVar
 import orjson
 
 from bridge.gemini.types import JsonObject
-from bridge.protocols.base import Asked, Event, Framing
+from bridge.protocols.base import ConvertedRequest, Event, StreamFraming
 from bridge.protocols.gemini_native.converter import NativeOptions
 from bridge.protocols.gemini_native.machine import END, ERROR
 from bridge.protocols.sse import encode_data
@@ -25,12 +25,12 @@ NOTHING_SAID = b"{}\n\n"
 OPENING, BETWEEN = b"[", b",\n"
 
 
-def framing(asked: Asked) -> Framing:
+def framing(asked: ConvertedRequest) -> StreamFraming:
     sse = isinstance(asked.options, NativeOptions) and asked.options.sse
     return EventFraming() if sse else ArrayFraming()
 
 
-class EventFraming(Framing):
+class EventFraming(StreamFraming):
     def __init__(self) -> None:
         super().__init__(self._event)
         self._begun = False  #: an event of which only the beginning was sent
@@ -57,7 +57,7 @@ def _is_last(chunk: JsonObject) -> bool:
     return any("finishReason" in candidate for candidate in chunk.get("candidates", ()))
 
 
-class ArrayFraming(Framing):
+class ArrayFraming(StreamFraming):
     content_type: ClassVar[str] = "application/json; charset=UTF-8"
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """OpenAI Chat Completions: most editors, LangChain, the OpenAI SDKs."""
 
-from bridge.protocols.base import Framing, Protocol
+from bridge.protocols.base import Protocol, StreamFraming
 from bridge.protocols.openai_chat.converter import to_gemini
 from bridge.protocols.openai_chat.machine import ChatMachine, encode
 from bridge.protocols.openai_chat.schema import ChatSchema
@@ -14,7 +14,7 @@ PROTOCOL = Protocol(
     schema=ChatSchema(),
     to_gemini=to_gemini,
     machine=ChatMachine,
-    framing=lambda _asked: Framing(encode),
+    framing=lambda _asked: StreamFraming(encode),
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,

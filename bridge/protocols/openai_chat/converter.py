@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
-from bridge.protocols.base import Asked, Caller
+from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import needed, objects, refuse, shown, stop_sequences
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import Messages
@@ -29,7 +29,7 @@ _SAMPLING = {
 }
 
 
-def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
+def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
     messages, schemas = Messages(), Schemas()
     for path, message in objects(body["messages"], "messages"):
         messages.add(message, path)
@@ -46,7 +46,7 @@ def to_gemini(body: JsonObject, _caller: Caller) -> Asked:
     )
     stream = bool(body.get("stream"))
     losses = (*messages.losses, *schemas.losses, *_losses(body))
-    return Asked(request, stream, _options(body, stream), losses)
+    return ConvertedRequest(request, stream, _options(body, stream), losses)
 
 
 def _options(body: JsonObject, stream: bool) -> ChatOptions:

@@ -17,10 +17,10 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.freeform import freeform_text
-from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Kind, Noted, Opened
+from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Noted, Opened, RunKind
 from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, Usage
-from bridge.ids_and_clock import Stamp
-from bridge.protocols.base import Asked, Event, EventMachine, Transitions
+from bridge.ids_and_clock import IdsAndClock
+from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.openai_chat.logprobs import logprobs_from_gemini
 from bridge.protocols.openai_chat.part_order import layout_of
 from bridge.protocols.openai_errors import error_body
@@ -80,14 +80,14 @@ class ChatMachine(EventMachine):
         State.DONE: {},
     }
 
-    def __init__(self, asked: Asked, stamp: Stamp) -> None:
-        super().__init__(asked, stamp)
+    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(asked, ids_and_clock)
         options = asked.options
         self._options = options if isinstance(options, ChatOptions) else ChatOptions()
         self._head = {
-            "id": stamp.new_id("chatcmpl-"),
+            "id": ids_and_clock.new_id("chatcmpl-"),
             "object": "chat.completion.chunk",
-            "created": int(stamp.now()),
+            "created": int(ids_and_clock.now()),
             "model": asked.request.model,
         }
         self._tail: dict[str, Any] = {"usage": None} if self._options.include_usage else {}
@@ -106,11 +106,11 @@ class ChatMachine(EventMachine):
             choice = self._choices[candidate] = _Choice()
         return choice
 
-    def _greeting(self, candidate: int, kind: Kind | None) -> Iterator[Event]:
+    def _greeting(self, candidate: int, kind: RunKind | None) -> Iterator[Event]:
         choice = self._choice(candidate)
         if not choice.greeted:
             choice.greeted = True
-            content = "" if kind is Kind.TEXT else None
+            content = "" if kind is RunKind.TEXT else None
             yield self._delta("role", candidate, {"role": "assistant", "content": content})
 
     def on_began(self, _step: Began) -> tuple[Event, ...]:
@@ -161,7 +161,7 @@ class ChatMachine(EventMachine):
         return self._delta("image", candidate, {"images": [shown]})
 
     def on_grew(self, step: Grew) -> tuple[Event, ...]:
-        if step.kind is not Kind.TEXT:
+        if step.kind is not RunKind.TEXT:
             return (self._delta("reasoning", step.candidate, {"reasoning_content": step.text}),)
         said = {"content": step.text}
         choice = {"index": step.candidate, "delta": said, "logprobs": None, "finish_reason": None}
@@ -173,7 +173,7 @@ class ChatMachine(EventMachine):
 
     def on_noted(self, step: Noted) -> Iterator[Event]:
         if self._options.logprobs and (result := step.fields.get("logprobsResult")):
-            yield from self._greeting(step.candidate, Kind.TEXT)
+            yield from self._greeting(step.candidate, RunKind.TEXT)
             shown = {"index": step.candidate, "delta": {}, "logprobs": logprobs_from_gemini(result)}
             yield Event("logprobs", self._chunk([{**shown, "finish_reason": None}]))
         if grounding := step.fields.get("groundingMetadata"):

@@ -62,7 +62,7 @@ def arrange(
     layout: Sequence[JsonObject], reasoning: str, answer: str, calls: Sequence[Part], images: Sequence[Part]
 ) -> list[Part] | None:
     """The parts in Gemini's order, or None if the layout does not fit the message."""
-    seats = _Seats(reasoning, answer, calls, images)
+    seats = _Positions(reasoning, answer, calls, images)
     if not all(isinstance(entry, dict) for entry in layout):
         return None
     try:
@@ -72,7 +72,7 @@ def arrange(
     return parts if seats.empty else None
 
 
-class _Seats:
+class _Positions:
     """What the message holds, taken from the front. A client may send a hundred thousand entries: each takes
     its own piece, and nothing behind it is copied."""
 

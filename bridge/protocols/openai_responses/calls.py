@@ -10,7 +10,7 @@ import orjson
 
 from bridge.gemini.freeform import freeform_text
 from bridge.gemini.types import FunctionCall
-from bridge.protocols.openai_responses.tools import Called, Kind
+from bridge.protocols.openai_responses.tools import CalledTool, ToolKind
 
 NewId = Callable[[str], str]
 
@@ -25,13 +25,13 @@ class CallItem:
     text: str = ""
 
 
-def call_item(call: FunctionCall, called: Called | None, new_id: NewId) -> CallItem:
+def call_item(call: FunctionCall, called: CalledTool | None, new_id: NewId) -> CallItem:
     """A function that nobody declared is still a function call: the client knows best what is wrong."""
-    called = called or Called(Kind.FUNCTION, call.name)
+    called = called or CalledTool(ToolKind.FUNCTION, call.name)
     return _SHAPES[called.kind](call, called, new_id)
 
 
-def _function(call: FunctionCall, called: Called, new_id: NewId) -> CallItem:
+def _function(call: FunctionCall, called: CalledTool, new_id: NewId) -> CallItem:
     text = orjson.dumps(dict(call.args or {})).decode()
     return CallItem(
         {"type": "function_call", "id": new_id("fc_"), "call_id": call.id, **_named(called)},
@@ -43,7 +43,7 @@ def _function(call: FunctionCall, called: Called, new_id: NewId) -> CallItem:
     )
 
 
-def _custom(call: FunctionCall, called: Called, new_id: NewId) -> CallItem:
+def _custom(call: FunctionCall, called: CalledTool, new_id: NewId) -> CallItem:
     text = freeform_text(call)
     return CallItem(
         {"type": "custom_tool_call", "id": new_id("ctc_"), "call_id": call.id, **_named(called)},
@@ -55,25 +55,25 @@ def _custom(call: FunctionCall, called: Called, new_id: NewId) -> CallItem:
     )
 
 
-def _local_shell(call: FunctionCall, _called: Called, new_id: NewId) -> CallItem:
+def _local_shell(call: FunctionCall, _called: CalledTool, new_id: NewId) -> CallItem:
     action = {"type": "exec", "env": {}, **(call.args or {})}
     item = {"type": "local_shell_call", "id": new_id("lsh_"), "call_id": call.id, "action": action}
     return CallItem(item, {}, {})
 
 
-def _tool_search(call: FunctionCall, _called: Called, new_id: NewId) -> CallItem:
+def _tool_search(call: FunctionCall, _called: CalledTool, new_id: NewId) -> CallItem:
     item = {"type": "tool_search_call", "id": new_id("tsc_"), "call_id": call.id, "execution": "client"}
     return CallItem({**item, "arguments": dict(call.args or {})}, {}, {})
 
 
-def _named(called: Called) -> dict[str, Any]:
+def _named(called: CalledTool) -> dict[str, Any]:
     named = {"name": called.name}
     return named if called.namespace is None else {**named, "namespace": called.namespace}
 
 
-_SHAPES: dict[Kind, Callable[[FunctionCall, Called, NewId], CallItem]] = {
-    Kind.FUNCTION: _function,
-    Kind.CUSTOM: _custom,
-    Kind.LOCAL_SHELL: _local_shell,
-    Kind.TOOL_SEARCH: _tool_search,
+_SHAPES: dict[ToolKind, Callable[[FunctionCall, CalledTool, NewId], CallItem]] = {
+    ToolKind.FUNCTION: _function,
+    ToolKind.CUSTOM: _custom,
+    ToolKind.LOCAL_SHELL: _local_shell,
+    ToolKind.TOOL_SEARCH: _tool_search,
 }

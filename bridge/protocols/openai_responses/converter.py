@@ -6,12 +6,12 @@ from typing import Any
 
 from bridge.gemini.request_schemas import Schemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
-from bridge.protocols.base import Asked, Caller
+from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import needed, objects, optional, refuse, shown
 from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.machine import ResponsesOptions
-from bridge.protocols.openai_responses.tools import Declared, chosen_tools
+from bridge.protocols.openai_responses.tools import DeclaredTools, chosen_tools
 from bridge.protocols.openai_tiers import wished_tier
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
@@ -38,9 +38,9 @@ _ECHOED: dict[str, Any] = {
 }
 
 
-def to_gemini(body: JsonObject, caller: Caller) -> Asked:
+def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     _refuse_what_the_bridge_lacks(body)
-    declared = Declared()
+    declared = DeclaredTools()
     declared.add(body.get("tools") or [], "tools")
     items = Items(declared)
     items.instruct(body.get("instructions") or "")
@@ -62,7 +62,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> Asked:
     losses = (*declared.losses, *declared.schemas.losses, *items.losses, *_losses(body))
     options = _options(body, declared, caller)
     headers = {HEADER: options.dialect.name}
-    return Asked(request, bool(body.get("stream")), options, losses, headers)
+    return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers)
 
 
 def _refuse_what_the_bridge_lacks(body: JsonObject) -> None:
@@ -75,7 +75,7 @@ def _refuse_what_the_bridge_lacks(body: JsonObject) -> None:
         raise refuse("needs store: true, since the answer is fetched later", "background")
 
 
-def _options(body: JsonObject, declared: Declared, caller: Caller) -> ResponsesOptions:
+def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> ResponsesOptions:
     dialect = choose(caller)
     echo = {key: default if body.get(key) is None else body[key] for key, default in _ECHOED.items()}
     if not dialect.echoes_tools:

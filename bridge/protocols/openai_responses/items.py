@@ -29,7 +29,7 @@ from bridge.protocols.content_parts import (
     tool_result,
 )
 from bridge.protocols.json_reading import arguments_object, needed, objects, optional, refuse, shown
-from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, Declared
+from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
 
 ROLES = ("user", "assistant", "system", "developer")
 
@@ -40,7 +40,7 @@ UNSAID = frozenset({"web_search_call"})
 class Items:
     """The conversation so far, item by item. Items of a kind not known here are left out and counted."""
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: DeclaredTools) -> None:
         self.contents: list[Content] = []
         self.losses: list[str] = []
         self._declared = declared

@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.grounding import search_in
-from bridge.gemini.turn import Began, Closed, Ended, Grew, Kind, Noted, Opened, Signed
+from bridge.gemini.turn import Began, Closed, Ended, Grew, Noted, Opened, RunKind, Signed
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
-from bridge.ids_and_clock import Stamp
-from bridge.protocols.base import Asked, Event, EventMachine, Framing, Transitions
+from bridge.ids_and_clock import IdsAndClock
+from bridge.protocols.base import ConvertedRequest, Event, EventMachine, StreamFraming, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
 from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, TOLD_IN_THE_STREAM, stream_error
-from bridge.protocols.openai_responses.tools import Called
+from bridge.protocols.openai_responses.tools import CalledTool
 from bridge.protocols.openai_tiers import told_tier
 from bridge.protocols.sse import encode_named
 
@@ -46,7 +46,9 @@ _FAIL: dict[str, Enum] = {"response.failed": State.FAILED}
 @dataclass(frozen=True, slots=True)
 class ResponsesOptions:
     dialect: Dialect = DIALECTS["bridge"]
-    calls: Mapping[str, Called] = field(default_factory=dict)  #: what each declared function is to the client
+    calls: Mapping[str, CalledTool] = field(
+        default_factory=dict
+    )  #: what each declared function is to the client
     thinking: bool = False
     encrypted_reasoning: bool = False  #: signatures may travel in reasoning items
     echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats
@@ -91,8 +93,8 @@ class ResponsesMachine(EventMachine):
         State.DONE: {},
     }
 
-    def __init__(self, asked: Asked, stamp: Stamp) -> None:
-        super().__init__(asked, stamp)
+    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(asked, ids_and_clock)
         options = asked.options
         self._options = options if isinstance(options, ResponsesOptions) else ResponsesOptions()
         self._dialect = self._options.dialect
@@ -101,9 +103,9 @@ class ResponsesMachine(EventMachine):
         self._item: dict[str, Any] | None = None  # the one being written
         self._pieces: list[str] = []
         self.pending = self._response = {
-            "id": stamp.new_id(ID_PREFIX),
+            "id": ids_and_clock.new_id(ID_PREFIX),
             "object": "response",
-            "created_at": int(stamp.now()),
+            "created_at": int(ids_and_clock.now()),
             "status": "in_progress",
             "error": None,
             "incomplete_details": None,
@@ -149,7 +151,7 @@ class ResponsesMachine(EventMachine):
 
     def _reasoning(self, text: str = "") -> Iterator[Event]:
         if self._item is None:
-            yield self._added({"type": "reasoning", "id": self.stamp.new_id("rs_"), "summary": []})
+            yield self._added({"type": "reasoning", "id": self.ids_and_clock.new_id("rs_"), "summary": []})
         if not text:
             return
         if not self._pieces:
@@ -176,7 +178,7 @@ class ResponsesMachine(EventMachine):
         yield self._event("response.in_progress", response=self._response)
 
     def on_opened(self, step: Opened) -> Iterator[Event]:
-        if step.kind is Kind.THOUGHT:
+        if step.kind is RunKind.THOUGHT:
             if self._options.thinking:
                 yield from self._reasoning()
             else:
@@ -186,7 +188,7 @@ class ResponsesMachine(EventMachine):
             yield from self._call(step.part.data, step.part.signature)
             return
         yield from self._end_reasoning()
-        if step.kind is Kind.OTHER:
+        if step.kind is RunKind.OTHER:
             self.losses.append("responses.part_not_shown")
 
     def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
@@ -194,7 +196,7 @@ class ResponsesMachine(EventMachine):
         if carried is not None:
             yield from self._reasoning()
         yield from self._end_reasoning(None if carried is None else for_next_call(carried))
-        shown: CallItem = call_item(call, self._options.calls.get(call.name), self.stamp.new_id)
+        shown: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
         yield self._added({**shown.item, **shown.empty, "status": "in_progress"})
         if shown.event is not None:
             yield self._of_item(f"{shown.event}.delta", delta=shown.text)
@@ -202,7 +204,7 @@ class ResponsesMachine(EventMachine):
         yield self._done(**shown.whole, status=self._dialect.call_status)
 
     def on_grew(self, step: Grew) -> Iterable[Event]:
-        if step.kind is Kind.THOUGHT:
+        if step.kind is RunKind.THOUGHT:
             return self._reasoning(step.text) if self._options.thinking else ()
         if self._item is None:
             return (*self._begin_message(), self._said(step.text))
@@ -224,14 +226,14 @@ class ResponsesMachine(EventMachine):
         return Event("response.output_text.delta", data)
 
     def _begin_message(self) -> Iterator[Event]:
-        message = {"type": "message", "id": self.stamp.new_id("msg_"), "role": "assistant"}
+        message = {"type": "message", "id": self.ids_and_clock.new_id("msg_"), "role": "assistant"}
         yield self._added({**message, "status": "in_progress", "content": []})
         yield self._of_item("response.content_part.added", content_index=0, part=_text_part(""))
 
     def on_signed(self, step: Signed) -> Iterator[Event]:
-        if step.kind is Kind.CALL:
+        if step.kind is RunKind.CALL:
             return  # it went before the call
-        if step.kind is Kind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
+        if step.kind is RunKind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
             yield from self._reasoning()
             whole = sum(map(len, self._pieces))
             yield from self._end_reasoning(for_thought(step.signature, step.length, whole))
@@ -240,7 +242,7 @@ class ResponsesMachine(EventMachine):
 
     def on_closed(self, step: Closed) -> Iterator[Event]:
         # Reasoning stays open: the call that follows may want to sign it.
-        if step.kind is not Kind.TEXT or self._item is None:
+        if step.kind is not RunKind.TEXT or self._item is None:
             return
         text, self._pieces = "".join(self._pieces), []
         whole = {"output_text": text} if self._dialect.repeats_text else {}
@@ -275,7 +277,7 @@ class ResponsesMachine(EventMachine):
             return
         sources = [{"type": "url", "url": page.url} for page in search.pages]
         action = {"type": "search", "query": search.query, "queries": search.queries, "sources": sources}
-        item = {"type": "web_search_call", "id": self.stamp.new_id("ws_"), "action": action}
+        item = {"type": "web_search_call", "id": self.ids_and_clock.new_id("ws_"), "action": action}
         yield self._added({**item, "status": "in_progress"})
         yield self._done(status="completed")
 
@@ -323,7 +325,7 @@ def usage_from_gemini(usage: Usage) -> dict[str, Any]:
     }
 
 
-def framing(asked: Asked) -> Framing:
+def framing(asked: ConvertedRequest) -> StreamFraming:
     if isinstance(asked.options, ResponsesOptions) and asked.options.dialect.data_heartbeat:
-        return Framing(encode_named, HEARTBEAT)
-    return Framing(encode_named)
+        return StreamFraming(encode_named, HEARTBEAT)
+    return StreamFraming(encode_named)

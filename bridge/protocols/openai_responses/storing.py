@@ -8,7 +8,7 @@ from typing import Any
 from bridge.errors import BridgeError, InternalError, InvalidRequest
 from bridge.gemini.types import JsonObject
 from bridge.ids_and_clock import random_id
-from bridge.protocols.base import PastTurn, Storing
+from bridge.protocols.base import AnswerStoring, PastTurn
 from bridge.protocols.json_reading import refuse
 from bridge.protocols.openai_responses.machine import ID_PREFIX
 
@@ -66,7 +66,7 @@ def _failed(answer: JsonObject, error: BridgeError) -> JsonObject:
     return {**answer, "status": "failed", "error": {"code": code, "message": error.message}}
 
 
-STORING = Storing(
+STORING = AnswerStoring(
     wanted=_wanted,
     previous=_previous,
     previous_field="previous_response_id",

@@ -36,7 +36,7 @@ _LOCAL_SHELL_SCHEMA: JsonObject = {
 }
 
 
-class Kind(Enum):
+class ToolKind(Enum):
     FUNCTION = auto()
     CUSTOM = auto()
     LOCAL_SHELL = auto()
@@ -44,19 +44,19 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CalledTool:
     """What a call of a declared function is for the client."""
 
-    kind: Kind
+    kind: ToolKind
     name: str
     namespace: str | None = None
 
 
-class Declared:
+class DeclaredTools:
     """Every tool of a request, wherever it was declared."""
 
     def __init__(self) -> None:
-        self.calls: dict[str, Called] = {}  #: by the name that Gemini is told
+        self.calls: dict[str, CalledTool] = {}  #: by the name that Gemini is told
         self.losses: list[str] = []
         self.schemas = Schemas()
         self._functions: dict[str, FunctionDeclaration] = {}
@@ -88,7 +88,7 @@ class Declared:
             return joined
         return f"{joined}_{sha256(f'{place}/{name}'.encode()).hexdigest()[:8]}"
 
-    def _declare(self, function: FunctionDeclaration, called: Called, path: str) -> list[str]:
+    def _declare(self, function: FunctionDeclaration, called: CalledTool, path: str) -> list[str]:
         known = self.calls.get(function.name)
         if known is not None and known.kind is not called.kind:
             raise refuse(f"{shown(function.name)} is declared twice, as different tools", path)
@@ -110,7 +110,7 @@ class Declared:
             optional(tool, "description", str, path),
             self.schemas.tool(joined, schema, f"{path}.parameters") if schema else None,
         )
-        return self._declare(function, Called(Kind.FUNCTION, name, namespace), path)
+        return self._declare(function, CalledTool(ToolKind.FUNCTION, name, namespace), path)
 
     def _custom(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         name = needed_name(tool, path)
@@ -121,7 +121,7 @@ class Declared:
             optional(form, "syntax", str, where),
             optional(form, "definition", str, where),
         )
-        return self._declare(function, Called(Kind.CUSTOM, name, namespace), path)
+        return self._declare(function, CalledTool(ToolKind.CUSTOM, name, namespace), path)
 
     def _namespace(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         if namespace is not None:
@@ -132,17 +132,17 @@ class Declared:
         function = FunctionDeclaration(
             LOCAL_SHELL, "Runs a program on the user's machine.", _LOCAL_SHELL_SCHEMA
         )
-        return self._declare(function, Called(Kind.LOCAL_SHELL, LOCAL_SHELL), path)
+        return self._declare(function, CalledTool(ToolKind.LOCAL_SHELL, LOCAL_SHELL), path)
 
     def _tool_search(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         schema = optional(tool, "parameters", dict, path)
         description = optional(tool, "description", str, path) or "Finds tools that are not declared yet."
         prepared = self.schemas.tool(TOOL_SEARCH, schema, f"{path}.parameters") if schema else None
-        called = Called(Kind.TOOL_SEARCH, TOOL_SEARCH)
+        called = CalledTool(ToolKind.TOOL_SEARCH, TOOL_SEARCH)
         return self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
 
     #: In the class and not in each object, which would then hold on to itself.
-    _READERS: ClassVar[Mapping[str, Callable[[Declared, JsonObject, str, str | None], list[str]]]] = {
+    _READERS: ClassVar[Mapping[str, Callable[[DeclaredTools, JsonObject, str, str | None], list[str]]]] = {
         "function": _function,
         "custom": _custom,
         "namespace": _namespace,
@@ -156,14 +156,14 @@ def _place(namespace: str | None) -> str:
     return "" if namespace in (None, "functions") else namespace
 
 
-def chosen_tools(choice: Any, declared: Declared) -> JsonObject:
+def chosen_tools(choice: Any, declared: DeclaredTools) -> JsonObject:
     if choice is None:
         return EMPTY
     mode, names = _choice(choice, declared)
     return tool_config(mode, names, declared.tools(), "tool_choice")
 
 
-def _choice(choice: Any, declared: Declared) -> tuple[str, list[str]]:
+def _choice(choice: Any, declared: DeclaredTools) -> tuple[str, list[str]]:
     if isinstance(choice, str) and choice in MODES:
         return MODES[choice], []
     if not isinstance(choice, dict):
@@ -181,7 +181,7 @@ def _is_search(choice: JsonObject) -> bool:
     return str(choice.get("type")).startswith("web_search")
 
 
-def _chosen(choice: JsonObject, path: str, declared: Declared) -> str:
+def _chosen(choice: JsonObject, path: str, declared: DeclaredTools) -> str:
     kind = choice.get("type")
     if kind in (LOCAL_SHELL, TOOL_SEARCH):
         return str(kind)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bridge.errors import BridgeError
-from bridge.upstream.auth.credentials import Access, Permit
-from bridge.upstream.auth.single_flight import Errand
+from bridge.upstream.auth.credentials import Credential, CredentialSource
+from bridge.upstream.auth.single_flight import SingleFlight
 from bridge.upstream.base import Tick
 
 log = logging.getLogger(__name__)
@@ -27,35 +27,35 @@ UNAUTHORIZED = 401
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class AccessToken:
     value: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)  #: all that a call needs to be let in
     expires: float = math.inf  #: seconds since the epoch
 
 
-class TokenAccess(Access):
+class TokenCredentials(CredentialSource):
     def __init__(
-        self, fetch: Callable[[], Token], tick: float, clock: Callable[[], float] = time.time
+        self, fetch: Callable[[], AccessToken], tick: float, clock: Callable[[], float] = time.time
     ) -> None:
         """`fetch` may take its time; it raises `UpstreamError`."""
         self._fetch = fetch
         self._clock = clock
-        self._renewal = Errand(self._renewed, tick)
-        self._token: Token | None = None
+        self._renewal = SingleFlight(self._renewed, tick)
+        self._token: AccessToken | None = None
         self._next_try = 0.0
 
-    def permits(self, model: str, conversation: str = "") -> Iterator[Permit | Tick]:
+    def credentials(self, model: str, conversation: str = "") -> Iterator[Credential | Tick]:
         token = yield from self._good_one()
-        yield Permit(token.headers, token.value)
+        yield Credential(token.headers, token.value)
         if self._token is token:  # else somebody has noticed before us that it is no longer taken
             self._token = None
         token = yield from self._good_one()
-        yield Permit(token.headers, token.value)
+        yield Credential(token.headers, token.value)
 
-    def refused(self, permit: Permit, status: int, refusal: BridgeError, model: str) -> bool:
+    def refused(self, credential: Credential, status: int, refusal: BridgeError, model: str) -> bool:
         return status == UNAUTHORIZED
 
-    def _good_one(self) -> Generator[Tick, None, Token]:
+    def _good_one(self) -> Generator[Tick, None, AccessToken]:
         token = self._token
         if token is None or self._left(token) <= 0:
             return (yield from self._renewal.outcome())
@@ -63,10 +63,10 @@ class TokenAccess(Access):
             self._renewal.begin()
         return token
 
-    def _left(self, token: Token) -> float:
+    def _left(self, token: AccessToken) -> float:
         return token.expires - self._clock()
 
-    def _renewed(self) -> Token:
+    def _renewed(self) -> AccessToken:
         token = self._token
         if token is not None and self._left(token) > AHEAD:
             return token  # a run that ended just before this one was begun

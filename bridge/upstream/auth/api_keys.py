@@ -19,7 +19,7 @@ from bridge.upstream.cooldowns import Cooldowns
 ALL_MODELS = "*"
 
 
-class KeyRing:
+class ApiKeyPool:
     def __init__(self, keys: Iterable[str], cooldown: float, cooldowns: Cooldowns) -> None:
         self._names = {key: f"key:{sha256(key.encode()).hexdigest()[:24]}" for key in keys}
         self._cooldown = cooldown

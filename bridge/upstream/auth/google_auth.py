@@ -30,7 +30,7 @@ from bridge.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from bridge.upstream.auth.access_tokens import Token
+from bridge.upstream.auth.access_tokens import AccessToken
 from bridge.upstream.errors import ADMINISTRATOR
 from bridge.upstream.transport.exception_map import FOREIGN as FOREIGN_HTTP
 from bridge.upstream.transport.exception_map import translate as translate_http
@@ -108,28 +108,28 @@ def of_this_machine() -> Credentials:
 # --- tokens ------------------------------------------------------------------------------------------
 
 
-class Fetcher:
+class TokenFetcher:
     """Fetches a token. Its requests go by the same proxies and the same CA bundle as all others."""
 
     def __init__(self, find: Callable[[], Credentials]) -> None:
         self._find = find
         self._credentials: Credentials = None
 
-    def __call__(self) -> Token:
+    def __call__(self) -> AccessToken:
         with auth_errors_translated():
             if self._credentials is None:
                 self._credentials = self._find()
             return refreshed(self._credentials)
 
 
-def refreshed(credentials: Credentials) -> Token:
+def refreshed(credentials: Credentials) -> AccessToken:
     with requests.Session() as session:
         credentials.refresh(partial(Request(session), timeout=TIMEOUT))
     headers: dict[str, str] = {}
     credentials.apply(headers)
     expiry = credentials.expiry
     expires = math.inf if expiry is None else expiry.replace(tzinfo=UTC).timestamp()
-    return Token(credentials.token, headers, expires)
+    return AccessToken(credentials.token, headers, expires)
 
 
 @contextmanager

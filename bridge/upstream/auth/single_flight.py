@@ -12,7 +12,7 @@ from bridge.upstream.base import Tick
 T = TypeVar("T")
 
 
-class Errand(Generic[T]):
+class SingleFlight(Generic[T]):
     def __init__(self, run: Callable[[], T], tick: float) -> None:
         self._run = run
         self._tick = tick

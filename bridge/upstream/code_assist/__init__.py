@@ -17,18 +17,18 @@ from bridge.errors import UpstreamMisconfigured
 from bridge.gemini.types import USER, Content, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import content_to_json, request_to_json
 from bridge.settings import AUTO, Settings
-from bridge.upstream.auth.access_tokens import TokenAccess
-from bridge.upstream.auth.credentials import Access
-from bridge.upstream.auth.single_flight import Errand
+from bridge.upstream.auth.access_tokens import TokenCredentials
+from bridge.upstream.auth.credentials import CredentialSource
+from bridge.upstream.auth.single_flight import SingleFlight
 from bridge.upstream.base import Tick
-from bridge.upstream.capabilities import Ability
+from bridge.upstream.capabilities import Capability
 from bridge.upstream.code_assist.login import Login
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.errors import ADMINISTRATOR
 from bridge.upstream.payloads import json_bytes
-from bridge.upstream.rest import Accepted, RestUpstream, outcome, waits_of
-from bridge.upstream.transport.connection_pool import Call
-from bridge.upstream.transport.http_response import Answer, Waits
+from bridge.upstream.rest import Accepted, RestUpstream, timeouts_from, wait_for
+from bridge.upstream.transport.connection_pool import UpstreamCall
+from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
 __all__ = ["CodeAssistUpstream"]
 
@@ -44,27 +44,29 @@ METADATA = {"ideType": "IDE_UNSPECIFIED", "platform": "PLATFORM_UNSPECIFIED", "p
 
 
 @dataclass(frozen=True, slots=True)
-class _ProjectCall(Call):
+class _ProjectCall(UpstreamCall):
     """A call whose body is not whole until the project is known."""
 
-    def of(self, project: str) -> Call:
+    def of(self, project: str) -> UpstreamCall:
         body = {
             "model": self.model,
             "project": project,
             "user_prompt_id": uuid4().hex,
             "request": orjson.Fragment(self.body or b"{}"),
         }
-        return Call(self.method, self.url, self.waits, orjson.dumps(body), self.model, self.conversation)
+        return UpstreamCall(
+            self.method, self.url, self.timeouts, orjson.dumps(body), self.model, self.conversation
+        )
 
 
 class CodeAssistUpstream(RestUpstream):
     realm = "code_assist"
     notices = (NOTICE,)
     CANNOT: ClassVar = {
-        Ability.COUNTS: "instruction and tools are counted as if they were text",
-        Ability.EMBEDDINGS: "Code Assist has none",
-        Ability.MODEL_LIMITS: "Code Assist lists names only",
-        Ability.KEY_ROTATION: "one person's login, whose token is renewed",
+        Capability.COUNTS: "instruction and tools are counted as if they were text",
+        Capability.EMBEDDINGS: "Code Assist has none",
+        Capability.MODEL_LIMITS: "Code Assist lists names only",
+        Capability.KEY_ROTATION: "one person's login, whose token is renewed",
     }
 
     def __init__(
@@ -72,56 +74,56 @@ class CodeAssistUpstream(RestUpstream):
         *,
         base_url: str,
         project: str | None,
-        access: Access,
-        waits: Waits,
+        access: CredentialSource,
+        timeouts: Timeouts,
         pool_size: int,
         models: Sequence[str] = (),
     ) -> None:
         super().__init__(
-            base_url=base_url, access=access, waits=waits, pool_size=pool_size, unwrap=_unwrapped
+            base_url=base_url, access=access, timeouts=timeouts, pool_size=pool_size, unwrap=_unwrapped
         )
         self._project = project
-        self._look_up = Errand(self._looked_up, waits.tick)
+        self._look_up = SingleFlight(self._looked_up, timeouts.tick)
         self._models = models
 
     @classmethod
     def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> CodeAssistUpstream:
-        wanted, waits = settings.code_assist, waits_of(settings)
+        wanted, timeouts = settings.code_assist, timeouts_from(settings)
         return cls(
             base_url=wanted.base_url,
             project=None if wanted.project == AUTO else wanted.project,
-            access=TokenAccess(Login.from_settings(settings), waits.tick),
-            waits=waits,
+            access=TokenCredentials(Login.from_settings(settings), timeouts.tick),
+            timeouts=timeouts,
             pool_size=settings.server.threads,
             models=wanted.models,
         )
 
     # --- calls ---------------------------------------------------------------------------------------
 
-    def _stream_call(self, request: GenerateRequest) -> Call:
+    def _stream_call(self, request: GenerateRequest) -> UpstreamCall:
         body = json_bytes({**request_to_json(request), "session_id": _session_id(request.conversation)})
         url = f"{self.home}{METHODS}streamGenerateContent?alt=sse"
-        return _ProjectCall("POST", url, self._waits, body, request.model.removeprefix("models/"))
+        return _ProjectCall("POST", url, self._timeouts, body, request.model.removeprefix("models/"))
 
-    def _count_call(self, request: GenerateRequest) -> Call:
+    def _count_call(self, request: GenerateRequest) -> UpstreamCall:
         model = request.model.removeprefix("models/")
         contents = [content_to_json(content) for content in _countable(request)]
         body = {"request": {"model": f"models/{model}", "contents": contents}}
         return self._method_call("countTokens", body, model)
 
-    def _method_call(self, method: str, body: JsonObject, model: str = "") -> Call:
+    def _method_call(self, method: str, body: JsonObject, model: str = "") -> UpstreamCall:
         return self._post(f"{METHODS}{method}", json_bytes(body), self._short, model)
 
-    def knock(self, model: str) -> None:
-        outcome(self._known_project())  # needed for every answer, but not to count
-        super().knock(model)
+    def check_credentials(self, model: str) -> None:
+        wait_for(self._known_project())  # needed for every answer, but not to count
+        super().check_credentials(model)
 
     def models(self) -> Sequence[JsonObject]:
         names = self._models or self._with_quota()
         return tuple({"name": f"models/{name.removeprefix('models/')}"} for name in names)
 
     def _with_quota(self) -> list[str]:
-        project = outcome(self._known_project())
+        project = wait_for(self._known_project())
         buckets = self._whole(self._method_call("retrieveUserQuota", {"project": project})).get("buckets")
         listed = [each for each in buckets if isinstance(each, dict)] if isinstance(buckets, list) else []
         return list(dict.fromkeys(str(each["modelId"]) for each in listed if each.get("modelId")))
@@ -129,7 +131,7 @@ class CodeAssistUpstream(RestUpstream):
     # --- the project ---------------------------------------------------------------------------------
 
     def accepted(
-        self, call: Call, began: Callable[[Answer], None] = lambda _answer: None
+        self, call: UpstreamCall, began: Callable[[HttpResponse], None] = lambda _answer: None
     ) -> Generator[Tick, None, Accepted]:
         if isinstance(call, _ProjectCall):
             call = call.of((yield from self._known_project()))

@@ -15,7 +15,7 @@ from typing import Any
 
 from bridge.errors import UpstreamMisconfigured
 from bridge.settings import AUTO, Settings, SettingsError
-from bridge.upstream.auth.access_tokens import AHEAD, Token
+from bridge.upstream.auth.access_tokens import AHEAD, AccessToken
 from bridge.upstream.auth.credential_files import read_credentials
 from bridge.upstream.extras import needing
 
@@ -53,7 +53,7 @@ class Login:
         known = {name: value for name, value in program.items() if value not in ("", AUTO)}
         return cls(wanted.credentials, known, google_auth)
 
-    def __call__(self) -> Token:
+    def __call__(self) -> AccessToken:
         info = self._read()
         token = _written(info)
         left = token.expires - self._clock()
@@ -73,10 +73,10 @@ class Login:
         except SettingsError as error:
             raise UpstreamMisconfigured(f"{error}; {LOG_IN}.") from None
 
-    def _renewed(self, info: dict[str, Any]) -> Token:
+    def _renewed(self, info: dict[str, Any]) -> AccessToken:
         try:
             with self._google_auth.auth_errors_translated():
-                token: Token = self._google_auth.refreshed(self._google_auth.of_user(info))
+                token: AccessToken = self._google_auth.refreshed(self._google_auth.of_user(info))
         except UpstreamMisconfigured as error:
             if "(invalid_grant)" not in error.message:
                 raise
@@ -84,10 +84,10 @@ class Login:
         return token
 
 
-def _written(info: dict[str, Any]) -> Token:
+def _written(info: dict[str, Any]) -> AccessToken:
     """The token in the file; one that has run out, if there is none."""
     value, end = info.get("access_token"), info.get("expiry_date")
     if not isinstance(value, str) or not value:
-        return Token("", {}, 0.0)
+        return AccessToken("", {}, 0.0)
     expires = end / 1000 if isinstance(end, int | float) else math.inf
-    return Token(value, {"Authorization": f"Bearer {value}"}, expires)
+    return AccessToken(value, {"Authorization": f"Bearer {value}"}, expires)

@@ -43,7 +43,7 @@ class DemoUpstream(Upstream):
     def count_tokens(self, request: GenerateRequest) -> int:
         return server.count_tokens(request.model, orjson.loads(request_bytes(request)))
 
-    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+    def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
         return embeddings.answer(method, body)
 
     def models(self) -> Sequence[JsonObject]:

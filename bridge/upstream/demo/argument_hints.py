@@ -46,7 +46,7 @@ _BY_NAME = {
 }
 
 
-class Clues:
+class ArgumentHints:
     """Quoted words and numbers of a prompt, each used once and in order."""
 
     def __init__(self, prompt: str, known_names: Iterable[str] = ()) -> None:

@@ -48,7 +48,7 @@ def tokens(characters: int) -> int:
 
 
 @dataclass(frozen=True)
-class Ask:
+class DemoRequest:
     request: GenerateRequest
     variant: str | None = None  #: the misbehaviour that the model name or the prompt calls for
 
@@ -149,9 +149,9 @@ class Ask:
         return tokens(spoken + (len(orjson.dumps(declared, default=dict)) if declared else 0))
 
 
-def read(model: str, body: JsonObject, variants: Container[str]) -> Ask:
+def read(model: str, body: JsonObject, variants: Container[str]) -> DemoRequest:
     request = request_from_json(model.removeprefix("models/"), body)
-    return Ask(request, _variant(request, variants))
+    return DemoRequest(request, _variant(request, variants))
 
 
 def _variant(request: GenerateRequest, variants: Container[str]) -> str | None:

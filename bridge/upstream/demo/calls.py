@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from bridge.gemini.types import FunctionDeclaration, JsonObject
 from bridge.upstream.demo import signatures
-from bridge.upstream.demo.argument_hints import Clues, is_command, is_path
-from bridge.upstream.demo.ask import Ask
+from bridge.upstream.demo.argument_hints import ArgumentHints, is_command, is_path
+from bridge.upstream.demo.ask import DemoRequest
 from bridge.upstream.demo.samples import Sampler, property_names
 from bridge.upstream.demo.script import Fields, Piece
 
@@ -26,7 +26,7 @@ _WRITERS = re.compile(
 _WRITTEN = frozenset({"content", "contents", "new_string", "new_str", "newString", "patch", "diff", "edits"})
 
 
-def planned(ask: Ask) -> list[FunctionDeclaration]:
+def planned(ask: DemoRequest) -> list[FunctionDeclaration]:
     """The functions this answer calls, in order; none when results have just come back."""
     if ask.results or not ask.functions or ask.calling_mode == "NONE":
         return []
@@ -43,9 +43,9 @@ def planned(ask: Ask) -> list[FunctionDeclaration]:
     return chosen
 
 
-def pieces(ask: Ask, functions: Sequence[FunctionDeclaration], number: int) -> Iterator[Piece]:
+def pieces(ask: DemoRequest, functions: Sequence[FunctionDeclaration], number: int) -> Iterator[Piece]:
     """Each call in a chunk of its own; only the first is signed, as Gemini 3 does."""
-    clues = Clues(ask.gist, (function.name for function in ask.functions))
+    clues = ArgumentHints(ask.gist, (function.name for function in ask.functions))
     signature = signatures.mint(ask.digest + b"call" + bytes([number]))
     for position, function in enumerate(functions):
         call: Fields = {"name": function.name, "args": _arguments(function, clues)}
@@ -56,7 +56,7 @@ def pieces(ask: Ask, functions: Sequence[FunctionDeclaration], number: int) -> I
     yield ({"text": ""},)
 
 
-def _arguments(function: FunctionDeclaration, clues: Clues) -> JsonObject:
+def _arguments(function: FunctionDeclaration, clues: ArgumentHints) -> JsonObject:
     schema = _schema(function)
     value = Sampler({"type": "object", **schema}, clues, writes=_writes(function)).sample()
     return value if isinstance(value, dict) else {}

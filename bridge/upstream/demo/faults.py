@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from bridge.upstream.demo import refusals, signatures, strict
-from bridge.upstream.demo.refusals import Refusal
+from bridge.upstream.demo.refusals import DemoRefusal
 from bridge.upstream.demo.script import Fields, Piece, Reply, Scene, Script, paced, sse
 
 STALL_SECONDS = 600.0
@@ -118,7 +118,7 @@ def _early_stopped(stop: Fields, body: Iterator[bytes | float]) -> Iterator[byte
 # --- answers refused outright ------------------------------------------------------------------------
 
 
-def _refused(refusal: Refusal) -> Callable[[Scene], Reply]:
+def _refused(refusal: DemoRefusal) -> Callable[[Scene], Reply]:
     return lambda scene: refusal.reply()
 
 

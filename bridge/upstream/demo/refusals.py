@@ -16,7 +16,7 @@ _REQUESTS = "generativelanguage.googleapis.com/generate_content_free_tier_reques
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class DemoRefusal:
     code: int
     status: str
     message: str
@@ -39,8 +39,8 @@ def _detail(kind: str, **fields: Any) -> JsonObject:
     return {"@type": _RPC + kind, **fields}
 
 
-def _exhausted(quota: str, limit: int, delay: str) -> Refusal:
-    return Refusal(
+def _exhausted(quota: str, limit: int, delay: str) -> DemoRefusal:
+    return DemoRefusal(
         429,
         "RESOURCE_EXHAUSTED",
         "You exceeded your current quota, please check your plan and billing details. "
@@ -59,12 +59,12 @@ def _exhausted(quota: str, limit: int, delay: str) -> Refusal:
     )
 
 
-def invalid(message: str) -> Refusal:
-    return Refusal(400, "INVALID_ARGUMENT", message)
+def invalid(message: str) -> DemoRefusal:
+    return DemoRefusal(400, "INVALID_ARGUMENT", message)
 
 
-def unknown_model(model: str) -> Refusal:
-    return Refusal(
+def unknown_model(model: str) -> DemoRefusal:
+    return DemoRefusal(
         404,
         "NOT_FOUND",
         f"models/{model} is not found for API version v1beta, or is not supported for generateContent. "
@@ -74,18 +74,18 @@ def unknown_model(model: str) -> Refusal:
 
 BUSY_MINUTE = _exhausted("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", 10, "7s")
 SPENT_DAY = _exhausted("GenerateRequestsPerDayPerProjectPerModel-FreeTier", 50, "34.074824224s")
-INTERNAL = Refusal(
+INTERNAL = DemoRefusal(
     500,
     "INTERNAL",
     "An internal error has occurred. Please retry or report in "
     "https://developers.generativeai.google/guide/troubleshooting",
 )
-OVERLOADED = Refusal(503, "UNAVAILABLE", "The model is overloaded. Please try again later.")
-LATE = Refusal(504, "DEADLINE_EXCEEDED", "Deadline expired before operation could complete.")
+OVERLOADED = DemoRefusal(503, "UNAVAILABLE", "The model is overloaded. Please try again later.")
+LATE = DemoRefusal(504, "DEADLINE_EXCEEDED", "Deadline expired before operation could complete.")
 INVALID = invalid("Request contains an invalid argument.")
-FORBIDDEN = Refusal(403, "PERMISSION_DENIED", "The caller does not have permission")
+FORBIDDEN = DemoRefusal(403, "PERMISSION_DENIED", "The caller does not have permission")
 TOO_LONG = invalid("The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).")
-BAD_KEY = Refusal(
+BAD_KEY = DemoRefusal(
     400,
     "INVALID_ARGUMENT",
     "API key not valid. Please pass a valid API key.",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import orjson
 
 from bridge.gemini.types import FileData, FunctionResponse, InlineData
-from bridge.upstream.demo.ask import Ask
+from bridge.upstream.demo.ask import DemoRequest
 from bridge.upstream.demo.faults import FAULTS
 
 LONGEST_QUOTE = 80
@@ -105,7 +105,7 @@ _LANGUAGES = {
 }
 
 
-def reply(ask: Ask, number: int) -> str:
+def reply(ask: DemoRequest, number: int) -> str:
     """The answer in words of candidate `number`."""
     if ask.dictated is not None:
         return ask.dictated
@@ -115,15 +115,15 @@ def reply(ask: Ask, number: int) -> str:
     return "".join((*map(_received, ask.media), answer(ask, number)))
 
 
-def _pick(bank: Sequence[str], ask: Ask, number: int) -> str:
+def _pick(bank: Sequence[str], ask: DemoRequest, number: int) -> str:
     return bank[(ask.digest[0] + number) % len(bank)]
 
 
-def _greet(ask: Ask, number: int) -> str:
+def _greet(ask: DemoRequest, number: int) -> str:
     return _pick(_GREETINGS, ask, number)
 
 
-def _introduce_itself(ask: Ask, number: int) -> str:
+def _introduce_itself(ask: DemoRequest, number: int) -> str:
     names = ", ".join(f"`demo-{name}`" for name in FAULTS)
     return (
         "I am the demo model embedded in Gemini Bridge, a gateway that serves the OpenAI and Anthropic "
@@ -137,7 +137,7 @@ def _introduce_itself(ask: Ask, number: int) -> str:
     )
 
 
-def _write_code(ask: Ask, number: int) -> str:
+def _write_code(ask: DemoRequest, number: int) -> str:
     language = next(name for name, pattern in _LANGUAGES.items() if pattern.search(ask.gist))
     snippet = _pick(SNIPPETS[language], ask, number)
     return (
@@ -146,23 +146,23 @@ def _write_code(ask: Ask, number: int) -> str:
     )
 
 
-def _list(ask: Ask, number: int) -> str:
+def _list(ask: DemoRequest, number: int) -> str:
     return _LIST
 
 
-def _tabulate(ask: Ask, number: int) -> str:
+def _tabulate(ask: DemoRequest, number: int) -> str:
     return f"Here is a table of what the bridge serves:\n\n{_TABLE}"
 
 
-def _recite(ask: Ask, number: int) -> str:
+def _recite(ask: DemoRequest, number: int) -> str:
     return _pick(_POEMS, ask, number)
 
 
-def _tell_story(ask: Ask, number: int) -> str:
+def _tell_story(ask: DemoRequest, number: int) -> str:
     return _pick(_STORIES, ask, number)
 
 
-def _make_conversation(ask: Ask, number: int) -> str:
+def _make_conversation(ask: DemoRequest, number: int) -> str:
     if not ask.question:
         return _pick(_CLOSINGS, ask, number)
     opening = _pick(_OPENINGS, ask, number).format(
@@ -176,7 +176,7 @@ def _topic(words: str) -> re.Pattern[str]:
 
 
 #: The first pattern that is found decides; the last is found everywhere.
-_TOPICS: tuple[tuple[re.Pattern[str], Callable[[Ask, int], str]], ...] = (
+_TOPICS: tuple[tuple[re.Pattern[str], Callable[[DemoRequest, int], str]], ...] = (
     (
         _topic(
             r"\b(?:who|what) (?:exactly )?are you\b|\bwhat can you do\b|\byour name\b|\babout yourself\b"

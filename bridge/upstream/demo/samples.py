@@ -11,7 +11,7 @@ from math import ceil, floor, isfinite
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.upstream.demo.argument_hints import COMMAND, Clues, is_command
+from bridge.upstream.demo.argument_hints import COMMAND, ArgumentHints, is_command
 
 DEEP = 6  #: from here on only what must be there
 DEEPEST = 24
@@ -56,7 +56,7 @@ _WORDS = (
 
 
 class Sampler:
-    def __init__(self, root: JsonObject, clues: Clues, *, writes: bool = False) -> None:
+    def __init__(self, root: JsonObject, clues: ArgumentHints, *, writes: bool = False) -> None:
         self._root = root
         self._clues = clues
         self._writes = writes

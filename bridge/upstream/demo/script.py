@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from bridge.gemini.types import EMPTY, JsonObject
-from bridge.upstream.demo.ask import CHARACTERS_PER_TOKEN, TOKENS_PER_MEDIUM, Ask, tokens
+from bridge.upstream.demo.ask import CHARACTERS_PER_TOKEN, TOKENS_PER_MEDIUM, DemoRequest, tokens
 
 Fields = dict[str, Any]
 Piece = tuple[Fields, ...]  #: the parts of one chunk
@@ -103,7 +103,7 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    ask: Ask
+    ask: DemoRequest
     scripts: tuple[Script, ...]
 
     def rewritten(self, change: Callable[[Script], Script]) -> Scene:

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from bridge.upstream.demo import calls, replies, signatures
-from bridge.upstream.demo.argument_hints import Clues
-from bridge.upstream.demo.ask import CHARACTERS_PER_TOKEN, OUTPUT_LIMIT, Ask
+from bridge.upstream.demo.argument_hints import ArgumentHints
+from bridge.upstream.demo.ask import CHARACTERS_PER_TOKEN, OUTPUT_LIMIT, DemoRequest
 from bridge.upstream.demo.samples import Sampler
 from bridge.upstream.demo.script import Piece, Script
 
@@ -21,11 +21,11 @@ _THOUGHTS = (
 )
 
 
-def write(ask: Ask) -> tuple[Script, ...]:
+def write(ask: DemoRequest) -> tuple[Script, ...]:
     return tuple(_script(ask, number) for number in range(ask.candidates))
 
 
-def _script(ask: Ask, number: int) -> Script:
+def _script(ask: DemoRequest, number: int) -> Script:
     functions = calls.planned(ask)
     said = calls.pieces(ask, functions, number) if functions else pieces_of(_text(ask, number), ask.digest)
     pieces = (*_thoughts(), *said) if ask.thinks_aloud else tuple(said)
@@ -38,7 +38,7 @@ def _thoughts() -> Iterator[Piece]:
     return (({"text": thought, "thought": True},) for thought in _THOUGHTS)
 
 
-def _text(ask: Ask, number: int) -> str:
+def _text(ask: DemoRequest, number: int) -> str:
     text = _uncut_text(ask, number)[
         : (OUTPUT_LIMIT + 1) * CHARACTERS_PER_TOKEN
     ]  # more would only be cut later
@@ -46,7 +46,7 @@ def _text(ask: Ask, number: int) -> str:
     return text[: min(stops, default=len(text))]
 
 
-def _uncut_text(ask: Ask, number: int) -> str:
+def _uncut_text(ask: DemoRequest, number: int) -> str:
     if ask.mime_type in ("application/json", "text/x.enum"):
         return _json(ask)
     if ask.variant in calls.CALLERS and not ask.functions and not ask.results:
@@ -54,10 +54,10 @@ def _uncut_text(ask: Ask, number: int) -> str:
     return replies.reply(ask, number)
 
 
-def _json(ask: Ask) -> str:
+def _json(ask: DemoRequest) -> str:
     value: Any = {"answer": "Hello from the demo model", "demo": True}
     if ask.answer_schema is not None:
-        value = Sampler(ask.answer_schema, Clues(ask.question)).sample()
+        value = Sampler(ask.answer_schema, ArgumentHints(ask.question)).sample()
     if ask.mime_type == "text/x.enum":
         return str(value)
     return orjson.dumps(value, default=dict, option=orjson.OPT_INDENT_2).decode()

@@ -27,7 +27,7 @@ def violation(request: GenerateRequest) -> str | None:
     return None
 
 
-class Rule(NamedTuple):
+class StrictRule(NamedTuple):
     message: str
     breaches: Callable[[GenerateRequest], Iterator[Places]]
 
@@ -154,41 +154,43 @@ _ORDER = "Please ensure that "
 
 #: In the order Gemini looks: the shape of the request first, then the order of turns, then signatures.
 RULES = (
-    Rule("* GenerateContentRequest.contents: contents is not specified", _no_turns),
-    Rule(
+    StrictRule("* GenerateContentRequest.contents: contents is not specified", _no_turns),
+    StrictRule(
         "* GenerateContentRequest.contents[{turn}].parts: contents.parts must not be empty.",
         _empty_turns,
     ),
-    Rule(f"* GenerateContentRequest.contents[{{turn}}].parts[{{part}}].{_HOLLOW}", _hollow_parts),
-    Rule(f"* GenerateContentRequest.system_instruction.parts[{{part}}].{_HOLLOW}", _hollow_instructions),
-    Rule("Please use a valid role: user, model.", _foreign_roles),
-    Rule(
+    StrictRule(f"* GenerateContentRequest.contents[{{turn}}].parts[{{part}}].{_HOLLOW}", _hollow_parts),
+    StrictRule(
+        f"* GenerateContentRequest.system_instruction.parts[{{part}}].{_HOLLOW}", _hollow_instructions
+    ),
+    StrictRule("Please use a valid role: user, model.", _foreign_roles),
+    StrictRule(
         "* GenerateContentRequest.tools[0].function_declarations[{function}].name: Invalid function "
         "name. Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores "
         "(_), dots (.), colons (:), or dashes (-), with a maximum length of 64.",
         _bad_names,
     ),
-    Rule(
+    StrictRule(
         _ORDER + "function call turn comes immediately after a user turn or after a function response turn.",
         _misplaced_calls,
     ),
-    Rule(
+    StrictRule(
         _ORDER + "function response turn comes immediately after a function call turn.",
         _misplaced_responses,
     ),
-    Rule(
+    StrictRule(
         _ORDER + "the number of function response parts is equal to the number of function call parts of the "
         "function call turn.",
         _uneven_responses,
     ),
-    Rule("Requests ending with a model turn are not supported.", _last_turn_of_model),
-    Rule(
+    StrictRule("Requests ending with a model turn are not supported.", _last_turn_of_model),
+    StrictRule(
         "Invalid value at 'contents[{turn}].parts[{part}].thought_signature' (TYPE_BYTES), "
         'Base64 decoding failed for "{signature}"',
         _illegible_signatures,
     ),
-    Rule("Corrupted thought signature.", _foreign_signatures),
-    Rule(
+    StrictRule("Corrupted thought signature.", _foreign_signatures),
+    StrictRule(
         "Function call is missing a thought_signature in functionCall parts. This is required for tools "
         "to work correctly, and missing thought_signature may lead to degraded model performance. "
         "Additional data, function call `default_api:{name}` , position {position}. Please refer to "

@@ -16,16 +16,16 @@ from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import request_to_json
 from bridge.settings import Settings, SettingsError
 from bridge.settings.models import ModelTable
-from bridge.upstream.auth.credentials import Access, KeyAccess, Permit
+from bridge.upstream.auth.credentials import ApiKeyCredentials, Credential, CredentialSource
 from bridge.upstream.base import ChunkStream, Upstream
-from bridge.upstream.capabilities import Ability
+from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.extras import needing
 from bridge.upstream.gemini import GeminiUpstream
 from bridge.upstream.payloads import json_bytes
-from bridge.upstream.rest import waits_of
+from bridge.upstream.rest import timeouts_from
 from bridge.upstream.sdk.reader import ReaderStream
-from bridge.upstream.transport.http_response import Waits
+from bridge.upstream.transport.http_response import Timeouts
 
 if TYPE_CHECKING:
     from bridge.upstream.sdk.package import Package
@@ -41,29 +41,34 @@ HANDLED = {"refuse": "refused", "rest": "sent over REST"}
 
 class SdkUpstream(Upstream):
     CANNOT: ClassVar = {
-        Ability.THOUGHTS: "dropped by the package, so they are not asked for",
-        Ability.SIGNATURES: "dropped by the package",
-        Ability.THINKING: "dropped by the package",
-        Ability.SCHEMA_TOOLS: "dropped by the package; tools without parameters pass",
-        Ability.SCHEMA_ANSWERS: "dropped by the package",
-        Ability.SEED: "dropped by the package",
-        Ability.RESULT_MEDIA: "dropped by the package",
-        Ability.WHOLE_NUMBERS: "made floats by the package; above 2⁵³ they are rounded",
-        Ability.NEW_FIELDS: "dropped by the package",
-        Ability.FINISH_REASONS: "dropped by the package, so that the answer counts as cut",
-        Ability.USAGE_DETAILS: "dropped by the package",
-        Ability.STREAM_ERRORS: "dropped by the package, so that the answer counts as cut",
-        Ability.NO_STORAGE: "dropped by the package; it starts only with `upstream.store = true`",
+        Capability.THOUGHTS: "dropped by the package, so they are not asked for",
+        Capability.SIGNATURES: "dropped by the package",
+        Capability.THINKING: "dropped by the package",
+        Capability.SCHEMA_TOOLS: "dropped by the package; tools without parameters pass",
+        Capability.SCHEMA_ANSWERS: "dropped by the package",
+        Capability.SEED: "dropped by the package",
+        Capability.RESULT_MEDIA: "dropped by the package",
+        Capability.WHOLE_NUMBERS: "made floats by the package; above 2⁵³ they are rounded",
+        Capability.NEW_FIELDS: "dropped by the package",
+        Capability.FINISH_REASONS: "dropped by the package, so that the answer counts as cut",
+        Capability.USAGE_DETAILS: "dropped by the package",
+        Capability.STREAM_ERRORS: "dropped by the package, so that the answer counts as cut",
+        Capability.NO_STORAGE: "dropped by the package; it starts only with `upstream.store = true`",
     }
 
     def __init__(
-        self, package: Package, access: Access, waits: Waits, models: ModelTable, rest: Upstream | None = None
+        self,
+        package: Package,
+        access: CredentialSource,
+        timeouts: Timeouts,
+        models: ModelTable,
+        rest: Upstream | None = None,
     ) -> None:
         """`rest` takes what the package cannot carry; without it that is refused."""
         self.home = package.address
         self._package = package
-        self._access = access
-        self._waits = waits
+        self._credentials = access
+        self._timeouts = timeouts
         self._models = models
         self._rest = rest
         lost = "; ".join(ability.value for ability in self.CANNOT)
@@ -73,7 +78,7 @@ class SdkUpstream(Upstream):
     def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> SdkUpstream:
         with needing("sdk", settings):
             from bridge.upstream.sdk.package import Package
-        upstream, waits = settings.upstream, waits_of(settings)
+        upstream, timeouts = settings.upstream, timeouts_from(settings)
         if not upstream.api_keys:
             raise SettingsError("upstream.transport is sdk, but there is no key: set GEMINI_API_KEY")
         if not upstream.store:
@@ -82,9 +87,9 @@ class SdkUpstream(Upstream):
                 'set upstream.store = true if Google may keep prompts, or transport = "gemini"'
             )
         return cls(
-            Package(upstream.base_url, waits, settings.server.threads),
-            KeyAccess(upstream.api_keys, upstream.key_cooldown, cooldowns),
-            waits,
+            Package(upstream.base_url, timeouts, settings.server.threads),
+            ApiKeyCredentials(upstream.api_keys, upstream.key_cooldown, cooldowns),
+            timeouts,
             settings.models,
             GeminiUpstream.from_settings(settings, cooldowns) if upstream.sdk_losses == "rest" else None,
         )
@@ -96,7 +101,7 @@ class SdkUpstream(Upstream):
         message = self._package.request(request.model, body)
         ask = partial(self._package.stream, message, json_bytes(body))
         asking = partial(self._first_let_in, request.model, ask, request.conversation)
-        return ReaderStream(asking, self._waits)
+        return ReaderStream(asking, self._timeouts)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         body = _without_idle_wishes(request_to_json(request))
@@ -104,12 +109,12 @@ class SdkUpstream(Upstream):
             return self._over_rest(lost).count_tokens(request)
         return self._first_let_in(request.model, partial(self._package.count, request.model, body))
 
-    def short_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+    def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
         if method not in self._package.short_calls:
-            return super().short_call(model, method, body)
+            return super().unary_call(model, method, body)
         if lost := self._package.lost(body, method):
-            return self._over_rest(lost).short_call(model, method, body)
-        return self._first_let_in(model, partial(self._package.short_call, model, method, body))
+            return self._over_rest(lost).unary_call(model, method, body)
+        return self._first_let_in(model, partial(self._package.unary_call, model, method, body))
 
     def models(self) -> Sequence[JsonObject]:
         listed = self._first_let_in("", self._package.models)
@@ -119,9 +124,9 @@ class SdkUpstream(Upstream):
 
     def _signatures_to_come(self, request: GenerateRequest) -> list[str]:
         """Of calls that could not be gone on from without them."""
-        traits = self._models.traits(request.model.removeprefix("models/"))
+        capabilities = self._models.capabilities(request.model.removeprefix("models/"))
         called = any(tool.functions for tool in request.tools)
-        return ["thoughtSignature"] if called and traits.needs_signatures else []
+        return ["thoughtSignature"] if called and capabilities.needs_signatures else []
 
     def _over_rest(self, lost: Sequence[str]) -> Upstream:
         if self._rest is not None:
@@ -138,14 +143,14 @@ class SdkUpstream(Upstream):
     def _first_let_in(self, model: str, ask: Callable[[str], T], conversation: str = "") -> T:
         """What `ask` gives for the first key that is let in; for a thread that may wait."""
         refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
-        for permit in self._access.permits(model, conversation):
-            if not isinstance(permit, Permit):
+        for credential in self._credentials.credentials(model, conversation):
+            if not isinstance(credential, Credential):
                 continue
             try:
-                return self._package.asked(partial(ask, permit.secret), permit, model)
+                return self._package.asked(partial(ask, credential.secret), credential, model)
             except BridgeError as error:
                 refusal = error
-            if not self._access.refused(permit, refusal.status, refusal, model):
+            if not self._credentials.refused(credential, refusal.status, refusal, model):
                 break
         raise refusal
 

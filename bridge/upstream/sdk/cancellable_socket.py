@@ -16,14 +16,14 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from bridge.upstream.transport.deferred_response import OwnPools
-from bridge.upstream.transport.http_response import Waits
+from bridge.upstream.transport.http_response import Timeouts
 
 MARGIN = 5.0
 
-_IN_FORCE: ContextVar[Grip | None] = ContextVar("grip", default=None)
+_IN_FORCE: ContextVar[SocketHolder | None] = ContextVar("grip", default=None)
 
 
-class Grip:
+class SocketHolder:
     """Calls made in its context, in one thread, are held by it."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Grip:
         self._let_go = False
 
     def __enter__(self) -> None:
-        self._mark: Token[Grip | None] = _IN_FORCE.set(self)
+        self._mark: Token[SocketHolder | None] = _IN_FORCE.set(self)
 
     def __exit__(self, *_error: object) -> None:
         _IN_FORCE.reset(self._mark)
@@ -56,37 +56,37 @@ class Grip:
                 self._socket.shutdown(2)
 
 
-class _Telling(HTTPConnection):
+class _CancellableConnection(HTTPConnection):
     def request(self, *args: Any, **options: Any) -> None:
         if self.sock is None:
             self.connect()
-        if (grip := _IN_FORCE.get()) is not None:
-            grip.take(self.sock)
+        if (holder := _IN_FORCE.get()) is not None:
+            holder.take(self.sock)
         super().request(*args, **options)
 
 
-class _TellingTls(_Telling, HTTPSConnection):
+class _CancellableTlsConnection(_CancellableConnection, HTTPSConnection):
     pass
 
 
 class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Telling
+    ConnectionCls = _CancellableConnection
 
 
 class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _TellingTls
+    ConnectionCls = _CancellableTlsConnection
 
 
-class TellingAdapter(OwnPools):
+class CancellableAdapter(OwnPools):
     """It has its own mind about waiting too: the package knows one timeout for all of it. A call that is held
     is given up by who holds it, so that its own patience must only be the longer one."""
 
     pools: ClassVar = {"http": _Pool, "https": _TlsPool}
 
-    def __init__(self, waits: Waits, pool_size: int) -> None:
+    def __init__(self, timeouts: Timeouts, pool_size: int) -> None:
         super().__init__(pool_connections=1, pool_maxsize=pool_size, max_retries=0)
-        self._connect = waits.connect
-        self._longest = max(waits.first_byte, waits.between) + MARGIN
+        self._connect = timeouts.connect
+        self._longest = max(timeouts.first_byte, timeouts.between) + MARGIN
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]
         patience = options.get("timeout") if _IN_FORCE.get() is None else self._longest

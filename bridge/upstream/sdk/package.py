@@ -25,15 +25,15 @@ from bridge.errors import (
 from bridge.gemini.types import Chunk, JsonObject
 from bridge.gemini.wire import chunk_from_json
 from bridge.upstream.auth import google_auth
-from bridge.upstream.auth.credentials import Permit
+from bridge.upstream.auth.credentials import Credential
 from bridge.upstream.errors import error_from_response
 from bridge.upstream.masking import Mask
 from bridge.upstream.rest import LARGEST_ERROR_BODY, LARGEST_WHOLE_ANSWER, LONGEST_SHORT_CALL, quoted
-from bridge.upstream.sdk.cancellable_socket import TellingAdapter
+from bridge.upstream.sdk.cancellable_socket import CancellableAdapter
 from bridge.upstream.sdk.unsupported_fields import lost_fields, with_whole_numbers
 from bridge.upstream.transport.exception_map import FOREIGN as FOREIGN_HTTP
 from bridge.upstream.transport.exception_map import translate as translate_http
-from bridge.upstream.transport.http_response import Waits
+from bridge.upstream.transport.http_response import Timeouts
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # it announces its own end; docs/UPSTREAMS.md says so too
@@ -72,9 +72,9 @@ class Package:
         "batchEmbedContents": ("batch_embed_contents", protos.BatchEmbedContentsRequest),
     }
 
-    def __init__(self, address: str, waits: Waits, pool_size: int) -> None:
+    def __init__(self, address: str, timeouts: Timeouts, pool_size: int) -> None:
         self.address = address
-        self._waits = waits
+        self._timeouts = timeouts
         self._pool_size = pool_size
         self._clients: dict[tuple[type, str], Any] = {}
 
@@ -104,7 +104,7 @@ class Package:
         counted = client.count_tokens(request=message, retry=None, timeout=LONGEST_SHORT_CALL)
         return int(counted.total_tokens)
 
-    def short_call(self, model: str, method: str, body: JsonObject, key: str) -> JsonObject:
+    def unary_call(self, model: str, method: str, body: JsonObject, key: str) -> JsonObject:
         name, kind = self.short_calls[method]
         message = _message(kind, {**body, "model": _path(model)})
         call = getattr(self._client(generativelanguage.GenerativeServiceClient, key), name)
@@ -124,7 +124,7 @@ class Package:
                 client_options=ClientOptions(api_key=key, api_endpoint=self.address), transport="rest"
             )
             session: requests.Session = client.transport._session
-            adapter = TellingAdapter(self._waits, self._pool_size)
+            adapter = CancellableAdapter(self._timeouts, self._pool_size)
             session.mount("https://", adapter)
             session.mount("http://", adapter)
             session.hooks["response"].append(_checked)
@@ -136,12 +136,12 @@ class Package:
 
     # --- answers -------------------------------------------------------------------------------------
 
-    def asked(self, ask: Callable[[], T], permit: Permit, model: str) -> T:
+    def asked(self, ask: Callable[[], T], credential: Credential, model: str) -> T:
         """What `ask` gives; what it raises is ours."""
         try:
             return ask()
         except (*FOREIGN, *FOREIGN_HTTP, auth_errors.GoogleAuthError) as error:
-            raise translate(error, permit, model) from None  # it may quote the address, or the key
+            raise translate(error, credential, model) from None  # it may quote the address, or the key
 
 
 def _path(model: str) -> str:
@@ -216,9 +216,9 @@ def _checked(response: requests.Response, *, stream: bool = False, **_options: A
 # --- errors ------------------------------------------------------------------------------------------
 
 
-def translate(error: BaseException, permit: Permit, model: str) -> BridgeError:
+def translate(error: BaseException, credential: Credential, model: str) -> BridgeError:
     if isinstance(error, api_errors.GoogleAPICallError):
-        return _refusal(error, permit, model)
+        return _refusal(error, credential, model)
     if isinstance(error, auth_errors.GoogleAuthError):
         return google_auth.translate(error)
     if isinstance(error, tuple(FOREIGN_HTTP)) and not isinstance(error, UnicodeError):
@@ -227,13 +227,13 @@ def translate(error: BaseException, permit: Permit, model: str) -> BridgeError:
     return kind(f"{text} ({type(error).__name__}).")
 
 
-def _refusal(error: Any, permit: Permit, model: str) -> BridgeError:
+def _refusal(error: Any, credential: Credential, model: str) -> BridgeError:
     """What Google said, in its own words where they came along."""
     said = _words(error)
     redirected = isinstance(error, api_errors.Redirection) or 300 <= (error.code or 500) < 400
     if redirected or (error.code == 404 and not model):
         return UpstreamMisconfigured("The upstream's address leads elsewhere: it is not the Gemini API.")
-    return error_from_response(error.code or 500, Mask(permit.secret).in_body(said), model)
+    return error_from_response(error.code or 500, Mask(credential.secret).in_body(said), model)
 
 
 def _words(error: Any) -> bytes:

@@ -15,19 +15,19 @@ from typing import Any
 from bridge.errors import UpstreamTimeout
 from bridge.gemini.types import Chunk
 from bridge.upstream.base import ChunkStream
-from bridge.upstream.sdk.cancellable_socket import Grip
-from bridge.upstream.transport.http_response import Waits
+from bridge.upstream.sdk.cancellable_socket import SocketHolder
+from bridge.upstream.transport.http_response import Timeouts
 
 LONGEST_QUEUE = 64
 END = object()
 
 
 class ReaderStream(ChunkStream):
-    def __init__(self, ask: Callable[[], Generator[Chunk, None, None]], waits: Waits) -> None:
+    def __init__(self, ask: Callable[[], Generator[Chunk, None, None]], timeouts: Timeouts) -> None:
         self._ask = ask
-        self._waits = waits
+        self._timeouts = timeouts
         self._queue: Queue[Any] = Queue(LONGEST_QUEUE)
-        self._grip = Grip()
+        self._grip = SocketHolder()
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
@@ -59,7 +59,7 @@ class ReaderStream(ChunkStream):
     def _handed_over(self, item: Any) -> bool:
         while not self._closed.is_set():
             try:
-                self._queue.put(item, timeout=self._waits.tick)
+                self._queue.put(item, timeout=self._timeouts.tick)
             except Full:
                 continue
             return True
@@ -69,15 +69,15 @@ class ReaderStream(ChunkStream):
 
     def _arriving(self) -> Iterator[Sequence[Chunk]]:
         began = heard = time.monotonic()
-        patience = self._waits.first_byte
+        patience = self._timeouts.first_byte
         while not self._closed.is_set():
-            items = self._taken(max(0.0, min(self._waits.tick, heard + patience - time.monotonic())))
+            items = self._taken(max(0.0, min(self._timeouts.tick, heard + patience - time.monotonic())))
             now = time.monotonic()
             if items:
-                heard, patience = now, self._waits.between
+                heard, patience = now, self._timeouts.between
             elif now - heard >= patience:
                 raise UpstreamTimeout("Gemini did not answer in time.")
-            if now - began > self._waits.whole:
+            if now - began > self._timeouts.whole:
                 raise UpstreamTimeout("Gemini's answer took longer than any may.")
             chunks = [item for item in items if isinstance(item, Chunk)]
             if chunks or not items:

@@ -20,7 +20,7 @@ class BadFraming(ValueError):
     """The bytes are not what the head of the answer promised."""
 
 
-class Framing(Protocol):
+class BodyFraming(Protocol):
     @property
     def done(self) -> bool:
         """The body is whole."""

@@ -17,17 +17,17 @@ from urllib.parse import urlsplit
 import requests
 
 from bridge import __version__
-from bridge.upstream.transport.deferred_response import PromisingAdapter
-from bridge.upstream.transport.http_response import Answer, Waits, answer_to
+from bridge.upstream.transport.deferred_response import DeferredAdapter
+from bridge.upstream.transport.http_response import HttpResponse, Timeouts, read_response
 
 REMEMBERED_ADDRESSES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class UpstreamCall:
     method: str
     url: str
-    waits: Waits
+    timeouts: Timeouts
     body: bytes | None = None
     model: str = ""
     quota: str = ""  #: what a key that has no more of it rests for, where that is not the model
@@ -59,32 +59,32 @@ def _without_body(method: str, url: str, headers: tuple[tuple[str, str], ...]) -
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    adapter: PromisingAdapter
+class Connections:
+    adapter: DeferredAdapter
     settings: Mapping[str, Any]  #: `proxies`, `verify`, `cert`, `stream`, as `send` takes them
 
     @classmethod
-    def open(cls, address: str, pool_size: int) -> Line:
+    def open(cls, address: str, pool_size: int) -> Connections:
         # Whoever asked decides about a second try; urllib3 must not repeat a request.
-        adapter = PromisingAdapter(pool_connections=1, pool_maxsize=pool_size, max_retries=0)
+        adapter = DeferredAdapter(pool_connections=1, pool_maxsize=pool_size, max_retries=0)
         with requests.Session() as session:
             settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
         return cls(adapter, settings)
 
-    def send(self, request: requests.PreparedRequest, waits: Waits) -> Answer:
-        timeout = (waits.connect, waits.first_byte)
-        return answer_to(self.adapter.send(request, timeout=timeout, **self.settings), waits)
+    def send(self, request: requests.PreparedRequest, timeouts: Timeouts) -> HttpResponse:
+        timeout = (timeouts.connect, timeouts.first_byte)
+        return read_response(self.adapter.send(request, timeout=timeout, **self.settings), timeouts)
 
 
-class Lines:
+class ConnectionsPerProcess:
     """A line for each process: two processes on one TLS connection garble it."""
 
     def __init__(self, address: str, pool_size: int) -> None:
         self._address = address
         self._pool_size = pool_size
-        self._by_process: dict[int, Line] = {}
+        self._by_process: dict[int, Connections] = {}
 
-    def own(self) -> Line:
+    def of_this_process(self) -> Connections:
         process = os.getpid()
         line = self._by_process.get(process)
-        return line or self._by_process.setdefault(process, Line.open(self._address, self._pool_size))
+        return line or self._by_process.setdefault(process, Connections.open(self._address, self._pool_size))

@@ -24,7 +24,7 @@ LONGEST_SENDING = 60.0
 LARGEST_COPIED = 16_384
 
 
-class Promise:
+class DeferredResponse:
     """Has what urllib3 asks of an answer, and says nothing."""
 
     status = 0
@@ -43,14 +43,14 @@ class Promise:
         self._pool._put_conn(self.connection)
 
 
-class _Promising(HTTPConnection):
+class _DeferredConnection(HTTPConnection):
     def request(self, method: str, url: str, body: Any = None, headers: Any = None, **_options: Any) -> None:
         if self.sock is None:
             self.connect()
         self.write(method, url, headers, body)
 
     def getresponse(self) -> Any:
-        return Promise(self)
+        return DeferredResponse(self)
 
     def write(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> None:
         """The request, whose address and headers `requests` has checked."""
@@ -65,11 +65,11 @@ class _Promising(HTTPConnection):
                 self.sock.sendall(body)
 
 
-class _PromisingTls(_Promising, HTTPSConnection):
+class _DeferredTlsConnection(_DeferredConnection, HTTPSConnection):
     pass
 
 
-class _OpenFirst(HTTPConnectionPool):
+class _ReusingPool(HTTPConnectionPool):
     """Sends over an open connection, where there is one."""
 
     def urlopen(  # type: ignore[override]
@@ -81,15 +81,15 @@ class _OpenFirst(HTTPConnectionPool):
             self._put_conn(connection)
             return super().urlopen(method, url, body, headers, **options)
         connection.write(method, url, headers, body)
-        return Promise(connection, self)
+        return DeferredResponse(connection, self)
 
 
-class _Pool(_OpenFirst):
-    ConnectionCls = _Promising
+class _Pool(_ReusingPool):
+    ConnectionCls = _DeferredConnection
 
 
-class _TlsPool(_OpenFirst, HTTPSConnectionPool):
-    ConnectionCls = _PromisingTls
+class _TlsPool(_ReusingPool, HTTPSConnectionPool):
+    ConnectionCls = _DeferredTlsConnection
 
 
 class OwnPools(HTTPAdapter):
@@ -108,13 +108,13 @@ class OwnPools(HTTPAdapter):
         return manager
 
 
-class _Promised(requests.Response):
-    def __init__(self, promise: Promise) -> None:
+class _UnreadResponse(requests.Response):
+    def __init__(self, promise: DeferredResponse) -> None:
         """Nothing of it is known yet; what `requests` would make up costs more than to send the request."""
         self.raw = promise
 
 
-class PromisingAdapter(OwnPools):
+class DeferredAdapter(OwnPools):
     """To one address, so that the way there is looked for once."""
 
     pools: ClassVar = {"http": _Pool, "https": _TlsPool}
@@ -139,4 +139,8 @@ class PromisingAdapter(OwnPools):
         return request.path_url if self._pool.proxy is None else super().request_url(request, proxies)
 
     def build_response(self, request: requests.PreparedRequest, answer: Any) -> requests.Response:
-        return _Promised(answer) if isinstance(answer, Promise) else super().build_response(request, answer)
+        return (
+            _UnreadResponse(answer)
+            if isinstance(answer, DeferredResponse)
+            else super().build_response(request, answer)
+        )

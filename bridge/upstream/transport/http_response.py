@@ -26,7 +26,7 @@ from bridge.socket_timeouts import timeval
 from bridge.upstream.base import TICK
 from bridge.upstream.transport.body_framing import BadFraming, UntilTheEnd
 from bridge.upstream.transport.compression import decompression_of
-from bridge.upstream.transport.deferred_response import Promise
+from bridge.upstream.transport.deferred_response import DeferredResponse
 from bridge.upstream.transport.exception_map import cut, foreign_errors_translated, unreachable
 from bridge.upstream.transport.response_head import BadHead, Head, HeadReader
 
@@ -41,7 +41,7 @@ _BUFFERS: list[memoryview] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class Timeouts:
     """How long to wait for what, in seconds."""
 
     connect: float
@@ -51,7 +51,7 @@ class Waits:
     tick: float = TICK
 
 
-class Answer(ABC):
+class HttpResponse(ABC):
     status: int
 
     @abstractmethod
@@ -67,18 +67,22 @@ class Answer(ABC):
         """May be called at any time, from any thread, and more than once."""
 
 
-def answer_to(response: requests.Response, waits: Waits) -> Answer:
+def read_response(response: requests.Response, timeouts: Timeouts) -> HttpResponse:
     raw = response.raw
-    return PromisedAnswer(raw, waits) if isinstance(raw, Promise) else WholeAnswer(response)
+    return (
+        IncrementalResponse(raw, timeouts)
+        if isinstance(raw, DeferredResponse)
+        else BufferedResponse(response)
+    )
 
 
-class PromisedAnswer(Answer):
-    def __init__(self, promise: Promise, waits: Waits) -> None:
+class IncrementalResponse(HttpResponse):
+    def __init__(self, promise: DeferredResponse, timeouts: Timeouts) -> None:
         self._promise = promise
         self._socket: Any = promise.connection.sock
         #: What the kernel knows: behind a proxy that is spoken to over TLS, urllib3 wraps it once more.
         self._wire: socket.socket = getattr(self._socket, "socket", self._socket)
-        self._waits = waits
+        self._timeouts = timeouts
         self._began = time.monotonic()
         self._silent_since = self._began
         self._ticked = self._began
@@ -89,7 +93,7 @@ class PromisedAnswer(Answer):
         # Python takes the socket for one that never waits, and raises what we wait for; so does TLS.
         self._socket.settimeout(0)
         os.set_blocking(self._wire.fileno(), True)
-        self._wait_at_most(waits.first_byte)
+        self._wait_at_most(timeouts.first_byte)
 
     def head(self) -> Iterator[None]:
         arriving = HeadReader()
@@ -110,12 +114,12 @@ class PromisedAnswer(Answer):
         self._head = head
         self.status = head.status
         self._early = early
-        self._wait_at_most(self._waits.between)
+        self._wait_at_most(self._timeouts.between)
 
     def _wait_at_most(self, patience: float) -> None:
         """Without news; for so long. Silence is looked at once a tick."""
         self._patience = patience
-        tick = min(self._waits.tick, patience)
+        tick = min(self._timeouts.tick, patience)
         if tick != self._tick:
             self._tick = tick
             with suppress(OSError):  # closed meanwhile, as whoever reads will see
@@ -161,7 +165,7 @@ class PromisedAnswer(Answer):
                     return
                 else:
                     self._silent_since = now = time.monotonic()
-                    if now - self._began > self._waits.whole:
+                    if now - self._began > self._timeouts.whole:
                         raise UpstreamTimeout("Gemini's answer took longer than any may.")
                     yield data
                     if now - self._ticked >= self._tick:
@@ -192,7 +196,7 @@ class PromisedAnswer(Answer):
             begun = self._head is not None
             where = "fell silent in the middle of the answer" if begun else "did not answer in time"
             raise UpstreamTimeout(f"Gemini {where}.")
-        if now - self._began > self._waits.whole:
+        if now - self._began > self._timeouts.whole:
             raise UpstreamTimeout("Gemini's answer took longer than any may.")
         return now
 
@@ -211,7 +215,7 @@ class PromisedAnswer(Answer):
             self._socket.close()
 
 
-class WholeAnswer(Answer):
+class BufferedResponse(HttpResponse):
     """Of a connection that waits: behind a SOCKS proxy, or in a test."""
 
     def __init__(self, response: requests.Response) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from bridge.upstream.transport.body_framing import Chunked, Framing, Sized, UntilTheEnd
+from bridge.upstream.transport.body_framing import BodyFraming, Chunked, Sized, UntilTheEnd
 
 #: Whoever writes no version that we know may mean anything by what follows.
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})[ \r]")
@@ -31,7 +31,7 @@ class BadHead(ValueError):
 class Head(NamedTuple):
     status: int
     lasting: bool  #: the connection stays open behind the answer
-    framing: Framing
+    framing: BodyFraming
     encoding: bytes  #: how the body is compressed
 
 
@@ -81,7 +81,7 @@ def head_of(data: bytes) -> Head:
     )
 
 
-def _framing(fields: dict[bytes, list[bytes]]) -> Framing:
+def _framing(fields: dict[bytes, list[bytes]]) -> BodyFraming:
     codings, lengths = fields.get(b"transfer-encoding"), fields.get(b"content-length")
     if codings is not None:  # a length beside it does not count
         return Chunked() if codings[-1] == b"chunked" else UntilTheEnd()

@@ -12,9 +12,9 @@ from waiting import eventually
 
 from bridge.errors import UpstreamMisconfigured, UpstreamRefused, UpstreamUnreachable
 from bridge.observe.logs import JsonFormatter
-from bridge.upstream.auth.access_tokens import AHEAD, BETWEEN_TRIES, Token, TokenAccess
-from bridge.upstream.auth.credentials import Permit
-from bridge.upstream.auth.single_flight import Errand
+from bridge.upstream.auth.access_tokens import AHEAD, BETWEEN_TRIES, AccessToken, TokenCredentials
+from bridge.upstream.auth.credentials import Credential
+from bridge.upstream.auth.single_flight import SingleFlight
 
 LIFETIME = 3600.0
 
@@ -38,13 +38,13 @@ class Source:
         self.failure: Exception | None = None
         self.lifetime = LIFETIME
 
-    def __call__(self) -> Token:
+    def __call__(self) -> AccessToken:
         assert self.free.wait(30)
         self.fetched += 1
         if self.failure is not None:
             raise self.failure
         value = f"token-{self.fetched}"
-        return Token(value, {"Authorization": f"Bearer {value}"}, self.clock() + self.lifetime)
+        return AccessToken(value, {"Authorization": f"Bearer {value}"}, self.clock() + self.lifetime)
 
 
 @pytest.fixture
@@ -58,12 +58,14 @@ def source(clock: Clock) -> Source:
 
 
 @pytest.fixture
-def access(source: Source, clock: Clock) -> TokenAccess:
-    return TokenAccess(source, 0.02, clock)
+def access(source: Source, clock: Clock) -> TokenCredentials:
+    return TokenCredentials(source, 0.02, clock)
 
 
-def first(access: TokenAccess) -> str:
-    return next(permit for permit in access.permits("m") if isinstance(permit, Permit)).secret
+def first(access: TokenCredentials) -> str:
+    return next(
+        credential for credential in access.credentials("m") if isinstance(credential, Credential)
+    ).secret
 
 
 def until(condition: object, source: Source, count: int) -> None:
@@ -72,7 +74,7 @@ def until(condition: object, source: Source, count: int) -> None:
 
 
 def test_a_token_is_fetched_once_and_used_until_its_time(
-    access: TokenAccess, source: Source, clock: Clock
+    access: TokenCredentials, source: Source, clock: Clock
 ) -> None:
     assert first(access) == "token-1"
     clock.now += LIFETIME - AHEAD - 1
@@ -80,15 +82,15 @@ def test_a_token_is_fetched_once_and_used_until_its_time(
     assert source.fetched == 1
 
 
-def test_a_permit_holds_all_headers_and_shows_none(access: TokenAccess) -> None:
-    permit = next(each for each in access.permits("m") if isinstance(each, Permit))
-    assert permit.headers == {"Authorization": "Bearer token-1"}
-    assert "token-1" not in repr(permit)
-    assert "token-1" not in repr(Token("token-1", permit.headers))
+def test_a_permit_holds_all_headers_and_shows_none(access: TokenCredentials) -> None:
+    credential = next(each for each in access.credentials("m") if isinstance(each, Credential))
+    assert credential.headers == {"Authorization": "Bearer token-1"}
+    assert "token-1" not in repr(credential)
+    assert "token-1" not in repr(AccessToken("token-1", credential.headers))
 
 
 def test_a_token_near_its_end_is_renewed_while_it_is_still_used(
-    access: TokenAccess, source: Source, clock: Clock
+    access: TokenCredentials, source: Source, clock: Clock
 ) -> None:
     first(access)
     clock.now += LIFETIME - AHEAD
@@ -101,7 +103,7 @@ def test_a_token_near_its_end_is_renewed_while_it_is_still_used(
     assert eventually(lambda: first(access) == "token-2", every=0.005)
 
 
-def test_many_who_have_no_token_wait_for_one_fetch(access: TokenAccess, source: Source) -> None:
+def test_many_who_have_no_token_wait_for_one_fetch(access: TokenCredentials, source: Source) -> None:
     source.free.clear()
     got: list[str] = []
     threads = [threading.Thread(target=lambda: got.append(first(access))) for _ in range(24)]
@@ -116,47 +118,49 @@ def test_many_who_have_no_token_wait_for_one_fetch(access: TokenAccess, source: 
     assert source.fetched == 1
 
 
-def test_who_waits_is_given_the_turn_in_every_tick(access: TokenAccess, source: Source) -> None:
+def test_who_waits_is_given_the_turn_in_every_tick(access: TokenCredentials, source: Source) -> None:
     source.free.clear()
-    permits = access.permits("m")
-    assert [next(permits), next(permits)] == [(), ()]
+    credentials = access.credentials("m")
+    assert [next(credentials), next(credentials)] == [(), ()]
     source.free.set()
-    assert any(isinstance(permit, Permit) for permit in permits)
+    assert any(isinstance(credential, Credential) for credential in credentials)
 
 
-def test_an_expired_token_is_not_used(access: TokenAccess, source: Source, clock: Clock) -> None:
+def test_an_expired_token_is_not_used(access: TokenCredentials, source: Source, clock: Clock) -> None:
     first(access)
     clock.now += LIFETIME
     assert first(access) == "token-2"
 
 
-def test_a_refused_token_is_replaced_once(access: TokenAccess, source: Source) -> None:
+def test_a_refused_token_is_replaced_once(access: TokenCredentials, source: Source) -> None:
     assert first(access) == "token-1"
-    secrets = [permit.secret for permit in access.permits("m") if isinstance(permit, Permit)]
+    secrets = [
+        credential.secret for credential in access.credentials("m") if isinstance(credential, Credential)
+    ]
     assert secrets == ["token-1", "token-2"]
     assert first(access) == "token-2"
 
 
-def test_only_an_unauthorized_call_asks_for_another_token(access: TokenAccess) -> None:
-    permit = Permit({}, "token-1")
-    assert access.refused(permit, 401, UpstreamMisconfigured("no"), "m")
-    assert not access.refused(permit, 403, UpstreamMisconfigured("no"), "m")
-    assert not access.refused(permit, 429, UpstreamRefused("no"), "m")
+def test_only_an_unauthorized_call_asks_for_another_token(access: TokenCredentials) -> None:
+    credential = Credential({}, "token-1")
+    assert access.refused(credential, 401, UpstreamMisconfigured("no"), "m")
+    assert not access.refused(credential, 403, UpstreamMisconfigured("no"), "m")
+    assert not access.refused(credential, 429, UpstreamRefused("no"), "m")
 
 
 def test_who_comes_late_with_a_refused_token_gets_the_one_that_replaced_it(
-    access: TokenAccess, source: Source
+    access: TokenCredentials, source: Source
 ) -> None:
-    def refused(permits: Iterator[object]) -> str:
-        return next(permit for permit in permits if isinstance(permit, Permit)).secret
+    def refused(credentials: Iterator[object]) -> str:
+        return next(credential for credential in credentials if isinstance(credential, Credential)).secret
 
-    one, two = access.permits("m"), access.permits("m")
+    one, two = access.credentials("m"), access.credentials("m")
     assert (refused(one), refused(two)) == ("token-1", "token-1")
     assert (refused(one), refused(two)) == ("token-2", "token-2")
     assert source.fetched == 2
 
 
-def test_a_failure_is_raised_for_those_without_a_token(access: TokenAccess, source: Source) -> None:
+def test_a_failure_is_raised_for_those_without_a_token(access: TokenCredentials, source: Source) -> None:
     source.failure = UpstreamUnreachable("down")
     with pytest.raises(UpstreamUnreachable, match="down"):
         first(access)
@@ -165,7 +169,7 @@ def test_a_failure_is_raised_for_those_without_a_token(access: TokenAccess, sour
 
 
 def test_while_the_token_is_good_a_failure_is_only_logged_and_not_tried_again_at_once(
-    access: TokenAccess, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
+    access: TokenCredentials, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     first(access)
     clock.now += LIFETIME - AHEAD
@@ -184,7 +188,7 @@ def test_while_the_token_is_good_a_failure_is_only_logged_and_not_tried_again_at
 
 
 def test_an_unforeseen_failure_behind_everybodys_back_is_logged_too(
-    access: TokenAccess, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
+    access: TokenCredentials, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     first(access)
     clock.now += LIFETIME - AHEAD
@@ -195,7 +199,9 @@ def test_an_unforeseen_failure_behind_everybodys_back_is_logged_too(
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
 
 
-def test_a_token_without_an_end_is_never_renewed(access: TokenAccess, source: Source, clock: Clock) -> None:
+def test_a_token_without_an_end_is_never_renewed(
+    access: TokenCredentials, source: Source, clock: Clock
+) -> None:
     source.lifetime = float("inf")
     first(access)
     clock.now += 10 * 365 * 86400
@@ -210,5 +216,5 @@ def test_googles_tokens_are_masked_wherever_they_turn_up_in_the_log() -> None:
 
 def test_an_errand_may_be_run_again_and_again() -> None:
     runs = iter(range(10))
-    errand = Errand(lambda: next(runs), 0.05)
-    assert [errand.begin().result(30), errand.begin().result(30)] == [0, 1]
+    single_flight = SingleFlight(lambda: next(runs), 0.05)
+    assert [single_flight.begin().result(30), single_flight.begin().result(30)] == [0, 1]

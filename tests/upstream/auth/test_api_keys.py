@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from bridge.upstream.auth.api_keys import KeyRing
+from bridge.upstream.auth.api_keys import ApiKeyPool
 from bridge.upstream.cooldowns import LocalCooldowns
 
 
@@ -15,9 +15,9 @@ class Clock:
         return self.now
 
 
-def ring(*keys: str, cooldown: float = 60) -> tuple[KeyRing, Clock]:
+def ring(*keys: str, cooldown: float = 60) -> tuple[ApiKeyPool, Clock]:
     clock = Clock()
-    return KeyRing(keys, cooldown, LocalCooldowns(clock)), clock
+    return ApiKeyPool(keys, cooldown, LocalCooldowns(clock)), clock
 
 
 def test_each_call_starts_with_the_next_key() -> None:

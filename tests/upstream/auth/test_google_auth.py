@@ -19,8 +19,8 @@ from scripted_tokens import CANARY_TOKEN, TokenServer, service_account
 from bridge import errors
 from bridge.errors import BridgeError
 from bridge.upstream.auth import google_auth
-from bridge.upstream.auth.access_tokens import Token
-from bridge.upstream.auth.google_auth import Fetcher, translate
+from bridge.upstream.auth.access_tokens import AccessToken
+from bridge.upstream.auth.google_auth import TokenFetcher, translate
 
 SOMEWHERE = Path("/nowhere.json")
 
@@ -30,12 +30,12 @@ def _directly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def account(tokens: TokenServer | str) -> Fetcher:
+def account(tokens: TokenServer | str) -> TokenFetcher:
     uri = tokens if isinstance(tokens, str) else tokens.address
-    return Fetcher(google_auth.of_file(SOMEWHERE, service_account(uri)))
+    return TokenFetcher(google_auth.of_file(SOMEWHERE, service_account(uri)))
 
 
-def raised_by(fetch: Fetcher) -> BridgeError:
+def raised_by(fetch: TokenFetcher) -> BridgeError:
     with pytest.raises(BridgeError) as caught:
         fetch()
     return caught.value
@@ -70,7 +70,7 @@ def test_a_person_who_logged_in_pays_with_the_project_of_the_file(tokens: TokenS
         "quota_project_id": "payer",
         "token_uri": tokens.address,
     }
-    token = Fetcher(google_auth.of_file(SOMEWHERE, info))()
+    token = TokenFetcher(google_auth.of_file(SOMEWHERE, info))()
     assert token.headers["x-goog-user-project"] == "payer"
     assert tokens.asked[0]["grant_type"] == "refresh_token"
     assert tokens.asked[0]["refresh_token"] == "1//refresh"
@@ -83,7 +83,7 @@ def test_the_credentials_of_the_machine_are_found_only_when_a_token_is_wanted(
         raise auth_errors.DefaultCredentialsError("no credentials, see https://…")
 
     monkeypatch.setattr("google.auth.default", nothing_there)
-    fetch = Fetcher(google_auth.of_this_machine)
+    fetch = TokenFetcher(google_auth.of_this_machine)
     error = raised_by(fetch)
     assert type(error) is errors.UpstreamMisconfigured
     assert "vertex.credentials" in error.message
@@ -92,7 +92,7 @@ def test_the_credentials_of_the_machine_are_found_only_when_a_token_is_wanted(
 def test_a_file_of_another_kind_is_left_to_google(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_bytes(b'{"type": "of the future"}')
-    fetch = Fetcher(google_auth.of_file(path, {"type": "of the future"}))
+    fetch = TokenFetcher(google_auth.of_file(path, {"type": "of the future"}))
     with pytest.warns(DeprecationWarning, match="load_credentials_from_file"):
         assert type(raised_by(fetch)) is errors.UpstreamMisconfigured
 
@@ -182,12 +182,12 @@ FOREIGN = {
 
 def test_every_exception_of_the_package_is_translated() -> None:
     expected = {name: ours for ours, names in FOREIGN.items() for name in names.split()}
-    own = [
+    of_this_process = [
         cls
         for _, cls in inspect.getmembers(auth_errors, inspect.isclass)
         if cls.__module__ == auth_errors.__name__
     ]
-    assert {cls.__name__: type(translate(cls("no"))) for cls in own} == expected
+    assert {cls.__name__: type(translate(cls("no"))) for cls in of_this_process} == expected
 
 
 def test_a_failure_that_may_pass_is_worth_repeating() -> None:
@@ -202,4 +202,4 @@ def test_the_way_is_told_by_what_happened_on_it() -> None:
 
 
 def test_a_token_shows_itself_to_nobody() -> None:
-    assert CANARY_TOKEN not in repr(Token(CANARY_TOKEN, {"authorization": CANARY_TOKEN}))
+    assert CANARY_TOKEN not in repr(AccessToken(CANARY_TOKEN, {"authorization": CANARY_TOKEN}))
