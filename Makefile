@@ -13,7 +13,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 .DEFAULT_GOAL := menu
 SECONDS ?= 60
 REQUESTS ?= 5000
-.PHONY: menu run test test-clients client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams accept lock clean
+.PHONY: menu run test test-clients client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams accept replay lock clean
 
 menu: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ diagrams: $(VENV)/.run ## docs/states/ from the transition tables, the table of 
 
 accept: $(VENV)/.dev ## take what the golden transcripts give now as expected; review the diff
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/protocols/test_transcripts.py tests/protocols/test_requests.py
+
+replay: $(VENV)/.run ## how transcript NAME=plain_text becomes steps and events (PROTOCOL=openai_chat: of one; FULL=1: whole lines)
+	@$(BIN)/python tests/support/replay.py "$(NAME)" --protocol "$(PROTOCOL)" $(if $(FULL),--full)
 
 lock: $(VENV)/.run ## resolve the dependencies anew into the lock files
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -1,142 +1,153 @@
 """Fields for the schemas of request envelopes: JSON as it stands, never "7" for 7 or "yes" for true.
 
-They check and hand on the very value they were given; a client's explicit null counts as not given. Each
-carries what it checks as JSON Schema too, from which docs/openapi.json is made.
+Marshmallow's own types and validators say what is checked. Where its types would take more than JSON's, a
+subclass takes less. A client's explicit null counts as not given. Each field carries what it checks as JSON
+Schema too, from which docs/openapi.json is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from marshmallow import ValidationError, fields
+from marshmallow.validate import Length, OneOf, Range, Validator
 
-Check = Callable[[Any], None]
 JSON_SCHEMA = "json_schema"  #: the place in a field's metadata
 
 
-def _field(check: Check, shape: dict[str, Any], *, required: bool = False) -> fields.Raw:
-    messages: dict[str, Any] = {"required": "is required", "null": "must not be null"}
-    return fields.Raw(
-        required=required,
-        allow_none=not required,
-        validate=check,
-        error_messages=messages,
-        metadata={JSON_SCHEMA: shape},
-    )
+class JsonBoolean(fields.Boolean):
+    """Marshmallow's takes 1 for true, since the two are equal, whatever its sets of values hold."""
+
+    def _deserialize(self, value: Any, *_: Any, **__: Any) -> bool:
+        if value is True or value is False:
+            return bool(value)
+        raise self.make_error("invalid")
 
 
-def _check(holds: Callable[[Any], bool], wanted: str) -> Check:
-    def check(value: Any) -> None:
-        if not holds(value):
-            raise ValidationError(f"must be {wanted}")
+class JsonNumber(fields.Float):
+    """Marshmallow's takes "0.7" for 0.7, and is never strict."""
 
-    return check
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    def _validated(self, value: Any) -> float:
+        if isinstance(value, str):
+            raise self.make_error("invalid")
+        return super()._validated(value)
 
 
-def flag() -> fields.Raw:
-    return _field(_check(lambda value: isinstance(value, bool), "true or false"), {"type": "boolean"})
+class JsonArray(fields.List[Any]):
+    """Marshmallow's takes an object for a list, and would visit each message of a long history."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(fields.Raw(), **options)
+
+    def _deserialize(self, value: Any, *_: Any, **__: Any) -> list[Any]:
+        if isinstance(value, list):
+            return value
+        raise self.make_error("invalid")
 
 
-def number(least: float, most: float) -> fields.Raw:
-    return _field(
-        _check(
-            lambda value: _is_number(value) and least <= value <= most, f"a number from {least} to {most}"
-        ),
-        {"type": "number", "minimum": least, "maximum": most},
-    )
+class OneOfTypes(Validator):
+    """Marshmallow has no field for a value of several types. An empty value is refused too."""
+
+    def __init__(self, *types: type, error: str) -> None:
+        self.types = types
+        self.refusal = error
+
+    def __call__(self, value: Any) -> Any:
+        if not isinstance(value, self.types) or not value:
+            raise ValidationError(self.refusal)
+        return value
 
 
-def whole(least: int | None = None, most: int | None = None, *, required: bool = False) -> fields.Raw:
-    low, high = least is None, most is None
-    bounds = f" from {least}" * (not low) + f" to {most}" * (not high)
+class Refused(Validator):
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __call__(self, value: Any) -> Any:
+        raise ValidationError(self.why)
+
+
+def _options(wanted: str, shape: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
+    """What all fields share. A client is told the same, in whichever way the value is wrong."""
+    wrong = dict.fromkeys(("invalid", "too_large", "special"), f"must be {wanted}")
+    return {
+        "required": required,
+        "allow_none": not required,
+        "error_messages": {"required": "is required", "null": "must not be null", **wrong},
+        "metadata": {JSON_SCHEMA: shape},
+    }
+
+
+def flag() -> fields.Field[Any]:
+    return JsonBoolean(**_options("true or false", {"type": "boolean"}))
+
+
+def number(least: float, most: float) -> fields.Field[Any]:
+    wanted = f"a number from {least} to {most}"
+    shape = {"type": "number", "minimum": least, "maximum": most}
+    return JsonNumber(validate=Range(least, most, error=f"must be {wanted}"), **_options(wanted, shape))
+
+
+def whole(least: int | None = None, most: int | None = None, *, required: bool = False) -> fields.Field[Any]:
+    bounds = f" from {least}" * (least is not None) + f" to {most}" * (most is not None)
+    wanted = f"a whole number{bounds}"
     limits = {name: limit for name, limit in (("minimum", least), ("maximum", most)) if limit is not None}
-    return _field(
-        _check(
-            lambda value: (
-                type(value) is int and (low or value >= least) and (high or value <= most)  # type: ignore[operator]
-            ),
-            f"a whole number{bounds}",
-        ),
-        {"type": "integer", **limits},
-        required=required,
+    return fields.Integer(
+        strict=True,
+        validate=Range(least, most, error=f"must be {wanted}"),
+        **_options(wanted, {"type": "integer", **limits}, required=required),
     )
 
 
-def text(*, required: bool = False, longest: int = 1024) -> fields.Raw:
-    return _field(
-        _check(
-            lambda value: isinstance(value, str) and 0 < len(value) <= longest,
-            f"a string of 1 to {longest} characters",
-        ),
-        {"type": "string", "minLength": 1, "maxLength": longest},
-        required=required,
-    )
+def text(*, required: bool = False, longest: int = 1024) -> fields.Field[Any]:
+    wanted = f"a string of 1 to {longest} characters"
+    shape = {"type": "string", "minLength": 1, "maxLength": longest}
+    length = Length(1, longest, error=f"must be {wanted}")
+    return fields.String(validate=length, **_options(wanted, shape, required=required))
 
 
-def any_text() -> fields.Raw:
-    return _field(_check(lambda value: isinstance(value, str), "a string"), {"type": "string"})
+def any_text() -> fields.Field[Any]:
+    return fields.String(**_options("a string", {"type": "string"}))
 
 
-def one_of(*choices: str) -> fields.Raw:
-    return _field(
-        _check(lambda value: value in choices, f"one of {', '.join(choices)}"), {"enum": list(choices)}
-    )
+def one_of(*choices: str) -> fields.Field[Any]:
+    wanted = f"one of {', '.join(choices)}"
+    known = OneOf(choices, error=f"must be {wanted}")
+    return fields.String(validate=known, **_options(wanted, {"enum": list(choices)}))
 
 
-def mapping() -> fields.Raw:
-    return _field(_check(lambda value: isinstance(value, dict), "an object"), {"type": "object"})
+def mapping() -> fields.Field[Any]:
+    return fields.Dict(**_options("an object", {"type": "object"}))
 
 
-def array(*, required: bool = False) -> fields.Raw:
-    if required:
-        return _field(
-            _check(lambda value: isinstance(value, list) and bool(value), "an array with something in it"),
-            {"type": "array", "minItems": 1},
-            required=True,
-        )
-    return _field(_check(lambda value: isinstance(value, list), "an array"), {"type": "array"})
+def array(*, required: bool = False) -> fields.Field[Any]:
+    if not required:
+        return JsonArray(**_options("an array", {"type": "array"}))
+    wanted = "an array with something in it"
+    filled = Length(1, error=f"must be {wanted}")
+    return JsonArray(validate=filled, **_options(wanted, {"type": "array", "minItems": 1}, required=True))
 
 
-def text_or_array(*, required: bool = False) -> fields.Raw:
-    return _field(
-        _check(
-            lambda value: isinstance(value, str | list) and bool(value), "a string or an array, not empty"
-        ),
-        {"type": ["string", "array"], "minLength": 1, "minItems": 1},
-        required=required,
-    )
+def text_or_array(*, required: bool = False) -> fields.Field[Any]:
+    shape = {"type": ["string", "array"], "minLength": 1, "minItems": 1}
+    return _union(str, list, wanted="a string or an array, not empty", shape=shape, required=required)
 
 
-def text_array_or_mapping(*, required: bool = False) -> fields.Raw:
-    return _field(
-        _check(
-            lambda value: isinstance(value, str | list | dict) and bool(value),
-            "a string, an array or an object, not empty",
-        ),
-        {"type": ["string", "array", "object"], "minLength": 1, "minItems": 1, "minProperties": 1},
-        required=required,
-    )
+def text_array_or_mapping(*, required: bool = False) -> fields.Field[Any]:
+    shape = {"type": ["string", "array", "object"], "minLength": 1, "minItems": 1, "minProperties": 1}
+    wanted = "a string, an array or an object, not empty"
+    return _union(str, list, dict, wanted=wanted, shape=shape, required=required)
 
 
-def refused(why: str) -> fields.Raw:
+def mapping_or_array(*, required: bool = False) -> fields.Field[Any]:
+    shape = {"type": ["array", "object"], "minItems": 1, "minProperties": 1}
+    return _union(dict, list, wanted="an array or an object, not empty", shape=shape, required=required)
+
+
+def _union(*types: type, wanted: str, shape: dict[str, Any], required: bool) -> fields.Field[Any]:
+    known = OneOfTypes(*types, error=f"must be {wanted}")
+    return fields.Raw(validate=known, **_options(wanted, shape, required=required))
+
+
+def refused(why: str) -> fields.Field[Any]:
     """A field that the vendor knows and the bridge cannot serve: left out it would be missed."""
-
-    def check(_value: Any) -> None:
-        raise ValidationError(why)
-
-    return _field(check, {"type": "null"})
-
-
-def mapping_or_array(*, required: bool = False) -> fields.Raw:
-    return _field(
-        _check(
-            lambda value: isinstance(value, dict | list) and bool(value), "an array or an object, not empty"
-        ),
-        {"type": ["array", "object"], "minItems": 1, "minProperties": 1},
-        required=required,
-    )
+    return fields.Raw(validate=Refused(why), **_options("left out", {"type": "null"}))

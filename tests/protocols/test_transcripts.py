@@ -6,13 +6,16 @@ from itertools import product
 
 import pytest
 from conversations import CONVERSATIONS
+from first_difference import first_difference
 from transcripts import (
     ACCEPT,
     FOLDER,
     NAMES,
+    TOLD,
     ForgetfulVault,
     MemoryVault,
     Run,
+    Told,
     chunks_of,
     fitted,
     in_one_lump,
@@ -24,31 +27,28 @@ from transcripts import (
 from bridge.errors import UpstreamUnreachable
 from bridge.gemini.types import MODEL
 from bridge.gemini.wire import chunk_from_json, chunk_to_json
-from bridge.protocols import PROTOCOLS
 
-TOLD = [(protocol, caller) for protocol in PROTOCOLS for caller in CONVERSATIONS[protocol.name].callers]
 EVERY = pytest.mark.parametrize(
     ("name", "protocol", "caller"),
-    [
-        pytest.param(name, protocol, caller, id=f"{name}-{protocol.name}{caller}")
-        for name, (protocol, caller) in product(NAMES, TOLD)
-    ],
+    [pytest.param(name, *told, id=f"{name}-{told.label}") for name, told in product(NAMES, TOLD)],
 )
 
 
 def run(protocol, caller, vault=None):
-    conversation = CONVERSATIONS[protocol.name]
-    return Run(protocol, conversation.opening, vault, conversation.callers[caller])
+    return Told(protocol, caller).run(vault)
 
 
 @EVERY
 def test_the_events_are_the_recorded_ones(name, protocol, caller):
-    played = run(protocol, caller)
+    played, label = run(protocol, caller), f"{protocol.name}{caller}"
     sent = protocol.framing(played.asked).written(played.whole(chunks_of(name)))
-    expected = FOLDER / name / f"{protocol.name}{caller}.sse"
+    expected = FOLDER / name / f"{label}.sse"
     if ACCEPT:
         expected.write_bytes(sent)
-    assert sent.decode() == expected.read_bytes().decode()
+    recorded = expected.read_bytes()
+    if difference := first_difference(recorded.decode(), sent.decode(), name=name, label=label):
+        pytest.fail(difference, pytrace=False)
+    assert sent == recorded
 
 
 @EVERY

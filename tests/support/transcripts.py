@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
+from conversations import CONVERSATIONS
 
 from bridge.errors import BridgeError
 from bridge.gemini.model_adapter import AnswerAdapter, adapt_request
@@ -20,6 +21,7 @@ from bridge.gemini.signatures import Vault
 from bridge.gemini.types import Candidate, Chunk, Content, FunctionCall, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import chunk_from_json
 from bridge.ids_and_clock import IdsAndClock
+from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Caller, Event, EventMachine, Protocol
 
 FOLDER = Path(__file__).parent.parent / "transcripts"
@@ -85,6 +87,25 @@ class Run:
 
     def broken(self, chunks: Iterable[Chunk], error: BridgeError) -> list[Event]:
         return [*self.fed(chunks), *self.machine.fail(error)]
+
+
+class Told(NamedTuple):
+    """A protocol, and one of the callers to whom it tells an answer in a way of their own."""
+
+    protocol: Protocol
+    caller: str  #: as the conversation names it
+
+    @property
+    def label(self) -> str:
+        """The name of its recorded stream."""
+        return f"{self.protocol.name}{self.caller}"
+
+    def run(self, vault: Vault | None = None) -> Run:
+        conversation = CONVERSATIONS[self.protocol.name]
+        return Run(self.protocol, conversation.opening, vault, conversation.callers[self.caller])
+
+
+TOLD = [Told(protocol, caller) for protocol in PROTOCOLS for caller in CONVERSATIONS[protocol.name].callers]
 
 
 def fitted(request: GenerateRequest, vault: Vault | None = None) -> tuple[GenerateRequest, AnswerAdapter]:

@@ -1,6 +1,6 @@
 """The envelope of a native request: what must be there, in either spelling.
 
-All that is inside is read by `spelling.py`. Unknown fields pass, and reach Gemini.
+All that is inside is read by `normalise.py`. Unknown fields pass, and reach Gemini.
 """
 
 from __future__ import annotations
