@@ -14,7 +14,7 @@ from marshmallow import Schema
 from bridge import __version__
 from bridge.errors import BridgeError, ClientLeft, MethodNotAllowed, UpgradeRefused, concrete_errors
 from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import Protocol, Storing
+from bridge.protocols.base import Protocol, AnswerStoring
 from bridge.protocols.fields import JSON_SCHEMA
 from bridge.protocols.openai_responses.dialects import DIALECTS
 from bridge.web.stored_answers import MOST_LISTED
@@ -272,7 +272,7 @@ def _stored() -> Iterator[Operation]:
             yield from _stored_at(protocol, protocol.storing)
 
 
-def _stored_at(protocol: Protocol, storing: Storing) -> Iterator[Operation]:
+def _stored_at(protocol: Protocol, storing: AnswerStoring) -> Iterator[Operation]:
     for asked in protocol.paths:
         path = f"{asked}/{{answer_id}}"
         yield path, "get", _found((protocol,), *_by_end(ANSWERS, asked))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
@@ -21,7 +21,7 @@ from bridge.gemini.conversation import Session, conversation_id, session_in_meta
 from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
 from bridge.gemini.signatures import SharedVault
-from bridge.gemini.types import EMPTY, GenerateRequest, JsonObject
+from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
 from bridge.ids_and_clock import IdsAndClock
@@ -39,7 +39,7 @@ from bridge.protocols.base import (
 )
 from bridge.protocols.json_reading import deep_nesting_refused
 from bridge.settings.prices import PriceTable
-from bridge.upstream.base import ChunkStream, Upstream
+from bridge.upstream.base import AnswerStream, Upstream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.retries import LONGEST_HOLD, PreparedAttempt, RetryingStream, RetryPolicy
@@ -77,8 +77,8 @@ class Exchange:
         self,
         protocol: Protocol,
         machine: EventMachine,
-        chunks: ChunkStream,
-        watch: GuardRunner,
+        chunks: AnswerStream,
+        guards: GuardRunner,
         services: Services,
         record: Record,
         trace: Trace | None,
@@ -87,17 +87,17 @@ class Exchange:
         self._framing = protocol.framing(machine.asked)
         self._machine = machine
         self._chunks = chunks
-        self._watch = watch
+        self._guards = guards
         self._drain = services.drain
         self._interruption = interruption
         self._heartbeat = services.heartbeat
         self._record = record
         self._trace = trace
-        self._batches = self._run()
+        #: Chained in C: a batch passes through no generator here.
+        self._batches: Iterator[list[Event]] = chain(map(self._events, chunks), self._last_events())
         self._held: list[Event] = []
         self._encoded_to_the_end = False
-        if isinstance(chunks, RetryingStream):
-            machine.sent_tier = lambda: chunks.request.service_tier
+        machine.sent_tier = lambda: None if chunks.request is None else chunks.request.service_tier
 
     @property
     def streaming(self) -> bool:
@@ -118,19 +118,22 @@ class Exchange:
         status, unless this client understands it better in the stream. A stream that takes long to begin is
         begun without them: its client wants signs of life."""
         began = time.monotonic()
-        for events in self._looked_after(wanted):
+        for events in self._wanted_batches(wanted):
             self._held = events
             if events or (self.streaming and time.monotonic() - began > LONGEST_HOLD):
                 break
         self._record.model_version = self._chunks.model_version
+        self._record.upstream_wait = self._chunks.waited
         error = self._machine.error
         if error is not None and not (self.streaming and self._machine.takes_in_stream(error)):
             raise error
 
-    def _looked_after(self, wanted: Wanted) -> Iterator[list[Event]]:
-        """The batches, as long as somebody waits for them."""
+    def _wanted_batches(self, wanted: Wanted) -> Iterator[list[Event]]:
+        """The batches, as long as somebody waits for them; a failure is the last."""
+        if self._chunks.asks_model:
+            self._record.asks_model()
         looked = time.monotonic()
-        for events in self._batches:
+        while (events := self._next_batch()) is not None:
             now = time.monotonic()
             if now - looked >= BETWEEN_LOOKS or not events:
                 looked = now
@@ -138,25 +141,36 @@ class Exchange:
                     raise ClientLeft("The client did not wait for the answer")
             yield events
 
+    def _next_batch(self) -> list[Event] | None:
+        try:
+            return next(self._batches, None)
+        except Exception as error:
+            return self._fail(error)
+
     def encoded(self, wanted: Wanted) -> Iterator[bytes]:
         """The stream: events that came together leave together."""
         self._record.first_byte()
         yield self._framing.written(self._held) or self._framing.silence()
         written = time.monotonic()
-        for events in self._batches:
-            if events:
+        try:
+            for events in self._batches:
+                if events:
+                    yield self._framing.written(events)
+                    written = time.monotonic()
+                elif not wanted():
+                    return
+                elif time.monotonic() - written >= self._heartbeat and not self._machine.over:
+                    yield self._framing.silence()
+                    written = time.monotonic()
+        except Exception as error:
+            if events := self._fail(error):
                 yield self._framing.written(events)
-                written = time.monotonic()
-            elif not wanted():
-                return
-            elif time.monotonic() - written >= self._heartbeat and not self._machine.over:
-                yield self._framing.silence()
-                written = time.monotonic()
         self._encoded_to_the_end = True
 
     def body(self, wanted: Wanted) -> JsonObject:
         """The whole answer; raises ClientLeft as soon as nobody waits for it any more."""
-        events = self._held + [event for batch in self._looked_after(wanted) for event in batch]
+        events = self._held + [event for batch in self._wanted_batches(wanted) for event in batch]
+        self._record.upstream_wait = self._chunks.waited
         if self._machine.error is not None:
             raise self._machine.error
         body = self._machine.fold(events)
@@ -173,28 +187,29 @@ class Exchange:
         """The whole answer, once it is over, in protocols whose answers can be stored."""
         return self._machine.answer
 
-    def _run(self) -> Generator[list[Event], None, None]:
-        if isinstance(self._chunks, RetryingStream):
-            self._record.asks_model()
-        try:
-            arriving = iter(self._chunks)
-            for chunks in chain(self._record.waited_for(arriving), arriving):
-                if self._drain.begun and self._drain.over:
-                    raise ShuttingDown("The bridge is restarting; please repeat the request")
-                if self._interruption.error is not None:
-                    raise self._interruption.error
-                if self._trace:
-                    self._trace.chunks(chunks)
-                events = self._machine.feed(map(self._watch.feed, chunks))
-                if self._trace:
-                    self._trace.events(events)
-                yield events
-            yield self._traced(self._machine.finish())
-        except BridgeError as error:
-            yield self._traced(self._machine.fail(self._explained(error)))
-        except Exception:
-            log.exception("unexpected failure", extra={"request_id": self._record.request_id})
-            yield self._traced(self._machine.fail(InternalError("The bridge failed; its log says where")))
+    def _events(self, chunks: Sequence[Chunk]) -> list[Event]:
+        if self._drain.begun and self._drain.over:
+            raise ShuttingDown("The bridge is restarting; please repeat the request")
+        if self._interruption.error is not None:
+            raise self._interruption.error
+        if self._trace:
+            self._trace.chunks(chunks)
+        events = self._machine.feed(map(self._guards.feed, chunks))
+        if self._trace:
+            self._trace.events(events)
+        return events
+
+    def _last_events(self) -> Iterator[list[Event]]:
+        yield self._traced(self._machine.finish())
+
+    def _fail(self, error: Exception) -> list[Event]:
+        """End the answer with the protocol's own events for this failure. A failure that the answer itself
+        holds takes the same path, so the machine alone knows how the answer ended."""
+        self._batches = iter(())
+        if not isinstance(error, BridgeError):
+            log.error("unexpected failure", exc_info=error, extra={"request_id": self._record.request_id})
+            error = InternalError("The bridge failed; its log says where")
+        return self._traced(self._machine.fail(self._explained(error)))
 
     def _explained(self, error: BridgeError) -> BridgeError:
         """What the client or its administrator can do about a model that does not exist."""
@@ -219,19 +234,19 @@ class Exchange:
         return events
 
     def close(self) -> None:
-        self._batches.close()  # it holds on to us, and we to it
-        self._chunks.close()
-        record, machine = self._record, self._machine
+        self._batches = iter(())  # breaks a reference cycle
+        chunks, record, machine = self._chunks, self._record, self._machine
+        chunks.close()
         record.usage = machine.usage
         record.service_tier = machine.service_tier
         record.finish_reasons = machine.finish_reasons
         record.note(machine.losses)
-        record.note(self._watch.notes)
-        if isinstance(self._chunks, RetryingStream):
-            record.upstream_model = self._chunks.request.model
-            record.model_version = self._chunks.model_version
-            record.usage += self._chunks.discarded
-            record.note(self._chunks.notes)
+        record.note(self._guards.notes)
+        record.note(chunks.notes)
+        record.model_version = chunks.model_version
+        record.usage += chunks.discarded
+        if chunks.request is not None:
+            record.upstream_model = chunks.request.model
         if error := machine.error or machine.handed_on:
             record.failed(error)
         elif not machine.over:
@@ -256,15 +271,15 @@ def open_exchange(
     record.note(asked.losses)
     record.upstream_model = services.models.resolve(record.model)
     caller.permit(record.model, record.upstream_model)
-    watch = GuardRunner(services.guards, record.request_id)
-    judged = watch.request(asked.request)
-    chunks: ChunkStream
-    if isinstance(judged, ShortCircuit):
-        chunks = CannedStream(judged.text)
+    guards = GuardRunner(services.guards, record.request_id)
+    guarded = guards.request(asked.request)
+    chunks: AnswerStream
+    if isinstance(guarded, ShortCircuit):
+        chunks = CannedStream(guarded.text)
     else:
-        chunks = _attempts(judged, caller, services, record, trace)
+        chunks = _attempts(guarded, caller, services, record, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
-    return Exchange(protocol, machine, chunks, watch, services, record, trace, caller.interruption)
+    return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
 
 
 def _in_conversation(
@@ -299,7 +314,7 @@ def _attempts(
             trace.gemini_request(mended)
         return prepared._replace(request=mended)
 
-    return RetryingStream(
+    stream = RetryingStream(
         services.upstream,
         choices,
         prepare,
@@ -308,6 +323,8 @@ def _attempts(
         services.models,
         wish,
     )
+    stream.prepare_first()
+    return stream
 
 
 def _kept_from_google(request: GenerateRequest, services: Services) -> GenerateRequest:

@@ -8,12 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from bridge.errors import BridgeError, ClientLeft, InternalError, UpstreamError
 from bridge.gemini.types import Usage
-
-T = TypeVar("T")
 
 log = logging.getLogger("bridge.access")
 
@@ -76,7 +74,8 @@ class Record:
     notes: Counter[str] = field(default_factory=Counter)
     _started: float = field(default_factory=time.monotonic)
     _asked: float | None = None
-    _waited: float | None = None
+    _waited: float | None = None  #: for the client to send, and for calls that are no streams
+    upstream_wait: float | None = None  #: seconds that the answer's stream spent on waiting for the upstream
     _first_byte: float | None = None
     _tokens: Tokens | None = None
     _told: bool = False
@@ -125,19 +124,12 @@ class Record:
         finally:
             self._waited = (self._waited or 0.0) + time.monotonic() - began
 
-    def waited_for(self, arriving: Iterator[T]) -> Iterator[T]:
-        """The first of what arrives: how long it takes matters until the head of the answer has left."""
-        while self._first_byte is None:
-            with self.waiting():
-                batch = next(arriving, None)
-            if batch is None:
-                return
-            yield batch
-
     @property
     def overhead(self) -> float | None:
-        """Seconds spent here so far, and on nobody else; None where nobody was waited for."""
-        return None if self._waited is None else max(self.seconds - self._waited, 0.0)
+        """Seconds that the bridge itself has used so far; None where it waited for nobody."""
+        if self._waited is None and self.upstream_wait is None:
+            return None
+        return max(self.seconds - (self._waited or 0.0) - (self.upstream_wait or 0.0), 0.0)
 
     @property
     def tokens(self) -> Tokens:

@@ -8,11 +8,12 @@ room): foreign exceptions are translated where they enter.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 from bridge.errors import UnknownModel
-from bridge.gemini.types import USER, Chunk, Content, GenerateRequest, JsonObject, Part
+from bridge.gemini.types import USER, Chunk, Content, GenerateRequest, JsonObject, Part, Usage
 from bridge.settings import Settings
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
@@ -29,13 +30,25 @@ class ChunkStream(ABC):
     chance to show the client that we are still here, to notice that it is not, or that we must stop.
     """
 
-    model_version: str | None = None  #: the model that answers, as the upstream names it, once it has said so
+    waited: float = 0.0  #: seconds spent so far on waiting for the upstream
 
     @abstractmethod
     def __iter__(self) -> Iterator[Sequence[Chunk]]: ...
 
     @abstractmethod
     def close(self) -> None: ...
+
+
+class AnswerStream(ChunkStream):
+    """The stream that an exchange reads. It also reports how the answer came about."""
+
+    asks_model: ClassVar[bool]
+    request: GenerateRequest | None = None  #: the request that was sent last
+    model_version: str | None = None  #: the model that answers, in the upstream's words, once they are known
+
+    def __init__(self) -> None:
+        self.notes: Counter[str] = Counter()
+        self.discarded = Usage()  #: tokens of answers that the client never saw; they are billed all the same
 
 
 class Upstream(ABC):

@@ -6,16 +6,19 @@ from collections.abc import Iterator, Sequence
 
 from bridge.gemini.finish import FinishReason
 from bridge.gemini.types import MODEL, Candidate, Chunk, Content, Part, Usage
-from bridge.upstream.base import ChunkStream
+from bridge.upstream.base import AnswerStream
 
 
-class CannedStream(ChunkStream):
+class CannedStream(AnswerStream):
+    asks_model = False
+
     def __init__(self, text: str) -> None:
+        super().__init__()
         self._text = text
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
-        said = Candidate(Content(MODEL, (Part(self._text),)), FinishReason.STOP, 0)
-        yield [Chunk((said,), Usage())]
+        candidate = Candidate(Content(MODEL, (Part(self._text),)), FinishReason.STOP, 0)
+        yield [Chunk((candidate,), Usage())]
 
     def close(self) -> None:
         pass

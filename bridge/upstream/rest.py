@@ -207,8 +207,13 @@ class RestStream(ChunkStream):
     def __init__(self, upstream: RestUpstream, call: UpstreamCall) -> None:
         self._upstream = upstream
         self._call = call
-        self._answer: HttpResponse | None = None
+        self._response: HttpResponse | None = None
+        self._waited_before = 0.0  #: seconds spent on answers that refused the request
         self._closed = False
+
+    @property
+    def waited(self) -> float:  # type: ignore[override]
+        return self._waited_before + (self._response.waited if self._response is not None else 0.0)
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
         if self._closed:
@@ -222,12 +227,13 @@ class RestStream(ChunkStream):
         finally:
             self.close()
 
-    def _take(self, answer: HttpResponse) -> None:
-        self._answer = answer
+    def _take(self, response: HttpResponse) -> None:
+        self._waited_before = self.waited
+        self._response = response
         if self._closed:
-            answer.close()
+            response.close()
 
     def close(self) -> None:
         self._closed = True
-        if self._answer is not None:
-            self._answer.close()
+        if self._response is not None:
+            self._response.close()

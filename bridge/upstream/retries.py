@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from bridge.errors import (
@@ -32,7 +32,7 @@ from bridge.gemini.service_tier import AUTO, FLEX, STANDARD
 from bridge.gemini.signatures import dummy_notes
 from bridge.gemini.turn import Ended, Failed, Step, Turn
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextChunk, Usage
-from bridge.upstream.base import TICK, ChunkStream, Upstream
+from bridge.upstream.base import TICK, AnswerStream, ChunkStream, Upstream
 from bridge.upstream.cooldowns import Cooldowns
 
 #: How long thoughts, and the head of a stream, are held back: a client hears something within ten seconds.
@@ -74,7 +74,11 @@ class LearntFromErrors(Protocol):
     def repaired(self, repair: Repair, model: str) -> None: ...
 
 
-class RetryingStream(ChunkStream):
+class RetryingStream(AnswerStream):
+    """`prepare_first` must be called before it is read."""
+
+    asks_model = True
+
     def __init__(
         self,
         upstream: Upstream,
@@ -87,8 +91,7 @@ class RetryingStream(ChunkStream):
     ) -> None:
         """Each choice is asked if the one before does not exist: a model, and its fallbacks. `tier` is the
         service tier that the client wished for."""
-        self.notes: Counter[str] = Counter()
-        self.discarded = Usage()  #: of answers that the client never saw; they are paid for all the same
+        super().__init__()
         self._upstream = upstream
         self._prepare = prepare
         self._policy = policy
@@ -101,29 +104,47 @@ class RetryingStream(ChunkStream):
         self._began = time.monotonic()
         self._tries = 0
         self._waited = 0.0
+        self._paused = 0.0  #: seconds between attempts, and in those that failed
         self._tried: list[Repair] = []  #: whether or not they changed anything
         self._applied: list[Repair] = []
         self._shown = False
         self._visible = False
         self._closed = False
         self._stream: ChunkStream | None = None
-        self._prepared = self._prepared_for_the_next_choice()
+        self._batches: Iterator[Sequence[Chunk]] = iter(())  #: of that stream
+        self._feed: Callable[[Chunk], Chunk]
+
+    def prepare_first(self) -> None:
+        """Prepare the first model's request; raises if the request cannot be sent to it."""
+        self._take_next_choice()
 
     @property
-    def request(self) -> GenerateRequest:
-        return self._prepared.request
+    def waited(self) -> float:  # type: ignore[override]
+        return self._paused + (self._stream.waited if self._stream is not None else 0.0)
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
+        """The phases are chained in C: once the answer shows, a batch passes through no generator here."""
+        return chain.from_iterable(self._phases())
+
+    def _phases(self) -> Iterator[Iterable[Sequence[Chunk]]]:
+        yield self._until_an_attempt_shows()
+        if not self._visible:
+            yield self._until_an_answer_shows()
+        yield map(self._adapt, self._batches)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._stream is not None:
+            self._stream.close()
+
+    # --- one attempt ---------------------------------------------------------------------------------
+
+    def _until_an_attempt_shows(self) -> Iterator[Sequence[Chunk]]:
         while not self._closed:
             self._tries += 1
             try:
-                self._stream = self._upstream.stream(self._prepared.request)
-                feed, batches = self._prepared.adapter.feed, iter(self._stream)
-                yield from self._until_something_shows(batches, feed)
-                if not self._visible:
-                    yield from self._until_an_answer_shows(batches, feed)
-                for chunks in batches:
-                    yield list(map(feed, chunks))
+                self._start_attempt()
+                yield from self._until_something_shows(self._batches, self._feed)
                 return
             except BridgeError as error:
                 if self._stream is not None:
@@ -134,12 +155,13 @@ class RetryingStream(ChunkStream):
                 self.notes[f"retry.{error.kind}"] += 1
             yield from self._pause(wait)
 
-    def close(self) -> None:
-        self._closed = True
-        if self._stream is not None:
-            self._stream.close()
+    def _start_attempt(self) -> None:
+        self._paused, self._stream = self.waited, None
+        self._stream = self._upstream.stream(self._prepared.request)
+        self._feed, self._batches = self._prepared.adapter.feed, iter(self._stream)
 
-    # --- one attempt ---------------------------------------------------------------------------------
+    def _adapt(self, chunks: Sequence[Chunk]) -> list[Chunk]:
+        return list(map(self._feed, chunks))
 
     def _until_something_shows(
         self, batches: Iterator[Sequence[Chunk]], feed: Callable[[Chunk], Chunk]
@@ -163,13 +185,11 @@ class RetryingStream(ChunkStream):
         self._visible = True
         yield held  # whatever it is, it is all there will be
 
-    def _until_an_answer_shows(
-        self, batches: Iterator[Sequence[Chunk]], feed: Callable[[Chunk], Chunk]
-    ) -> Iterator[Sequence[Chunk]]:
+    def _until_an_answer_shows(self) -> Iterator[Sequence[Chunk]]:
         """Thoughts have been shown, and no answer yet: they may use up all that it was allowed to have."""
         last: list[Chunk] = []
-        for chunks in batches:
-            fed = list(map(feed, chunks))
+        for chunks in self._batches:
+            fed = self._adapt(chunks)
             yield fed
             if any(map(_shows, chunks)):
                 return
@@ -243,7 +263,7 @@ class RetryingStream(ChunkStream):
             if request is not self._prepared.request:
                 self._applied.append(repair)
                 self.notes.update(dummy_notes(self._prepared.request.contents, request.contents))
-                self._prepared = self._prepared._replace(request=request)
+                self._take(self._prepared._replace(request=request))
                 self._tries -= 1
                 if repair.note:
                     self.notes[repair.note] += 1
@@ -256,7 +276,7 @@ class RetryingStream(ChunkStream):
             return False
         gone = self._prepared.request.model
         if self._choices:
-            self._prepared = self._prepared_for_the_next_choice()
+            self._take_next_choice()
             self._learnt.model_gone(gone, self._prepared.request.model)
         else:
             self._fall_back()
@@ -272,12 +292,14 @@ class RetryingStream(ChunkStream):
     def _pause(self, seconds: float) -> Iterator[Sequence[Chunk]]:
         until = time.monotonic() + seconds
         while not self._closed and (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, TICK))
+            tick = min(left, TICK)
+            time.sleep(tick)
+            self._paused += tick
             yield ()
 
     # --- other models --------------------------------------------------------------------------------
 
-    def _prepared_for_the_next_choice(self) -> PreparedAttempt:
+    def _take_next_choice(self) -> None:
         """A model that rests is passed over, unless all of its fallbacks do, too."""
         models = self._choices.pop(0)
         names = {model: _name(model, self._tier) for model in models}
@@ -285,12 +307,15 @@ class RetryingStream(ChunkStream):
         self._models = models[models.index(awake) + 1 :]
         if awake != models[0]:
             self.notes["fallback"] += 1
-        return self._prepare(awake)
+        self._take(self._prepare(awake))
 
     def _fall_back(self) -> None:
-        self._prepared = self._prepare(self._models.pop(0))
+        self._take(self._prepare(self._models.pop(0)))
         self._start_over()
         self.notes["fallback"] += 1
+
+    def _take(self, prepared: PreparedAttempt) -> None:
+        self._prepared, self.request = prepared, prepared.request
 
     def _start_over(self) -> None:
         self._tries = 0

@@ -410,9 +410,9 @@ def test_a_file_that_is_no_database_drops_rows_and_fails_nothing(writer: UsageWr
 def test_what_waits_is_written_when_the_process_ends(path: Path) -> None:
     code = f"""
 from pathlib import Path
-from bridge.observe.usage_writer import AccountWriter
+from bridge.observe.usage_writer import UsageWriter
 from bridge.state.usage_store import AccountStore, Row
-writer = AccountWriter(AccountStore(Path({str(path)!r}), days=1, request_days=1, megabytes=1))
+writer = UsageWriter(AccountStore(Path({str(path)!r}), days=1, request_days=1, megabytes=1))
 for number in range(30):
     writer.put(Row({time.time()}, *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200))
 """
@@ -444,9 +444,9 @@ def test_a_forked_process_has_a_thread_of_its_own(writer: UsageWriter, path: Pat
     code = """
 import os, sys, time
 from pathlib import Path
-from bridge.observe.usage_writer import AccountWriter
+from bridge.observe.usage_writer import UsageWriter
 from bridge.state.usage_store import AccountStore, Row
-writer = AccountWriter(AccountStore(Path(sys.argv[1]), days=9999, request_days=9999, megabytes=1))
+writer = UsageWriter(AccountStore(Path(sys.argv[1]), days=9999, request_days=9999, megabytes=1))
 one = Row(time.time(), *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200)
 writer.put(one)
 time.sleep(1.5)

@@ -74,6 +74,7 @@ class DemoStream(ChunkStream):
 
     def _pause(self, seconds: float) -> Iterator[bytes]:
         """Nothing, for every tick of a pause that is longer than one."""
+        self.waited += seconds
         while seconds > self._tick and not self._closed.wait(self._tick):
             seconds -= self._tick
             yield b""

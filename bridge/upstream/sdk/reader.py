@@ -71,8 +71,10 @@ class ReaderStream(ChunkStream):
         began = heard = time.monotonic()
         patience = self._timeouts.first_byte
         while not self._closed.is_set():
-            items = self._taken(max(0.0, min(self._timeouts.tick, heard + patience - time.monotonic())))
+            asked = time.monotonic()
+            items = self._taken(max(0.0, min(self._timeouts.tick, heard + patience - asked)))
             now = time.monotonic()
+            self.waited += now - asked
             if items:
                 heard, patience = now, self._timeouts.between
             elif now - heard >= patience:

@@ -8,6 +8,7 @@ environment once, by the same rules.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -72,8 +73,10 @@ class Connections:
         return cls(adapter, settings)
 
     def send(self, request: requests.PreparedRequest, timeouts: Timeouts) -> HttpResponse:
-        timeout = (timeouts.connect, timeouts.first_byte)
-        return read_response(self.adapter.send(request, timeout=timeout, **self.settings), timeouts)
+        timeout, began = (timeouts.connect, timeouts.first_byte), time.monotonic()
+        response = read_response(self.adapter.send(request, timeout=timeout, **self.settings), timeouts)
+        response.waited = time.monotonic() - began
+        return response
 
 
 class ConnectionsPerProcess:

@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import requests
@@ -53,6 +52,7 @@ class Timeouts:
 
 class HttpResponse(ABC):
     status: int
+    waited: float = 0.0  #: seconds spent on sending the request and waiting for bytes
 
     @abstractmethod
     def head(self) -> Iterator[None]:
@@ -89,6 +89,7 @@ class IncrementalResponse(HttpResponse):
         self._closed = False
         self._head: Head | None = None
         self._tick = 0.0
+        self._tick_due = False
         self._early = b""  #: of the body, come with the head
         # Python takes the socket for one that never waits, and raises what we wait for; so does TLS.
         self._socket.settimeout(0)
@@ -96,17 +97,17 @@ class IncrementalResponse(HttpResponse):
         self._wait_at_most(timeouts.first_byte)
 
     def head(self) -> Iterator[None]:
-        arriving = HeadReader()
-        for data in self._arriving():
+        reader = HeadReader()
+        while (data := self._receive()) is not None:
             if not data:
                 yield
                 continue
             try:
-                head = arriving.feed(data)
+                head = reader.feed(data)
             except BadHead as error:
                 raise UpstreamMalformed(f"Gemini's answer is not HTTP: {error}.") from error
             if head is not None:
-                self._take_head(head, arriving.behind)
+                self._take_head(head, reader.behind)
                 return
         raise unreachable(ConnectionResetError())
 
@@ -128,10 +129,10 @@ class IncrementalResponse(HttpResponse):
     def body(self) -> Iterator[bytes]:
         assert self._head is not None
         framing, packed = self._head.framing, decompression_of(self._head.encoding)
-        pieces = chain([self._early] if self._early else [], self._arriving())
+        early = self._early
         try:
-            while not framing.done and (data := next(pieces, None)) is not None:
-                body = framing.feed(data)
+            while not framing.done and (data := early or self._receive()) is not None:
+                body, early = framing.feed(data), b""
                 if packed is not None and body:
                     yield from filter(None, packed.feed(body))
                 elif body or not data:
@@ -152,32 +153,35 @@ class IncrementalResponse(HttpResponse):
         else:
             self.close()
 
-    def _arriving(self) -> Iterator[bytes]:
-        """What the socket has, and nothing once a tick; ends with the connection. Bytes that never make up a
-        whole would else keep the turn for as long as they come."""
+    def _receive(self) -> bytes | None:
+        """The bytes that have come; none once a tick; None at the end of the connection.
+
+        A tick is also due while bytes come: bytes that never complete an event would else keep the turn.
+        """
+        if self._tick_due:
+            self._tick_due = False
+            return NOTHING_YET
+        began = time.monotonic()
         try:
-            while not self._closed:
-                data = self._read()
-                if data is None:
-                    self._ticked = self._still_patient()
-                    yield NOTHING_YET
-                elif not data:
-                    return
-                else:
-                    self._silent_since = now = time.monotonic()
-                    if now - self._began > self._timeouts.whole:
-                        raise UpstreamTimeout("Gemini's answer took longer than any may.")
-                    yield data
-                    if now - self._ticked >= self._tick:
-                        self._ticked = now
-                        yield NOTHING_YET
+            data = self._read()
         except (OSError, ValueError) as error:
-            if self._closed:  # under the read: whatever it ran into is what was wanted
-                return
+            if self._closed:  # before the read or during it: the error is a consequence
+                return None
             raise self._broken(error) from error
+        now = time.monotonic()
+        self.waited += now - began
+        if data is None:
+            self._check_patience(now)
+            self._ticked = now
+            return NOTHING_YET
+        self._silent_since = now
+        self._check_whole_time(now)
+        if now - self._ticked >= self._tick:
+            self._ticked, self._tick_due = now, True
+        return data or None
 
     def _read(self) -> bytes | None:
-        """What has come; None if nothing came within a tick."""
+        """The bytes that have come; None if none came within a tick."""
         try:
             buffer = _BUFFERS.pop()
         except IndexError:  # as many threads wait at this moment as never before
@@ -189,16 +193,16 @@ class IncrementalResponse(HttpResponse):
         finally:
             _BUFFERS.append(buffer)
 
-    def _still_patient(self) -> float:
-        """The time, unless it is up."""
-        now = time.monotonic()
+    def _check_patience(self, now: float) -> None:
         if now - self._silent_since >= self._patience:
             begun = self._head is not None
             where = "fell silent in the middle of the answer" if begun else "did not answer in time"
             raise UpstreamTimeout(f"Gemini {where}.")
+        self._check_whole_time(now)
+
+    def _check_whole_time(self, now: float) -> None:
         if now - self._began > self._timeouts.whole:
             raise UpstreamTimeout("Gemini's answer took longer than any may.")
-        return now
 
     def _broken(self, error: Exception) -> UpstreamError:
         return unreachable(error) if self._head is None else cut(error)
@@ -231,11 +235,17 @@ class BufferedResponse(HttpResponse):
         packed = decompression_of(self._response.headers.get("Content-Encoding", "").lower().encode())
         try:
             with foreign_errors_translated():
-                while not self._closed and (data := raw.read1(READ_SIZE, decode_content=False)):
+                while data := self._read(raw):
                     yield from filter(None, packed.feed(data)) if packed else (data,)
         except zlib.error as error:
             raise cut(error) from error
         self.close()
+
+    def _read(self, raw: Any) -> bytes:
+        began = time.monotonic()
+        data: bytes = b"" if self._closed else raw.read1(READ_SIZE, decode_content=False)
+        self.waited += time.monotonic() - began
+        return data
 
     def close(self) -> None:
         self._closed = True
