@@ -14,7 +14,7 @@ from marshmallow import Schema
 from bridge import __version__
 from bridge.errors import BridgeError, ClientLeft, MethodNotAllowed, UpgradeRefused, concrete_errors
 from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import Protocol, AnswerStoring
+from bridge.protocols.base import AnswerStoring, Protocol
 from bridge.protocols.fields import JSON_SCHEMA
 from bridge.protocols.openai_responses.dialects import DIALECTS
 from bridge.web.stored_answers import MOST_LISTED

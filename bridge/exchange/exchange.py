@@ -249,7 +249,7 @@ class Exchange:
             record.upstream_model = chunks.request.model
         if error := machine.error or machine.handed_on:
             record.failed(error)
-        elif not machine.over:
+        elif not machine.over and record.error is None:
             record.unfinished(lost=self._encoded_to_the_end)
 
 

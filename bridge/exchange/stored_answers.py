@@ -9,9 +9,9 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from bridge.errors import BridgeError, ClientLeft, InternalError, InvalidRequest, TooBusy, UnknownAnswer
 from bridge.exchange.exchange import Exchange
@@ -189,11 +189,15 @@ class _Watch:
             return True
 
 
+class Releasable(Protocol):
+    def release(self) -> None: ...
+
+
 class BackgroundAnswers:
     """Answers that are worked on after their request has been answered, a bounded number in each process."""
 
     def __init__(self) -> None:
-        self._places = threading.BoundedSemaphore(MOST_IN_BACKGROUND)
+        self._slots = threading.BoundedSemaphore(MOST_IN_BACKGROUND)
 
     def begin(
         self,
@@ -201,17 +205,20 @@ class BackgroundAnswers:
         recorder: AnswerRecorder,
         record: Record,
         keep: Keep,
-        done: Callable[[], None],
+        memory: Releasable,
     ) -> JsonObject:
-        """`done` is called when the work has ended, if it could be begun."""
-        pending = {**exchange.pending, "status": "queued"}
-        keep(pending)
-        recorder.size(pending["id"])  # one that could not be kept could never be asked for
-        if not self._places.acquire(blocking=False):
-            recorder.forget(pending["id"])
-            raise TooBusy("Too many answers are being worked on in the background")
-        arguments = (exchange, recorder, record, pending, done)
-        threading.Thread(target=self._work, args=arguments, daemon=True).start()
+        """Work on the answer in a thread of its own, which owns the exchange, the record and the memory."""
+        with ExitStack() as resources:
+            resources.callback(memory.release)
+            resources.callback(exchange.close)
+            pending = {**exchange.pending, "status": "queued"}
+            keep(pending)
+            recorder.size(pending["id"])  # an answer that could not be stored could never be asked for
+            if not self._slots.acquire(blocking=False):
+                recorder.forget(pending["id"])
+                raise TooBusy("Too many answers are being worked on in the background")
+            arguments = (exchange, recorder, record, pending, resources.pop_all())
+            threading.Thread(target=self._work, args=arguments, daemon=True).start()
         return pending
 
     def _work(
@@ -220,7 +227,7 @@ class BackgroundAnswers:
         recorder: AnswerRecorder,
         record: Record,
         pending: Mapping[str, Any],
-        done: Callable[[], None],
+        resources: ExitStack,
     ) -> None:
         recorder.update({**pending, "status": "in_progress"})
         try:
@@ -232,7 +239,6 @@ class BackgroundAnswers:
         except Exception:
             log.exception("background answer failed", extra={"request_id": record.request_id})
         finally:
-            exchange.close()
-            done()
+            resources.close()
             record.tell()
-            self._places.release()
+            self._slots.release()

@@ -37,7 +37,7 @@ class Slots:
             if not self._free:
                 return None
             self._free -= 1
-        return Slot(self._give_back, self.booking())
+        return Slot(self._give_back, self.reserve_memory())
 
     def take(self, reserved: Slot | None = None) -> Slot:
         slot = reserved or self.reserve()
@@ -48,7 +48,7 @@ class Slots:
             )
         return slot
 
-    def booking(self) -> MemoryReservation:
+    def reserve_memory(self) -> MemoryReservation:
         """For those who need bytes without a place."""
         return MemoryReservation(self._memory)
 
@@ -75,14 +75,14 @@ class Slot:
 
     def release(self) -> None:
         self.memory.release()
-        self.release_without_memory()
-
-    def release_without_memory(self) -> None:
-        """For work that outlives its request: whoever does it releases the bytes."""
-        self.memory = self.memory.another()
         release, self._give_back = self._give_back, None
         if release is not None:
             release()
+
+    def detach_memory(self) -> MemoryReservation:
+        """The request's bytes, for work that outlives the request; that work releases them."""
+        memory, self.memory = self.memory, self.memory.another()
+        return memory
 
     def __enter__(self) -> Slot:
         return self

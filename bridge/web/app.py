@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, cast
 
 from flask import Flask, Response
@@ -190,6 +191,9 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             session=session and session.id,
             agent=session and session.agent,
         )
+        request.resources = ExitStack()
+        if request.path not in UNLOGGED:
+            request.resources.callback(request.record.tell)
 
     @app.after_request
     def end(response: Response) -> Response:
@@ -202,7 +206,10 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
             if model:
                 response.headers[header] = _without_odd_characters(model)
-        if not response.is_streamed and request.path not in UNLOGGED:
+        if not response.is_streamed:
             record.first_byte()
-            record.tell()
         return response
+
+    @app.teardown_request
+    def release(_error: BaseException | None) -> None:
+        current_request().resources.close()

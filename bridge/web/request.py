@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import cast
 
 import flask
@@ -20,7 +21,10 @@ NO_QUERY: MultiDict[str, str] = ImmutableMultiDict()
 
 class Request(flask.Request):
     record: Record
-    identity = Identity()  #: somebody, until the door has looked
+    #: Releases everything that the request holds, in one place: at its teardown, or where the body ends that
+    #: took it over.
+    resources: ExitStack
+    identity = Identity()  #: of nobody, until the request is authenticated
     allowances: Sequence[RateLimitStatus] = ()  #: what limits leave to whoever asks
     allowances_if_refused: Sequence[RateLimitStatus] = ()  #: a refused request uses nothing up
     cost_limited = False  #: one of them is on cost

@@ -6,6 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -19,7 +20,6 @@ from bridge.errors import ClientLeft, InvalidRequest, SlowRequest
 from bridge.exchange.exchange import Exchange, Services, open_exchange
 from bridge.exchange.stored_answers import AnswerRecorder, BackgroundAnswers, Keep
 from bridge.gemini.types import JsonObject
-from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
 from bridge.server.app_keys import SLOT
@@ -69,16 +69,9 @@ def make_blueprint(
 
     def create(**address: str) -> Response:
         request = current_request()
-        request.record.protocol = protocol.name
-        slot = client_side.slots.take(request.environ.get(SLOT))
-        try:
-            return answered(request, slot, address)
-        except BaseException:
-            slot.release()
-            raise
-
-    def answered(request: Request, slot: Slot, address: Mapping[str, str]) -> Response:
         record = request.record
+        record.protocol = protocol.name
+        slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
         trace = Trace(record.request_id) if client_side.settings.log.debug else None
         client, who = ClientSocket(request.environ), caller(request, address, preferences)
         body = checked(protocol.schema, json_body(request, client, client_side, slot))
@@ -89,17 +82,17 @@ def make_blueprint(
             keep, resumed, given = recorder.keeping(body, record), recorder.resumed(body), body
             body, who = resumed.body, replace(who, chain=resumed.conversation)
             if keep and recorder.storing.background(given):
-                # Its own line in the log, when the work is done.
+                # The background answer gets its own line in the log, when the work is done.
                 work = replace(record, status=200, notes=Counter())
                 exchange = open_exchange(protocol, body, who, services, work, trace)
                 record.conversation = work.conversation
-                pending = background.begin(exchange, recorder, work, keep, slot.memory.release)
-                record.settlers = ()  # what the answer used is known when the work is done
-                slot.release_without_memory()
+                pending = background.begin(exchange, recorder, work, keep, slot.detach_memory())
+                record.settlers = ()  # the work settles what it used
                 return json_response(pending, headers=exchange.headers)
         client.set_send_timeout(client_side.settings.server.send_timeout)
         exchange = open_exchange(protocol, body, who, services, record, trace)
-        return _sent(exchange, client, record, slot, keep)
+        request.resources.callback(exchange.close)
+        return _answer(exchange, client, request.resources, keep)
 
     for path in protocol.paths:
         blueprint.add_url_rule(path, view_func=create, methods=["POST"])
@@ -124,26 +117,16 @@ def caller(request: Request, address: Mapping[str, str], preferences: Mapping[st
     )
 
 
-def _sent(
-    exchange: Exchange, client: ClientSocket, record: Record, slot: Slot, keep: Keep | None
-) -> Response:
-    try:
-        exchange.start(client.still_connected)
-        if exchange.streaming:
-            body = StreamBody(exchange, client, record, slot, keep)
-            headers = {**STREAM_HEADERS, **exchange.headers}
-            # Passed on as it is: each wrapping would be unwrapped again for every piece.
-            return Response(
-                body, content_type=exchange.content_type, headers=headers, direct_passthrough=True
-            )
-        answer = exchange.body(client.still_connected)
-    except BaseException:
-        exchange.close()
-        raise
-    exchange.close()
+def _answer(exchange: Exchange, client: ClientSocket, resources: ExitStack, keep: Keep | None) -> Response:
+    exchange.start(client.still_connected)
+    if exchange.streaming:
+        body = StreamBody(exchange, client, resources.pop_all(), keep)
+        headers = {**STREAM_HEADERS, **exchange.headers}
+        # Passed on as it is: each wrapping would be unwrapped again for every piece.
+        return Response(body, content_type=exchange.content_type, headers=headers, direct_passthrough=True)
+    answer = exchange.body(client.still_connected)
     if keep:
         keep(answer)
-    slot.release()
     return json_response(answer, headers=exchange.headers)
 
 

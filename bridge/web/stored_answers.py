@@ -27,14 +27,9 @@ def make_stored_blueprint(
     def answered(ask: Callable[[AnswerRecorder], Mapping[str, Any]]) -> Response:
         request = current_request()
         request.record.protocol = protocol.name
-        booking = slots.booking()
-        try:
-            response = json_response(ask(AnswerRecorder(storing, store, request.identity.owner, booking.add)))
-        except BaseException:
-            booking.release()
-            raise
-        response.call_on_close(booking.release)
-        return response
+        memory = slots.reserve_memory()
+        request.resources.callback(memory.release)
+        return json_response(ask(AnswerRecorder(storing, store, request.identity.owner, memory.add)))
 
     def show(answer_id: str) -> Response:
         return answered(lambda recorder: recorder.shown(answer_id, request.args))

@@ -33,9 +33,9 @@ def add_unary_calls(
         def view(**address: str) -> Response:
             request = current_request()
             request.record.protocol = protocol.name
-            with client_side.slots.take(request.environ.get(SLOT)) as place:
-                body = checked(schema, json_body(request, ClientSocket(request.environ), client_side, place))
-                return json_response(answer(body, caller(request, address, preferences), request.record))
+            slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
+            body = checked(schema, json_body(request, ClientSocket(request.environ), client_side, slot))
+            return json_response(answer(body, caller(request, address, preferences), request.record))
 
         return view
 

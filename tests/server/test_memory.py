@@ -68,12 +68,11 @@ def test_a_place_gives_its_bytes_back_too_but_not_those_of_work_that_goes_on(mem
     slots = Slots(16, memory)
     slot, other = slots.take(), MemoryReservation(memory)
     slot.memory.add(6 * MB)
-    done = slot.memory.release
-    slot.release_without_memory()
+    detached = slot.detach_memory()
     slot.release()
     with pytest.raises(TooBusy):
         other.add(6 * MB)
-    done()
+    detached.release()
     with slots.take() as second:
         second.memory.add(6 * MB)
     other = MemoryReservation(memory)
