@@ -1,4 +1,4 @@
-"""What the bridge assumes of urllib3 beyond its public interface. A new urllib3 that differs fails here first."""
+"""What the bridge assumes of urllib3 beyond its public interface: a urllib3 that differs fails here first."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def test_urllib3_passes_the_deferred_response_on_and_names_its_pool(pool: Any) -
     assert isinstance(response, DeferredResponse)
     assert response._pool is pool
     assert response.connection.sock is not None
+    response.connection.close()
 
 
 def test_a_connection_that_was_put_back_is_the_next_one(pool: Any) -> None:
@@ -67,6 +68,7 @@ def test_a_connection_that_was_put_back_is_the_next_one(pool: Any) -> None:
     again = asked(pool)
     assert again.connection is response.connection
     assert pool.num_connections == 1
+    again.connection.close()
 
 
 def test_a_closed_connection_that_was_put_back_is_opened_anew(pool: Any) -> None:
@@ -75,3 +77,4 @@ def test_a_closed_connection_that_was_put_back_is_opened_anew(pool: Any) -> None
     response.kept(lasting=False)
     again = asked(pool)
     assert again.connection.sock is not first
+    again.connection.close()
