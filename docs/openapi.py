@@ -103,7 +103,7 @@ def document() -> Json:
         "info": {
             "title": "Gemini Bridge",
             "version": __version__,
-            "description": "Only the essential fields; the vendors describe the others. Unknown fields are accepted.",
+            "description": "Only the essential fields. The bridge accepts unknown fields.",
         },
         "security": [{}, *({name: []} for name in SECURITY)],
         "paths": _merged([*_requests(), *_stored(), *_models(), *_operating()]),
