@@ -50,6 +50,19 @@ def test_every_path_a_document_names_is_there(document):
         assert (ROOT / name).exists() or (document.parent / name).exists(), name
 
 
+def headings(document: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a document."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
+    for name, anchor in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", document.read_text()):
+        assert anchor in headings(document.parent / name if name else document), f"{name}#{anchor}"
+
+
 #: Tests that are about retired models, and must name them.
 ABOUT_RETIREMENT = {
     "test_models.py",
