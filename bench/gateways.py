@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.processes import Command
 from bench.protocols import CHAT, GEMINI, MESSAGES, RESPONSES, Protocol
+from bridge.cli.serve import MEMORY
 
 THREADS = "256"  #: as many as the floor has: more than there are streams in S3
 GUNICORN = (sys.executable, "-m", "gunicorn")
@@ -48,8 +49,7 @@ def _bridge(place: Place) -> Command:
             "BRIDGE_SERVER__WORKERS": "1",
             "BRIDGE_SERVER__THREADS": THREADS,
             "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "4",
-            # As `make run` and the service have it.
-            "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1",
+            **MEMORY,
         },
     )
 

@@ -68,7 +68,7 @@ unit=$root/etc/systemd/system/$name.service
 command=$root/usr/local/bin/$name
 credential=$etc/credentials/gemini_api_key
 contents='app.py bridge config deploy docs gunicorn.conf.py pyproject.toml requirements.in requirements.lock setup.cfg
-          README.md CHANGELOG.md'
+          setup.py LICENSE README.md CHANGELOG.md SECURITY.md'
 restart=$opt/.restart # there while something is different that the service was not yet restarted for
 
 # --- may it be done here? ----------------------------------------------------------------------------
