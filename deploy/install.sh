@@ -235,8 +235,8 @@ try_settings() { # release $1 must accept the administrator's settings before an
     done
     merge_settings "$stage" "$1" "$2" >/dev/null
     chmod -R a+rX "$stage"
-    told=$(BRIDGE_CONFIG_DIR=$stage "$opt/releases/$1/deploy/$name" check 2>&1) || {
-        printf '%s\n' "$told" | sed "s|$stage|$etc|g" >&2
+    output=$(BRIDGE_CONFIG_DIR=$stage "$opt/releases/$1/deploy/$name" check 2>&1) || {
+        printf '%s\n' "$output" | sed "s|$stage|$etc|g" >&2
         stop "release $1 does not accept your settings; nothing was changed"
     }
     say "settings: release $1 accepts them"
