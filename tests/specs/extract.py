@@ -1,8 +1,8 @@
-"""Reduces a vendor's OpenAPI document to the structure that the tests check: `python tests/specs/extract.py NAME FILE`.
+"""Reduces a vendor's OpenAPI document to the structure that the tests check.
 
-NAME is a key of `DOCUMENTS`; FILE is the vendor's document as JSON. The result stands beside this script, and the
-tests need nothing else. Texts, examples and extensions are left out, and so is every component that cannot be
-reached from the bodies that the bridge receives or sends.
+Run `python tests/specs/extract.py NAME FILE`. NAME is a key of `DOCUMENTS`; FILE is the vendor's document as
+JSON. The script writes the result to its own folder, and the tests need nothing else. It leaves out texts,
+examples and extensions, and every component that no body of the bridge's requests and answers refers to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Schema = dict[str, Any]
 HERE = Path(__file__).parent
 REFERENCE = "#/components/schemas/"
 
-#: Components to start from, for each document. A path in place of a component names the operation's schema.
+#: The components to start from, for each document. A path and a media type name an answer's schema.
 DOCUMENTS: Mapping[str, tuple[str, ...]] = {
     "openai": (
         "CreateResponse",

@@ -45,10 +45,9 @@ class Answer(NamedTuple):
     value: Any
 
 
-class Checked(NamedTuple):
-    """A finding in an answer, without what differs between answers with the same cause."""
+class Cause(NamedTuple):
+    """A finding without what differs between answers that are wrong for the same reason."""
 
-    dialect: str
     document: str
     component: str
     path: str
@@ -56,25 +55,42 @@ class Checked(NamedTuple):
 
     def __str__(self) -> str:
         where = f"{self.component}.{self.path}" if self.path else self.component
-        return " ".join(filter(None, (self.dialect, self.document, where, self.rule)))
+        return f"{self.document} {where} {self.rule}"
 
 
 class Findings:
     """All findings of many answers, with one example of each."""
 
     def __init__(self) -> None:
-        self.counts: Counter[Checked] = Counter()
-        self.examples: dict[Checked, str] = {}
         self.checks = 0
+        self._counts: Counter[tuple[str, Cause]] = Counter()
+        self._examples: dict[tuple[str, Cause], str] = {}
 
     def add(self, answers: Iterable[Answer]) -> None:
         for answer in answers:
             for name, component in EXPECTED[answer.kind].items():
                 self.checks += 1
                 for finding in schemas(name).findings(component, answer.value):
-                    checked = Checked(answer.dialect, name, *finding.cause)
-                    self.counts[checked] += 1
-                    self.examples.setdefault(checked, f"{answer.source}, {answer.kind}: {finding}")
+                    key = answer.dialect, Cause(name, *finding.cause)
+                    self._counts[key] += 1
+                    self._examples.setdefault(key, f"{answer.source}, {answer.kind}: {finding}")
+
+    def causes(self) -> dict[str, tuple[int, str]]:
+        """How often each occurs, and an example.
+
+        A dialect of Responses is named where the vendor's dialect does not have the same cause.
+        """
+        official = {cause for dialect, cause in self._counts if dialect in OFFICIAL}
+        found: dict[str, tuple[int, str]] = {}
+        for (dialect, cause), count in self._counts.items():
+            if dialect in OFFICIAL or cause not in official:
+                label = str(cause) if dialect in OFFICIAL else f"{dialect}: {cause}"
+                before, example = found.get(label, (0, self._examples[dialect, cause]))
+                found[label] = before + count, example
+        return found
+
+
+OFFICIAL = ("", "openai")
 
 
 def schemas(name: str) -> VendorSchemas:

@@ -46,8 +46,14 @@ _FREEFORM = {"type": "custom", "name": "note", "description": "Takes a note."}
 FEATURES: Mapping[str, tuple[str, Asked]] = {
     "chat plain": ("demo", Asked("chat", {"messages": CHAT["messages"]})),
     "chat choices": ("demo", Asked("chat", {**CHAT, "n": 2})),
-    "chat logprobs": ("demo", Asked("chat", {"messages": CHAT["messages"], "logprobs": True, "top_logprobs": 2})),
-    "chat search": ("demo-grounding", Asked("chat", {"messages": CHAT["messages"], "web_search_options": {}})),
+    "chat logprobs": (
+        "demo",
+        Asked("chat", {"messages": CHAT["messages"], "logprobs": True, "top_logprobs": 2}),
+    ),
+    "chat search": (
+        "demo-grounding",
+        Asked("chat", {"messages": CHAT["messages"], "web_search_options": {}}),
+    ),
     "chat tier": ("demo", Asked("chat", {**CHAT, "service_tier": "flex"})),
     "chat functions": ("demo-tool", Asked("chat", {"messages": CHAT["messages"], "functions": [FUNCTION]})),
     "chat freeform": (
@@ -92,16 +98,26 @@ FEATURES: Mapping[str, tuple[str, Asked]] = {
             "openai",
         ),
     ),
-    "responses effort": ("demo", Asked("responses", {"input": PROMPT, "reasoning": {"effort": "low"}}, "openai")),
+    "responses effort": (
+        "demo",
+        Asked("responses", {"input": PROMPT, "reasoning": {"effort": "low"}}, "openai"),
+    ),
     "responses strict tool": (
         "demo-tool",
         Asked(
             "responses",
-            {"input": PROMPT, "tools": [{"type": "function", **FUNCTION, "strict": True}], "tool_choice": "required"},
+            {
+                "input": PROMPT,
+                "tools": [{"type": "function", **FUNCTION, "strict": True}],
+                "tool_choice": "required",
+            },
             "openai",
         ),
     ),
-    "responses freeform": ("demo-tool", Asked("responses", {"input": PROMPT, "tools": [_FREEFORM]}, "openai")),
+    "responses freeform": (
+        "demo-tool",
+        Asked("responses", {"input": PROMPT, "tools": [_FREEFORM]}, "openai"),
+    ),
     "responses shell": (
         "demo-tool",
         Asked("responses", {"input": PROMPT, "tools": [{"type": "local_shell"}]}, "openai"),
@@ -173,7 +189,9 @@ def of_other_paths(address: str) -> Iterator[Answer]:
     listed = _got(f"{address}/v1/models", headers=anthropic)
     yield from (Answer("GET /v1/models", "", "messages model", model) for model in listed["data"])
     counted = requests.post(
-        f"{address}/v1/messages/count_tokens", json={"model": "demo", "messages": MESSAGES["messages"]}, timeout=60
+        f"{address}/v1/messages/count_tokens",
+        json={"model": "demo", "messages": MESSAGES["messages"]},
+        timeout=60,
     )
     yield Answer("count_tokens", "", "messages count", counted.json())
     yield from _of_stored(address)
@@ -201,7 +219,11 @@ def _of_mistakes(address: str) -> Iterator[Answer]:
     for asked in ORDINARY:
         broken = Asked(asked.prefix, {}, asked.dialect)
         yield from broken.answers(address, "demo", stream=False, source="empty request")
-    for prefix, path in (("responses", "/v1/responses/resp_unknown"), ("chat", "/v1/nothing"), ("chat", "/v1/models/no")):
+    for prefix, path in (
+        ("responses", "/v1/responses/resp_unknown"),
+        ("chat", "/v1/nothing"),
+        ("chat", "/v1/models/no"),
+    ):
         yield Answer(f"GET {path}", "", error_kind(prefix), _got(f"{address}{path}"))
     unknown = {"model": "demo", "input": "Hi", "previous_response_id": "resp_unknown"}
     refused = requests.post(f"{address}/v1/responses", json=unknown, timeout=60).json()

@@ -1,13 +1,13 @@
 """The types of the official SDKs as schemas, so that they are checked as the vendors' documents are.
 
-The SDKs let everything pass: they construct without checking and keep unknown fields. As a schema the same types
-say what is required, of which type it is, and which properties there are.
+The SDKs let everything pass: they construct without checking and keep unknown fields. As a schema the same
+types say what is required, of which type it is, and which properties there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import anthropic.types as anthropic_types
@@ -15,7 +15,7 @@ import anthropic.types.beta as anthropic_beta
 import openai.types as openai_types
 import openai.types.chat as openai_chat
 import openai.types.responses as openai_responses
-from anthropic.types import message_create_params, message_count_tokens_params
+from anthropic.types import message_count_tokens_params, message_create_params
 from anthropic.types.beta import message_create_params as beta_create_params
 from pydantic import TypeAdapter
 from vendor_schemas import REFERENCES, VendorSchemas
@@ -47,13 +47,19 @@ TYPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def sdk_schemas(name: str) -> VendorSchemas:
     adapters = [(each, "validation", TypeAdapter(kind)) for each, kind in TYPES[name].items()]
     template = f"{REFERENCES[0]}{{model}}"
     roots, shared = TypeAdapter.json_schemas(adapters, ref_template=template)
-    named = {each: schema for (each, _), schema in roots.items() if schema.get("$ref") != template.format(model=each)}
-    return VendorSchemas({name: _closed(schema) for name, schema in {**shared.get("$defs", {}), **named}.items()})
+    named = {
+        each: schema
+        for (each, _), schema in roots.items()
+        if schema.get("$ref") != template.format(model=each)
+    }
+    return VendorSchemas(
+        {name: _closed(schema) for name, schema in {**shared.get("$defs", {}), **named}.items()}
+    )
 
 
 def _closed(schema: Any) -> Any:

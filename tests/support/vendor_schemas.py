@@ -1,15 +1,15 @@
 """Checks a value against a vendor's schema and says what is wrong in it and what the vendor does not know.
 
 A JSON Schema library stops at an alternative that does not fit and accepts every unknown property. This walk
-chooses the alternative that the value is meant to be, and reports unknown properties too. The rules of a single
-value (types, enums, limits) are the library's.
+chooses the alternative that the value is meant to be, and reports unknown properties too. The library checks
+the rules of a single value: types, enums, limits.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ UNKNOWN = "unknown"  #: the rule that an unknown property breaks
 FOLLOWED = frozenset(
     {"$ref", "$defs", "properties", "required", "items", "additionalProperties", "allOf", "anyOf", "oneOf"}
 )
-WRONG_KIND = 1000  #: what it costs an alternative not to be of the value's JSON type
 SHOWN = 80  #: characters of a value in a finding
 
 
@@ -69,11 +68,29 @@ class Node(NamedTuple):
     findings: Sequence[Finding] = ()  #: of alternatives, none of which the value can be
 
 
+class Alternative(NamedTuple):
+    schema: Schema
+    kinds: Sequence[Any]  #: checks of the JSON type
+    tags: Mapping[str, Sequence[str | None]]  #: the properties that say which kind of object it is
+
+    def is_kind(self, value: Any) -> bool:
+        return all(kind.is_valid(value) for kind in self.kinds)
+
+    def wrong_tag(self, value: Any) -> str | None:
+        """The first property that names another kind of object than this one is for."""
+        if not isinstance(value, dict):
+            return None
+        wrong = (name for name, allowed in self.tags.items() if name in value and value[name] not in allowed)
+        return next(wrong, None)
+
+
 class VendorSchemas:
     """The named schemas of one document."""
 
     def __init__(self, components: Mapping[str, Schema]) -> None:
         self.components = components
+        self._known: dict[int, list[Alternative]] = {}
+        self._wholes: dict[str, Any] = {}
 
     def findings(self, component: str, value: Any) -> list[Finding]:
         return list(self._check([{"$ref": REFERENCES[0] + component}], value, Place("", component)))
@@ -81,10 +98,6 @@ class VendorSchemas:
     def is_valid(self, component: str, value: Any) -> bool:
         """As the library judges it, which knows nothing of unknown properties."""
         return self._whole(component).is_valid(value)
-
-    @cached_property
-    def _wholes(self) -> dict[str, Any]:
-        return {}
 
     def _whole(self, component: str) -> Any:
         if component not in self._wholes:
@@ -112,7 +125,9 @@ class VendorSchemas:
                 yield node.place.inner(name).finding("required", "is missing")
         for name, each in value.items():
             inner = node.place.inner(name)
-            known = [schema["properties"][name] for schema in node.schemas if name in schema.get("properties", ())]
+            known = [
+                schema["properties"][name] for schema in node.schemas if name in schema.get("properties", ())
+            ]
             if known:
                 yield from self._check(known, each, inner)
             elif others := _others(node.schemas):
@@ -143,15 +158,14 @@ class VendorSchemas:
         return Node(plain, place, findings)
 
     def _chosen(self, alternatives: Sequence[Schema], value: Any, place: Place) -> Schema | Finding:
-        """The alternative that the value is meant to be: of its JSON type and tag, and with the fewest findings."""
-        flat = list(self._flat(alternatives))
-        fitting = [schema for schema in flat if self._is_kind(schema, value)]
+        """The alternative of the value's JSON type and tag that has the fewest findings."""
+        fitting = [each for each in self._alternatives(alternatives) if each.is_kind(value)]
         if not fitting:
             return place.finding("type", f"{_shown(value)} is of none of the types allowed")
-        tagged = [schema for schema in fitting if self._wrong_tag(schema, value) is None]
+        tagged = [each.schema for each in fitting if each.wrong_tag(value) is None]
         if not tagged:
-            tag = self._wrong_tag(fitting[0], value)
-            return place.inner(str(tag)).finding("anyOf", f"no alternative has {_shown(value[tag])} here")
+            tag = str(fitting[0].wrong_tag(value))
+            return place.inner(tag).finding(f"anyOf:{value[tag]}", "no alternative has this value here")
         if len(tagged) == 1:
             return tagged[0]
         return min(tagged, key=lambda schema: self._cost(schema, value, place))
@@ -161,8 +175,23 @@ class VendorSchemas:
         unknown = sum(finding.rule == UNKNOWN for finding in findings)
         return len(findings) - unknown, unknown
 
+    def _alternatives(self, schemas: Sequence[Schema]) -> list[Alternative]:
+        key = id(schemas)  # schemas live as long as their document
+        if key not in self._known:
+            self._known[key] = [self._alternative(schema) for schema in self._flat(schemas)]
+        return self._known[key]
+
+    def _alternative(self, schema: Schema) -> Alternative:
+        parts = list(self._parts(schema))
+        rules = [{"type": part["type"]} for part in parts if "type" in part]
+        if not rules and any("properties" in part for part in parts):
+            rules = [{"type": "object"}]
+        properties = {name: inner for part in parts for name, inner in part.get("properties", {}).items()}
+        tags = {name: tag for name, inner in properties.items() if (tag := self._tag(inner))}
+        return Alternative(schema, [_validator(_key(rule)) for rule in rules], tags)
+
     def _flat(self, alternatives: Iterable[Schema]) -> Iterator[Schema]:
-        """Alternatives of alternatives are alternatives; names on the way down are kept by their references."""
+        """Alternatives of alternatives are alternatives. References keep the names."""
         for schema in alternatives:
             inner = self._target(schema)
             nested = inner.get("anyOf") or inner.get("oneOf")
@@ -182,30 +211,14 @@ class VendorSchemas:
         for part in target.get("allOf", ()):
             yield from self._parts(part)
 
-    def _is_kind(self, schema: Schema, value: Any) -> bool:
-        rules = [{"type": part["type"]} for part in self._parts(schema) if "type" in part]
-        if isinstance(value, dict):
-            return all(_validator(_key(rule)).is_valid(value) for rule in rules)
-        if any("properties" in part and "type" not in part for part in self._parts(schema)):
-            return False
-        return all(_validator(_key(rule)).is_valid(value) for rule in rules)
-
-    def _wrong_tag(self, schema: Schema, value: Any) -> str | None:
-        """The first property that names another kind of object than this schema is for."""
-        if not isinstance(value, dict):
-            return None
-        for part in self._parts(schema):
-            for name, inner in part.get("properties", {}).items():
-                if name in value and value[name] not in (self._tag(inner) or [value[name]]):
-                    return str(name)
-        return None
-
-    def _tag(self, schema: Schema) -> list[str | None] | None:
-        """The values of a property that has one text only, or that and null."""
+    def _tag(self, schema: Schema) -> list[str | None]:
+        """The values of a property that takes one text only, or that and null; of others none."""
         flat = [self._target(each) for each in self._flat([schema])]
-        texts = [value for each in flat for value in ([each["const"]] if "const" in each else each.get("enum", ()))]
+        texts = [
+            value for each in flat for value in ([each["const"]] if "const" in each else each.get("enum", ()))
+        ]
         nulls = [None for each in flat if each.get("type") == "null"]
-        return [*texts, *nulls] if len(texts) == 1 and len(texts) + len(nulls) == len(flat) else None
+        return [*texts, *nulls] if len(texts) == 1 and len(texts) + len(nulls) == len(flat) else []
 
 
 def _others(schemas: Sequence[Schema]) -> list[Any]:
@@ -221,14 +234,16 @@ def _rules(schema: Schema, value: Any, place: Place) -> Iterator[Finding]:
 
 
 def _allowed(rules: Schema) -> str:
-    return _shown({name: rule for name, rule in rules.items() if name not in ("title", "description", "default")})
+    return _shown(
+        {name: rule for name, rule in rules.items() if name not in ("title", "description", "default")}
+    )
 
 
 def _key(rules: Schema) -> str:
     return json.dumps(rules, sort_keys=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _validator(rules: str) -> Any:
     return jsonschema_rs.Draft202012Validator(json.loads(rules))
 
@@ -248,7 +263,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-@lru_cache(maxsize=None)
+@cache
 def document(name: str) -> VendorSchemas:
     """A document as `tests/specs/extract.py` left it."""
     return VendorSchemas(json.loads((FOLDER / f"{name}.json").read_text())["components"])
