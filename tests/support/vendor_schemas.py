@@ -105,6 +105,41 @@ class VendorSchemas:
             self._wholes[component] = jsonschema_rs.Draft202012Validator(schema)
         return self._wholes[component]
 
+    # --- what a schema holds ---------------------------------------------------------------------------
+
+    def flat(self, schema: Schema) -> list[Schema]:
+        """The schema's alternatives, or the schema itself."""
+        return list(self._flat([schema]))
+
+    def merged(self, schema: Schema) -> Schema:
+        """The rules of the schema and of all its parts."""
+        return {name: rule for part in self._parts(schema) for name, rule in part.items()}
+
+    def properties(self, schema: Schema) -> dict[str, Schema]:
+        parts = self._parts(schema)
+        return {name: inner for part in parts for name, inner in part.get("properties", {}).items()}
+
+    def required(self, schema: Schema) -> list[str]:
+        return [name for part in self._parts(schema) for name in part.get("required", ())]
+
+    def items(self, schema: Schema) -> Schema | None:
+        items = self.merged(schema).get("items")
+        return items if isinstance(items, Mapping) else None
+
+    def is_tag(self, schema: Schema) -> bool:
+        """Whether a property has one text only."""
+        return bool(self._tag(schema))
+
+    def tag_of(self, schema: Schema) -> str | None:
+        """The value by which an object's kind is known; the first, if it has several names."""
+        properties = self.properties(schema)
+        for name in ("type", "role"):
+            target = self._target(properties.get(name, {}))
+            values = [target["const"]] if "const" in target else target.get("enum", ())
+            if values:
+                return str(values[0])
+        return None
+
     # --- the walk ------------------------------------------------------------------------------------
 
     def _check(self, schemas: Sequence[Schema], value: Any, place: Place) -> Iterator[Finding]:
@@ -186,8 +221,7 @@ class VendorSchemas:
         rules = [{"type": part["type"]} for part in parts if "type" in part]
         if not rules and any("properties" in part for part in parts):
             rules = [{"type": "object"}]
-        properties = {name: inner for part in parts for name, inner in part.get("properties", {}).items()}
-        tags = {name: tag for name, inner in properties.items() if (tag := self._tag(inner))}
+        tags = {name: tag for name, inner in self.properties(schema).items() if (tag := self._tag(inner))}
         return Alternative(schema, [_validator(_key(rule)) for rule in rules], tags)
 
     def _flat(self, alternatives: Iterable[Schema]) -> Iterator[Schema]:
