@@ -16,6 +16,8 @@ DELIBERATE = tomllib.loads((HERE / "deliberate.toml").read_text())["deliberate"]
 GAPS = tomllib.loads((HERE / "known_gaps.toml").read_text()).get("gap", [])
 LISTED = [line for entry in (*DELIBERATE, *GAPS) for line in entry["found"]]
 
+pytestmark = pytest.mark.timeout(600)  # thousands of answers, on a busy machine
+
 
 @pytest.fixture(scope="module")
 def findings():

@@ -13,6 +13,8 @@ LISTS = tomllib.loads((Path(__file__).parent / "request_fields.toml").read_text(
 LINES = [line for entry in (*LISTS["ignored"], *LISTS.get("unhandled", [])) for line in entry["fields"]]
 PATTERNS = {line: re.compile(".*".join(map(re.escape, line.split("*")))) for line in LINES}
 
+pytestmark = pytest.mark.timeout(600)  # thousands of requests, on a busy machine
+
 
 @pytest.fixture(scope="module")
 def dropped():
