@@ -22,7 +22,7 @@ from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import Unwrap, chunks_in, objects_in
-from bridge.upstream.transport.connection_pool import ConnectionsPerProcess, UpstreamCall
+from bridge.upstream.transport.connection_pool import PoolPerProcess, UpstreamCall
 from bridge.upstream.transport.exception_map import foreign_errors_translated
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
@@ -54,7 +54,7 @@ class RestUpstream(Upstream):
         self.home = base_url.rstrip("/")
         self._credentials = access
         self._timeouts = timeouts
-        self._connections = ConnectionsPerProcess(self.home, pool_size)
+        self._connections = PoolPerProcess(self.home, pool_size)
 
     @abstractmethod
     def _stream_call(self, request: GenerateRequest) -> UpstreamCall: ...
@@ -133,10 +133,9 @@ class RestUpstream(Upstream):
 
     def _sent(self, call: UpstreamCall, credential: Credential) -> HttpResponse:
         with foreign_errors_translated():
-            prepared = call.prepared(
-                credential.headers
-            )  # first, as it finds out whether the address can be used
-            return self._connections.of_this_process().send(prepared, call.timeouts)
+            request = call.prepared(credential.headers)
+            pool = self._connections.of_this_process()
+        return pool.send(request, call.timeouts)
 
     def _refusal(
         self, answer: HttpResponse, call: UpstreamCall, credential: Credential

@@ -120,7 +120,7 @@ class ScriptedGemini:
                 scripted.asked.append(Asked("GET", self.path, headers, None))
                 if scripted._listed:
                     page = scripted._listed.popleft() if len(scripted._listed) > 1 else scripted._listed[0]
-                    return self._send(Reply([orjson.dumps(page)]))
+                    return self._send(page if isinstance(page, Reply) else Reply([orjson.dumps(page)]))
                 models = [
                     {
                         "name": f"models/{name}",
@@ -154,6 +154,8 @@ class ScriptedGemini:
                         continue
                     if callable(piece):
                         piece()
+                        continue
+                    if not piece:  # it would be the end of the body
                         continue
                     self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                     self.wfile.flush()

@@ -27,7 +27,7 @@ class ReaderStream(ChunkStream):
         self._ask = ask
         self._timeouts = timeouts
         self._queue: Queue[Any] = Queue(LONGEST_QUEUE)
-        self._grip = SocketHolder()
+        self._socket_holder = SocketHolder()
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
@@ -41,12 +41,12 @@ class ReaderStream(ChunkStream):
 
     def close(self) -> None:
         self._closed.set()
-        self._grip.let_go()
+        self._socket_holder.cancel()
 
     # --- the thread that waits -----------------------------------------------------------------------
 
     def _read(self) -> None:
-        with self._grip:
+        with self._socket_holder:
             try:
                 with closing(self._ask()) as chunks:
                     for chunk in chunks:
