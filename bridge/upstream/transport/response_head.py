@@ -89,5 +89,5 @@ def _framing(fields: dict[bytes, list[bytes]]) -> BodyFraming:
         return UntilClose()
     # Some proxies repeat the same length; different lengths are an error.
     if len(set(lengths)) > 1 or not _LENGTH.fullmatch(lengths[0]):
-        raise BadHead("its Content-Length is not a number")
+        raise BadHead("its Content-Length is not valid")
     return Sized(int(lengths[0]))
