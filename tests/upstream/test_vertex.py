@@ -309,15 +309,15 @@ def test_default_credentials_need_no_file_and_ask_nobody_at_the_start() -> None:
     [
         (None, "cannot be read: No such file or directory"),
         ("{", "is not JSON"),
-        ("[1]", "holds no credentials of Google's"),
-        ('{"type": "service_account"}', "no usable key of a service account"),
+        ("[1]", "is not a Google credential file"),
+        ('{"type": "service_account"}', "no usable service account key"),
         (
             json.dumps({**service_account("http://t.test"), "private_key": "secret-canary"}),
-            "no usable key of a service account",
+            "no usable service account key",
         ),
         (
             json.dumps({**service_account("http://t.test"), "private_key": 7}),
-            "no usable key of a service account",
+            "no usable service account key",
         ),
     ],
 )
