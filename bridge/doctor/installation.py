@@ -64,7 +64,7 @@ def _pins(lock: Path) -> dict[str, tuple[str, bool]]:
 
 def _development() -> dict[str, tuple[str, bool]]:
     """In a checkout the tools for tests and checks belong here too; a release does not have their lock."""
-    return _pins(PROJECT / "requirements-dev.lock")
+    return _pins(PROJECT / "requirements-dev.lock") | _pins(PROJECT / "requirements-fuzz.lock")
 
 
 def _differing(locked: dict[str, tuple[str, bool]], installed: dict[str, str]) -> Iterator[str]:

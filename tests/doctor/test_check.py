@@ -75,7 +75,7 @@ def test_every_broken_file_is_told_at_once(config: Path, capsys: pytest.CaptureF
     [
         ("BRIDGE_SERVER__PORT", "none", "server.port must be a whole number"),
         ("BRIDGE_UPSTREAM__TRANSPORT", "gemni", "upstream.transport is 'gemni'"),
-        ("BRIDGE_UPSTREAM__TRANSPORT", "gemini", "there is no key"),
+        ("BRIDGE_UPSTREAM__TRANSPORT", "gemini", "no API key is set"),
         ("BRIDGE_SERVER__HOST", "0.0.0.0", "which others can reach, and no key is defined"),
         ("BRIDGE_STATE_DIR", "/dev/null/state", "the state folder /dev/null/state cannot be made"),
         ("BRIDGE_STATE_DIR", "/proc/self/task", "the state folder /proc/self/task cannot be written to"),

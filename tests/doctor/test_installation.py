@@ -41,7 +41,9 @@ def lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 OURS = (installation.PROJECT / "requirements.lock").read_text()
-DEVELOPMENT = (installation.PROJECT / "requirements-dev.lock").read_text()
+DEVELOPMENT = "".join(
+    (installation.PROJECT / f"requirements-{name}.lock").read_text() for name in ("dev", "fuzz")
+)
 
 
 def test_packages_as_locked_are_fine(installation) -> None:

@@ -180,7 +180,7 @@ def test_when_the_whole_row_is_gone_the_client_is_told(google: ScriptedGemini) -
     with gunicorn_bridge(**environment(google)) as bridge:
         answer = chat(bridge, "gpt-5")
         assert answer.status_code == 404
-        assert "'gpt-5' is served by 'gemini-4-argon' here" in answer.json()["error"]["message"]
+        assert "maps 'gpt-5' to 'gemini-4-argon'" in answer.json()["error"]["message"]
 
 
 # --- models newer than the table ---------------------------------------------------------------------

@@ -46,7 +46,7 @@ def _head_from(pieces: list[bytes]) -> Head | str | None:
                 return found
     except BadHead:
         return REFUSED
-    assert len(reader.behind) <= LARGEST_HEAD
+    assert len(reader.rest) <= LARGEST_HEAD
     return None
 
 
@@ -55,7 +55,7 @@ def _shown(found: Head | str | None) -> Any:
     if not isinstance(found, Head):
         return found
     missing = found.framing._missing if isinstance(found.framing, Sized) else None
-    return found.status, found.lasting, found.encoding, type(found.framing), missing
+    return found.status, found.keep_alive, found.encoding, type(found.framing), missing
 
 
 class _Socket:

@@ -64,6 +64,8 @@ class _Server(ThreadingHTTPServer):
 class ScriptedGemini:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        #: Requests for the list of models. They are kept apart, since each worker sends them at a time of its own.
+        self.listings: list[Asked] = []
         self._replies: deque[Reply] = deque()
         self._answer: Callable[[Asked], Any] | None = None
         self._listed: Any = None
@@ -87,6 +89,7 @@ class ScriptedGemini:
 
     def forget(self) -> None:
         self.asked.clear()
+        self.listings.clear()
         self._replies.clear()
         self._answer = None
         self._listed = None
@@ -116,10 +119,11 @@ class ScriptedGemini:
                 self._send(scripted._reply_to(asked))
 
             def do_GET(self) -> None:
-                # Not among `asked`: each worker requests the list of models at a time of its own.
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                scripted.listings.append(Asked("GET", self.path, headers, None))
                 if scripted._listed:
                     page = scripted._listed.popleft() if len(scripted._listed) > 1 else scripted._listed[0]
-                    return self._send(Reply([orjson.dumps(page)]))
+                    return self._send(page if isinstance(page, Reply) else Reply([orjson.dumps(page)]))
                 models = [
                     {
                         "name": f"models/{name}",
@@ -153,6 +157,8 @@ class ScriptedGemini:
                         continue
                     if callable(piece):
                         piece()
+                        continue
+                    if not piece:  # it would be the end of the body
                         continue
                     self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                     self.wfile.flush()

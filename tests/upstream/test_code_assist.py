@@ -28,7 +28,7 @@ from bridge.gemini.types import (
 )
 from bridge.settings import SettingsError, load
 from bridge.upstream import make_upstream
-from bridge.upstream.code_assist.login import RUN_OUT
+from bridge.upstream.code_assist.login import EXPIRED
 
 SetUp = Callable[..., Rig]
 REQUEST = GenerateRequest("gemini-x", (Content("user", (Part("Hello"),)),))
@@ -276,8 +276,8 @@ def test_without_the_program_a_token_serves_to_its_end(assist: Rig, tmp_path: Pa
     over = login(assist, tmp_path, left=-5, program=False)
     with pytest.raises(errors.UpstreamMisconfigured) as caught:
         texts(over)
-    assert caught.value.message == RUN_OUT
-    assert "log in with Gemini CLI" in RUN_OUT
+    assert caught.value.message == EXPIRED
+    assert "log in with Gemini CLI" in EXPIRED
 
 
 def test_a_login_that_gemini_cli_has_renewed_is_taken_over(assist: Rig, tmp_path: Path) -> None:

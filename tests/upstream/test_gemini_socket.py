@@ -214,12 +214,17 @@ def server(request: pytest.FixtureRequest) -> Loopback:
 
 
 def upstream(
-    base_url: str, key: str = KEY, read_timeout: float = 5, pool_size: int = 4, tick: float = 1
+    base_url: str,
+    key: str = KEY,
+    read_timeout: float = 5,
+    pool_size: int = 4,
+    tick: float = 1,
+    connect: float = 5,
 ) -> GeminiUpstream:
     return GeminiUpstream(
         base_url=base_url,
         keys=(key,),
-        timeouts=Timeouts(connect=5, first_byte=read_timeout, between=read_timeout, whole=60, tick=tick),
+        timeouts=Timeouts(connect, read_timeout, read_timeout, whole=60, tick=tick),
         key_cooldown=60,
         pool_size=pool_size,
     )
@@ -314,6 +319,39 @@ def test_a_refused_connection_is_an_unreachable_upstream(monkeypatch: pytest.Mon
     with pytest.raises(errors.UpstreamUnreachable, match="ConnectionRefusedError") as caught:
         read(upstream(f"http://127.0.0.1:{free_port()}").stream(REQUEST))
     assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+@needs_openssl
+def test_a_certificate_that_is_not_trusted_is_the_administrators_problem(
+    secure: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    with pytest.raises(errors.UpstreamMisconfigured, match=r"REQUESTS_CA_BUNDLE.*SSLCertVerificationError"):
+        read(upstream(secure.url).stream(REQUEST))
+
+
+def test_a_connection_cut_in_the_handshake_is_an_unreachable_upstream(plain: Loopback) -> None:
+    plain.answer(hang_up)
+    plain.take_request = received  # type: ignore[assignment,method-assign]
+    with pytest.raises(errors.UpstreamUnreachable):
+        read(upstream(plain.url.replace("http:", "https:")).stream(REQUEST))
+
+
+def test_silence_in_the_handshake_is_a_timeout(plain: Loopback) -> None:
+    with pytest.raises(errors.UpstreamTimeout):
+        read(upstream(plain.url.replace("http:", "https:"), connect=0.2).stream(REQUEST))
+
+
+@pytest.mark.parametrize("answer", [sized(b"", "407 Proxy Authentication Required"), b"nonsense\r\n\r\n"])
+def test_a_proxy_that_opens_no_tunnel_is_an_unreachable_upstream(
+    plain: Loopback, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.setenv("https_proxy", plain.url)
+    plain.answer(answer, hang_up)
+    with pytest.raises(errors.UpstreamUnreachable):
+        read(upstream("https://gemini.test").stream(REQUEST))
+    assert plain.heads[0].startswith(b"CONNECT gemini.test:443 ")
 
 
 def test_silence_before_the_head_is_a_timeout(server: Loopback) -> None:
@@ -416,25 +454,6 @@ def test_a_connection_read_to_the_end_is_used_again(server: Loopback, answer: by
             continue
     assert len(server.connections) == 1
     assert len(server.heads) == 3
-
-
-def test_a_connection_that_comes_back_in_between_can_be_used(server: Loopback) -> None:
-    gemini = upstream(server.url)
-    for _ in range(3):
-        server.answer(CHUNKED, framed(event("a")), END)
-    assert read(gemini.stream(REQUEST)) == ["a"]
-    pool: Any = gemini._connections.of_this_process().adapter._pool
-    busy = pool._get_conn()  # of another thread, which is done just when ours has put a new one back
-    put_back = pool._put_conn
-
-    def put_both_back(connection: Any) -> None:
-        pool._put_conn = put_back
-        put_back(connection)
-        put_back(busy)
-
-    pool._put_conn = put_both_back
-    assert [read(gemini.stream(REQUEST)) for _ in range(2)] == [["a"], ["a"]]
-    assert len(server.connections) == 1
 
 
 def test_closing_after_the_end_leaves_the_connection_in_the_pool(server: Loopback) -> None:

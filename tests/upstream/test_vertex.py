@@ -123,7 +123,7 @@ def test_the_models_are_googles_own_that_can_generate(vertex: Rig) -> None:
     first = {"publisherModels": models[:3], "nextPageToken": "more"}
     vertex.api.will_list(first, {"publisherModels": [*models[3:], 7]})
     assert vertex.upstream.models() == ({"name": "models/gemini-x"}, {"name": "models/gemini-y"})
-    assert [asked.path for asked in vertex.api.asked] == [
+    assert [asked.path for asked in vertex.api.listings] == [
         "/v1beta1/publishers/google/models?pageSize=100",
         "/v1beta1/publishers/google/models?pageSize=100&pageToken=more",
     ]
@@ -132,7 +132,7 @@ def test_the_models_are_googles_own_that_can_generate(vertex: Rig) -> None:
 def test_models_that_were_named_are_listed_without_asking(set_up: SetUp) -> None:
     vertex = set_up("vertex", BRIDGE_VERTEX__MODELS="gemini-x, publishers/google/models/gemini-y")
     assert vertex.upstream.models() == ({"name": "models/gemini-x"}, {"name": "models/gemini-y"})
-    assert vertex.api.asked == []
+    assert vertex.api.listings == []
 
 
 @pytest.mark.parametrize(
@@ -309,15 +309,15 @@ def test_default_credentials_need_no_file_and_ask_nobody_at_the_start() -> None:
     [
         (None, "cannot be read: No such file or directory"),
         ("{", "is not JSON"),
-        ("[1]", "holds no credentials of Google's"),
-        ('{"type": "service_account"}', "no usable key of a service account"),
+        ("[1]", "is not a Google credential file"),
+        ('{"type": "service_account"}', "no usable service account key"),
         (
             json.dumps({**service_account("http://t.test"), "private_key": "secret-canary"}),
-            "no usable key of a service account",
+            "no usable service account key",
         ),
         (
             json.dumps({**service_account("http://t.test"), "private_key": 7}),
-            "no usable key of a service account",
+            "no usable service account key",
         ),
     ],
 )

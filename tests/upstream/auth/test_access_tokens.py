@@ -177,7 +177,7 @@ def test_while_the_token_is_good_a_failure_is_only_logged_and_not_tried_again_at
     with caplog.at_level(logging.WARNING):
         assert first(access) == "token-1"
         until("the try", source, 2)
-        assert eventually(access._renewal._under_way.done, every=0.005)
+        assert eventually(access._renewal._running.done, every=0.005)
         assert [first(access) for _ in range(5)] == ["token-1"] * 5
     assert source.fetched == 2
     assert [record.reason for record in caplog.records] == ["the token server is down"]  # type: ignore[attr-defined]
@@ -195,7 +195,7 @@ def test_an_unforeseen_failure_behind_everybodys_back_is_logged_too(
     source.failure = ZeroDivisionError()
     assert first(access) == "token-1"
     until("the try", source, 2)
-    assert eventually(access._renewal._under_way.done, every=0.005)
+    assert eventually(access._renewal._running.done, every=0.005)
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
 
 

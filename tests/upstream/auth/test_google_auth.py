@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 import requests
+import responses
 from google.auth import exceptions as auth_errors
 from scripted_tokens import CANARY_TOKEN, TokenServer, service_account
 
@@ -74,6 +75,26 @@ def test_a_person_who_logged_in_pays_with_the_project_of_the_file(tokens: TokenS
     assert token.headers["x-goog-user-project"] == "payer"
     assert tokens.asked[0]["grant_type"] == "refresh_token"
     assert tokens.asked[0]["refresh_token"] == "1//refresh"
+
+
+@responses.activate
+def test_a_login_without_an_address_is_renewed_at_googles_own() -> None:
+    """No server on loopback can have Google's address and its certificate, so the HTTP is simulated here."""
+    answer = {"access_token": f"{CANARY_TOKEN}1", "expires_in": 3600}
+    renewal = responses.post(google_auth.TOKEN_ADDRESS, json=answer)
+    info = {"client_id": "program", "client_secret": "hush", "refresh_token": "1//refresh"}
+    assert TokenFetcher(lambda: google_auth.of_user(info))().value == f"{CANARY_TOKEN}1"
+    assert renewal.call_count == 1
+    assert google_auth.TOKEN_ADDRESS.startswith("https://")
+
+
+@responses.activate
+@pytest.mark.parametrize("cut", [requests.exceptions.ChunkedEncodingError, requests.exceptions.SSLError])
+def test_a_broken_connection_to_google_does_not_quote_what_was_sent(cut: type[Exception]) -> None:
+    responses.post(google_auth.TOKEN_ADDRESS, body=cut("refresh_token=1//refresh"))
+    info = {"client_id": "program", "client_secret": "hush", "refresh_token": "1//refresh"}
+    error = raised_by(TokenFetcher(lambda: google_auth.of_user(info)))
+    assert "1//refresh" not in "".join(traceback.format_exception(error))
 
 
 def test_the_credentials_of_the_machine_are_found_only_when_a_token_is_wanted(

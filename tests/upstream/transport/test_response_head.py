@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.upstream.transport.body_framing import Chunked, Sized, UntilTheEnd
-from bridge.upstream.transport.response_head import LARGEST_HEAD, BadHead, Head, HeadReader, head_of
+from bridge.upstream.transport.body_framing import Chunked, Sized, UntilClose
+from bridge.upstream.transport.response_head import LARGEST_HEAD, BadHead, Head, HeadReader, parse_head
 
 OK = "HTTP/1.1 200 OK"
 
 
 def head(*lines: str) -> Head:
-    return head_of("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    return parse_head("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
 
 @pytest.mark.parametrize(
@@ -41,17 +41,17 @@ def test_what_has_no_status_line_is_no_answer(line: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "framing"),
     [
-        ([], UntilTheEnd),
+        ([], UntilClose),
         (["Transfer-Encoding: chunked"], Chunked),
         (["transfer-encoding:CHUNKED"], Chunked),
         (["Transfer-Encoding: gzip, chunked"], Chunked),
         (["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], Chunked),
-        (["Transfer-Encoding: gzip"], UntilTheEnd),
+        (["Transfer-Encoding: gzip"], UntilClose),
         (["Content-Length: 5"], Sized),
         (["Content-Length: 5", "Content-Length: 5"], Sized),
         (["Content-Length: 5, 5"], Sized),
         (["Content-Length: 5", "Transfer-Encoding: chunked"], Chunked),
-        (["X-Content-Length: 5", "X-Note: content-length: 7"], UntilTheEnd),
+        (["X-Content-Length: 5", "X-Note: content-length: 7"], UntilClose),
     ],
 )
 def test_the_headers_say_where_the_body_ends(lines: list[str], framing: type) -> None:
@@ -77,7 +77,7 @@ def test_some_answers_have_no_body_whatever_their_head_says(status: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("lines", "lasting"),
+    ("lines", "keep_alive"),
     [
         ([OK], True),
         ([OK, "Connection: keep-alive"], True),
@@ -89,8 +89,8 @@ def test_some_answers_have_no_body_whatever_their_head_says(status: int) -> None
         ([OK, "Transfer-Encoding: chunked"], True),
     ],
 )
-def test_the_head_says_whether_the_connection_lasts(lines: list[str], lasting: bool) -> None:
-    assert head(*lines).lasting is lasting
+def test_the_head_says_whether_the_connection_stays_open(lines: list[str], keep_alive: bool) -> None:
+    assert head(*lines).keep_alive is keep_alive
 
 
 def test_compression_is_told_by_its_last_step() -> None:
@@ -107,7 +107,7 @@ def test_a_head_is_the_same_in_any_pieces_and_interim_ones_are_read_over(size: i
             break
     assert found is not None
     assert found.status == 200
-    assert b"body".startswith(reader.behind)
+    assert b"body".startswith(reader.rest)
 
 
 def test_a_head_without_an_end_is_refused() -> None:
