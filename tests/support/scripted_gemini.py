@@ -64,7 +64,7 @@ class _Server(ThreadingHTTPServer):
 class ScriptedGemini:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
-        #: Requests for the list of models. They are kept apart, since each worker sends them at a time of its own.
+        #: Requests for the list of models, kept apart: each worker sends them at a time of its own.
         self.listings: list[Asked] = []
         self._replies: deque[Reply] = deque()
         self._answer: Callable[[Asked], Any] | None = None
