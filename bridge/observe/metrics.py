@@ -117,7 +117,7 @@ def stream_ended() -> None:
     _STREAMS.dec()
 
 
-def accounts_rows_dropped(rows: int) -> None:
+def usage_rows_dropped(rows: int) -> None:
     _DROPPED.inc(rows)
 
 

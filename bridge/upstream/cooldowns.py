@@ -1,7 +1,7 @@
 """What shall be left alone for a while: keys that were refused, models that are overloaded.
 
-The names are the business of whoever sends something to rest. `bridge/state/cooldowns.py` shares them between
-all workers; this one serves where there is only one process.
+The caller chooses the names. `bridge/state/cooldown_store.py` shares them between all workers; this one
+serves where there is only one process.
 """
 
 from __future__ import annotations
