@@ -237,3 +237,12 @@ def test_every_layer_of_the_table_is_there_and_no_other() -> None:
     there = {"bridge"} | {layer_of(f"bridge.{path.stem}") for path in PACKAGE.glob("*.py")}
     there |= {f"bridge.{path.name}" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     assert there - {"bridge.__init__"} == MAY_IMPORT.keys()
+
+
+def test_the_picture_of_the_layers_has_all_of_them_and_no_arrow_that_the_table_forbids() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    drawn = re.findall(r"^    (\w+) --> ([\w& ]+)$", text, re.MULTILINE)
+    arrows = {(upper, lower) for upper, row in drawn for lower in row.split(" & ")}
+    held = {layer.removeprefix("bridge."): below for layer, below in MAY_IMPORT.items() if layer != "bridge"}
+    assert {layer for arrow in arrows for layer in arrow} == held.keys()
+    assert not [arrow for arrow in arrows if f"bridge.{arrow[1]}" not in held[arrow[0]]]

@@ -16,6 +16,7 @@ from pathlib import Path
 import matrix
 import pytest
 import requests
+import yaml
 from gunicorn_bridge import ROOT, clean_environment
 
 from bridge import __version__
@@ -23,7 +24,7 @@ from bridge.protocols import PROTOCOLS
 from bridge.settings import load
 from bridge.upstream import UPSTREAMS
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = {".py", ".md", ".json", ".toml", ".mjs", ".html", ".js", ".sh"}
 MODULES = sorted((ROOT / "bridge").rglob("*.py"))
 
@@ -48,6 +49,83 @@ def test_every_path_a_document_names_is_there(document):
         if "vendor_api" in name or "NAME" in name or name.endswith(("name.py", "local.toml")):
             continue  # examples, and a file that is the user's own
         assert (ROOT / name).exists() or (document.parent / name).exists(), name
+
+
+def headings(document: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a document."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
+    for name, anchor in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", document.read_text()):
+        assert anchor in headings(document.parent / name if name else document), f"{name}#{anchor}"
+
+
+# --- the files around the code -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        ".editorconfig",
+        ".github/pull_request_template.md",
+        ".github/ISSUE_TEMPLATE/bug.md",
+        ".github/ISSUE_TEMPLATE/client.md",
+        ".github/ISSUE_TEMPLATE/feature.md",
+    ],
+)
+def test_a_contributor_finds(name):
+    assert (ROOT / name).read_text().strip()
+
+
+def test_the_licence_is_the_one_that_the_package_names():
+    metadata = setup_cfg()["metadata"]
+    assert (metadata["license"], metadata["license_files"]) == ("Apache-2.0", "LICENSE")
+    text = (ROOT / "LICENSE").read_text()
+    assert re.match(r"\s+Apache License\s+Version 2\.0, January 2004\s", text)
+    assert text.count("\n") == 201
+
+
+def test_an_issue_form_has_a_name_and_says_what_it_is_for():
+    for form in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md"):
+        _, head, body = form.read_text().split("---\n", 2)
+        assert {"name", "about", "labels"} == yaml.safe_load(head).keys(), form
+        assert body.strip()
+
+
+def test_pre_commit_runs_what_make_lint_types_runs():
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    hooks = repository["hooks"]
+    assert repository["repo"] == "local", "a hook of another repository has to be downloaded"
+    assert {(hook["language"], hook["pass_filenames"]) for hook in hooks} == {("system", False)}
+    assert recipe(*[word for hook in hooks for word in hook["entry"].split()[1:]]) == recipe("lint", "types")
+    assert {hook["entry"].split()[0] for hook in hooks} == {"make"}
+    assert "make lint types\n" in (ROOT / ".ci" / "run").read_text()
+
+
+def recipe(*targets):
+    """The commands that make would run."""
+    told = subprocess.run(
+        ["make", "--dry-run", *targets], cwd=ROOT, capture_output=True, text=True, env=clean_environment()
+    )
+    assert told.returncode == 0, told.stderr
+    return [line for line in told.stdout.splitlines() if "ruff" in line or "mypy" in line]
+
+
+def test_the_index_names_every_document_once():
+    index = (ROOT / "docs" / "README.md").read_text()
+    named = re.findall(r"^\* \[([^]]+)\]\((?:\.\./)?\1\) – \S", index, re.MULTILINE)
+    documents = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert len(named) == len(set(named))
+    assert set(named) == documents - {"README.md"} | {"CONTRIBUTING.md", "openapi.json"}
+
+
+# --- what the documents say --------------------------------------------------------------------------
 
 
 #: Tests that are about retired models, and must name them.
@@ -146,6 +224,55 @@ def test_every_dependency_is_named_with_its_reason_and_no_other():
         re.findall(r"^\| ([\w-]+) \| \S", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
     )
     assert explained - {"package"} == declared
+
+
+#: The distribution that brings an import, where the name of the import does not say it.
+DISTRIBUTIONS = {
+    "google.ai": "google-ai-generativelanguage",
+    "google.api_core": "google-api-core",
+    "google.auth": "google-auth",
+    "google.generativeai": "google-generativeai",
+    "google.oauth2": "google-auth",
+    "google.protobuf": "protobuf",
+    "opentelemetry.context": "opentelemetry-api",
+    "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.sdk": "opentelemetry-sdk",
+    "opentelemetry.trace": "opentelemetry-api",
+    "opentelemetry.util": "opentelemetry-api",
+    "prometheus_client": "prometheus-client",
+    "re2": "google-re2",
+}
+
+
+def imports_of_others() -> set[str]:
+    """The modules of other projects that the bridge imports, wherever in its code."""
+    nodes = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text()))]
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            package = str(node.module)
+            split = package in ("google", "opentelemetry")  # several projects share these packages
+            found |= {f"{package}.{alias.name}" for alias in node.names} if split else {package}
+    return {name for name in found if name.split(".")[0] not in {*sys.stdlib_module_names, "bridge"}}
+
+
+def distribution_of(module: str) -> str:
+    package, _, rest = module.partition(".")
+    return DISTRIBUTIONS.get(f"{package}.{rest.split('.')[0]}") or DISTRIBUTIONS.get(package) or package
+
+
+def test_every_import_of_the_bridge_is_declared():
+    options = setup_cfg()
+    extras = [options["options.extras_require"][name] for name in ("otel", "vertex", "sdk")]
+    wanted = "\n".join([options["options"]["install_requires"], *extras])
+    declared = set(re.findall(r"^([\w-]+)", wanted, re.MULTILINE))
+    assert {distribution_of(name) for name in imports_of_others()} == declared
+
+
+def test_packages_whose_private_methods_are_used_have_an_upper_bound():
+    wanted = setup_cfg()["options"]["install_requires"]
+    assert re.search(r"^gunicorn>=[\d.]+,<\d+$", wanted, re.MULTILINE)
+    assert re.search(r"^urllib3>=[\d.]+,<\d+$", wanted, re.MULTILINE)
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-fuzz.lock"])

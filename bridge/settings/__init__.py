@@ -39,6 +39,7 @@ from bridge.settings.source import (
     CREDENTIAL,
     PROJECT,
     Entry,
+    base_folder,
     credential_entries,
     file_entries,
     has_package,
@@ -216,7 +217,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
             origins=MappingProxyType(origins),
             **built,
         ),
-        folder,
+        base_folder(folder, environ),
     )
 
 
@@ -281,7 +282,7 @@ def _models(folder: Path, environ: Mapping[str, str], wanted: ModelSettings) -> 
     return load_models(path, override, wanted.retired, delivered), origin
 
 
-def _resolved(settings: Settings, folder: Path) -> Settings:
+def _resolved(settings: Settings, base: Path) -> Settings:
     """A relative path means the same wherever the bridge is started from."""
     if settings.otel.wanted and not has_package(OTEL_PACKAGE):
         origin = settings.origins["otel.endpoint"]
@@ -290,4 +291,4 @@ def _resolved(settings: Settings, folder: Path) -> Settings:
             "pip install 'gemini-bridge[otel]'"
         )
     upstream = replace(settings.upstream, base_url=settings.upstream.base_url.rstrip("/"))
-    return replace(settings, upstream=upstream, state=StateSettings(folder.parent / settings.state.dir))
+    return replace(settings, upstream=upstream, state=StateSettings(base / settings.state.dir))

@@ -190,7 +190,7 @@ def _ran(scratch: Scratch, script: str, folder: Path) -> str:
 def _install(scratch: Scratch, source: Path) -> str:
     plain, with_key, to_try, offline, first_client = blocks("Install")
     told = _ran(scratch, plain, source)
-    assert f"release {__version__}: is there" in told
+    assert f"release {__version__}: already installed" in told
     before = tree(scratch.path("/etc"))
     assert "packages:" not in _ran(scratch, plain, source)
     assert tree(scratch.path("/etc")) == before
@@ -347,7 +347,7 @@ def tool(folder: Path, name: str, text: str) -> Path:
 def test_without_root_it_says_how(tmp_path: Path) -> None:
     tools = tool(tmp_path, "id", "echo 1000")
     for options in ([], ["--rollback"], ["--uninstall", "--purge"]):
-        assert "must be run as root: sudo " in refused(*options, tools=tools)
+        assert "run this script as root: sudo " in refused(*options, tools=tools)
 
 
 @pytest.mark.skipif(Path("/run/systemd/system").exists(), reason="systemd runs here: it would really install")
@@ -360,7 +360,7 @@ def test_without_systemd_it_says_how_to_try_it(tmp_path: Path) -> None:
     [
         (
             'case "$*" in *version_info*) exit 1;; -V) echo Python 3.9.2;; esac',
-            "Python 3.9.2, and 3.11 is needed",
+            "Python 3.9.2, and the bridge needs 3.11 or newer",
         ),
         ('case "$*" in *ensurepip*) exit 1;; esac', "apt install python3-venv"),
     ],
@@ -370,7 +370,7 @@ def test_an_unsuitable_python_is_refused(tmp_path: Path, script: str, reason: st
     said = refused("--python", str(tmp_path / "python3.9"), DESTDIR=str(tmp_path / "root"))
     assert reason in said
     assert "--python /path/to/python3.12" in said
-    assert "there is no /no/python" in refused("--python", "/no/python", DESTDIR=str(tmp_path / "root"))
+    assert "/no/python does not exist" in refused("--python", "/no/python", DESTDIR=str(tmp_path / "root"))
 
 
 @pytest.mark.parametrize(
@@ -378,10 +378,10 @@ def test_an_unsuitable_python_is_refused(tmp_path: Path, script: str, reason: st
     [
         (["--nonsense"], "--nonsense is not an option"),
         (["--wheels"], "--wheels needs a value"),
-        (["--purge"], "--purge goes with --uninstall"),
-        (["--rollback"], "there is no release before this one"),
+        (["--purge"], "--purge needs --uninstall"),
+        (["--rollback"], "there is no previous release"),
         (["--key-file", "/no/such/key", *PYTHON], "/no/such/key cannot be read"),
-        (["--key-file", "/dev/null", *PYTHON], "there is no key in /dev/null"),
+        (["--key-file", "/dev/null", *PYTHON], "the key file /dev/null is empty"),
     ],
 )
 def test_wrong_use_changes_nothing_and_says_why(tmp_path: Path, options: list[str], reason: str) -> None:

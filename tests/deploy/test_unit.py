@@ -11,6 +11,7 @@ import pytest
 from gunicorn_bridge import memory_environment
 from unit_file import UNIT, directives
 
+from bridge.cli.serve import MEMORY
 from bridge.settings import ServerSettings
 from bridge.settings.source import CREDENTIAL
 
@@ -56,12 +57,10 @@ def test_every_wall_of_the_sandbox_stands() -> None:
     assert found["SystemCallFilter"] == ["@system-service", "~@privileged @resources", "sched_setaffinity"]
 
 
-def test_memory_is_dealt_with_alike_wherever_the_bridge_is_started() -> None:
+def test_the_unit_and_the_command_set_the_same_memory_tunables() -> None:
     (tunables,) = (each for each in directives()["Environment"] if each.startswith("GLIBC_TUNABLES="))
     name, _, value = tunables.partition("=")
-    assert f"MEMORY := {tunables} " in (UNIT.parent.parent / "Makefile").read_text()
-    assert f'"{name}": "{value}"' in (UNIT.parent.parent / "bench" / "gateways.py").read_text()
-    assert memory_environment() == {name: value}
+    assert {name: value} == MEMORY == memory_environment()
 
 
 @needs_systemd_analyze

@@ -15,6 +15,7 @@ import pytest
 from gunicorn_bridge import ROOT
 
 from bridge.settings import KNOWN, SECTIONS, Settings, SettingsError, UpstreamSettings, load
+from bridge.settings.source import SHIPPED, base_folder
 from bridge.settings.value import masked
 
 CONFIG = ROOT / "config"
@@ -424,3 +425,9 @@ def test_every_shown_value_is_plain(config: Path) -> None:
     for each in load(config, {}).shown():
         assert isinstance(each.value, str | int | float | list)
         assert not isinstance(each.value, float) or math.isfinite(each.value)
+
+
+def test_relative_paths_of_packaged_settings_refer_to_the_users_folder_for_state(tmp_path: Path) -> None:
+    assert base_folder(tmp_path / "config", {"XDG_STATE_HOME": "/state"}) == tmp_path
+    assert base_folder(SHIPPED / "config", {"XDG_STATE_HOME": "/state"}) == Path("/state/gemini-bridge")
+    assert base_folder(SHIPPED / "config", {}) == Path.home() / ".local/state/gemini-bridge"

@@ -116,8 +116,7 @@ class ScriptedGemini:
                 self._send(scripted._reply_to(asked))
 
             def do_GET(self) -> None:
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                scripted.asked.append(Asked("GET", self.path, headers, None))
+                # Not among `asked`: each worker requests the list of models at a time of its own.
                 if scripted._listed:
                     page = scripted._listed.popleft() if len(scripted._listed) > 1 else scripted._listed[0]
                     return self._send(Reply([orjson.dumps(page)]))
