@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
-    "bridge.state": set(),
+    "bridge.state": {"bridge.ids_and_clock", "bridge.periodic_thread", "bridge.settings"},
     "bridge.protocols": {
         "bridge.errors",
         "bridge.gemini",
@@ -42,7 +42,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.access": {
         "bridge.errors",
         "bridge.gemini",
-        "bridge.ids_and_clock",
         "bridge.interruption",
         "bridge.observe",
         "bridge.periodic_thread",
@@ -121,6 +120,7 @@ ONLY_IN = {
     "requests": "bridge.upstream",
     "urllib3": "bridge.upstream",
     "google": "bridge.upstream",
+    "sqlite3": "bridge.state",
 }
 
 #: Packages that need not be installed, and the modules that may import them at their top: these are imported
@@ -164,6 +164,16 @@ def test_foreign_packages_stay_in_their_layer(path):
     layer = layer_of(name_of(path))
     for name in imports_of(path):
         assert ONLY_IN.get(name.split(".")[0], layer) == layer
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_only_the_factory_of_the_stores_knows_their_database(path):
+    name = name_of(path)
+    if name.startswith("bridge.state.sqlite"):
+        return
+    found = {each for each in imports_of(path) if each.startswith(("sqlite3", "bridge.state.sqlite"))}
+    assert not found or name == "bridge.state.stores"
+    assert "sqlite3" not in found
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)

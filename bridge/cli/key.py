@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -12,8 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from bridge.access.key_store import KEYS_FILE, KeyRevoked, KeysLost, KeyStore, NameTaken, NoSuchKey
-from bridge.access.keys import Key, Rules
+from bridge.access.key_issuing import add_key, begin_anew, rotate_key
 from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.key_values import add_options, changed, duration, name
 from bridge.cli.table import lined_up
@@ -21,6 +19,9 @@ from bridge.settings import load
 from bridge.settings.limits import Limits
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.value import suggestion
+from bridge.state.errors import StorageError
+from bridge.state.key_store import Key, KeyRevoked, KeysLost, KeyStore, NameTaken, NoSuchKey, Rules
+from bridge.state.stores import open_stores
 
 _LIMIT_WORDS: Mapping[str, str] = {
     "requests_per_minute": "{:,} requests/min",
@@ -36,7 +37,7 @@ _COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "di
 def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
     rules = changed(Rules(), arguments)
     first = arguments.new_store or not store.all()
-    secret = (store.begin_anew if arguments.new_store else store.add)(arguments.name, rules)
+    secret = (begin_anew if arguments.new_store else add_key)(store, arguments.name, rules)
     print(secret)
     _warn_of_patterns(rules)
     _explain(f"This is the key {arguments.name!r}. It is shown this once, and kept only as a digest.")
@@ -46,7 +47,7 @@ def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
 
 
 def _rotate(store: KeyStore, arguments: argparse.Namespace) -> int:
-    print(store.rotate(arguments.name, arguments.grace))
+    print(rotate_key(store, arguments.name, arguments.grace))
     left = f"for another {arguments.grace / 3600:g} h" if arguments.grace else "no longer"
     _explain(f"This is the new value of the key {arguments.name!r}; the old one is good {left}.")
     return 0
@@ -143,9 +144,9 @@ def _details(store: KeyStore, key: Key) -> str:
     rows.append(("made", _moment(key.created)))
     if key.revoked is not None:
         rows.append(("revoked", _moment(key.revoked)))
-    for held in store.secrets(key):
-        until = "" if held.expires is None else f", good until {_moment(held.expires)}"
-        rows.append(("value", f"gbk_…{held.hint}, made {_moment(held.created)}{until}"))
+    for secret in store.secrets_of(key):
+        until = "" if secret.expires is None else f", good until {_moment(secret.expires)}"
+        rows.append(("value", f"gbk_…{secret.hint}, made {_moment(secret.created)}{until}"))
     return "\n".join(lined_up(rows))
 
 
@@ -203,8 +204,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    path = load().state.dir / KEYS_FILE
-    store = KeyStore(path)
+    store = open_stores(load()).keys
     try:
         return _ACTIONS[arguments.action].run(store, arguments)
     except NameTaken as error:
@@ -220,8 +220,8 @@ def _run(arguments: argparse.Namespace) -> int:
             f"{error}. Restore it from a backup; or begin anew with `{PROGRAM} key add NAME --new-store`, "
             "which ends all earlier keys. Until then nobody is let in but those whom a worker knows"
         )
-    except (sqlite3.Error, OSError) as error:
-        return _failed(f"{path} cannot be used: {error}")
+    except StorageError as error:
+        return _failed(str(error))
 
 
 def _near(store: KeyStore, wrong: str) -> str:

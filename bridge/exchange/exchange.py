@@ -21,7 +21,6 @@ from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
-from bridge.gemini.signatures import SharedVault
 from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
@@ -40,6 +39,7 @@ from bridge.protocols.base import (
 )
 from bridge.protocols.json_reading import deep_nesting_refused
 from bridge.settings.prices import PriceTable
+from bridge.state.signature_store import SignatureStore
 from bridge.upstream.base import AnswerStream, Upstream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.cooldowns import Cooldowns
@@ -59,7 +59,7 @@ class Services:
 
     upstream: Upstream
     models: ModelDirectory
-    vault: SharedVault
+    signatures: SignatureStore
     ids_and_clock: IdsAndClock
     guards: ActiveGuards
     cooldowns: Cooldowns
@@ -383,6 +383,6 @@ def _adapted(request: GenerateRequest, model: str, owner: str, services: Service
     with deep_nesting_refused():
         return PreparedAttempt(
             *adapt_request(
-                request, model, capabilities, services.vault.of(owner), services.ids_and_clock.new_id
+                request, model, capabilities, services.signatures.of(owner), services.ids_and_clock.new_id
             )
         )

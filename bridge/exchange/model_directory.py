@@ -14,7 +14,7 @@ from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.repairs import REMEMBERED, Repair
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings.models import ModelTable
-from bridge.state.learnt_facts import LearntFacts
+from bridge.state.learnt_facts import LearntFactStore
 from bridge.upstream.listed_models import ListedModels
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def fact_name(fact: str, home: str, model: str) -> str:
 
 
 class ModelDirectory:
-    def __init__(self, table: ModelTable, facts: LearntFacts, listed: ListedModels, home: str) -> None:
+    def __init__(self, table: ModelTable, facts: LearntFactStore, listed: ListedModels, home: str) -> None:
         self.table = table
         self._facts = facts
         self.listed = listed

@@ -6,8 +6,8 @@ All workers share the store, so each worker can report an answer that another wo
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.protocols.base import WORKING, AnswerStoring, PastTurn
 from bridge.state.answer_store import Admit, AnswerStore, KeptAnswer
+from bridge.state.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,8 @@ Keep = Callable[[JsonObject], None]
 def _store_errors_translated() -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
-        log.warning("answer store not usable", extra={"reason": type(error).__name__})
+    except StorageError as error:
+        log.warning("answer store not usable", extra={"reason": error.reason})
         raise InternalError("The bridge's store of answers cannot be used; its log says why") from None
 
 
@@ -98,8 +99,8 @@ class AnswerRecorder:
         """Store the current state of a background answer, unless it was cancelled or deleted."""
         try:
             self.store.update(self.owner, dict(answer))
-        except (sqlite3.Error, OSError) as error:
-            log.warning("answer not stored", extra={"reason": type(error).__name__})
+        except StorageError as error:
+            log.warning("answer not stored", extra={"reason": error.reason})
 
     def size(self, answer_id: str) -> int:
         with _store_errors_translated():
@@ -125,7 +126,7 @@ class AnswerRecorder:
         working = kept.answer.get("status") in WORKING
         if working and kept.cancelled:
             return {**kept.answer, "status": "cancelled"}
-        if working and self.store.now() - kept.touched > LOST_AFTER:
+        if working and kept.idle > LOST_AFTER:
             error = InternalError("The bridge stopped before this answer was complete.")
             return self.storing.failed(kept.answer, error)
         return kept.answer
@@ -176,16 +177,16 @@ class _StillWanted:
     def __init__(self, recorder: AnswerRecorder, answer_id: str) -> None:
         self._recorder = recorder
         self._answer_id = answer_id
-        self._checked = 0.0
+        self._checked = float("-inf")
 
     def __call__(self) -> bool:
-        now = self._recorder.store.now()
+        now = time.monotonic()
         if now - self._checked < CHECK_INTERVAL:
             return True
         self._checked = now
         try:
             return self._recorder.store.touch(self._recorder.owner, self._answer_id)
-        except (sqlite3.Error, OSError):  # store unavailable: assume that the answer is still wanted
+        except StorageError:  # store unavailable: assume that the answer is still wanted
             return True
 
 

@@ -170,10 +170,6 @@ class Settings:
             return "their cost is not counted, and they are refused where a limit on cost applies"
         return "their cost is not counted, and they pass every limit on cost"
 
-    @property
-    def accounts_file(self) -> Path:
-        return self.state.dir / "accounts.sqlite3"
-
     def preferences(self, protocol: str) -> Mapping[str, Any]:
         """What the operator prefers of one protocol, in the protocol's own terms."""
         if protocol != "openai_responses":

@@ -12,16 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from client_keys import KEYS_FILE, ClientKeys
 
 from bridge.access import key_cache as ring_module
 from bridge.access.authentication import Authenticator, Identity, describe_access
 from bridge.access.key_cache import BETWEEN_LOOKS, PAUSE_AFTER_FAILURE, KeyCache
 from bridge.access.key_format import new_secret
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.errors import NotAllowed, TooBusy
 from bridge.settings import Settings, SettingsError, load
-from bridge.state import database as database_module
+from bridge.state.key_store import Rules
+from bridge.state.sqlite import database as database_module
+from bridge.state.sqlite.key_store import SqliteKeyStore
 
 HERE = "10.0.0.7"
 
@@ -40,8 +41,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> KeyStore:
-    return KeyStore(tmp_path / KEYS_FILE, clock)
+def store(tmp_path: Path, clock: Clock) -> ClientKeys:
+    return ClientKeys(tmp_path, clock)
 
 
 def settings(tmp_path: Path, **environ: str) -> Settings:
@@ -51,7 +52,7 @@ def settings(tmp_path: Path, **environ: str) -> Settings:
 @pytest.fixture
 def make_door(tmp_path: Path, clock: Clock):
     def make(**environ: str) -> Authenticator:
-        key_cache = KeyCache(KeyStore(tmp_path / KEYS_FILE), clock)
+        key_cache = KeyCache(ClientKeys(tmp_path), clock)
         return Authenticator(settings(tmp_path, **environ), key_cache, clock)
 
     return make
@@ -77,14 +78,19 @@ def identity(authenticator: Authenticator, *shown: str, peer: str = HERE, forwar
 )
 @pytest.mark.parametrize("shown", [(), ("any",)])
 def test_who_shows_no_good_key_is_let_in_only_where_none_is_asked_for(
-    make_door, store: KeyStore, environ: dict[str, str], with_keys: bool, let_in: bool, shown: tuple[str, ...]
+    make_door,
+    store: ClientKeys,
+    environ: dict[str, str],
+    with_keys: bool,
+    let_in: bool,
+    shown: tuple[str, ...],
 ) -> None:
     if with_keys:
         store.add("alice", Rules())
     assert (identity(make_door(**environ), *shown).problem is None) == let_in
 
 
-def test_one_good_key_among_those_shown_is_enough(make_door, store: KeyStore) -> None:
+def test_one_good_key_among_those_shown_is_enough(make_door, store: ClientKeys) -> None:
     secret = store.add("alice", Rules())
     authenticator = make_door()
     for shown in ([secret], ["of a proxy", secret], [secret, "dummy"]):
@@ -93,12 +99,12 @@ def test_one_good_key_among_those_shown_is_enough(make_door, store: KeyStore) ->
         assert (found.key.name, found.problem) == ("alice", None)
 
 
-def test_an_open_bridge_still_knows_whose_key_it_sees(make_door, store: KeyStore) -> None:
+def test_an_open_bridge_still_knows_whose_key_it_sees(make_door, store: ClientKeys) -> None:
     secret = store.add("alice", Rules())
     assert identity(make_door(BRIDGE_ACCESS__OPEN="true"), secret).key.name == "alice"
 
 
-def test_the_log_is_told_what_was_wrong(make_door, store: KeyStore, clock: Clock) -> None:
+def test_the_log_is_told_what_was_wrong(make_door, store: ClientKeys, clock: Clock) -> None:
     good = store.add("good", Rules())
     expired = store.add("expired", Rules(expires=clock.now + 10))
     revoked = store.add("revoked", Rules())
@@ -118,7 +124,7 @@ def test_the_log_is_told_what_was_wrong(make_door, store: KeyStore, clock: Clock
     assert identity(authenticator, elsewhere).key.name == "elsewhere"
 
 
-def test_a_key_is_good_from_its_ranges_alone(make_door, store: KeyStore) -> None:
+def test_a_key_is_good_from_its_ranges_alone(make_door, store: ClientKeys) -> None:
     secret = store.add("alice", Rules(networks=("192.168.0.0/16", "::1")))
     authenticator = make_door()
     assert identity(authenticator, secret, peer="192.168.3.4").problem is None
@@ -133,7 +139,7 @@ def test_a_key_is_good_from_its_ranges_alone(make_door, store: KeyStore) -> None
     assert identity(strict, secret, peer="127.0.0.1", forwarded="192.168.3.4").problem == "key_not_from_here"
 
 
-def test_stored_answers_belong_to_the_key_and_not_to_its_value(make_door, store: KeyStore) -> None:
+def test_stored_answers_belong_to_the_key_and_not_to_its_value(make_door, store: ClientKeys) -> None:
     first = store.add("alice", Rules())
     second = store.rotate("alice", 3600)
     other = store.add("bob", Rules())
@@ -186,7 +192,7 @@ def test_without_keys_they_belong_to_whoever_sends_the_same_text(make_door) -> N
     ],
 )
 def test_models_are_allowed_by_the_model_that_serves_or_by_an_exact_name(
-    make_door, store: KeyStore, patterns: tuple[str, ...], name: str, model: str, allowed: bool
+    make_door, store: ClientKeys, patterns: tuple[str, ...], name: str, model: str, allowed: bool
 ) -> None:
     found = identity(make_door(), store.add("alice", Rules(models=patterns)))
     assert found.may_use(name, model) == allowed
@@ -199,7 +205,7 @@ def test_models_are_allowed_by_the_model_that_serves_or_by_an_exact_name(
     assert patterns[0] in refused.value.message
 
 
-def test_a_very_long_model_name_is_not_repeated(make_door, store: KeyStore) -> None:
+def test_a_very_long_model_name_is_not_repeated(make_door, store: ClientKeys) -> None:
     found = identity(make_door(), store.add("alice", Rules(models=("gpt-5",))))
     with pytest.raises(NotAllowed) as refused:
         found.permit("x" * 100_000, "gemini-3.8-flash")
@@ -209,7 +215,9 @@ def test_a_very_long_model_name_is_not_repeated(make_door, store: KeyStore) -> N
 # --- changes reach the workers -----------------------------------------------------------------------
 
 
-def test_a_change_is_known_after_a_moment_without_a_restart(make_door, store: KeyStore, clock: Clock) -> None:
+def test_a_change_is_known_after_a_moment_without_a_restart(
+    make_door, store: ClientKeys, clock: Clock
+) -> None:
     authenticator = make_door()
     assert identity(authenticator).problem is None
     secret = store.add("alice", Rules())
@@ -227,25 +235,25 @@ def test_a_change_is_known_after_a_moment_without_a_restart(make_door, store: Ke
     )
 
 
-def test_between_two_looks_the_file_is_left_alone(make_door, store: KeyStore, monkeypatch) -> None:
+def test_between_two_looks_the_file_is_left_alone(make_door, store: ClientKeys, monkeypatch) -> None:
     secret = store.add("alice", Rules())
     authenticator = make_door()
     identity(authenticator, secret)
-    monkeypatch.setattr(KeyStore, "version", lambda self: pytest.fail("read again"))
+    monkeypatch.setattr(SqliteKeyStore, "version", lambda self: pytest.fail("read again"))
     for _ in range(100):
         assert identity(authenticator, secret, new_secret()).problem is None
 
 
 def test_after_an_idle_hour_nobody_goes_by_what_was_known_before_it(
-    make_door, store: KeyStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    make_door, store: ClientKeys, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = store.add("alice", Rules())
     authenticator = make_door()
     identity(authenticator, secret)
     store.revoke("alice")
     clock.now += 3600
-    version = KeyStore.version
-    monkeypatch.setattr(KeyStore, "version", lambda self: (time.sleep(0.2), version(self))[1])
+    version = SqliteKeyStore.version
+    monkeypatch.setattr(SqliteKeyStore, "version", lambda self: (time.sleep(0.2), version(self))[1])
     with ThreadPoolExecutor(8) as pool:
         assert {each.problem for each in pool.map(lambda _: identity(authenticator, secret), range(8))} == {
             "key_revoked"
@@ -264,7 +272,7 @@ def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.
 
 
 def test_a_locked_file_stops_nobody_who_is_known_and_lets_nobody_else_in(
-    make_door, store: KeyStore, clock: Clock, locked: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+    make_door, store: ClientKeys, clock: Clock, locked: sqlite3.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = store.add("alice", Rules())
     authenticator = make_door()
@@ -285,7 +293,7 @@ def test_a_locked_file_stops_nobody_who_is_known_and_lets_nobody_else_in(
 
 
 def test_a_file_that_could_never_be_read_lets_nobody_in(
-    make_door, store: KeyStore, clock: Clock, locked: sqlite3.Connection
+    make_door, store: ClientKeys, clock: Clock, locked: sqlite3.Connection
 ) -> None:
     secret = store.add("alice", Rules())
     locked.execute("BEGIN EXCLUSIVE")
@@ -311,7 +319,7 @@ def test_a_broken_file_lets_nobody_in(make_door, tmp_path: Path, content: bytes)
 
 
 def test_an_open_bridge_that_loses_its_empty_list_stays_open(
-    make_door, store: KeyStore, clock: Clock, tmp_path: Path
+    make_door, store: ClientKeys, clock: Clock, tmp_path: Path
 ) -> None:
     authenticator = make_door()
     assert identity(authenticator, "any").problem is None
@@ -322,7 +330,7 @@ def test_an_open_bridge_that_loses_its_empty_list_stays_open(
 
 @pytest.mark.parametrize("content", [None, b"", b"This is no database. " * 100])
 def test_a_lost_store_leaves_the_keys_in_force_that_were_known(
-    make_door, store: KeyStore, clock: Clock, tmp_path: Path, content: bytes | None
+    make_door, store: ClientKeys, clock: Clock, tmp_path: Path, content: bytes | None
 ) -> None:
     secret = store.add("alice", Rules())
     authenticator = make_door()
@@ -342,7 +350,7 @@ def test_a_lost_store_leaves_the_keys_in_force_that_were_known(
 
 
 def test_without_keys_a_request_through_a_proxy_is_refused(
-    make_door, store: KeyStore, clock: Clock, caplog: pytest.LogCaptureFixture
+    make_door, store: ClientKeys, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     authenticator = make_door()
@@ -365,7 +373,7 @@ def test_without_keys_a_request_through_a_proxy_is_refused(
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "bridge.example"])
 def test_an_address_for_others_needs_keys_or_the_word_open(
-    tmp_path: Path, store: KeyStore, host: str
+    tmp_path: Path, store: ClientKeys, host: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:
         describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host))
@@ -377,7 +385,7 @@ def test_an_address_for_others_needs_keys_or_the_word_open(
     assert describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host)) == "a key is needed; 1 defined"
 
 
-def test_a_loopback_address_is_open_until_there_is_a_key(tmp_path: Path, store: KeyStore) -> None:
+def test_a_loopback_address_is_open_until_there_is_a_key(tmp_path: Path, store: ClientKeys) -> None:
     assert "open to everybody on this machine" in describe_access(settings(tmp_path))
     store.add("alice", Rules())
     assert describe_access(settings(tmp_path)) == "a key is needed; 1 defined"
@@ -385,16 +393,16 @@ def test_a_loopback_address_is_open_until_there_is_a_key(tmp_path: Path, store: 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_a_lost_store_is_told_at_the_start_and_opens_nothing(
-    tmp_path: Path, store: KeyStore, host: str
+    tmp_path: Path, store: ClientKeys, host: str
 ) -> None:
     store.add("alice", Rules())
     (tmp_path / KEYS_FILE).unlink()
     told = describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host))
     assert f"{KEYS_FILE} is missing" in told
-    assert "nobody is let in until they can" in told
+    assert "every request is refused until they can be read" in told
 
 
 def test_keys_that_cannot_be_read_do_not_stop_the_start(tmp_path: Path) -> None:
     (tmp_path / KEYS_FILE).write_bytes(b"This is no database. " * 100)
     told = describe_access(settings(tmp_path, BRIDGE_SERVER__HOST="0.0.0.0"))
-    assert "nobody is let in until they can" in told
+    assert "every request is refused until they can be read" in told

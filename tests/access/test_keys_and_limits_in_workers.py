@@ -21,12 +21,12 @@ import anthropic
 import openai
 import pytest
 import requests
+from client_keys import KEYS_FILE
 from gunicorn_bridge import ROOT, Bridge, clean_environment, free_port, gunicorn_bridge
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
-from bridge.access.key_store import KEYS_FILE
-from bridge.access.ledger import DEAD_AFTER
+from bridge.state.sqlite.ledger import DEAD_AFTER
 
 HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 #: Changes reach every worker in this time.

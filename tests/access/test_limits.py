@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from bridge.access import ledger as ledger_module
-from bridge.access.keys import Key, Rules
-from bridge.access.ledger import DEAD_AFTER, PAUSE_AFTER_FAILURE, SqliteLedger
 from bridge.access.limits import Admission, CostOf, Limiter, free
 from bridge.errors import BudgetSpent, InvalidRequest, LimitReached
 from bridge.gemini.types import Usage
 from bridge.observe.record import Record
 from bridge.settings.limits import Limits
-from bridge.state import database as database_module
+from bridge.state.key_store import Key, Rules
+from bridge.state.sqlite import database as database_module
+from bridge.state.sqlite import ledger as ledger_module
+from bridge.state.sqlite.ledger import DEAD_AFTER, PAUSE_AFTER_FAILURE, SqliteLedger
 
 NO_LIMITS = Limits()
 NOON = 20_000 * 86400 + 43200.0
@@ -277,11 +277,11 @@ def test_threads_never_get_more_than_the_limit(path: Path) -> None:
 HURRY = """
 import sys
 from pathlib import Path
-from bridge.access.keys import Key, Rules
-from bridge.access.ledger import SqliteLedger
+from bridge.state.key_store import Key, Rules
+from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.access.limits import Limiter
 from bridge.settings.limits import Limits
-from bridge.state import database
+from bridge.state.sqlite import database
 database.BUSY_TIMEOUT = 30
 limiter = Limiter(SqliteLedger(Path(sys.argv[1])), Limits())
 alice = Key("id_alice", "alice", Rules(limits=Limits(requests_per_minute=100)), 0.0)

@@ -12,21 +12,22 @@ from pathlib import Path
 import pytest
 import requests
 from askers import ASKERS, Asker
+from client_keys import KEYS_FILE, ClientKeys
 from gunicorn_bridge import Bridge, gunicorn_bridge
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
 from bridge.access.authentication import Authenticator
 from bridge.access.key_cache import BETWEEN_LOOKS, KeyCache
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
-from bridge.access.ledger import LIMITS_FILE, SqliteLedger
-from bridge.access.limits import Limiter, Subject
+from bridge.access.limits import Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.errors import BudgetSpent, LimitReached, NotAuthorized
 from bridge.observe.record import Record
 from bridge.settings import load
 from bridge.settings.limits import Limits
+from bridge.state.key_store import Rules
+from bridge.state.ledger import Booking, LimitedSubject
+from bridge.state.sqlite.ledger import SqliteLedger
 
 #: A revoked key ends its streams in this time.
 IN_TIME = 5.0
@@ -45,12 +46,10 @@ class Watched:
 
     def __init__(self, folder: Path, cut_streams: bool) -> None:
         self.clock = Clock()
-        self.keys = KeyStore(folder / KEYS_FILE, self.clock)
-        self.ledger = SqliteLedger(folder / LIMITS_FILE, self.clock)
+        self.keys = ClientKeys(folder, self.clock)
+        self.ledger = SqliteLedger(folder / "limits.sqlite3", self.clock)
         settings = load(environ={"BRIDGE_STATE_DIR": str(folder)})
-        self.authenticator = Authenticator(
-            settings, KeyCache(KeyStore(folder / KEYS_FILE), self.clock), self.clock
-        )
+        self.authenticator = Authenticator(settings, KeyCache(ClientKeys(folder), self.clock), self.clock)
         self.running = RunningAnswers(self.authenticator, Limiter(self.ledger, Limits()), cut_streams)
 
     def began(self, rules: Rules):
@@ -112,7 +111,8 @@ def test_a_spent_budget_ends_answers_if_so_wished_and_a_limit_per_minute_never(
     interruption = watched.began(Rules(limits=limits))
     watched.look()
     assert interruption.error is None
-    watched.ledger.leave([Subject(f"key:{watched.identity.key.id}", "", limits)], 100, 2.0)
+    subject = LimitedSubject(f"key:{watched.identity.key.id}", "", limits)
+    watched.ledger.leave(Booking((subject,), watched.clock.now), 100, 2.0)
     watched.look()
     assert isinstance(interruption.error, BudgetSpent | LimitReached) == (cut and watched.cuts)
 
@@ -162,7 +162,7 @@ def keyed(asker: Asker, secret: str) -> Asker:
 def test_revocation_ends_running_streams_of_every_protocol(
     bridge: Bridge, gemini: ScriptedGemini, state: Path
 ) -> None:
-    keys = KeyStore(state / KEYS_FILE)
+    keys = ClientKeys(state)
     secret, other = keys.add("leaked", Rules()), keys.add("other", Rules())
     time.sleep(2)
     gemini.will_answer(long_answer)
@@ -189,7 +189,7 @@ def test_revocation_ends_running_streams_of_every_protocol(
 
 
 def test_revocation_ends_work_in_the_background(bridge: Bridge, gemini: ScriptedGemini, state: Path) -> None:
-    keys = KeyStore(state / KEYS_FILE)
+    keys = ClientKeys(state)
     secret = keys.add("worker", Rules())
     time.sleep(2)
     gemini.will_answer(long_answer)

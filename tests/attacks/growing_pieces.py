@@ -40,8 +40,9 @@ from bridge.protocols.gemini_native.embedding import embedding_to_gemini
 from bridge.protocols.gemini_native.fold import fold_chunks
 from bridge.protocols.openai_chat.part_order import arrange
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
-from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore
-from bridge.state.signature_store import SqliteVault
+from bridge.state.answer_store import LONGEST_CHAIN
+from bridge.state.sqlite.answer_store import SqliteAnswerStore
+from bridge.state.sqlite.signature_store import SqliteSignatureStore
 from bridge.upstream.masking import Mask
 from bridge.upstream.transport.body_framing import BadFraming, Chunked
 from bridge.upstream.transport.compression import Decompression
@@ -170,7 +171,7 @@ def _signatures_in_the_vault(n: int) -> Work:
 
     def work() -> None:
         with TemporaryDirectory() as folder:
-            vault = SqliteVault(Path(folder) / "vault.sqlite3").of("owner")
+            vault = SqliteSignatureStore(Path(folder) / "vault.sqlite3").of("owner")
             vault.keep("test-1", {f"c{number}": "s" for number in range(n)})
             adapt_request(_request(2 * n), "gemini-test", CAPABILITIES, vault, counting_stamp().new_id)
 
@@ -179,7 +180,7 @@ def _signatures_in_the_vault(n: int) -> Work:
 
 def _stored_chain(n: int) -> Work:
     folder = TemporaryDirectory()
-    store = AnswerStore(Path(folder.name) / "answers.sqlite3", 1, 100)
+    store = SqliteAnswerStore(Path(folder.name) / "answers.sqlite3", 1, 100)
     turns = min(n, LONGEST_CHAIN)
     for number in range(turns):
         answer = {"id": f"resp_{number}", "output": [{"id": f"item_{number}", "type": "message"}]}

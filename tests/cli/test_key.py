@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from client_keys import KEYS_FILE, ClientKeys
 from gunicorn_bridge import ROOT
 
 from bridge.access.key_format import digest, well_formed
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.cli import main
 from bridge.cli.key_values import OPTIONS
 from bridge.settings.limits import Limits
+from bridge.state.key_store import Rules
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,8 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(state: Path) -> KeyStore:
-    return KeyStore(state / KEYS_FILE)
+def store(state: Path) -> ClientKeys:
+    return ClientKeys(state)
 
 
 @pytest.fixture
@@ -52,19 +52,19 @@ def run(capsys: pytest.CaptureFixture[str]):
     return run
 
 
-def test_a_new_key_stands_alone_on_stdout(run, store: KeyStore) -> None:
+def test_a_new_key_stands_alone_on_stdout(run, store: ClientKeys) -> None:
     code, printed, explained = run("add", "alice")
     secret = printed.removesuffix("\n")
     assert code == 0
     assert well_formed(secret)
-    assert digest(secret) in store.held()
+    assert digest(secret) in store.secrets_by_digest()
     assert secret not in explained
     assert "shown this once" in explained
     assert "the first" in explained
     assert "the first" not in run("add", "bob")[2]
 
 
-def test_every_option_becomes_a_rule(run, store: KeyStore) -> None:
+def test_every_option_becomes_a_rule(run, store: ClientKeys) -> None:
     options = {
         "--owner": "Alice, R&D",
         "--models": "gemini-*flash*, gpt-5,",
@@ -86,7 +86,7 @@ def test_every_option_becomes_a_rule(run, store: KeyStore) -> None:
 
 
 @pytest.mark.parametrize(("text", "days"), [("90d", 90), ("2w", 14), ("36h", 1.5), ("30m", 1 / 48)])
-def test_a_key_can_run_out_after_a_time(run, store: KeyStore, text: str, days: float) -> None:
+def test_a_key_can_run_out_after_a_time(run, store: ClientKeys, text: str, days: float) -> None:
     run("add", "alice", "--expires", text)
     assert store.all()[0].rules.expires == pytest.approx(time.time() + days * 86400, abs=30)
 
@@ -116,7 +116,7 @@ def test_a_key_can_run_out_after_a_time(run, store: KeyStore, text: str, days: f
     ],
 )
 def test_a_wrong_value_is_named_and_nothing_is_made(
-    run, store: KeyStore, option: str, value: str, told: str
+    run, store: ClientKeys, option: str, value: str, told: str
 ) -> None:
     code, printed, explained = run("add", "alice", option, value)
     assert (code, printed) == (2, "")
@@ -126,14 +126,14 @@ def test_a_wrong_value_is_named_and_nothing_is_made(
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "-x", "a\nb", "x" * 65, "é", "'; --", "a/b"])
-def test_a_name_that_could_do_harm_is_refused(run, store: KeyStore, name: str) -> None:
+def test_a_name_that_could_do_harm_is_refused(run, store: ClientKeys, name: str) -> None:
     code, printed, explained = run("add", "--", name)
     assert (code, printed) == (2, "")
     assert "a name is made of" in explained
     assert store.all() == []
 
 
-def test_set_changes_what_is_named_and_nothing_else(run, store: KeyStore) -> None:
+def test_set_changes_what_is_named_and_nothing_else(run, store: ClientKeys) -> None:
     run(
         "add",
         "alice",
@@ -160,7 +160,7 @@ def test_set_changes_what_is_named_and_nothing_else(run, store: KeyStore) -> Non
     assert (store.all()[0].rules.owner, store.all()[0].rules.expires) == ("", None)
 
 
-def test_a_dialect_is_shown_and_lifted_again(run, store: KeyStore) -> None:
+def test_a_dialect_is_shown_and_lifted_again(run, store: ClientKeys) -> None:
     run("add", "alice", "--dialect", "openai")
     assert "dialect  openai" in run("set", "alice", "--rpm", "3")[1]
     assert run("list")[1].splitlines()[1].split()[-1] == "openai"
@@ -168,12 +168,12 @@ def test_a_dialect_is_shown_and_lifted_again(run, store: KeyStore) -> None:
     assert "dialect  auto" in run("set", "alice", "--dialect", "auto")[1]
 
 
-def test_rotate_prints_the_new_value_and_says_how_long_the_old_one_is_good(run, store: KeyStore) -> None:
+def test_rotate_prints_the_new_value_and_says_how_long_the_old_one_is_good(run, store: ClientKeys) -> None:
     old = run("add", "alice")[1].strip()
     code, printed, explained = run("rotate", "alice")
     assert (code, well_formed(printed.strip())) == (0, True)
     assert "for another 24 h" in explained
-    held = store.held()
+    held = store.secrets_by_digest()
     assert held[digest(old)].expires == pytest.approx(time.time() + 86400, abs=30)
     assert held[digest(printed.strip())].expires is None
     assert "no longer" in run("rotate", "alice", "--grace", "0")[2]
@@ -221,7 +221,7 @@ def test_list_is_for_people_and_with_json_for_machines(run) -> None:
     assert (listed[0]["expires"], listed[1]["expires"]) == ("2099-02-01T00:00:00+00:00", None)
 
 
-def test_no_command_prints_a_key_again(run, store: KeyStore) -> None:
+def test_no_command_prints_a_key_again(run, store: ClientKeys) -> None:
     secret = run("add", "alice")[1].strip()
     for arguments in (
         ("list",),
@@ -282,7 +282,7 @@ def test_the_operations_page_names_every_option() -> None:
         assert f"`{flag}`" in page
 
 
-def test_a_lost_store_is_told_with_what_to_do(run, store: KeyStore, state: Path) -> None:
+def test_a_lost_store_is_told_with_what_to_do(run, store: ClientKeys, state: Path) -> None:
     old = run("add", "alice")[1].strip()
     (state / KEYS_FILE).unlink()
     for command in (("list",), ("add", "bob"), ("revoke", "alice")):
@@ -292,8 +292,8 @@ def test_a_lost_store_is_told_with_what_to_do(run, store: KeyStore, state: Path)
         assert "--new-store" in explained
     code, new, explained = run("add", "bob", "--new-store")
     assert code == 0
-    assert {digest(new.strip())} == set(store.held())
-    assert digest(old) not in store.held()
+    assert {digest(new.strip())} == set(store.secrets_by_digest())
+    assert digest(old) not in store.secrets_by_digest()
 
 
 def test_a_pattern_that_fits_no_gemini_model_is_told(run) -> None:

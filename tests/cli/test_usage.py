@@ -18,7 +18,8 @@ from gunicorn_bridge import ROOT, clean_environment
 
 from bridge.cli import main
 from bridge.cli import usage as usage_command
-from bridge.state.usage_store import MOST_REFUSALS, AccountStore, Refusal, Row
+from bridge.state.sqlite.usage_store import SqliteUsageStore
+from bridge.state.usage_store import MOST_REFUSALS, Refusal, UsageRow
 
 NOW = datetime.now(UTC).replace(hour=12)
 TODAY = NOW.date()
@@ -32,9 +33,9 @@ class Noon(datetime):
         return NOW
 
 
-def row(days_ago: int = 0, **different) -> Row:
+def row(days_ago: int = 0, **different) -> UsageRow:
     at = (NOW - timedelta(days=days_ago)).timestamp()
-    usual = Row(
+    usual = UsageRow(
         *(at, "alice", "openai_chat", "codex", "gpt-5", "gemini-3.1-pro-preview"),
         *(1_500_000, 500_000, 20, 5, 1.25, 1.5, 0.2, "completed", "", 200),
     )
@@ -42,12 +43,12 @@ def row(days_ago: int = 0, **different) -> Row:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AccountStore:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqliteUsageStore:
     for name in ("BRIDGE_CONFIG_DIR", "DEBUG", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("BRIDGE_STATE_DIR", str(tmp_path))
     monkeypatch.setattr(usage_command, "datetime", Noon)
-    return AccountStore(tmp_path / "accounts.sqlite3", days=400, request_days=31, megabytes=16)
+    return SqliteUsageStore(tmp_path / "accounts.sqlite3", days=400, request_days=31, megabytes=16)
 
 
 @pytest.fixture
@@ -216,7 +217,7 @@ def test_accounts_that_cannot_be_read_are_an_error_with_a_remedy(store, capsys, 
     (tmp_path / "accounts.sqlite3").write_bytes(b"no database at all, but long enough to look at" * 50)
     assert main(["usage"]) == 1
     told = capsys.readouterr().err
-    assert "accounts.sqlite3 cannot be read: file is not a database" in told
+    assert "accounts.sqlite3 cannot be used: file is not a database" in told
     assert "Run this as the user that the service runs as" in told
 
 
@@ -248,7 +249,7 @@ def refusal(**different) -> Refusal:
     return Refusal(TODAY.isoformat(), "alice", "openai_chat", "key.models", "gpt-5")._replace(**different)
 
 
-def test_refused_requests_are_told_with_their_reason(store: AccountStore, usage) -> None:
+def test_refused_requests_are_told_with_their_reason(store: SqliteUsageStore, usage) -> None:
     store.count_refusals({refusal(): 5, refusal(key="", rule="key_missing", model=""): 2})
     store.count_refusals({refusal(): 1})
     lines = [line.split() for line in usage().splitlines()]
@@ -263,7 +264,7 @@ def test_refused_requests_are_told_with_their_reason(store: AccountStore, usage)
     }
 
 
-def test_names_that_clients_make_up_fill_no_table(store: AccountStore, usage) -> None:
+def test_names_that_clients_make_up_fill_no_table(store: SqliteUsageStore, usage) -> None:
     for start in range(0, 3 * MOST_REFUSALS, MOST_REFUSALS):
         store.count_refusals({refusal(model=f"m{n}"): 1 for n in range(start, start + MOST_REFUSALS)})
     refused = json.loads(usage("--json"))["refused"]

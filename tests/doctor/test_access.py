@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
+from client_keys import KEYS_FILE, ClientKeys
+
 from bridge.doctor.access import check_access
 from bridge.doctor.finding import Level
+from bridge.state.key_store import Rules
 
 
 def test_a_bridge_without_keys_is_noted(installation, tmp_path: Path) -> None:
@@ -19,7 +20,7 @@ def test_a_bridge_without_keys_is_noted(installation, tmp_path: Path) -> None:
 
 
 def test_a_bridge_with_keys_is_green_unless_it_is_open_all_the_same(installation, tmp_path: Path) -> None:
-    secret = KeyStore(tmp_path / "state" / KEYS_FILE).add("alice", Rules())
+    secret = ClientKeys(tmp_path / "state").add("alice", Rules())
     found = check_access(installation())
     assert found.level is Level.GREEN
     assert found.says == "a key is needed; 1 defined"

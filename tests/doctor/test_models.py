@@ -14,8 +14,8 @@ from scripted_gemini import ScriptedGemini
 from bridge.doctor.finding import Level
 from bridge.doctor.models import check_lifecycle, check_models
 from bridge.exchange.model_directory import GONE, fact_name
-from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
-from bridge.state.usage_store import AccountStore, Row
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import UsageRow
 
 
 @pytest.fixture
@@ -54,9 +54,10 @@ def test_a_model_that_nobody_has_is_red(installation, google: ScriptedGemini) ->
 def test_a_model_that_a_request_found_gone_is_red_though_it_is_listed(
     installation, google: ScriptedGemini, tmp_path: Path
 ) -> None:
-    facts = SharedFacts(tmp_path / "state" / FACTS_FILE)
+    made = installation(**asking(google))
+    facts = open_stores(made.settings).learnt_facts
     assert facts.learn(fact_name(GONE, google.address, "gemini-pro-latest"))
-    found = check_models(installation(**asking(google)))
+    found = check_models(made)
     assert found.level is Level.RED
     assert found.says.endswith(": gemini-pro-latest (gemini-3.1-pro-preview serves instead)")
 
@@ -82,8 +83,8 @@ def test_a_retired_model_in_the_settings_is_told(installation) -> None:
 
 def test_a_retired_model_that_clients_ask_for_is_told(installation) -> None:
     made = installation()
-    store = AccountStore(made.settings.accounts_file, days=9, request_days=9, megabytes=9)
-    asked = dict.fromkeys(Row._fields, 0) | {
+    store = open_stores(made.settings).usage
+    asked = dict.fromkeys(UsageRow._fields, 0) | {
         "at": time.time(),
         "key": "",
         "protocol": "openai_chat",
@@ -93,7 +94,7 @@ def test_a_retired_model_that_clients_ask_for_is_told(installation) -> None:
         "outcome": "completed",
         "error": "",
     }
-    store.write([Row(**asked)])
+    store.write([UsageRow(**asked)])
     found = check_lifecycle(made)
     assert found.level is Level.YELLOW
     assert "gemini-2.5-pro is asked for and was retired on 2026-10-16" in found.says

@@ -126,11 +126,11 @@ def spoil(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [spoil, lambda path: path.write_bytes(b"not a database at all")])
 def test_a_spoilt_database_is_told_by_name(installation, folder: Path, damage) -> None:
-    database(folder / "good.sqlite3")
-    damage(database(folder / "bad.sqlite3"))
+    database(folder / "answers.sqlite3")
+    damage(database(folder / "limits.sqlite3"))
     found = check_state_files(installation())
     assert found.level is Level.RED
-    assert found.says.startswith("bad.sqlite3: ")
+    assert found.says.startswith("limits.sqlite3: ")
     assert "backup" in found.remedy
 
 

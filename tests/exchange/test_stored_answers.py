@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from contextlib import closing
 
 import orjson
@@ -14,11 +13,12 @@ from openai import NotFoundError, OpenAI
 from scripted_gemini import call_chunk, sse, text_chunk
 from waiting import eventually
 
-from bridge.errors import InternalError, InvalidRequest, TooBusy
+from bridge.errors import InternalError, InvalidRequest
 from bridge.exchange.stored_answers import AnswerRecorder
 from bridge.observe.record import Record
 from bridge.protocols.openai_responses.storing import STORING
-from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore
+from bridge.state.errors import StorageError
+from bridge.state.sqlite.answer_store import SqliteAnswerStore
 
 
 class Api:
@@ -222,102 +222,8 @@ def answer(number: int, size: int = 0) -> dict:
     return {"id": f"resp_{number}", "output": [], "status": "completed", "padding": "x" * size}
 
 
-def test_answers_expire(tmp_path):
-    clock = [0.0]
-    store = AnswerStore(tmp_path / "a.sqlite3", days=1, megabytes=1, now=lambda: clock[0])
-    store.keep("o", answer(1), [], None)
-    clock[0] = 24 * 3600 - 1
-    assert store.find("o", "resp_1") is not None
-    clock[0] += 2
-    assert store.find("o", "resp_1") is None
-
-
-def test_the_oldest_are_dropped_when_the_store_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr("bridge.state.answer_store.WRITES_BETWEEN_TIDYING", 1)
-    clock = [0.0]
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
-    for number in range(5):
-        clock[0] += 1
-        store.keep("o", answer(number, 300_000), [], None)
-    kept = [number for number in range(5) if store.find("o", f"resp_{number}")]
-    assert kept == [2, 3, 4]
-
-
-def test_a_chain_with_a_missing_link_is_no_chain(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
-    store.keep("o", answer(1), [], None)
-    store.keep("o", answer(2), [], "resp_1")
-    assert [turn.id for turn in store.chain("o", "resp_2", [].append)] == ["resp_1", "resp_2"]
-    assert store.chain("you", "resp_2", [].append) is None
-    store.forget("o", "resp_1")
-    assert store.chain("o", "resp_2", [].append) is None
-
-
-def test_a_chain_is_admitted_before_anything_of_it_is_loaded_and_read_once(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=9)
-    question = [{"id": "item_1", "type": "message", "role": "user", "content": "é" * 1000}]
-    for number in range(1, 4):
-        store.keep("o", answer(number, 1000), question, f"resp_{number - 1}" if number > 1 else None)
-    admitted, loaded = [], []
-    find = store.find
-    store.find = lambda owner, answer_id: loaded.append(answer_id) or find(owner, answer_id)
-
-    def refuse(size: int) -> None:
-        admitted.append(size)
-        raise TooBusy("not now")
-
-    with pytest.raises(TooBusy):
-        store.chain("o", "resp_3", refuse)
-    assert not loaded
-    store.chain("o", "resp_3", admitted.append)
-    assert loaded == ["resp_1", "resp_2", "resp_3"]
-    bytes_kept = sum(len(orjson.dumps(question)) + len(orjson.dumps(answer(n, 1000))) for n in (1, 2, 3))
-    assert admitted == [bytes_kept, bytes_kept]
-
-
-BEFORE = """
-CREATE TABLE answer (
-    id TEXT PRIMARY KEY, owner TEXT NOT NULL, previous TEXT, kept REAL NOT NULL, touched REAL NOT NULL,
-    cancelled INTEGER NOT NULL DEFAULT 0, question BLOB NOT NULL, answer BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX answer_kept ON answer (kept);
-CREATE TABLE item (id TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID;
-CREATE INDEX item_answer ON item (answer);
-CREATE TRIGGER answer_gone AFTER DELETE ON answer BEGIN DELETE FROM item WHERE answer = OLD.id; END;
-"""
-
-
-def test_a_file_of_the_version_before_is_taken_over(tmp_path):
-    path = tmp_path / "a.sqlite3"
-    with closing(sqlite3.connect(path)) as old:
-        old.executescript(BEFORE)
-        kept = {**answer(1), "output": [{"id": "msg_1", "type": "message"}]}
-        row = ("resp_1", "o", None, time.time(), time.time(), 0, b"[]", orjson.dumps(kept))
-        old.execute("INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-        old.execute("INSERT INTO item VALUES ('msg_1', 'resp_1')")
-        old.commit()
-    workers = [AnswerStore(path, days=30, megabytes=1) for _ in range(3)]
-    for store in workers:
-        assert [turn.answer for turn in store.chain("o", "resp_1", [].append)] == [kept]
-    assert workers[0].items_beside("o", "msg_1", [].append) == kept["output"]
-    workers[1].forget("o", "resp_1")
-    assert workers[2].items_beside("o", "msg_1", [].append) == []
-    with closing(sqlite3.connect(path)) as now:
-        made = dict(now.execute("SELECT name, sql FROM sqlite_master"))
-        assert now.execute("SELECT count(*) FROM item").fetchone() == (0,)
-    assert "WITHOUT ROWID" not in made["answer"]
-    assert {"answer_kept", "answer_gone", "item_answer"} <= set(made)
-
-
-def test_a_chain_longer_than_any_context_window_is_cut_and_one_that_bites_its_tail_ends(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
-    store.keep("o", answer(1), [], "resp_2")
-    store.keep("o", answer(2), [], "resp_1")
-    assert len(store.chain("o", "resp_2", [].append)) == LONGEST_CHAIN
-
-
 def test_references_to_items_of_one_answer_load_it_once_and_each_is_admitted(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
+    store = SqliteAnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
     items = [{"id": f"msg_{n}", "type": "message", "role": "assistant", "content": "x"} for n in (1, 2)]
     kept = {**answer(1), "output": items}
     store.keep("o", kept, [], None)
@@ -331,29 +237,9 @@ def test_references_to_items_of_one_answer_load_it_once_and_each_is_admitted(tmp
         stranger.dereferenced({"input": given})
 
 
-def test_an_answer_that_nobody_wants_any_more_is_not_updated(tmp_path):
-    store = AnswerStore(tmp_path / "answers", 1, 1)
-    for number in (1, 2, 3):
-        store.keep("me", answer(number), [], None)
-    store.cancel("me", answer(1)["id"])
-    store.forget("me", answer(2)["id"])
-    assert [store.update("me", {**answer(number), "status": "completed"}) for number in (1, 2, 3)] == [
-        False,
-        False,
-        True,
-    ]
-    assert not store.update("you", answer(3))
-    found = [store.find("me", answer(number)["id"]) for number in (1, 2, 3)]
-    assert [kept and kept.answer.get("status") for kept in found] == [
-        answer(1).get("status"),
-        None,
-        "completed",
-    ]
-
-
 def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
     clock = [0.0]
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
+    store = SqliteAnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
     store.keep("o", {**answer(1), "status": "in_progress"}, [], None)
     recorder = AnswerRecorder(STORING, store, "o", [].append)
     assert recorder.shown("resp_1", {})["status"] == "in_progress"
@@ -364,16 +250,16 @@ def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
 def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tmp_path):
     place = tmp_path / "a.sqlite3"
     place.write_bytes(b"this is not a database, and never was one" * 100)
-    recorder = AnswerRecorder(STORING, AnswerStore(place, days=30, megabytes=1), "o", [].append)
+    recorder = AnswerRecorder(STORING, SqliteAnswerStore(place, days=30, megabytes=1), "o", [].append)
     recorder.keeping({"input": "Hi"}, Record("req_1", "POST", "/"))(answer(1))
     with pytest.raises(InternalError):
         recorder.found("resp_1")
-    with pytest.raises(sqlite3.Error):
+    with pytest.raises(StorageError):
         recorder.store.find("o", "resp_1")
 
 
 def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
+    store = SqliteAnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
     recorder = AnswerRecorder(STORING, store, "o", [].append)
     record = Record("req_1", "POST", "/", conversation="talk")
     recorder.keeping({"input": "Hi"}, record)(answer(1))
@@ -384,12 +270,14 @@ def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
 
 def test_answers_of_the_version_before_are_one_conversation_by_their_root(tmp_path):
     path = tmp_path / "a.sqlite3"
-    store = AnswerStore(path, days=30, megabytes=1)
+    store = SqliteAnswerStore(path, days=30, megabytes=1)
     store.keep("o", answer(1), [], None, "talk")
     store.keep("o", answer(2), [], "resp_1", "talk")
     with closing(sqlite3.connect(path)) as database:
-        database.executescript("DROP TABLE conversation; DROP TRIGGER answer_left_conversation")
-    recorder = AnswerRecorder(STORING, AnswerStore(path, days=30, megabytes=1), "o", [].append)
+        database.executescript(
+            "DROP TABLE conversation; DROP TRIGGER answer_left_conversation; PRAGMA user_version = 0"
+        )
+    recorder = AnswerRecorder(STORING, SqliteAnswerStore(path, days=30, megabytes=1), "o", [].append)
     told = {
         recorder.resumed({"input": "More", "previous_response_id": each}).conversation
         for each in ("resp_1", "resp_2")

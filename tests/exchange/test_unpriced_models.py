@@ -12,16 +12,16 @@ from typing import Any
 import openai
 import orjson
 import pytest
+from client_keys import ClientKeys
 from flask.testing import FlaskClient
 from gunicorn_bridge import ROOT, Bridge, clean_environment, gunicorn_bridge
 from openai import OpenAI
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.limits import Limits
+from bridge.state.key_store import Rules
 from bridge.web.app import create_app
 
 UNKNOWN = "gemini-unheard-of"
@@ -127,7 +127,7 @@ def test_the_operator_may_allow_it(make: Make, gemini, protocol) -> None:
 
 
 def test_the_limit_may_be_that_of_a_key(make: Make, gemini, tmp_path: Path) -> None:
-    keys = KeyStore(tmp_path / KEYS_FILE)
+    keys = ClientKeys(tmp_path)
     thrifty = keys.add("thrifty", Rules(limits=Limits(cost_per_day=1.0)))
     free = keys.add("free", Rules(limits=Limits(tokens_per_day=10**9)))
     client, call = make(), calls(UNKNOWN)["chat"]

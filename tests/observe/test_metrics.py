@@ -365,7 +365,7 @@ def test_a_worker_for_which_there_is_no_room_counts_for_itself(tmp_path):
         [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60
     )
     assert (ran.returncode, ran.stdout) == (0, "None [] True\n"), ran.stderr
-    assert "no room for metrics" in ran.stderr
+    assert "no space for metrics" in ran.stderr
 
 
 def test_the_room_that_is_taken_is_the_room_that_is_used(tmp_path):

@@ -24,7 +24,8 @@ from waiting import eventually
 
 from bridge.gemini.types import Usage
 from bridge.settings import load
-from bridge.state.usage_report import Question, read_sums, total
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import UsageQuery, total
 
 HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
@@ -108,9 +109,9 @@ def usage_of(state: Path, *arguments: str) -> dict:
 
 
 def accounted(state: Path) -> int:
-    path = state / "accounts.sqlite3"
-    always = Question(("day",), date(2000, 1, 1), date(2100, 1, 1))
-    return total(read_sums(path, always)).requests if path.exists() else 0
+    settings = load(environ={"BRIDGE_STATE_DIR": str(state)})
+    always = UsageQuery(("day",), date(2000, 1, 1), date(2100, 1, 1))
+    return total(open_stores(settings).usage.sums(always)).requests
 
 
 # --- metrics -----------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ import json
 from contextlib import closing
 
 import pytest
+from client_keys import ClientKeys
 
 from bridge.access import key_cache as ring_module
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.settings import load
+from bridge.state.key_store import Rules
 from bridge.web.app import create_app
 
 #: As these clients name themselves.
@@ -72,8 +72,8 @@ def looks_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def store(tmp_path) -> KeyStore:
-    return KeyStore(tmp_path / KEYS_FILE)
+def store(tmp_path) -> ClientKeys:
+    return ClientKeys(tmp_path)
 
 
 @pytest.fixture

@@ -10,19 +10,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from client_keys import KEYS_FILE, ClientKeys
 from scripted_gemini import text_chunk
 from waiting import eventually
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from bridge.access import key_cache as ring_module
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json
 from bridge.observe.logs import JsonFormatter
 from bridge.settings import load
 from bridge.settings.limits import Limits
-from bridge.state.usage_report import Question, RefusalSum, read_refusals
+from bridge.state.key_store import Rules
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import RefusalSum, UsageQuery
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.web.app import create_app
 
@@ -78,8 +79,8 @@ def looks_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def store(tmp_path) -> KeyStore:
-    return KeyStore(tmp_path / KEYS_FILE)
+def store(tmp_path) -> ClientKeys:
+    return ClientKeys(tmp_path)
 
 
 @pytest.fixture
@@ -408,12 +409,11 @@ def test_openais_clients_are_told_what_is_left_in_every_answer(client, store, ca
     assert answer.headers["x-ratelimit-reset-tokens"] in ("59s", "1m0s", "1m1s")
 
 
-def refusals(folder: Path, question: Question) -> list[RefusalSum]:
-    path = folder / "accounts.sqlite3"
-    return read_refusals(path, question) if path.exists() else []
+def refusals(folder: Path, question: UsageQuery) -> list[RefusalSum]:
+    return open_stores(load(environ={"BRIDGE_STATE_DIR": str(folder)})).usage.refusals(question)
 
 
-def total_refused(folder: Path, question: Question) -> int:
+def total_refused(folder: Path, question: UsageQuery) -> int:
     return sum(each.requests for each in refusals(folder, question))
 
 
@@ -436,7 +436,7 @@ def test_refused_requests_use_no_limit_up_and_hide_nowhere(client, store, call, 
         "key.requests_per_minute",
     ]
     assert (lines[0].model, lines[0].upstream_model) == ("gpt-5", "gemini-pro-latest")
-    question = Question(("day",), TODAY - timedelta(1), TODAY + timedelta(1), "alice")
+    question = UsageQuery(("day",), TODAY - timedelta(1), TODAY + timedelta(1), "alice")
     assert eventually(lambda: total_refused(tmp_path, question) == 5)
     assert {(each.rule, each.model, each.requests) for each in refusals(tmp_path, question)} == {
         ("invalid_request", "", 3),
@@ -450,7 +450,7 @@ def test_requests_without_a_good_key_stand_in_the_usage(client, store, tmp_path)
     store.revoke("alice")
     for shown in (None, "typo", secret, secret):
         assert post(client, CHAT, shown).status_code == 401
-    question = Question(("day",), TODAY - timedelta(1), TODAY + timedelta(1))
+    question = UsageQuery(("day",), TODAY - timedelta(1), TODAY + timedelta(1))
     assert eventually(lambda: total_refused(tmp_path, question) == 4)
     assert [tuple(each) for each in refusals(tmp_path, question)] == [
         ("alice", "key_revoked", "", 2),

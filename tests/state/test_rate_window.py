@@ -8,19 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.access.rate_window import (
+from bridge.settings.limits import Limits
+from bridge.state.rate_window import (
+    COUNTED_FOR,
     DAY,
-    LASTS,
     MINUTE,
     Second,
     Spent,
-    allowances,
-    barriers,
     day_of,
-    scarcest,
+    reached_limits,
 )
-from bridge.rate_limit_status import RateLimitStatus
-from bridge.settings.limits import Limits
 
 NOON = 20_000 * DAY + DAY // 2
 
@@ -29,7 +26,7 @@ def seen(events: Sequence[tuple[float, int]], now: float) -> Spent:
     """What a ledger would say: `events` are moments of requests with their tokens."""
     seconds: dict[int, Second] = {}
     for moment, tokens in events:
-        if now - LASTS < int(moment) <= now:
+        if now - COUNTED_FOR < int(moment) <= now:
             start, requests, before = seconds.get(int(moment), Second(int(moment), 0, 0))
             seconds[int(moment)] = Second(start, requests + 1, before + tokens)
     today = [tokens for moment, tokens in events if day_of(moment) == day_of(now)]
@@ -44,7 +41,7 @@ def test_no_minute_ever_sees_more_requests_than_the_limit(pauses: list[float], l
     limits, now, admitted = Limits(requests_per_minute=limit), float(NOON), []
     for pause in pauses:
         now += pause
-        if not list(barriers(limits, seen([(moment, 0) for moment in admitted], now), now)):
+        if not list(reached_limits(limits, seen([(moment, 0) for moment in admitted], now), now)):
             admitted.append(now)
     for end in admitted:
         assert sum(end - MINUTE < moment <= end for moment in admitted) <= limit
@@ -56,14 +53,14 @@ def test_the_wait_is_true_to_the_millisecond(pauses: list[float], limit: int) ->
     events: list[tuple[float, int]] = []
     for pause in pauses:
         now += pause
-        barrier = next(barriers(limits, seen(events, now), now), None)
-        if barrier is None:
+        reached = next(reached_limits(limits, seen(events, now), now), None)
+        if reached is None:
             events.append((now, 0))
             continue
-        assert 0 < barrier.wait <= LASTS
-        opens = now + barrier.wait
-        assert list(barriers(limits, seen(events, opens - 0.001), opens - 0.001))
-        assert not list(barriers(limits, seen(events, opens + 0.001), opens + 0.001))
+        assert 0 < reached.wait <= COUNTED_FOR
+        opens = now + reached.wait
+        assert list(reached_limits(limits, seen(events, opens - 0.001), opens - 0.001))
+        assert not list(reached_limits(limits, seen(events, opens + 0.001), opens + 0.001))
 
 
 @given(st.lists(st.tuples(st.floats(0, 60), st.integers(0, 500)), max_size=30), st.integers(1, 1000))
@@ -74,28 +71,28 @@ def test_tokens_let_pass_while_the_window_is_below_the_limit(
     events = [(NOON + offset, tokens) for offset, tokens in used]
     spent = seen(events, now)
     total = sum(second.tokens for second in spent.seconds)
-    found = list(barriers(limits, spent, now))
+    found = list(reached_limits(limits, spent, now))
     assert bool(found) == (total >= limit)
-    for barrier in found:
-        opens = now + barrier.wait
-        left = sum(tokens for moment, tokens in events if int(moment) + LASTS > opens)
+    for reached in found:
+        opens = now + reached.wait
+        left = sum(tokens for moment, tokens in events if int(moment) + COUNTED_FOR > opens)
         assert left < limit
-        before = sum(tokens for moment, tokens in events if int(moment) + LASTS > opens - 0.001)
+        before = sum(tokens for moment, tokens in events if int(moment) + COUNTED_FOR > opens - 0.001)
         assert before >= limit
 
 
 @pytest.mark.parametrize(
-    ("limits", "spent", "words", "wait"),
+    ("limits", "spent", "name", "wait"),
     [
-        (Limits(tokens_per_day=100), Spent(day_tokens=100), "100 tokens per day", DAY / 2),
-        (Limits(cost_per_day=2.5), Spent(day_cost=2.5), "a cost of 2.5 per day", DAY / 2),
-        (Limits(streams=2), Spent(running=2), "2 answers at the same time", 5),
-        (Limits(requests_per_minute=1), Spent((Second(NOON - 10, 1, 0),)), "1 request per minute", 51),
+        (Limits(tokens_per_day=100), Spent(day_tokens=100), "tokens_per_day", DAY / 2),
+        (Limits(cost_per_day=2.5), Spent(day_cost=2.5), "cost_per_day", DAY / 2),
+        (Limits(streams=2), Spent(running=2), "streams", 5),
+        (Limits(requests_per_minute=1), Spent((Second(NOON - 10, 1, 0),)), "requests_per_minute", 51),
     ],
 )
-def test_each_limit_has_its_words_and_its_wait(limits: Limits, spent: Spent, words: str, wait: float) -> None:
-    (barrier,) = barriers(limits, spent, NOON)
-    assert (barrier.words, barrier.wait) == (words, wait)
+def test_each_limit_has_its_name_and_its_wait(limits: Limits, spent: Spent, name: str, wait: float) -> None:
+    (reached,) = reached_limits(limits, spent, NOON)
+    assert reached == (name, wait)
 
 
 @pytest.mark.parametrize(
@@ -109,29 +106,4 @@ def test_each_limit_has_its_words_and_its_wait(limits: Limits, spent: Spent, wor
     ],
 )
 def test_below_a_limit_nothing_is_in_the_way(limits: Limits, spent: Spent) -> None:
-    assert not list(barriers(limits, spent, NOON))
-
-
-def test_what_is_left_counts_the_request_that_enters() -> None:
-    limits = Limits(requests_per_minute=10, tokens_per_minute=1000)
-    spent = Spent((Second(NOON - 50, 3, 400), Second(NOON - 20, 1, 0)))
-    assert list(allowances(limits, spent, NOON, 1)) == [
-        RateLimitStatus("requests", 10, 5, LASTS, NOON),
-        RateLimitStatus("tokens", 1000, 600, 11, NOON),
-    ]
-    assert list(allowances(limits, spent, NOON, 0)) == [
-        RateLimitStatus("requests", 10, 6, 41, NOON),
-        RateLimitStatus("tokens", 1000, 600, 11, NOON),
-    ]
-    assert [each.reset for each in allowances(limits, Spent(), NOON, 0)] == [0, 0]
-
-
-def test_an_overdrawn_limit_leaves_nothing_rather_than_less() -> None:
-    (left,) = allowances(Limits(tokens_per_day=10), Spent(day_tokens=500), NOON, 1)
-    assert (left.remaining, left.reset) == (0, DAY / 2)
-
-
-def test_of_several_limits_the_scarcest_is_told() -> None:
-    many, few = RateLimitStatus("tokens", 100, 90, 1, NOON), RateLimitStatus("tokens", 1000, 20, 2, NOON)
-    requests = RateLimitStatus("requests", 5, 5, 0, NOON)
-    assert scarcest([many, requests, few]) == (few, requests)
+    assert not list(reached_limits(limits, spent, NOON))

@@ -12,16 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from bridge.state.database import ROLLBACK, WAL, Database
+from bridge.state.errors import StorageUnavailable
+from bridge.state.sqlite.database import ROLLBACK, WAL, Database
+from bridge.state.sqlite.migrations import Schema, statements
 
-SCHEMA = "CREATE TABLE IF NOT EXISTS counter (number INTEGER)"
+TABLE = "CREATE TABLE IF NOT EXISTS counter (number INTEGER)"
+SCHEMA = Schema("counter", (statements(TABLE),))
 
 COUNT_UP = """
 import sys
 from pathlib import Path
-from bridge.state import database
+from bridge.state.sqlite import database
+from bridge.state.sqlite.migrations import Schema, statements
 database.BUSY_TIMEOUT = 30
-counter = database.Database(Path(sys.argv[1]), "", getattr(database, sys.argv[2]))
+schema = Schema("counter", (statements(),))
+counter = database.Database(Path(sys.argv[1]), schema, getattr(database, sys.argv[2]))
 def one_more(connection):
     number, = connection.execute("SELECT number FROM counter").fetchone()
     connection.execute("UPDATE counter SET number = ?", (number + 1,))
@@ -36,7 +41,7 @@ def test_processes_that_read_before_they_write_lose_nothing_and_are_not_refused(
 ) -> None:
     path = tmp_path / "counter"
     with closing(sqlite3.connect(path)) as made:
-        made.execute(SCHEMA)
+        made.execute(TABLE)
         made.execute("INSERT INTO counter VALUES (0)")
         made.commit()
     script = [sys.executable, "-c", COUNT_UP, str(path), mode]
@@ -74,5 +79,5 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         assert database.read(lambda found: found.execute("SELECT number FROM counter").fetchone()) == (1,)
-        with pytest.raises(sqlite3.OperationalError):
+        with pytest.raises(StorageUnavailable):
             database.transaction(lambda connection: connection.execute("DELETE FROM counter"))

@@ -1,7 +1,7 @@
-"""The keys, in an SQLite file of their own: written by the command line, read by every worker.
+"""The keys in an SQLite file: the command line writes it, and every worker reads it.
 
-A secret is kept as its digest alone, and a key may have several at a time: the current one and those that
-were replaced and have not run out. A revoked key keeps its row, so its name can never mean somebody else.
+The file may be deleted, restored from a backup or replaced while the service runs. The store then opens the
+new file, and refuses one that does not hold the keys that were defined.
 """
 
 from __future__ import annotations
@@ -10,91 +10,82 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
 
-from bridge.access.defined_keys import MARKER_FILE, DefinedKeys
-from bridge.access.key_format import digest, hint, new_secret
-from bridge.access.keys import Key, Rules
 from bridge.ids_and_clock import random_id
 from bridge.settings.limits import Limits
-from bridge.state.database import ROLLBACK, Database, Work
+from bridge.state.errors import StorageError
+from bridge.state.key_store import (
+    Key,
+    KeyRevoked,
+    KeySecret,
+    KeysLost,
+    KeyStore,
+    NameTaken,
+    NewSecret,
+    NoSuchKey,
+    Rules,
+)
+from bridge.state.sqlite.database import ROLLBACK, Database, SqliteStore, Work, storage_error
+from bridge.state.sqlite.defined_keys import MARKER_FILE, DefinedKeys
+from bridge.state.sqlite.migrations import Schema, statements
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-KEYS_FILE = "keys.sqlite3"
-
-#: A secret that has run out is known for so long, and the log can say whose it was.
+#: An expired secret is kept for this long, so that the log can name its key.
 REMEMBERED = 30 * 86400
 
 NO_FILE = (0, 0)  #: the version of a store without a file
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS key (
-    id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, rules TEXT NOT NULL,
-    created REAL NOT NULL, revoked REAL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS secret (
-    digest BLOB PRIMARY KEY, key TEXT NOT NULL, hint TEXT NOT NULL, created REAL NOT NULL, expires REAL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS change (one INTEGER PRIMARY KEY, number INTEGER NOT NULL);
-"""
-_CHANGED = "INSERT INTO change VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET number = number + 1"
+SCHEMA = Schema(
+    "change",
+    (
+        statements(
+            """
+            CREATE TABLE IF NOT EXISTS key (
+                id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, rules TEXT NOT NULL,
+                created REAL NOT NULL, revoked REAL
+            ) WITHOUT ROWID
+            """,
+            """
+            CREATE TABLE IF NOT EXISTS secret (
+                digest BLOB PRIMARY KEY, key TEXT NOT NULL, hint TEXT NOT NULL, created REAL NOT NULL,
+                expires REAL
+            ) WITHOUT ROWID
+            """,
+            "CREATE TABLE IF NOT EXISTS change (one INTEGER PRIMARY KEY, number INTEGER NOT NULL)",
+        ),
+    ),
+)
+_CHANGED = (
+    "INSERT INTO change (one, number) VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET number = number + 1"
+)
 _STATE = (
     "SELECT (SELECT number FROM change), (SELECT id FROM key ORDER BY created, id LIMIT 1),"
     " EXISTS (SELECT 1 FROM key WHERE id = ?)"
 )
 _KEYS = "SELECT id, name, rules, created, revoked FROM key ORDER BY created, name"
+_ADD_KEY = "INSERT INTO key (id, name, rules, created, revoked) VALUES (?, ?, ?, ?, NULL)"
+_ADD_SECRET = "INSERT INTO secret (digest, key, hint, created, expires) VALUES (?, ?, ?, ?, NULL)"
 
 
-class NameTaken(Exception):
-    pass
-
-
-class NoSuchKey(Exception):
-    pass
-
-
-class KeyRevoked(Exception):
-    pass
-
-
-class KeysLost(OSError):
-    """Keys were defined, and the store does not hold them: it is missing, empty, or another's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """One secret of a key, as far as it is known: its end, and when it runs out."""
-
-    key: Key
-    hint: str
-    created: float
-    expires: float | None
-
-    def expired(self, now: float) -> bool:
-        return self.expires is not None and self.expires <= now
-
-
-class KeyStore:
-    """Raises `sqlite3.Error` or `OSError` when the file cannot be used. One of these is `KeysLost`."""
-
+class SqliteKeyStore(SqliteStore, KeyStore):
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
-        self._path = path
+        super().__init__(path)
         self._now = now
-        self._database = Database(path, _SCHEMA, ROLLBACK)
+        self._database = Database(path, SCHEMA, ROLLBACK)
         self._opened: tuple[int, int] | None = None
         self._defined = DefinedKeys(path.with_name(MARKER_FILE))
 
     # --- for the workers -----------------------------------------------------------------------------
 
     def version(self) -> tuple[int, int]:
-        """Differs whenever anything has changed, also if the file was replaced. Without a file there is no
-        key, and none is made."""
+        """It also differs when the file was replaced. A missing file means no keys, and is not created."""
         expected, inode = self._defined.expected(), self._current_inode()
         if inode is None:
             if expected is not None:
@@ -107,28 +98,29 @@ class KeyStore:
             self._remember(first)
         return (inode, number or 0)
 
-    def held(self) -> Mapping[bytes, Held]:
-        """Every key there is, by the digests of its secrets."""
+    def secrets_by_digest(self) -> Mapping[bytes, KeySecret]:
         if self.version() == NO_FILE:
             return {}
         keys, secrets = self._database.read(_everything)
-        return {row[0]: Held(keys[row[1]], *row[2:]) for row in secrets}
+        return {row[0]: KeySecret(keys[row[1]], *row[2:]) for row in secrets}
 
     def _current_inode(self) -> int | None:
         try:
             status = self._path.stat()
         except FileNotFoundError:
             status = None
+        except OSError as error:
+            raise storage_error(self._path, error) from error
         found = status and (status.st_ino, status.st_mtime_ns)
-        if found != self._opened:  # an open connection would go on reading what was there before
-            self._database, self._opened = Database(self._path, _SCHEMA, ROLLBACK), found
+        if found != self._opened:  # an open connection would continue to read the old file
+            self._database, self._opened = Database(self._path, SCHEMA, ROLLBACK), found
         return status and status.st_ino
 
     def _remember(self, key_id: str) -> None:
         try:
             self._defined.remember(key_id)
-        except OSError as error:
-            log.warning("cannot remember that keys exist", extra={"reason": type(error).__name__})
+        except StorageError as error:
+            log.warning("cannot remember that keys exist", extra={"reason": error.reason})
 
     # --- for the administrator -----------------------------------------------------------------------
 
@@ -137,48 +129,46 @@ class KeyStore:
             return []
         return self._database.read(lambda found: [_key(row) for row in found.execute(_KEYS)])
 
-    def secrets(self, key: Key) -> list[Held]:
-        """Those that have not run out, the newest first."""
-        mine = [
-            each for each in self.held().values() if each.key.id == key.id and not each.expired(self._now())
+    def secrets_of(self, key: Key) -> list[KeySecret]:
+        now = self._now()
+        secrets = [
+            each
+            for each in self.secrets_by_digest().values()
+            if each.key.id == key.id and not each.expired(now)
         ]
-        return sorted(mine, key=lambda each: each.created, reverse=True)
+        return sorted(secrets, key=lambda each: each.created, reverse=True)
 
-    def add(self, name: str, rules: Rules) -> str:
-        """The new key's secret, which can be had here and now only."""
+    def add(self, name: str, rules: Rules, secret: NewSecret) -> None:
         self.version()  # raises KeysLost
-        key_id, secret = self._insert(name, rules)
+        key_id = self._insert(name, rules, secret)
         if self._defined.expected() is None:
             self._remember(key_id)
-        return secret
 
-    def begin_anew(self, name: str, rules: Rules) -> str:
-        """Like `add`, in a new store; the file before is kept under another name. The bridge stays closed
-        until the new key stands in the new store."""
-        if self._path.exists():
-            self._path.replace(self._path.with_name(f"{self._path.name}.replaced-{int(self._now())}"))
-        self._database = Database(self._path, _SCHEMA, ROLLBACK)
-        key_id, secret = self._insert(name, rules)
-        self._defined.remember(key_id)
-        return secret
+    def begin_anew(self, name: str, rules: Rules, secret: NewSecret) -> None:
+        """The old file is renamed. Until the new key is in the new file, the workers refuse all keys that
+        they do not know."""
+        try:
+            if self._path.exists():
+                self._path.replace(self._path.with_name(f"{self._path.name}.replaced-{int(self._now())}"))
+        except OSError as error:
+            raise storage_error(self._path, error) from error
+        self._database = Database(self._path, SCHEMA, ROLLBACK)
+        self._defined.remember(self._insert(name, rules, secret))
 
-    def _insert(self, name: str, rules: Rules) -> tuple[str, str]:
-        key_id, secret = random_id("key_"), new_secret()
+    def _insert(self, name: str, rules: Rules, secret: NewSecret) -> str:
+        key_id = random_id("key_")
 
         def insert(database: sqlite3.Connection) -> None:
             try:
-                row = (key_id, name, _rules_to_text(rules), self._now())
-                database.execute("INSERT INTO key VALUES (?, ?, ?, ?, NULL)", row)
+                database.execute(_ADD_KEY, (key_id, name, _rules_to_text(rules), self._now()))
             except sqlite3.IntegrityError:
                 raise NameTaken(name) from None
             self._insert_secret(database, key_id, secret)
 
         self._write(insert)
-        return key_id, secret
+        return key_id
 
-    def rotate(self, name: str, grace: float) -> str:
-        """A new secret; the ones before run out after `grace` seconds, or when they would have anyway."""
-        secret = new_secret()
+    def rotate(self, name: str, secret: NewSecret, grace: float) -> None:
         now = self._now()
 
         def replace(database: sqlite3.Connection) -> None:
@@ -188,7 +178,6 @@ class KeyStore:
             self._insert_secret(database, key.id, secret)
 
         self._change(replace)
-        return secret
 
     def change(self, name: str, changed: Callable[[Rules], Rules]) -> Key:
         def update(database: sqlite3.Connection) -> Key:
@@ -200,19 +189,17 @@ class KeyStore:
         return self._change(update)
 
     def revoke(self, name: str) -> Key:
+        query = "UPDATE key SET revoked = COALESCE(revoked, ?) WHERE id = ?"
+
         def update(database: sqlite3.Connection) -> Key:
-            key = _named(database, name)
-            database.execute(
-                "UPDATE key SET revoked = COALESCE(revoked, ?) WHERE id = ?", (self._now(), key.id)
-            )
+            database.execute(query, (self._now(), _named(database, name).id))
             return _named(database, name)
 
         return self._change(update)
 
-    def _insert_secret(self, database: sqlite3.Connection, key_id: str, secret: str) -> None:
+    def _insert_secret(self, database: sqlite3.Connection, key_id: str, secret: NewSecret) -> None:
         database.execute("DELETE FROM secret WHERE expires <= ?", (self._now() - REMEMBERED,))
-        values = (digest(secret), key_id, hint(secret), self._now())
-        database.execute("INSERT INTO secret VALUES (?, ?, ?, ?, NULL)", values)
+        database.execute(_ADD_SECRET, (secret.digest, key_id, secret.hint, self._now()))
 
     def _change(self, work: Work[T]) -> T:
         self.version()  # raises KeysLost
@@ -261,7 +248,8 @@ def _rules_to_text(rules: Rules) -> str:
 
 
 def _rules_from_text(text: str) -> Rules:
-    """What an older version did not write has its default; what a newer one wrote is not known here."""
+    """Fields that an older version did not write get their defaults; fields of a newer version are
+    ignored."""
     written: dict[str, Any] = orjson.loads(text)
     limits = Limits(**_known(Limits, written.pop("limits", {})))
     values = _known(Rules, written)
