@@ -53,8 +53,8 @@ def test_every_path_a_document_names_is_there(document):
 #: Tests that are about retired models, and must name them.
 ABOUT_RETIREMENT = {
     "test_models.py",
-    "test_living_models.py",
-    "google_today.py",
+    "test_model_lifecycle.py",
+    "google_models.py",
     "test_signatures.py",
     "test_prices.py",
     "test_project.py",

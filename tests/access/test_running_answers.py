@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import requests
-from askers import ASKERS, Asker
 from gunicorn_bridge import Bridge, gunicorn_bridge
+from raw_clients import ASKERS, Asker
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 

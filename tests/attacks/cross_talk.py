@@ -27,14 +27,14 @@ import requests
 ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from askers import CHAT, INTERACTIONS, MESSAGES, NATIVE, RESPONSES, Answer, Asker  # noqa: E402
 from echoing_gemini import EchoingGemini  # noqa: E402
 from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
+from raw_clients import CHAT, INTERACTIONS, MESSAGES, NATIVE, RESPONSES, Answer, Asker  # noqa: E402
 from waiting import eventually  # noqa: E402
 from wire import NotHttp, WireAnswer, read_answers, received  # noqa: E402
 
-from tests.attacks.marked_answers import said  # noqa: E402
-from tests.attacks.misdeeds import (  # noqa: E402
+from tests.attacks.answer_text import told_text  # noqa: E402
+from tests.attacks.connection_faults import (  # noqa: E402
     EARLY,
     IDLE_DEEDS,
     LONG_DEEDS,
@@ -42,7 +42,7 @@ from tests.attacks.misdeeds import (  # noqa: E402
     ORDINARY,
     SPOILING,
 )
-from tests.attacks.told_text import told_text  # noqa: E402
+from tests.attacks.marked_answers import said  # noqa: E402
 
 SETTINGS = {
     "GEMINI_API_KEY": "AIzaTalk0123456789abcdefghijklmnopqrstu",

@@ -18,7 +18,7 @@ from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import chunks_in
 from tests.attacks.growing_requests import GUARDS
 from tests.attacks.measuring import Case, Work
-from tests.attacks.speakers import PROTOCOL_CLIENTS
+from tests.attacks.protocol_writers import PROTOCOL_CLIENTS
 
 Json = dict[str, Any]
 Chunks = Callable[[int], list[Json]]

@@ -25,7 +25,7 @@ from bridge.settings.guards import GuardModes, GuardSettings, PolicyRule
 from bridge.upstream.payloads import request_bytes
 from bridge.web.routes import _json_object, checked
 from tests.attacks.measuring import Case, Work
-from tests.attacks.speakers import PROTOCOL_CLIENTS, Call, Json, Speaker
+from tests.attacks.protocol_writers import PROTOCOL_CLIENTS, Call, Json, Speaker
 
 #: With everything that makes the bridge look at a request, whether or not a real model has it all.
 CAPABILITIES = ModelCapabilities(

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from tests.attacks.connection_faults import IDLE_DEEDS, LONG_DEEDS, MISDEEDS, ORDINARY
 from tests.attacks.cross_talk import attack, battlefield, verdict
-from tests.attacks.misdeeds import IDLE_DEEDS, LONG_DEEDS, MISDEEDS, ORDINARY
 
 REQUESTS = int(os.environ.get("CROSS_TALK_REQUESTS", "600"))
 #: The same in every run, so that a failure can be seen again: `--seed` of `tests.attacks.cross_talk`.

@@ -20,7 +20,7 @@ from tests.attacks.growing_answers import ANSWERS, answer_cases
 from tests.attacks.growing_pieces import PIECES
 from tests.attacks.growing_requests import DIMENSIONS, request_cases
 from tests.attacks.measuring import Case, Lines, cpu_seconds
-from tests.attacks.speakers import PROTOCOL_CLIENTS
+from tests.attacks.protocol_writers import PROTOCOL_CLIENTS
 
 CASES: dict[str, Case] = request_cases() | answer_cases() | PIECES
 

@@ -16,7 +16,7 @@ import pytest
 from certificates import needs_openssl
 from evil_gemini import Evil
 from gunicorn_bridge import ROOT, Bridge, clean_environment, gunicorn_bridge
-from nginx_front import NGINX, nginx_front
+from nginx_proxy import NGINX, nginx_front
 from wire import WireAnswer, read_answers
 
 from tests.attacks.malformed_heads import CORPUS

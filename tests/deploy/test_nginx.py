@@ -13,7 +13,7 @@ import pytest
 import requests
 from certificates import needs_openssl
 from gunicorn_bridge import ROOT, Bridge, free_port, gunicorn_bridge
-from nginx_front import NGINX, Front, nginx_front, written
+from nginx_proxy import NGINX, Front, nginx_front, written
 from requests.adapters import HTTPAdapter
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually

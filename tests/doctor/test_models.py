@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from google_today import ALIVE, google_today, listed
+from google_models import ALIVE, google_today, listed
 from scripted_gemini import ScriptedGemini
 
 from bridge.doctor.finding import Level

@@ -12,8 +12,8 @@ from contextlib import closing
 
 import pytest
 import requests
-from askers import ASKERS, CHAT, MESSAGES, NATIVE, RESPONSES, Asker
 from gunicorn_bridge import Bridge, gunicorn_bridge
+from raw_clients import ASKERS, CHAT, MESSAGES, NATIVE, RESPONSES, Asker
 from scripted_gemini import Reply, ScriptedGemini, call_chunk, sse, text_chunk
 from waiting import eventually
 

@@ -7,7 +7,7 @@ import pytest
 from evil_gemini import Evil
 from gunicorn_bridge import Bridge, gunicorn_bridge
 
-from tests.faults.deeds import DEEDS
+from tests.faults.upstream_faults import DEEDS
 
 #: Short enough for a test, in the same proportions as the delivered ones.
 IMPATIENT = {

@@ -23,13 +23,13 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from askers import ASKERS, Answer, Asker  # noqa: E402
 from evil_gemini import END, HEAD, Deed, Evil, Visit, framed, text  # noqa: E402
 from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
+from raw_clients import ASKERS, Answer, Asker  # noqa: E402
 from waiting import eventually  # noqa: E402
 
 from bridge.upstream.transport.body_framing import BodyFraming, Chunked, Sized  # noqa: E402
-from tests.faults.deeds import DEEDS  # noqa: E402
+from tests.faults.upstream_faults import DEEDS  # noqa: E402
 
 SETTINGS = {
     "GEMINI_API_KEY": "AIzaSoak0123456789abcdefghijklmnopqrstu",

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 import requests
-from askers import CHAT
 from evil_gemini import Evil
 from gunicorn_bridge import Bridge, gunicorn_bridge
+from raw_clients import CHAT
 from waiting import eventually
 
 from tests.faults.conftest import IMPATIENT, fresh

@@ -76,7 +76,7 @@ def session():
 
 @pytest.fixture(scope="module")
 def address():
-    with gunicorn_bridge("tests.support.hasty_demo:app") as running:
+    with gunicorn_bridge("tests.support.demo_without_pauses:app") as running:
         yield running.address
 
 

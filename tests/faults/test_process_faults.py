@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 import requests
-from askers import ASKERS, CHAT, Answer, Asker
-from descriptors import no_more_descriptors
 from evil_gemini import Evil
+from file_descriptor_limit import no_more_descriptors
 from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge, serves
+from raw_clients import ASKERS, CHAT, Answer, Asker
 from waiting import eventually
 
 from tests.faults.conftest import IMPATIENT, fresh

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from askers import ASKERS, CHAT, MESSAGES, Answer, Asker
 from evil_gemini import Evil
 from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
+from raw_clients import ASKERS, CHAT, MESSAGES, Answer, Asker
 
 from tests.faults.conftest import IMPATIENT, fresh
-from tests.faults.deeds import TEN_MB
+from tests.faults.upstream_faults import TEN_MB
 
 EVERY_WAY = [(asker, stream) for asker in ASKERS for stream in (True, False)]
 

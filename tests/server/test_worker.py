@@ -7,7 +7,7 @@ import socket
 from types import SimpleNamespace
 
 import pytest
-from descriptors import no_more_descriptors
+from file_descriptor_limit import no_more_descriptors
 
 from bridge.server import closing
 from bridge.server.closing import HalfClosed

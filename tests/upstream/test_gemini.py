@@ -15,7 +15,7 @@ import pytest
 import requests
 import responses
 import urllib3
-from descriptors import no_more_descriptors
+from file_descriptor_limit import no_more_descriptors
 from gunicorn_bridge import free_port
 
 import bridge

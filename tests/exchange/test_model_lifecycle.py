@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import requests
-from google_today import (
+from google_models import (
     ALIVE,
     MEANT_BY_LATEST,
     REROUTED,

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
-from askers import ASKERS, CHAT, MESSAGES, Asker
 from evil_gemini import END, HEAD, USAGE, Evil, Visit, framed, text
 from gunicorn_bridge import Bridge, gunicorn_bridge
+from raw_clients import ASKERS, CHAT, MESSAGES, Asker
 from waiting import eventually
 
 from tests.faults.conftest import IMPATIENT, fresh

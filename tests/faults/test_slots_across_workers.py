@@ -15,9 +15,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 import requests
-from askers import CHAT, MESSAGES, Asker
 from evil_gemini import END, HEAD, Evil, Visit, framed, text
 from gunicorn_bridge import Bridge, gunicorn_bridge
+from raw_clients import CHAT, MESSAGES, Asker
 from waiting import eventually
 
 from tests.faults.conftest import IMPATIENT, fresh
