@@ -160,7 +160,7 @@ def test_a_module_imports_only_what_lies_below_it(path):
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_foreign_packages_stay_in_their_layer(path):
+def test_third_party_packages_stay_in_their_layer(path):
     layer = layer_of(name_of(path))
     for name in imports_of(path):
         assert ONLY_IN.get(name.split(".")[0], layer) == layer
@@ -213,7 +213,7 @@ def test_the_table_has_no_cycle():
         below(layer)
 
 
-def test_the_document_shows_the_layers_as_they_are() -> None:
+def test_the_architecture_document_shows_the_layers() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
     rows = re.findall(r"^\| `bridge/(\w+)(?:/|\.py)` \| [^|]+ \| ([^|]+) \|$", text, re.MULTILINE)
     shown = {name: set() if knows == "–" else set(knows.split(", ")) for name, knows in rows}
@@ -223,7 +223,7 @@ def test_the_document_shows_the_layers_as_they_are() -> None:
     }
 
 
-def test_every_layer_of_the_table_is_there_and_no_other() -> None:
+def test_the_table_lists_exactly_the_existing_layers() -> None:
     there = {"bridge"} | {layer_of(f"bridge.{path.stem}") for path in PACKAGE.glob("*.py")}
     there |= {f"bridge.{path.name}" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     assert there - {"bridge.__init__"} == MAY_IMPORT.keys()
