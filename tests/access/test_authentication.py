@@ -76,7 +76,7 @@ def identity(authenticator: Authenticator, *shown: str, peer: str = HERE, forwar
     ],
 )
 @pytest.mark.parametrize("shown", [(), ("any",)])
-def test_who_shows_no_good_key_is_let_in_only_where_none_is_asked_for(
+def test_a_request_without_a_valid_key_passes_only_if_none_is_required(
     make_door, store: KeyStore, environ: dict[str, str], with_keys: bool, let_in: bool, shown: tuple[str, ...]
 ) -> None:
     if with_keys:
@@ -84,7 +84,7 @@ def test_who_shows_no_good_key_is_let_in_only_where_none_is_asked_for(
     assert (identity(make_door(**environ), *shown).problem is None) == let_in
 
 
-def test_one_good_key_among_those_shown_is_enough(make_door, store: KeyStore) -> None:
+def test_one_valid_key_among_several_is_enough(make_door, store: KeyStore) -> None:
     secret = store.add("alice", Rules())
     authenticator = make_door()
     for shown in ([secret], ["of a proxy", secret], [secret, "dummy"]):
@@ -93,12 +93,12 @@ def test_one_good_key_among_those_shown_is_enough(make_door, store: KeyStore) ->
         assert (found.key.name, found.problem) == ("alice", None)
 
 
-def test_an_open_bridge_still_knows_whose_key_it_sees(make_door, store: KeyStore) -> None:
+def test_an_open_bridge_still_identifies_keys(make_door, store: KeyStore) -> None:
     secret = store.add("alice", Rules())
     assert identity(make_door(BRIDGE_ACCESS__OPEN="true"), secret).key.name == "alice"
 
 
-def test_the_log_is_told_what_was_wrong(make_door, store: KeyStore, clock: Clock) -> None:
+def test_the_log_says_why_a_key_was_refused(make_door, store: KeyStore, clock: Clock) -> None:
     good = store.add("good", Rules())
     expired = store.add("expired", Rules(expires=clock.now + 10))
     revoked = store.add("revoked", Rules())
@@ -118,7 +118,7 @@ def test_the_log_is_told_what_was_wrong(make_door, store: KeyStore, clock: Clock
     assert identity(authenticator, elsewhere).key.name == "elsewhere"
 
 
-def test_a_key_is_good_from_its_ranges_alone(make_door, store: KeyStore) -> None:
+def test_a_key_is_valid_only_from_its_address_ranges(make_door, store: KeyStore) -> None:
     secret = store.add("alice", Rules(networks=("192.168.0.0/16", "::1")))
     authenticator = make_door()
     assert identity(authenticator, secret, peer="192.168.3.4").problem is None
@@ -133,7 +133,7 @@ def test_a_key_is_good_from_its_ranges_alone(make_door, store: KeyStore) -> None
     assert identity(strict, secret, peer="127.0.0.1", forwarded="192.168.3.4").problem == "key_not_from_here"
 
 
-def test_stored_answers_belong_to_the_key_and_not_to_its_value(make_door, store: KeyStore) -> None:
+def test_stored_answers_belong_to_the_key_and_not_to_its_secret(make_door, store: KeyStore) -> None:
     first = store.add("alice", Rules())
     second = store.rotate("alice", 3600)
     other = store.add("bob", Rules())
@@ -146,7 +146,7 @@ def test_stored_answers_belong_to_the_key_and_not_to_its_value(make_door, store:
     assert first not in identity(authenticator, first).owner
 
 
-def test_without_keys_they_belong_to_whoever_sends_the_same_text(make_door) -> None:
+def test_without_keys_stored_answers_belong_to_the_sent_credential(make_door) -> None:
     authenticator = make_door()
     assert identity(authenticator, "one").owner == identity(authenticator, "one", "more").owner
     assert (
@@ -209,7 +209,7 @@ def test_a_very_long_model_name_is_not_repeated(make_door, store: KeyStore) -> N
 # --- changes reach the workers -----------------------------------------------------------------------
 
 
-def test_a_change_is_known_after_a_moment_without_a_restart(make_door, store: KeyStore, clock: Clock) -> None:
+def test_a_key_change_takes_effect_soon_without_a_restart(make_door, store: KeyStore, clock: Clock) -> None:
     authenticator = make_door()
     assert identity(authenticator).problem is None
     secret = store.add("alice", Rules())
@@ -227,7 +227,7 @@ def test_a_change_is_known_after_a_moment_without_a_restart(make_door, store: Ke
     )
 
 
-def test_between_two_looks_the_file_is_left_alone(make_door, store: KeyStore, monkeypatch) -> None:
+def test_the_key_file_is_not_read_between_two_checks(make_door, store: KeyStore, monkeypatch) -> None:
     secret = store.add("alice", Rules())
     authenticator = make_door()
     identity(authenticator, secret)
@@ -236,7 +236,7 @@ def test_between_two_looks_the_file_is_left_alone(make_door, store: KeyStore, mo
         assert identity(authenticator, secret, new_secret()).problem is None
 
 
-def test_after_an_idle_hour_nobody_goes_by_what_was_known_before_it(
+def test_after_an_idle_hour_the_keys_are_read_again(
     make_door, store: KeyStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = store.add("alice", Rules())
@@ -263,7 +263,7 @@ def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.
         yield holder
 
 
-def test_a_locked_file_stops_nobody_who_is_known_and_lets_nobody_else_in(
+def test_with_a_locked_key_file_only_known_keys_are_accepted(
     make_door, store: KeyStore, clock: Clock, locked: sqlite3.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = store.add("alice", Rules())
@@ -284,7 +284,7 @@ def test_a_locked_file_stops_nobody_who_is_known_and_lets_nobody_else_in(
     assert identity(authenticator, new_secret()).problem == "key_unknown"
 
 
-def test_a_file_that_could_never_be_read_lets_nobody_in(
+def test_a_key_file_that_was_never_readable_accepts_no_key(
     make_door, store: KeyStore, clock: Clock, locked: sqlite3.Connection
 ) -> None:
     secret = store.add("alice", Rules())
@@ -300,7 +300,7 @@ def test_a_file_that_could_never_be_read_lets_nobody_in(
 
 
 @pytest.mark.parametrize("content", [b"This is no database. " * 100, b""])
-def test_a_broken_file_lets_nobody_in(make_door, tmp_path: Path, content: bytes) -> None:
+def test_a_corrupt_key_file_accepts_no_key(make_door, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / KEYS_FILE
     path.write_bytes(content)
     if content:
@@ -310,7 +310,7 @@ def test_a_broken_file_lets_nobody_in(make_door, tmp_path: Path, content: bytes)
         assert identity(make_door(), "any").problem is None, "an empty file is an empty list"
 
 
-def test_an_open_bridge_that_loses_its_empty_list_stays_open(
+def test_an_open_bridge_stays_open_when_its_empty_key_file_is_lost(
     make_door, store: KeyStore, clock: Clock, tmp_path: Path
 ) -> None:
     authenticator = make_door()
@@ -321,7 +321,7 @@ def test_an_open_bridge_that_loses_its_empty_list_stays_open(
 
 
 @pytest.mark.parametrize("content", [None, b"", b"This is no database. " * 100])
-def test_a_lost_store_leaves_the_keys_in_force_that_were_known(
+def test_a_lost_key_store_keeps_the_known_keys_valid(
     make_door, store: KeyStore, clock: Clock, tmp_path: Path, content: bytes | None
 ) -> None:
     secret = store.add("alice", Rules())
@@ -364,9 +364,7 @@ def test_without_keys_a_request_through_a_proxy_is_refused(
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "bridge.example"])
-def test_an_address_for_others_needs_keys_or_the_word_open(
-    tmp_path: Path, store: KeyStore, host: str
-) -> None:
+def test_a_public_address_needs_keys_or_open_access(tmp_path: Path, store: KeyStore, host: str) -> None:
     with pytest.raises(SettingsError) as refused:
         describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host))
     for part in (host, "gemini-bridge key add", "access.open = true"):
@@ -377,14 +375,14 @@ def test_an_address_for_others_needs_keys_or_the_word_open(
     assert describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host)) == "a key is needed; 1 defined"
 
 
-def test_a_loopback_address_is_open_until_there_is_a_key(tmp_path: Path, store: KeyStore) -> None:
+def test_a_loopback_address_is_open_until_a_key_exists(tmp_path: Path, store: KeyStore) -> None:
     assert "open to everybody on this machine" in describe_access(settings(tmp_path))
     store.add("alice", Rules())
     assert describe_access(settings(tmp_path)) == "a key is needed; 1 defined"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_a_lost_store_is_told_at_the_start_and_opens_nothing(
+def test_a_lost_key_store_is_reported_at_start_and_refuses_requests(
     tmp_path: Path, store: KeyStore, host: str
 ) -> None:
     store.add("alice", Rules())
@@ -394,7 +392,7 @@ def test_a_lost_store_is_told_at_the_start_and_opens_nothing(
     assert "nobody is let in until they can" in told
 
 
-def test_keys_that_cannot_be_read_do_not_stop_the_start(tmp_path: Path) -> None:
+def test_an_unreadable_key_store_does_not_stop_the_start(tmp_path: Path) -> None:
     (tmp_path / KEYS_FILE).write_bytes(b"This is no database. " * 100)
     told = describe_access(settings(tmp_path, BRIDGE_SERVER__HOST="0.0.0.0"))
     assert "nobody is let in until they can" in told

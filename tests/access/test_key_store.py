@@ -69,7 +69,7 @@ def test_a_key_is_found_by_its_secret_and_by_no_other(store: KeyStore) -> None:
     assert [key.name for key in store.all()] == ["alice", "bob"]
 
 
-def test_no_byte_of_a_secret_is_kept_but_its_hint(store: KeyStore, path: Path) -> None:
+def test_only_the_hint_of_a_secret_is_stored_in_clear(store: KeyStore, path: Path) -> None:
     secret = store.add("alice", Rules())
     kept = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert secret[4:-4].encode() not in kept
@@ -77,12 +77,12 @@ def test_no_byte_of_a_secret_is_kept_but_its_hint(store: KeyStore, path: Path) -
     assert digest(secret) in kept
 
 
-def test_the_file_is_for_its_owner_alone(store: KeyStore, path: Path) -> None:
+def test_only_the_owner_can_read_the_key_file(store: KeyStore, path: Path) -> None:
     store.add("alice", Rules())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_reading_makes_no_file(store: KeyStore, path: Path) -> None:
+def test_reading_creates_no_file(store: KeyStore, path: Path) -> None:
     assert (store.version(), store.held(), store.all()) == ((0, 0), {}, [])
     assert not path.parent.exists()
 
@@ -111,7 +111,7 @@ def test_every_change_gives_another_version_to_every_reader(store: KeyStore, pat
     assert reader.version() == versions[-1]
 
 
-def test_a_backup_that_was_put_back_is_read_anew(store: KeyStore, path: Path) -> None:
+def test_a_restored_backup_is_read_again(store: KeyStore, path: Path) -> None:
     reader = KeyStore(path)
     old = store.add("alice", Rules())
     backup = path.read_bytes()
@@ -178,7 +178,7 @@ def test_a_store_that_lost_its_keys_is_unreadable(
             use()
 
 
-def test_a_process_that_knew_keys_needs_no_marker_to_miss_them(store: KeyStore, path: Path) -> None:
+def test_a_process_that_read_keys_detects_their_loss_without_a_marker(store: KeyStore, path: Path) -> None:
     store.add("alice", Rules())
     reader = KeyStore(path)
     reader.version()
@@ -189,7 +189,7 @@ def test_a_process_that_knew_keys_needs_no_marker_to_miss_them(store: KeyStore, 
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"key_of_nobody"])
-def test_a_marker_that_names_no_key_of_the_store_opens_nothing(
+def test_a_marker_without_a_matching_key_makes_the_store_unreadable(
     store: KeyStore, path: Path, content: bytes
 ) -> None:
     store.add("alice", Rules())
@@ -198,9 +198,7 @@ def test_a_marker_that_names_no_key_of_the_store_opens_nothing(
         KeyStore(path).held()
 
 
-def test_keys_of_an_earlier_version_are_remembered_when_they_are_first_read(
-    store: KeyStore, path: Path
-) -> None:
+def test_keys_of_an_earlier_version_get_a_marker_when_first_read(store: KeyStore, path: Path) -> None:
     store.add("alice", Rules())
     marker = path.with_name(MARKER_FILE)
     marker.unlink()
@@ -211,7 +209,7 @@ def test_keys_of_an_earlier_version_are_remembered_when_they_are_first_read(
         KeyStore(path).version()
 
 
-def test_many_processes_that_remember_at_once_never_show_half_a_marker(store: KeyStore, path: Path) -> None:
+def test_concurrent_processes_never_write_a_partial_marker(store: KeyStore, path: Path) -> None:
     store.add("alice", Rules())
     (key,) = store.all()
     marker = DefinedKeys(path.with_name(MARKER_FILE))
@@ -223,7 +221,7 @@ def test_many_processes_that_remember_at_once_never_show_half_a_marker(store: Ke
     assert {file.name for file in path.parent.iterdir()} == {path.name, MARKER_FILE}
 
 
-def test_a_new_store_in_place_of_a_lost_one_ends_all_earlier_keys(store: KeyStore, path: Path) -> None:
+def test_a_new_store_after_a_loss_invalidates_all_earlier_keys(store: KeyStore, path: Path) -> None:
     reader = KeyStore(path)
     old = store.add("alice", Rules())
     assert found(reader, old)
@@ -235,7 +233,7 @@ def test_a_new_store_in_place_of_a_lost_one_ends_all_earlier_keys(store: KeyStor
     assert kept.read_bytes().startswith(b"This is no database")
 
 
-def test_a_rotated_key_stays_the_same_key_and_its_old_secret_runs_out(store: KeyStore, clock: Clock) -> None:
+def test_a_rotated_key_keeps_its_identity_and_its_old_secret_expires(store: KeyStore, clock: Clock) -> None:
     first = store.add("alice", ALL)
     second = store.rotate("alice", grace=3600)
     old, new = found(store, first), found(store, second)
@@ -298,7 +296,7 @@ def test_an_unknown_name_changes_nothing(store: KeyStore, name: str) -> None:
     owner=st.text(st.characters(codec="utf-8"), max_size=20),
     models=st.lists(st.text(st.characters(codec="utf-8"))),
 )
-def test_rules_come_back_as_they_were_written(tmp_path_factory, owner: str, models: list[str]) -> None:
+def test_rules_are_read_as_they_were_written(tmp_path_factory, owner: str, models: list[str]) -> None:
     rules = Rules(owner, tuple(models), ("::1",), None, Limits(streams=3, cost_per_day=0.1))
     store = KeyStore(tmp_path_factory.mktemp("keys") / "k")
     assert found(store, store.add("alice", rules)).key.rules == rules
@@ -314,7 +312,7 @@ def test_rules_of_another_version_are_read(store: KeyStore, path: Path) -> None:
     assert store.all()[0].rules == Rules(owner="A", limits=Limits(streams=2))
 
 
-def test_it_can_be_read_while_nothing_can_be_written(store: KeyStore, path: Path) -> None:
+def test_a_read_only_store_can_be_read(store: KeyStore, path: Path) -> None:
     """As on a full or read-only disk: no file beside it is needed."""
     secret = store.add("alice", Rules())
     path.chmod(0o400)

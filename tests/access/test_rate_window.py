@@ -40,7 +40,7 @@ gaps = st.lists(st.floats(min_value=0, max_value=45, allow_nan=False), max_size=
 
 
 @given(gaps, st.integers(min_value=1, max_value=6))
-def test_no_minute_ever_sees_more_requests_than_the_limit(pauses: list[float], limit: int) -> None:
+def test_no_sliding_minute_exceeds_the_request_limit(pauses: list[float], limit: int) -> None:
     limits, now, admitted = Limits(requests_per_minute=limit), float(NOON), []
     for pause in pauses:
         now += pause
@@ -51,7 +51,7 @@ def test_no_minute_ever_sees_more_requests_than_the_limit(pauses: list[float], l
 
 
 @given(gaps, st.integers(min_value=1, max_value=6))
-def test_the_wait_is_true_to_the_millisecond(pauses: list[float], limit: int) -> None:
+def test_the_retry_delay_is_exact_to_the_millisecond(pauses: list[float], limit: int) -> None:
     limits, now = Limits(requests_per_minute=limit), float(NOON)
     events: list[tuple[float, int]] = []
     for pause in pauses:
@@ -67,7 +67,7 @@ def test_the_wait_is_true_to_the_millisecond(pauses: list[float], limit: int) ->
 
 
 @given(st.lists(st.tuples(st.floats(0, 60), st.integers(0, 500)), max_size=30), st.integers(1, 1000))
-def test_tokens_let_pass_while_the_window_is_below_the_limit(
+def test_requests_pass_while_the_token_window_is_below_the_limit(
     used: list[tuple[float, int]], limit: int
 ) -> None:
     limits, now = Limits(tokens_per_minute=limit), NOON + 60.5
@@ -93,7 +93,9 @@ def test_tokens_let_pass_while_the_window_is_below_the_limit(
         (Limits(requests_per_minute=1), Spent((Second(NOON - 10, 1, 0),)), "1 request per minute", 51),
     ],
 )
-def test_each_limit_has_its_words_and_its_wait(limits: Limits, spent: Spent, words: str, wait: float) -> None:
+def test_each_limit_has_its_message_and_retry_delay(
+    limits: Limits, spent: Spent, words: str, wait: float
+) -> None:
     (barrier,) = barriers(limits, spent, NOON)
     assert (barrier.words, barrier.wait) == (words, wait)
 
@@ -108,11 +110,11 @@ def test_each_limit_has_its_words_and_its_wait(limits: Limits, spent: Spent, wor
         (Limits(requests_per_minute=2), Spent((Second(NOON, 1, 0),))),
     ],
 )
-def test_below_a_limit_nothing_is_in_the_way(limits: Limits, spent: Spent) -> None:
+def test_below_a_limit_requests_pass(limits: Limits, spent: Spent) -> None:
     assert not list(barriers(limits, spent, NOON))
 
 
-def test_what_is_left_counts_the_request_that_enters() -> None:
+def test_the_remaining_count_includes_the_current_request() -> None:
     limits = Limits(requests_per_minute=10, tokens_per_minute=1000)
     spent = Spent((Second(NOON - 50, 3, 400), Second(NOON - 20, 1, 0)))
     assert list(allowances(limits, spent, NOON, 1)) == [
@@ -126,12 +128,12 @@ def test_what_is_left_counts_the_request_that_enters() -> None:
     assert [each.reset for each in allowances(limits, Spent(), NOON, 0)] == [0, 0]
 
 
-def test_an_overdrawn_limit_leaves_nothing_rather_than_less() -> None:
+def test_an_overdrawn_limit_has_zero_remaining() -> None:
     (left,) = allowances(Limits(tokens_per_day=10), Spent(day_tokens=500), NOON, 1)
     assert (left.remaining, left.reset) == (0, DAY / 2)
 
 
-def test_of_several_limits_the_scarcest_is_told() -> None:
+def test_of_several_limits_the_scarcest_is_reported() -> None:
     many, few = RateLimitStatus("tokens", 100, 90, 1, NOON), RateLimitStatus("tokens", 1000, 20, 2, NOON)
     requests = RateLimitStatus("requests", 5, 5, 0, NOON)
     assert scarcest([many, requests, few]) == (few, requests)

@@ -81,7 +81,7 @@ def test_a_revoked_key_ends_its_answers(watched: Watched) -> None:
     assert "revoked" in interruption.error.message
 
 
-def test_a_replaced_secret_ends_its_answers_when_its_grace_is_over(watched: Watched) -> None:
+def test_a_rotated_secret_ends_its_answers_after_the_grace_period(watched: Watched) -> None:
     interruption = watched.began(Rules())
     watched.keys.rotate("alice", 60)
     watched.look()
@@ -90,7 +90,7 @@ def test_a_replaced_secret_ends_its_answers_when_its_grace_is_over(watched: Watc
     assert "replaced" in interruption.error.message
 
 
-def test_an_expired_key_ends_its_answers_if_so_wished(watched: Watched) -> None:
+def test_an_expired_key_ends_its_answers_if_configured(watched: Watched) -> None:
     interruption = watched.began(Rules(expires=watched.clock.now + 60))
     watched.look()
     assert interruption.error is None
@@ -106,7 +106,7 @@ def test_an_expired_key_ends_its_answers_if_so_wished(watched: Watched) -> None:
         (Limits(tokens_per_minute=9), False),
     ],
 )
-def test_a_spent_budget_ends_answers_if_so_wished_and_a_limit_per_minute_never(
+def test_a_spent_budget_ends_answers_if_configured_but_a_minute_limit_never_does(
     watched: Watched, limits: Limits, cut: bool
 ) -> None:
     interruption = watched.began(Rules(limits=limits))
@@ -117,14 +117,14 @@ def test_a_spent_budget_ends_answers_if_so_wished_and_a_limit_per_minute_never(
     assert isinstance(interruption.error, BudgetSpent | LimitReached) == (cut and watched.cuts)
 
 
-def test_a_lost_store_ends_no_answer(watched: Watched, tmp_path: Path) -> None:
+def test_a_lost_key_store_ends_no_running_answer(watched: Watched, tmp_path: Path) -> None:
     interruption = watched.began(Rules())
     (tmp_path / KEYS_FILE).unlink()
     watched.look()
     assert interruption.error is None
 
 
-def test_an_answer_that_has_ended_is_forgotten(watched: Watched) -> None:
+def test_a_finished_answer_is_no_longer_tracked(watched: Watched) -> None:
     interruption = watched.began(Rules())
     watched.record.tell()
     watched.keys.revoke("alice")
@@ -159,7 +159,7 @@ def keyed(asker: Asker, secret: str) -> Asker:
     return replace(asker, headers={**asker.headers, "x-goog-api-key": secret})
 
 
-def test_revocation_ends_running_streams_of_every_protocol(
+def test_a_revoked_key_ends_running_streams_of_every_protocol(
     bridge: Bridge, gemini: ScriptedGemini, state: Path
 ) -> None:
     keys = KeyStore(state / KEYS_FILE)
@@ -188,7 +188,7 @@ def test_revocation_ends_running_streams_of_every_protocol(
     assert "without_terminal_event_total 0" in requests.get(f"{bridge.address}/metrics", timeout=30).text
 
 
-def test_revocation_ends_work_in_the_background(bridge: Bridge, gemini: ScriptedGemini, state: Path) -> None:
+def test_a_revoked_key_ends_background_work(bridge: Bridge, gemini: ScriptedGemini, state: Path) -> None:
     keys = KeyStore(state / KEYS_FILE)
     secret = keys.add("worker", Rules())
     time.sleep(2)
