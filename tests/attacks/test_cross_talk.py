@@ -15,7 +15,7 @@ SEED = 15
 
 
 @pytest.mark.timeout(120 + REQUESTS // 5)
-def test_no_answer_holds_anything_of_another() -> None:
+def test_no_answer_contains_data_of_another() -> None:
     with battlefield() as (bridge, gemini):
         tally = attack(bridge, gemini, REQUESTS, SEED)
         wrong = verdict(bridge, gemini, tally)

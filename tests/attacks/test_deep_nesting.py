@@ -117,7 +117,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("case", NESTED, ids=" ".join)
-def test_a_deep_request_is_understood_or_refused(
+def test_a_deep_request_is_accepted_or_refused(
     client: FlaskClient, case: tuple[str, str], depth: int
 ) -> None:
     path, around, level, core = NESTED[case]
@@ -125,7 +125,7 @@ def test_a_deep_request_is_understood_or_refused(
     assert answer.status_code in (200, 400), answer.text
 
 
-def test_every_protocol_has_something_nested() -> None:
+def test_every_protocol_has_nested_cases() -> None:
     assert {protocol for protocol, _ in NESTED} == {protocol.name for protocol in PROTOCOLS}
 
 
@@ -139,7 +139,7 @@ def told(part: bytes) -> bytes:
 @pytest.mark.parametrize("depth", [150, 300, DEEPEST])
 @pytest.mark.parametrize("level", ['{"functionResponse":{"name":"t","response":{},"parts":[@]}}', '{"a":@}'])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
-def test_a_deep_answer_is_passed_on_or_is_malformed(protocol, level: str, depth: int) -> None:
+def test_a_deep_answer_is_passed_on_or_malformed(protocol, level: str, depth: int) -> None:
     around = '{"functionCall":{"name":"t","args":{"deep":@}}}' if level.startswith('{"a"') else "@"
     conversation = CONVERSATIONS[protocol.name]
     run = Run(protocol, conversation.opening, caller=conversation.callers[""])

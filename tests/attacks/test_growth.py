@@ -67,7 +67,7 @@ def grows_linearly(case: Case, size: int) -> tuple[bool, list[int]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_lines_grow_with_the_size(name: str) -> None:
+def test_executed_lines_grow_linearly(name: str) -> None:
     measured = []
     for size in SIZES:
         linear, costs = grows_linearly(CASES[name], size)
@@ -78,7 +78,7 @@ def test_lines_grow_with_the_size(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TIMED)
-def test_time_grows_with_the_size(name: str) -> None:
+def test_cpu_time_grows_linearly(name: str) -> None:
     times = []
     for _ in range(ATTEMPTS):
         small, large = (cpu_seconds(CASES[name](size)) for size in (PIECE if name in PIECES else WHOLE))
@@ -88,7 +88,7 @@ def test_time_grows_with_the_size(name: str) -> None:
     pytest.fail("; ".join(times))
 
 
-def test_nothing_is_taken_from_the_front_of_a_list() -> None:
+def test_no_code_removes_the_first_item_of_a_list() -> None:
     """It moves all that is behind, so quickly that no measurement of a test's length would tell."""
     taken = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
@@ -103,7 +103,7 @@ def test_nothing_is_taken_from_the_front_of_a_list() -> None:
 # --- that nothing is forgotten -----------------------------------------------------------------------
 
 
-def test_every_protocol_grows_in_every_way() -> None:
+def test_every_protocol_has_every_growth_case() -> None:
     assert set(PROTOCOL_CLIENTS) == {protocol.name for protocol in PROTOCOLS}
     for protocol in PROTOCOLS:
         assert {f"{protocol.name}: {name}" for name in DIMENSIONS} <= set(CASES)
@@ -174,7 +174,7 @@ def _named(code: CodeType) -> str:
     return f"{Path(code.co_filename).relative_to(ROOT / 'bridge')}:{code.co_name}"
 
 
-def test_every_function_with_a_loop_is_run_by_one_of_these() -> None:
+def test_every_function_with_a_loop_has_a_growth_case() -> None:
     """A new loop over what is sent needs a case here, or a reason in `BOUNDED`."""
     looping = {name for path in looked_at() for name in functions_with_loops(path)}
     assert sorted(looping - functions_run() - set(BOUNDED)) == []

@@ -146,7 +146,7 @@ def judge_without_key(case: Case, answers: list[WireAnswer], allowed: list[set[s
 
 
 @each(CORPUS)
-def test_straight_to_the_bridge(case: Case, straight: Connect, key: str) -> None:
+def test_malformed_requests_sent_directly(case: Case, straight: Connect, key: str) -> None:
     allowed = case.allowed(nginx=False)
     judge(case, answers_to(straight, case, key, key), allowed)
     judge_without_key(case, answers_to(straight, case, WRONG_KEY, key), allowed)
@@ -155,13 +155,13 @@ def test_straight_to_the_bridge(case: Case, straight: Connect, key: str) -> None
 @pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 @needs_openssl
 @each([case for case in CORPUS if case.nginx != NOT_SENT])
-def test_through_nginx(case: Case, through_nginx: Connect, key: str) -> None:
+def test_malformed_requests_through_nginx(case: Case, through_nginx: Connect, key: str) -> None:
     allowed = case.allowed(nginx=True)
     judge(case, answers_to(through_nginx, case, key, key), allowed)
     judge_without_key(case, answers_to(through_nginx, case, WRONG_KEY, key), allowed)
 
 
-def test_after_all_of_them_nothing_was_smuggled_and_the_bridge_serves(
+def test_no_request_was_smuggled_and_the_bridge_still_serves(
     attacked: Bridge, upstream: Evil, straight: Connect, key: str
 ) -> None:
     good = Case("good", GOOD, "200")
@@ -174,7 +174,7 @@ def test_after_all_of_them_nothing_was_smuggled_and_the_bridge_serves(
     assert '"exception"' not in attacked.lines()
 
 
-def test_the_canary_would_have_been_seen(
+def test_a_smuggled_request_would_be_detected(
     attacked: Bridge, upstream: Evil, straight: Connect, key: str
 ) -> None:
     """The last test here, as it does what the others look for: a smuggled request is served and logged."""
