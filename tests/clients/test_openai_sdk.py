@@ -76,7 +76,7 @@ def test_two_parallel_calls_stream_and_their_results_go_back_signed(client, gemi
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_the_sdk_puts_together_is_the_whole_answer(client, gemini, name):
+def test_the_sdks_accumulated_stream_equals_the_whole_answer(client, gemini, name):
     """The official client reads our stream and arrives at the body we would have sent at once."""
     gemini.will_say(sse(*json_lines(name)), sse(*json_lines(name)))
     options = {"model": "gemini-3.8-flash", "messages": HELLO}
@@ -148,7 +148,7 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
 
 
 @pytest.mark.parametrize("ending", [[], [CUT], [b'{\n  "error": {"code": 503, "status": "UNAVAILABLE"}\n}']])
-def test_a_broken_stream_raises_and_never_passes_for_a_whole_answer(client, gemini, ending):
+def test_a_broken_stream_raises_and_is_never_a_complete_answer(client, gemini, ending):
     gemini.will_say([*sse(text_chunk("Half an ans")), *ending])
     with pytest.raises(openai.APIError):
         list(client.chat.completions.create(model="gpt-5", messages=HELLO, stream=True))
