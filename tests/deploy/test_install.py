@@ -67,7 +67,7 @@ def mode(path: Path) -> int:
 # --- a fresh installation ----------------------------------------------------------------------------
 
 
-def test_everything_is_in_its_place(scratch: Scratch) -> None:
+def test_all_files_are_installed(scratch: Scratch) -> None:
     assert scratch.release() == __version__
     etc = scratch.path("/etc/gemini-bridge")
     for name in ("default.toml", "models.toml", "guards.toml"):
@@ -88,7 +88,7 @@ def test_the_installed_command_checks_the_installed_configuration(scratch: Scrat
     assert "no key: the offline demo model" in checked.stdout
 
 
-def test_the_command_has_the_services_settings_and_not_the_callers(scratch: Scratch) -> None:
+def test_the_installed_command_uses_the_services_settings_only(scratch: Scratch) -> None:
     ours = {"BRIDGE_SERVER__PORT": "1", "GEMINI_API_KEY": "callers", "HTTPS_PROXY": "http://callers:1"}
     scratch.path("/etc/gemini-bridge/env").write_text("# a comment\n\nBRIDGE_SERVER__THREADS='33'\nDEBUG=1\n")
     shown = subprocess.run(
@@ -105,7 +105,7 @@ def test_the_command_has_the_services_settings_and_not_the_callers(scratch: Scra
     assert shown.endswith("Upstream in force: demo\n")
 
 
-def test_it_serves_by_the_units_own_lines_and_reloads(scratch: Scratch) -> None:
+def test_the_unit_commands_start_and_reload_the_service(scratch: Scratch) -> None:
     address = choose_port(scratch)
     local = scratch.path("/etc/gemini-bridge/local.toml")
     with scratch.service() as running:
@@ -119,7 +119,7 @@ def test_it_serves_by_the_units_own_lines_and_reloads(scratch: Scratch) -> None:
     local.unlink()
 
 
-def test_a_key_a_real_client_a_limit_the_accounts_and_the_end_of_the_key(scratch: Scratch) -> None:
+def test_an_installed_key_serves_a_client_hits_its_limit_and_is_revoked(scratch: Scratch) -> None:
     address = choose_port(scratch)
     key = scratch.run("sudo gemini-bridge key add alice --rpm 2").stdout.strip()
     with scratch.service() as running, OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0) as client:
@@ -167,7 +167,7 @@ def _requests_of_alice(scratch: Scratch) -> int:
 # --- the whole story ---------------------------------------------------------------------------------
 
 
-def test_the_story_that_the_document_tells(
+def test_the_documented_installation_and_upgrade_steps_work(
     scratch: Scratch, wheels: Path, tmp_path: Path, canary_key: str
 ) -> None:
     source = copy_of_the_project(tmp_path / "first", __version__)
@@ -344,14 +344,14 @@ def tool(folder: Path, name: str, text: str) -> Path:
     return folder
 
 
-def test_without_root_it_says_how(tmp_path: Path) -> None:
+def test_without_root_the_installer_says_how_to_run_it(tmp_path: Path) -> None:
     tools = tool(tmp_path, "id", "echo 1000")
     for options in ([], ["--rollback"], ["--uninstall", "--purge"]):
         assert "must be run as root: sudo " in refused(*options, tools=tools)
 
 
 @pytest.mark.skipif(Path("/run/systemd/system").exists(), reason="systemd runs here: it would really install")
-def test_without_systemd_it_says_how_to_try_it(tmp_path: Path) -> None:
+def test_without_systemd_the_installer_says_how_to_try_it(tmp_path: Path) -> None:
     assert "DESTDIR=/some/folder" in refused(tools=tool(tmp_path, "id", "echo 0"))
 
 
@@ -384,13 +384,15 @@ def test_an_unsuitable_python_is_refused(tmp_path: Path, script: str, reason: st
         (["--key-file", "/dev/null", *PYTHON], "there is no key in /dev/null"),
     ],
 )
-def test_wrong_use_changes_nothing_and_says_why(tmp_path: Path, options: list[str], reason: str) -> None:
+def test_wrong_arguments_change_nothing_and_are_explained(
+    tmp_path: Path, options: list[str], reason: str
+) -> None:
     root = tmp_path / "root"
     assert reason in refused(*options, DESTDIR=str(root))
     assert list(root.rglob("*")) == [] if root.exists() else True
 
 
-def test_half_a_release_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_release_is_refused(tmp_path: Path) -> None:
     source = copy_of_the_project(tmp_path / "half", "1.0.0")
     (source / "requirements.lock").unlink()
     ran = subprocess.run(
@@ -421,9 +423,7 @@ def test_a_build_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "root").rglob("*") if path.is_file()] == []
 
 
-def test_a_terminal_is_asked_for_the_key_does_not_show_it_and_may_break_off(
-    tmp_path: Path, canary_key: str
-) -> None:
+def test_the_key_prompt_hides_input_and_can_be_cancelled(tmp_path: Path, canary_key: str) -> None:
     root = tmp_path / "root"
     ours, theirs = pty.openpty()
     with subprocess.Popen(

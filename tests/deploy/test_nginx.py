@@ -56,7 +56,7 @@ def test_nginx_accepts_the_example(tmp_path: Path) -> None:
     assert "[emerg]" not in tried.stderr
 
 
-def test_chunks_pass_as_they_come(front: Front, gemini: ScriptedGemini) -> None:
+def test_chunks_pass_unbuffered(front: Front, gemini: ScriptedGemini) -> None:
     one, two = threading.Event(), threading.Event()
     said = [*sse(text_chunk("one ")), lambda: one.wait(60), *sse(text_chunk("two ")), lambda: two.wait(60)]
     gemini.will_say([*said, *sse(text_chunk("three", "STOP"))])
@@ -78,7 +78,7 @@ def test_chunks_pass_as_they_come(front: Front, gemini: ScriptedGemini) -> None:
         ("/v1beta/models/m:generateContent", lambda body: body["error"]["code"] == 413),
     ],
 )
-def test_a_body_above_64_mb_is_refused_in_the_vendors_words(front: Front, gemini, path, told) -> None:
+def test_a_body_above_64_mb_is_refused_in_the_protocols_envelope(front: Front, gemini, path, told) -> None:
     answer = post(front, path, json=None, data=TOO_MUCH)
     assert answer.status_code == 413
     assert answer.headers["content-type"] == "application/json"
@@ -92,9 +92,7 @@ def test_a_body_just_below_64_mb_passes(front: Front, gemini: ScriptedGemini) ->
     assert post(front, json=None, data=body + b" " * (63 << 20)).status_code == 200
 
 
-def test_a_client_that_leaves_is_told_to_the_bridge(
-    front: Front, bridge: Bridge, gemini: ScriptedGemini
-) -> None:
+def test_a_client_disconnect_reaches_the_bridge(front: Front, bridge: Bridge, gemini: ScriptedGemini) -> None:
     gemini.will_say([*sse(text_chunk("more ")), 30.0, *sse(text_chunk("yet", "STOP"))])
     headers = {"X-Request-Id": "left-by-nginx"}
     with post(front, json={**HELLO, "stream": True}, stream=True, headers=headers) as answer:
@@ -116,13 +114,13 @@ def test_no_log_holds_a_query_string(front: Front, gemini: ScriptedGemini, canar
         json.loads(line)
 
 
-def test_one_id_stands_in_both_logs_and_in_the_answer(front: Front, bridge: Bridge, gemini) -> None:
+def test_one_request_id_is_in_both_logs_and_the_response(front: Front, bridge: Bridge, gemini) -> None:
     given = post(front).headers["x-request-id"]
     assert bridge.request(request_id=given)
     assert front.logged(f'"request_id":"{given}"')
 
 
-def test_the_doctor_finds_nothing_wrong_with_it(
+def test_the_doctor_accepts_the_example(
     front: Front, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gemini.will_answer(lambda _: [*sse(text_chunk("1 ")), 1.5, *sse(text_chunk("2", "STOP"))])
@@ -138,7 +136,7 @@ class FromElsewhere(HTTPAdapter):
         super().init_poolmanager(*args, source_address=("127.0.0.2", 0), **options)
 
 
-def test_metrics_are_for_the_monitor_alone(front: Front, gemini: ScriptedGemini) -> None:
+def test_metrics_are_served_only_to_the_monitoring_address(front: Front, gemini: ScriptedGemini) -> None:
     address = front.address.replace("localhost", "127.0.0.1")
     with requests.Session() as session:
 
@@ -157,7 +155,7 @@ def test_the_bridges_own_errors_pass_unchanged(front: Front, gemini: ScriptedGem
     assert "There is no POST /v1/nothing here" in answer.json()["error"]["message"]
 
 
-def test_a_bridge_without_keys_serves_nobody_behind_nginx(tmp_path: Path) -> None:
+def test_a_bridge_without_keys_refuses_all_requests_behind_nginx(tmp_path: Path) -> None:
     with gunicorn_bridge() as keyless, nginx_front(tmp_path, keyless.address) as front:
         answer = post(front)
         assert answer.status_code == 401
@@ -168,7 +166,7 @@ def test_a_bridge_without_keys_serves_nobody_behind_nginx(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1beta/models/m:generateContent"])
-def test_while_the_bridge_is_away_clients_are_told_to_come_back(
+def test_while_the_bridge_is_down_clients_get_a_retryable_error(
     tmp_path: Path, path: str, canary_key: str
 ) -> None:
     with nginx_front(tmp_path, f"http://127.0.0.1:{free_port()}") as front:
@@ -180,7 +178,7 @@ def test_while_the_bridge_is_away_clients_are_told_to_come_back(
     assert "try again" in answer.json()["error"]["message"]
 
 
-def test_the_bridge_is_told_who_asks_and_not_who_the_client_claims_to_be(tmp_path: Path) -> None:
+def test_nginx_forwards_the_real_client_address_only(tmp_path: Path) -> None:
     seen: dict[str, str] = {}
 
     class Listener(BaseHTTPRequestHandler):
