@@ -105,7 +105,7 @@ def told(answer: Any) -> Any:
         (MESSAGES, "standard_only", None),
     ],
 )
-def test_the_wish_reaches_google_in_its_own_words(make: Make, gemini, call, wish, on_the_wire) -> None:
+def test_the_service_tier_reaches_google_by_googles_name(make: Make, gemini, call, wish, on_the_wire) -> None:
     assert ask(make(), call, service_tier=wish).status_code == 200
     assert sent(gemini) == [on_the_wire]
 
@@ -128,7 +128,7 @@ def test_a_native_request_keeps_its_tier(make: Make, gemini, field, value, on_th
 
 @pytest.mark.parametrize("call", [CHAT, RESPONSES, MESSAGES])
 @pytest.mark.parametrize("wish", ["ultrafast", "standard", 1, ["flex"]])
-def test_a_tier_that_nobody_has_is_refused_by_name(make: Make, gemini, call, wish) -> None:
+def test_an_unknown_tier_is_refused_by_name(make: Make, gemini, call, wish) -> None:
     answer = ask(make(), call, service_tier=wish)
     assert answer.status_code == 400
     assert "service_tier: must be one of auto" in answer.get_data(as_text=True)
@@ -137,14 +137,14 @@ def test_a_tier_that_nobody_has_is_refused_by_name(make: Make, gemini, call, wis
 
 @pytest.mark.parametrize("tier", ["standard", "flex", "priority"])
 @pytest.mark.parametrize("call", [CHAT, RESPONSES, MESSAGES])
-def test_what_auto_means_is_the_operators_choice(make: Make, gemini, call, tier) -> None:
+def test_the_meaning_of_auto_is_a_setting(make: Make, gemini, call, tier) -> None:
     client = make(BRIDGE_UPSTREAM__AUTO_TIER=tier)
     assert ask(client, call, service_tier="auto").status_code == 200
     assert ask(client, call).status_code == 200
     assert sent(gemini) == [None if tier == "standard" else tier, None], "who says nothing gets standard"
 
 
-def test_the_operator_cannot_choose_what_google_does_not_have() -> None:
+def test_the_setting_accepts_only_googles_tiers() -> None:
     with pytest.raises(SettingsError, match=r"auto_tier must be a text: standard, flex or priority"):
         load(environ={"BRIDGE_UPSTREAM__AUTO_TIER": "turbo"})
 
@@ -177,7 +177,9 @@ def test_tokens_are_counted_without_a_tier(make: Make, gemini) -> None:
         (MESSAGES, None, "standard", None),
     ],
 )
-def test_the_answer_tells_who_served(make: Make, gemini, records, call, wish, reported, answer) -> None:
+def test_the_answer_reports_the_serving_tier(
+    make: Make, gemini, records, call, wish, reported, answer
+) -> None:
     gemini.will_say(served(reported), served(reported))
     whole = ask(make(), call, service_tier=wish)
     assert told(whole) == answer
@@ -200,7 +202,7 @@ def sent_as(wish: str | None) -> str | None:
     return {"priority": "priority", "fast": "priority", "flex": "flex"}.get(wish or "")
 
 
-def test_every_chunk_of_a_chat_stream_tells_it(make: Make, gemini) -> None:
+def test_every_chat_chunk_reports_the_serving_tier(make: Make, gemini) -> None:
     gemini.will_say(served("flex"))
     wanted = {"service_tier": "flex", "stream": True, "stream_options": {"include_usage": True}}
     lines = ask(make(), CHAT, **wanted).get_data().split(b"\n")
@@ -209,7 +211,7 @@ def test_every_chunk_of_a_chat_stream_tells_it(make: Make, gemini) -> None:
     assert {chunk["service_tier"] for chunk in chunks} == {"flex"}
 
 
-def test_a_native_answer_is_googles_own(make: Make, gemini) -> None:
+def test_a_native_answer_is_unchanged(make: Make, gemini) -> None:
     gemini.will_say(served("priority"))
     answer = ask(make(), NATIVE, serviceTier="priority").get_json()
     assert answer["usageMetadata"]["serviceTier"] == "priority"
@@ -228,7 +230,7 @@ def test_a_native_answer_is_googles_own(make: Make, gemini) -> None:
         ({}, None),
     ],
 )
-def test_each_of_googles_ways_to_say_it_is_understood(usage, tier) -> None:
+def test_each_form_of_googles_tier_report_is_parsed(usage, tier) -> None:
     assert tier_in(usage) == tier
 
 
@@ -238,7 +240,7 @@ def test_each_of_googles_ways_to_say_it_is_understood(usage, tier) -> None:
 @pytest.mark.parametrize("error", [OVERLOADED, LIMITED], ids=["503", "429"])
 @pytest.mark.parametrize("call", [CHAT, RESPONSES, MESSAGES])
 @pytest.mark.parametrize("stream", [False, True])
-def test_auto_that_flex_has_no_room_for_is_served_at_standard(
+def test_auto_falls_back_to_standard_when_flex_has_no_capacity(
     make: Make, gemini, records, call, error, stream
 ) -> None:
     client = make(BRIDGE_UPSTREAM__AUTO_TIER="flex")
@@ -254,9 +256,7 @@ def test_auto_that_flex_has_no_room_for_is_served_at_standard(
         assert records().service_tier == "standard"
 
 
-def test_auto_does_not_wait_for_a_tier_that_google_has_closed_for_a_while(
-    make: Make, gemini, records
-) -> None:
+def test_auto_does_not_wait_for_a_tier_in_cooldown(make: Make, gemini, records) -> None:
     client = make(BRIDGE_UPSTREAM__AUTO_TIER="flex")
     delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "30s"}
     gemini.will_say(refused({**LIMITED, "details": [delay]}), served("standard"), served("standard"))
@@ -275,14 +275,14 @@ def test_auto_does_not_wait_for_a_tier_that_google_has_closed_for_a_while(
         (NATIVE, LIMITED, 429),
     ],
 )
-def test_who_asks_for_flex_is_told_that_there_is_no_room(make: Make, gemini, call, error, status) -> None:
+def test_requested_flex_without_capacity_is_an_error(make: Make, gemini, call, error, status) -> None:
     flex = {"serviceTier": "flex"} if call is NATIVE else {"service_tier": "flex"}
     gemini.will_say(refused(error))
     assert ask(make(), call, **flex).status_code == status
     assert sent(gemini) == ["flex"]
 
 
-def test_auto_that_standard_has_no_room_for_either_is_told_so(make: Make, gemini, records) -> None:
+def test_auto_without_capacity_at_standard_is_an_error(make: Make, gemini, records) -> None:
     gemini.will_say(refused(OVERLOADED), refused(OVERLOADED))
     client = make(BRIDGE_UPSTREAM__AUTO_TIER="flex")
     assert ask(client, MESSAGES, service_tier="auto").status_code == 529
@@ -291,7 +291,7 @@ def test_auto_that_standard_has_no_room_for_either_is_told_so(make: Make, gemini
 
 
 @pytest.mark.parametrize("error", [OVERLOADED, LIMITED], ids=["503", "429"])
-def test_a_model_without_room_in_flex_rests_there_alone(make: Make, gemini, error) -> None:
+def test_a_model_without_flex_capacity_cools_down_in_flex_only(make: Make, gemini, error) -> None:
     row = ModelRow(("gemini-3.8-flash",), ModelCapabilities(fallbacks=("gemini-3.6-flash",)))
     client = make(ModelTable(("gemini-3.8-flash",), ("gemini-*",), rows=(row,)))
     gemini.will_say(refused(error))
@@ -309,7 +309,9 @@ def test_a_model_without_room_in_flex_rests_there_alone(make: Make, gemini, erro
 
 @pytest.mark.parametrize("error", [NOT_FOR_THE_MODEL, UNKNOWN_FIELD], ids=["model", "field"])
 @pytest.mark.parametrize("call", [CHAT, RESPONSES, NATIVE])
-def test_an_upstream_without_the_tier_answers_without_it(make: Make, gemini, records, call, error) -> None:
+def test_an_upstream_without_service_tiers_answers_without_one(
+    make: Make, gemini, records, call, error
+) -> None:
     gemini.will_say(refused(error), served(None))
     name = "serviceTier" if call is NATIVE else "service_tier"
     answer = ask(make(), call, **{name: "flex"})
@@ -319,14 +321,14 @@ def test_an_upstream_without_the_tier_answers_without_it(make: Make, gemini, rec
     assert call is NATIVE or told(answer) == "default"
 
 
-def test_a_tier_is_given_up_once(make: Make, gemini) -> None:
+def test_a_tier_is_dropped_once(make: Make, gemini) -> None:
     gemini.will_say(refused(UNKNOWN_FIELD), refused(UNKNOWN_FIELD))
     answer = ask(make(), CHAT, service_tier="priority")
     assert answer.status_code == 400
     assert sent(gemini) == ["priority", None]
 
 
-def test_a_flex_answer_may_take_its_time_to_begin(make: Make, gemini) -> None:
+def test_a_flex_answer_may_start_late(make: Make, gemini) -> None:
     client = make(BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT="0.2", BRIDGE_SERVER__HEARTBEAT="0.1")
     slow = Reply([*served("flex")])
     gemini.will_answer(lambda _asked: (time.sleep(0.6), slow)[1])

@@ -49,13 +49,13 @@ def said(asked) -> list[str]:
     return [part["text"] for content in asked.body["contents"] for part in content["parts"] if "text" in part]
 
 
-def test_an_answer_can_be_asked_for_again_by_any_worker(api):
+def test_any_worker_returns_a_stored_answer(api):
     made = api.create()
     for _ in range(8):
         assert api("GET", f"/{made['id']}").json() == made
 
 
-def test_a_streamed_answer_is_kept_too(bridge, gemini):
+def test_a_streamed_answer_is_stored(bridge, gemini):
     with OpenAI(base_url=f"{bridge.address}/v1", api_key="alice", max_retries=0) as client:
         with client.responses.stream(model="gpt-5", input="Hello") as stream:
             made = stream.get_final_response()
@@ -66,7 +66,7 @@ def test_a_streamed_answer_is_kept_too(bridge, gemini):
             client.responses.retrieve(made.id)
 
 
-def test_a_conversation_goes_on_from_an_answer(api, gemini):
+def test_a_conversation_continues_from_a_stored_answer(api, gemini):
     gemini.will_say(sse(text_chunk("I am Gemini.", "STOP")), sse(text_chunk("You said hello.", "STOP")))
     first = api.create(input="Hello", instructions="Be brief.")
     second = api.create(input="What did I say?", previous_response_id=first["id"])
@@ -94,7 +94,7 @@ def test_a_tool_loop_can_send_the_result_alone(api, gemini):
     assert user["parts"][0]["functionResponse"]["response"] == {"result": "done"}
 
 
-def test_an_item_can_be_referred_to_by_its_id(api, stranger, gemini):
+def test_an_item_can_be_referenced_by_its_id(api, stranger, gemini):
     gemini.will_say(sse(text_chunk("I am Gemini.", "STOP")))
     first = api.create(input="Hello")
     reference = {"type": "item_reference", "id": first["output"][0]["id"]}
@@ -107,7 +107,7 @@ def test_an_item_can_be_referred_to_by_its_id(api, stranger, gemini):
     assert api("POST", json={"model": "gpt-5", "input": question}).status_code == 400
 
 
-def test_what_was_asked_is_listed_in_pages(api):
+def test_input_items_are_listed_in_pages(api):
     items = [{"role": "user", "content": f"Number {number}"} for number in range(5)]
     made = api.create(input=items)
     page = api("GET", f"/{made['id']}/input_items", params={"limit": 2, "order": "asc"}).json()
@@ -124,12 +124,12 @@ def test_what_was_asked_is_listed_in_pages(api):
     assert api("GET", f"/{made['id']}/input_items", params={"after": "nothing"}).status_code == 400
 
 
-def test_nothing_is_kept_that_shall_not_be(api):
+def test_unstored_answers_are_not_kept(api):
     made = api.create(store=False)
     assert api("GET", f"/{made['id']}").status_code == 404
 
 
-def test_a_stranger_sees_nothing_of_it(api, stranger):
+def test_another_key_cannot_read_a_stored_answer(api, stranger):
     made = api.create()
     for method, path in (("GET", ""), ("GET", "/input_items"), ("DELETE", ""), ("POST", "/cancel")):
         answer = stranger(method, f"/{made['id']}{path}")
@@ -161,7 +161,7 @@ def wait_for(api, answer_id: str, status: str) -> dict:
     return shown()
 
 
-def test_a_background_answer_is_worked_on_and_fetched_later(api, bridge, gemini):
+def test_a_background_answer_runs_and_is_fetched_later(api, bridge, gemini):
     gemini.will_say([*sse(text_chunk("Slow ")), 0.5, *sse(text_chunk("work.", "STOP"))])
     made, request_id = begun(api)
     done = wait_for(api, made["id"], "completed")
@@ -188,7 +188,7 @@ def nearly_done(gemini):
     gone.set()
 
 
-def test_a_background_answer_that_was_deleted_does_not_come_back(api, bridge, nearly_done):
+def test_a_deleted_background_answer_stays_deleted(api, bridge, nearly_done):
     made, request_id = begun(api)
     assert api("DELETE", f"/{made['id']}").status_code == 200
     nearly_done.set()
@@ -196,7 +196,7 @@ def test_a_background_answer_that_was_deleted_does_not_come_back(api, bridge, ne
     assert api("GET", f"/{made['id']}").status_code == 404
 
 
-def test_a_background_answer_cancelled_just_before_its_end_stays_so(api, bridge, nearly_done):
+def test_a_background_answer_cancelled_just_before_its_end_stays_cancelled(api, bridge, nearly_done):
     made, request_id = begun(api)
     assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
     nearly_done.set()
@@ -209,7 +209,7 @@ def test_only_a_background_answer_can_be_cancelled(api):
     assert api("POST", f"/{made['id']}/cancel").status_code == 400
 
 
-def test_a_background_answer_that_fails_says_so(api, gemini):
+def test_a_failed_background_answer_reports_its_error(api, gemini):
     gemini.will_say(sse(text_chunk("Half an ans")))
     made = api.create(background=True)
     assert wait_for(api, made["id"], "failed")["error"]["code"] == "upstream_truncated"
@@ -232,7 +232,7 @@ def test_answers_expire(tmp_path):
     assert store.find("o", "resp_1") is None
 
 
-def test_the_oldest_are_dropped_when_the_store_is_full(tmp_path, monkeypatch):
+def test_the_oldest_answers_are_deleted_when_the_store_is_full(tmp_path, monkeypatch):
     monkeypatch.setattr("bridge.state.answer_store.WRITES_BETWEEN_TIDYING", 1)
     clock = [0.0]
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
@@ -243,7 +243,7 @@ def test_the_oldest_are_dropped_when_the_store_is_full(tmp_path, monkeypatch):
     assert kept == [2, 3, 4]
 
 
-def test_a_chain_with_a_missing_link_is_no_chain(tmp_path):
+def test_a_chain_with_a_missing_answer_is_refused(tmp_path):
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
     store.keep("o", answer(1), [], None)
     store.keep("o", answer(2), [], "resp_1")
@@ -253,7 +253,7 @@ def test_a_chain_with_a_missing_link_is_no_chain(tmp_path):
     assert store.chain("o", "resp_2", [].append) is None
 
 
-def test_a_chain_is_admitted_before_anything_of_it_is_loaded_and_read_once(tmp_path):
+def test_a_chain_is_admitted_before_it_is_loaded_and_read_once(tmp_path):
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=9)
     question = [{"id": "item_1", "type": "message", "role": "user", "content": "é" * 1000}]
     for number in range(1, 4):
@@ -287,7 +287,7 @@ CREATE TRIGGER answer_gone AFTER DELETE ON answer BEGIN DELETE FROM item WHERE a
 """
 
 
-def test_a_file_of_the_version_before_is_taken_over(tmp_path):
+def test_a_file_of_the_previous_version_is_migrated(tmp_path):
     path = tmp_path / "a.sqlite3"
     with closing(sqlite3.connect(path)) as old:
         old.executescript(BEFORE)
@@ -309,7 +309,7 @@ def test_a_file_of_the_version_before_is_taken_over(tmp_path):
     assert {"answer_kept", "answer_gone", "item_answer"} <= set(made)
 
 
-def test_a_chain_longer_than_any_context_window_is_cut_and_one_that_bites_its_tail_ends(tmp_path):
+def test_an_overlong_chain_is_truncated_and_a_cyclic_chain_ends(tmp_path):
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
     store.keep("o", answer(1), [], "resp_2")
     store.keep("o", answer(2), [], "resp_1")
@@ -331,7 +331,7 @@ def test_references_to_items_of_one_answer_load_it_once_and_each_is_admitted(tmp
         stranger.dereferenced({"input": given})
 
 
-def test_an_answer_that_nobody_wants_any_more_is_not_updated(tmp_path):
+def test_a_deleted_or_cancelled_answer_is_not_updated(tmp_path):
     store = AnswerStore(tmp_path / "answers", 1, 1)
     for number in (1, 2, 3):
         store.keep("me", answer(number), [], None)
@@ -351,7 +351,7 @@ def test_an_answer_that_nobody_wants_any_more_is_not_updated(tmp_path):
     ]
 
 
-def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
+def test_an_answer_of_a_dead_worker_has_failed(tmp_path):
     clock = [0.0]
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
     store.keep("o", {**answer(1), "status": "in_progress"}, [], None)
@@ -361,7 +361,7 @@ def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
     assert recorder.shown("resp_1", {})["status"] == "failed"
 
 
-def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tmp_path):
+def test_an_unusable_store_does_not_prevent_answers(tmp_path):
     place = tmp_path / "a.sqlite3"
     place.write_bytes(b"this is not a database, and never was one" * 100)
     recorder = AnswerRecorder(STORING, AnswerStore(place, days=30, megabytes=1), "o", [].append)
@@ -372,7 +372,7 @@ def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tm
         recorder.store.find("o", "resp_1")
 
 
-def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
+def test_a_stored_answer_keeps_its_conversation_id(tmp_path):
     store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
     recorder = AnswerRecorder(STORING, store, "o", [].append)
     record = Record("req_1", "POST", "/", conversation="talk")
@@ -382,7 +382,7 @@ def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
     assert store.conversation("resp_1") == ""
 
 
-def test_answers_of_the_version_before_are_one_conversation_by_their_root(tmp_path):
+def test_answers_of_the_previous_version_share_the_conversation_of_their_root(tmp_path):
     path = tmp_path / "a.sqlite3"
     store = AnswerStore(path, days=30, megabytes=1)
     store.keep("o", answer(1), [], None, "talk")

@@ -92,7 +92,7 @@ def ask(bridge: Bridge, asker: Asker, stream: bool) -> bytes:
 
 
 @pytest.mark.parametrize("place", SAYINGS)
-def test_no_client_reads_it(quoted: Bridge, gemini: ScriptedGemini, place: str) -> None:
+def test_no_client_sees_the_upstream_key(quoted: Bridge, gemini: ScriptedGemini, place: str) -> None:
     gemini.will_answer(lambda _asked: SAYINGS[place])
     answers = [ask(quoted, asker, stream) for asker in ASKERS for stream in (True, False)]
     assert [answer for answer in answers if KEY.encode() in answer] == []
@@ -100,7 +100,9 @@ def test_no_client_reads_it(quoted: Bridge, gemini: ScriptedGemini, place: str) 
 
 
 @pytest.mark.parametrize("said", [Reply([json.dumps(REFUSED).encode()], 200, JSON), REFUSED, {"a": SAID}])
-def test_short_calls_do_not_show_it(quoted: Bridge, gemini: ScriptedGemini, said: Reply | dict) -> None:
+def test_unary_calls_do_not_show_the_upstream_key(
+    quoted: Bridge, gemini: ScriptedGemini, said: Reply | dict
+) -> None:
     gemini.will_answer(lambda _asked: said if isinstance(said, Reply) else Reply([json.dumps(said).encode()]))
     text = {"content": {"parts": [{"text": "Hello"}]}}
     for path, body in (
@@ -112,7 +114,7 @@ def test_short_calls_do_not_show_it(quoted: Bridge, gemini: ScriptedGemini, said
         assert KEY.encode() not in answer.content, answer.content
 
 
-def test_the_list_of_models_does_not_show_it(quoted: Bridge, gemini: ScriptedGemini) -> None:
+def test_the_model_list_does_not_show_the_upstream_key(quoted: Bridge, gemini: ScriptedGemini) -> None:
     model = {
         "name": "models/gemini-x",
         "description": SAID,
@@ -124,7 +126,9 @@ def test_the_list_of_models_does_not_show_it(quoted: Bridge, gemini: ScriptedGem
 
 
 @pytest.mark.parametrize("place", ["in the middle", "in a text", "as the whole body"])
-def test_no_store_and_no_log_has_it(quoted: Bridge, gemini: ScriptedGemini, place: str) -> None:
+def test_no_store_and_no_log_holds_the_upstream_key(
+    quoted: Bridge, gemini: ScriptedGemini, place: str
+) -> None:
     gemini.will_answer(lambda _asked: SAYINGS[place])
     for asker in ASKERS:
         for stream in (True, False):
@@ -146,7 +150,7 @@ def _finished(bridge: Bridge, answer_id: str) -> bytes:
     return b"" if found.json()["status"] in ("queued", "in_progress") else found.content
 
 
-def test_who_sent_it_may_read_it(quoted: Bridge, gemini: ScriptedGemini) -> None:
+def test_a_client_that_sent_the_key_itself_may_see_it(quoted: Bridge, gemini: ScriptedGemini) -> None:
     """An agent that works on the file which holds the key must be able to write it back."""
     gemini.will_answer(lambda _asked: SAYINGS["in a text"])
     asked = [{"role": "user", "content": f"My .env has {KEY}"}]
