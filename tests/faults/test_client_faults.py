@@ -65,7 +65,7 @@ def request_bytes(asker: Asker, model: str, *, stream: bool) -> bytes:
         ("silent", False, False),
     ],
 )
-def test_when_the_client_leaves_the_upstream_call_ends(
+def test_a_disconnect_ends_the_upstream_call(
     narrow: Bridge, evil: Evil, asker: Asker, deed: str, stream: bool, reads: bool
 ) -> None:
     model = fresh(deed)
@@ -78,7 +78,7 @@ def test_when_the_client_leaves_the_upstream_call_ends(
     assert narrow.request(model=model)["outcome"] == "client_left"
 
 
-def test_a_client_that_leaves_while_chunks_flow_ends_the_call_whole_or_streamed(
+def test_a_disconnect_during_the_answer_ends_the_upstream_call_streamed_or_not(
     narrow: Bridge, evil: Evil
 ) -> None:
     for stream in (True, False):
@@ -91,7 +91,7 @@ def test_a_client_that_leaves_while_chunks_flow_ends_the_call_whole_or_streamed(
     assert '"exception"' not in narrow.lines(), "to leave is nobody's fault"
 
 
-def test_what_was_used_until_the_client_left_is_accounted(narrow: Bridge, evil: Evil) -> None:
+def test_usage_before_a_disconnect_is_recorded(narrow: Bridge, evil: Evil) -> None:
     model = fresh("silent")
     with connected(narrow) as client:
         client.sendall(request_bytes(MESSAGES, model, stream=True))
@@ -101,7 +101,7 @@ def test_what_was_used_until_the_client_left_is_accounted(narrow: Bridge, evil: 
     assert line["output_tokens"] == USAGE["candidatesTokenCount"]
 
 
-def test_what_a_discarded_attempt_used_is_accounted_too(impatient: Bridge) -> None:
+def test_usage_of_a_discarded_attempt_is_recorded(impatient: Bridge) -> None:
     model = fresh("malformed-once")
     assert CHAT.ask(impatient.address, model, stream=False).ended_well
     assert impatient.request(model=model)["input_tokens"] == 2 * USAGE["promptTokenCount"]
@@ -110,7 +110,7 @@ def test_what_a_discarded_attempt_used_is_accounted_too(impatient: Bridge) -> No
 # --- not reading, not sending ------------------------------------------------------------------------
 
 
-def test_a_client_that_does_not_read_is_let_go(narrow: Bridge, evil: Evil) -> None:
+def test_a_client_that_does_not_read_is_disconnected(narrow: Bridge, evil: Evil) -> None:
     model = fresh("flood")
     with connected(narrow) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -120,7 +120,7 @@ def test_a_client_that_does_not_read_is_let_go(narrow: Bridge, evil: Evil) -> No
 
 
 @pytest.mark.parametrize("dripping", [False, True], ids=["silent", "dripping"])
-def test_a_client_that_does_not_send_its_body_is_told_so(narrow: Bridge, dripping: bool) -> None:
+def test_a_client_that_does_not_send_its_body_gets_a_timeout_error(narrow: Bridge, dripping: bool) -> None:
     with connected(narrow) as client:
         whole = request_bytes(CHAT, "gemini-x", stream=False)
         client.sendall(whole[:-30])
@@ -152,9 +152,7 @@ def test_clients_that_never_finish_the_head_of_a_request_hold_no_thread(narrow: 
 # --- too many ----------------------------------------------------------------------------------------
 
 
-def test_what_is_too_much_is_refused_at_once_and_health_is_answered_meanwhile(
-    narrow: Bridge, evil: Evil
-) -> None:
+def test_excess_requests_are_refused_at_once_and_health_checks_still_work(narrow: Bridge, evil: Evil) -> None:
     seen = threading.Event()
 
     def held(visit: Visit) -> None:
@@ -179,7 +177,7 @@ def test_what_is_too_much_is_refused_at_once_and_health_is_answered_meanwhile(
     assert free, "the places can be had again"
 
 
-def test_nothing_is_left_behind(narrow: Bridge, evil: Evil) -> None:
+def test_no_file_descriptors_are_leaked(narrow: Bridge, evil: Evil) -> None:
     before = narrow.descriptors()
     with ThreadPoolExecutor(8) as threads:
         for deed in ("reset-in-stream", "no-finish", "malformed", "overloaded-once", "drip"):

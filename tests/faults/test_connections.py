@@ -37,7 +37,7 @@ def to_the_end(client: socket.socket) -> bytes:
     return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-def test_clients_that_do_not_hang_up_hold_up_nobody(alone: Bridge) -> None:
+def test_lingering_clients_do_not_block_other_clients(alone: Bridge) -> None:
     before = alone.descriptors()
     lingering = [connected(alone) for _ in range(60)]
     for client in lingering:
@@ -49,7 +49,7 @@ def test_clients_that_do_not_hang_up_hold_up_nobody(alone: Bridge) -> None:
         client.close()
 
 
-def test_refused_clients_that_owe_their_body_hold_no_thread(alone: Bridge) -> None:
+def test_refused_clients_with_unsent_bodies_hold_no_thread(alone: Bridge) -> None:
     """More than there are threads: each would hold one for five seconds."""
     owing = [connected(alone) for _ in range(200)]
     for client in owing:
@@ -61,7 +61,7 @@ def test_refused_clients_that_owe_their_body_hold_no_thread(alone: Bridge) -> No
         client.close()
 
 
-def test_an_answer_is_whole_although_its_client_still_sends(alone: Bridge) -> None:
+def test_an_answer_is_complete_although_the_client_is_still_sending(alone: Bridge) -> None:
     """Bytes that nobody reads would make the kernel drop the answer."""
     for _ in range(20):
         with connected(alone) as client:
@@ -69,7 +69,7 @@ def test_an_answer_is_whole_although_its_client_still_sends(alone: Bridge) -> No
             assert b'{"status":"ok"}' in to_the_end(client)
 
 
-def test_after_a_refusal_a_body_that_is_not_framed_gets_no_second_answer(alone: Bridge) -> None:
+def test_a_malformed_body_after_a_refusal_gets_no_second_response(alone: Bridge) -> None:
     for path, status in ((b"/v1/chat/completions", b"400"), (b"/v1/nothing", b"404")):
         with connected(alone) as client:
             head = b"POST " + path + b" HTTP/1.1\r\nHost: b\r\nContent-Encoding: br\r\n"
@@ -80,7 +80,7 @@ def test_after_a_refusal_a_body_that_is_not_framed_gets_no_second_answer(alone: 
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
-def test_a_client_that_resets_while_it_sends_has_left_and_nothing_failed(
+def test_a_reset_during_the_request_body_counts_as_a_disconnect_and_not_a_failure(
     alone: Bridge, framing: bytes
 ) -> None:
     request_id = fresh("reset")
@@ -95,7 +95,7 @@ def test_a_client_that_resets_while_it_sends_has_left_and_nothing_failed(
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
-def test_a_body_that_ends_early_is_the_clients_error(alone: Bridge, framing: bytes) -> None:
+def test_a_body_that_ends_early_is_a_client_error(alone: Bridge, framing: bytes) -> None:
     with connected(alone) as client:
         head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\n"
         client.sendall(head + framing + b"\r\n\r\n" + b"F4240\r\n" + b"{" * 1000)

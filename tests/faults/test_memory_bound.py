@@ -110,7 +110,7 @@ def kept(bridge: Bridge, size: int, previous: str | None = None) -> str:
     return str(answer.json()["id"])
 
 
-def test_small_requests_that_resume_a_large_conversation_are_admitted_by_its_bytes(
+def test_small_requests_that_resume_a_large_conversation_reserve_its_bytes(
     bounded: Bridge, upstream: Upstream
 ) -> None:
     conversation = kept(bounded, 4 * MB, kept(bounded, 4 * MB))
@@ -127,14 +127,14 @@ def test_small_requests_that_resume_a_large_conversation_are_admitted_by_its_byt
     assert shown.status_code == 200
 
 
-def test_a_conversation_that_outgrew_the_worker_is_refused_for_good(bounded: Bridge) -> None:
+def test_a_conversation_larger_than_the_worker_is_refused_permanently(bounded: Bridge) -> None:
     conversation = kept(bounded, 5 * MB, kept(bounded, 5 * MB))
     refused = ask(bounded, fresh("good"), 3 * MB, previous_response_id=conversation)
     assert refused.status_code == 413
     assert "12 MB together" in refused.json()["error"]["message"]
 
 
-def test_work_in_the_background_holds_its_bytes_until_it_is_done(bounded: Bridge, upstream: Upstream) -> None:
+def test_background_work_holds_its_bytes_until_it_is_done(bounded: Bridge, upstream: Upstream) -> None:
     pending = ask(bounded, upstream.model, 7 * MB, store=True, background=True)
     assert (pending.status_code, pending.json()["status"]) == (200, "queued")
     assert eventually(lambda: upstream.asked() == 1)
@@ -144,7 +144,7 @@ def test_work_in_the_background_holds_its_bytes_until_it_is_done(bounded: Bridge
     assert eventually(lambda: booked(bounded) == 0)
 
 
-def test_a_client_that_leaves_takes_no_memory_along(bounded: Bridge, upstream: Upstream) -> None:
+def test_a_disconnect_releases_its_memory(bounded: Bridge, upstream: Upstream) -> None:
     """While it sends, while it waits, and while it is answered."""
     host, port = bounded.address.removeprefix("http://").split(":")
     for stream, sent in ((False, 3 * MB), (False, 7 * MB), (True, 7 * MB)):
@@ -165,7 +165,7 @@ def test_a_client_that_leaves_takes_no_memory_along(bounded: Bridge, upstream: U
 
 
 @pytest.mark.parametrize("wrong", ["not JSON", "not an object", "not a field"])
-def test_a_body_that_is_refused_takes_no_memory_along(bounded: Bridge, wrong: str) -> None:
+def test_a_refused_body_releases_its_memory(bounded: Bridge, wrong: str) -> None:
     large = b"x" * (2 * MB)
     body = {
         "not JSON": b"{" + large,

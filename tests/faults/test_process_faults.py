@@ -45,7 +45,7 @@ def asked_together(
     return asked
 
 
-def test_a_stop_lets_streams_finish(evil: Evil) -> None:
+def test_a_stop_waits_for_running_streams(evil: Evil) -> None:
     with (
         ThreadPoolExecutor() as threads,
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
@@ -71,7 +71,7 @@ def test_a_stream_that_cannot_finish_in_time_gets_its_last_event(evil: Evil, dee
         assert {line["error"] for line in bridge.requests()} == {"shutting_down"}
 
 
-def test_a_reload_lets_streams_finish_and_new_workers_serve_meanwhile(evil: Evil) -> None:
+def test_a_reload_keeps_running_streams_and_starts_new_workers(evil: Evil) -> None:
     with (
         ThreadPoolExecutor() as threads,
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
@@ -109,7 +109,7 @@ def quiet_by_now(bridge: Bridge) -> bool:
     return not bridge.requests(model=model)
 
 
-def test_a_killed_worker_takes_only_its_own_streams_with_it(evil: Evil) -> None:
+def test_a_killed_worker_ends_only_its_own_streams(evil: Evil) -> None:
     with (
         ThreadPoolExecutor(16) as threads,
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
@@ -128,9 +128,7 @@ def test_a_killed_worker_takes_only_its_own_streams_with_it(evil: Evil) -> None:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGABRT, signal.SIGQUIT, signal.SIGTERM])
-def test_a_worker_that_is_told_to_end_does_so_although_its_threads_wait_for_more(
-    evil: Evil, sign: signal.Signals
-) -> None:
+def test_a_worker_exits_on_a_signal_although_its_threads_are_idle(evil: Evil, sign: signal.Signals) -> None:
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge:
         for _ in range(8):  # so that each has had something to do
             assert CHAT.ask(bridge.address, fresh("good"), stream=False).ended_well
@@ -152,7 +150,7 @@ def outcome(bridge: Bridge, model: str) -> str:
         return "cut"
 
 
-def test_a_worker_without_room_for_more_connections_finishes_what_it_has(evil: Evil) -> None:
+def test_a_worker_out_of_file_descriptors_finishes_its_running_streams(evil: Evil) -> None:
     environment = {**LASTING, "BRIDGE_SERVER__WORKERS": "1"}
     with (
         ThreadPoolExecutor() as threads,

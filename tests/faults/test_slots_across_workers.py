@@ -123,13 +123,13 @@ def crowd(small: Bridge, evil: Evil) -> Iterator[Crowd]:
     assert eventually(lambda: nothing_runs(made)), "every place was given back"
 
 
-def test_as_many_streams_as_places_are_served_however_connections_are_spread(crowd: Crowd) -> None:
+def test_all_slots_are_used_however_connections_are_distributed(crowd: Crowd) -> None:
     before = crowd.waited()["refused"]
     assert all(all_served(crowd) for _ in range(5))
     assert crowd.waited()["refused"] == before
 
 
-def test_connections_that_were_open_before_are_left_to_the_worker_with_room(crowd: Crowd) -> None:
+def test_requests_on_kept_connections_are_passed_to_a_worker_with_free_slots(crowd: Crowd) -> None:
     before = crowd.waited()["refused"]
     with clients(crowd, 3 * SLOTS) as askers:
         for client in askers:
@@ -147,7 +147,7 @@ def test_connections_that_were_open_before_are_left_to_the_worker_with_room(crow
     assert crowd.waited()["refused"] == before
 
 
-def test_when_all_workers_are_full_the_refusal_comes_soon_and_health_is_answered(crowd: Crowd) -> None:
+def test_when_all_workers_are_full_requests_are_refused_quickly_and_health_checks_work(crowd: Crowd) -> None:
     before = crowd.waited()
     with clients(crowd, SLOTS) as askers, clients(crowd, 20) as late:
         for client in late[:10]:  # these are open before the crowd comes, and the others come later
@@ -174,7 +174,7 @@ def test_when_all_workers_are_full_the_refusal_comes_soon_and_health_is_answered
         assert all(map(ended_well, askers))
 
 
-def test_a_request_that_finds_no_place_gets_the_next_that_is_free(crowd: Crowd) -> None:
+def test_a_request_without_a_slot_gets_the_next_free_slot(crowd: Crowd) -> None:
     before = crowd.waited()
     served = any(late_ones_are_served(crowd) for _ in range(3))  # a second is short on a busy machine
     after = crowd.waited()
@@ -197,7 +197,7 @@ def late_ones_are_served(crowd: Crowd) -> bool:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
-def test_when_workers_have_ended_others_take_their_part(evil: Evil, sign: signal.Signals) -> None:
+def test_replacement_workers_take_over_slots_of_ended_workers(evil: Evil, sign: signal.Signals) -> None:
     """What one said of its room before it was killed must not be believed."""
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **SMALL) as bridge:
         crowd = Crowd(bridge, evil)

@@ -47,7 +47,9 @@ MENDED = {
 
 
 @pytest.mark.parametrize("deed", MENDED)
-def test_what_another_attempt_mends_the_client_never_sees(impatient: Bridge, evil: Evil, deed: str) -> None:
+def test_a_failure_fixed_by_a_retry_is_invisible_to_the_client(
+    impatient: Bridge, evil: Evil, deed: str
+) -> None:
     for model, answer in ask_every_way(impatient, deed):
         assert answer.ended_well, answer
         assert not answer.failed, answer
@@ -81,7 +83,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("deed", BROKEN)
-def test_what_cannot_be_mended_ends_legally_and_is_told(impatient: Bridge, evil: Evil, deed: str) -> None:
+def test_a_permanent_failure_ends_the_answer_legally_with_an_error(
+    impatient: Bridge, evil: Evil, deed: str
+) -> None:
     for model, answer in ask_every_way(impatient, deed):
         assert answer.ended_legally, answer.content[-400:]
         assert answer.failed, answer
@@ -89,7 +93,7 @@ def test_what_cannot_be_mended_ends_legally_and_is_told(impatient: Bridge, evil:
         assert (line["outcome"], line.get("error")) == ("failed", BROKEN[deed])
 
 
-def test_a_half_told_answer_is_shown_before_its_failure(impatient: Bridge) -> None:
+def test_a_partial_answer_is_sent_before_its_error(impatient: Bridge) -> None:
     for _, answer in ask_every_way(impatient, "reset-in-stream"):
         if answer.stream:
             assert answer.status == 200
@@ -103,7 +107,7 @@ def peak_megabytes(bridge: Bridge) -> float:
 
 
 @pytest.mark.parametrize("deed", ["gzip-bomb", "endless-event", "many-values"])
-def test_what_would_fill_the_memory_is_cut_off(evil: Evil, deed: str) -> None:
+def test_unbounded_upstream_data_is_aborted(evil: Evil, deed: str) -> None:
     patience = dict.fromkeys(("FIRST_BYTE_TIMEOUT", "READ_TIMEOUT", "ANSWER_TIMEOUT"), "60")
     environment = {**IMPATIENT, **{f"BRIDGE_UPSTREAM__{name}": value for name, value in patience.items()}}
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
@@ -116,7 +120,7 @@ def test_what_would_fill_the_memory_is_cut_off(evil: Evil, deed: str) -> None:
         assert peak_megabytes(bridge) - before < 200
 
 
-def test_signs_of_life_come_between_bytes_that_say_nothing(impatient: Bridge) -> None:
+def test_heartbeats_are_sent_between_meaningless_bytes(impatient: Bridge) -> None:
     for _, answer in ask_every_way(impatient, "endless-comments"):
         assert not answer.stream or answer.asker.sign_of_life in answer.content
 
@@ -144,20 +148,20 @@ def patient(evil: Evil) -> Iterator[Bridge]:
         ("ten-megabytes", TEN_MB),
     ],
 )
-def test_an_upstream_that_takes_its_time_is_waited_for(patient: Bridge, deed: str, told: str) -> None:
+def test_a_slow_upstream_does_not_time_out(patient: Bridge, deed: str, told: str) -> None:
     for _, answer in ask_every_way(patient, deed):
         assert answer.ended_well
         assert told.encode() in answer.content
 
 
-def test_signs_of_life_come_before_the_head_of_the_answer_too(patient: Bridge) -> None:
+def test_heartbeats_are_sent_before_the_upstreams_response_head(patient: Bridge) -> None:
     for _, answer in ask_every_way(patient, "stall-before-head"):
         assert answer.ended_legally
         if answer.stream:
             assert answer.content.count(answer.asker.sign_of_life) >= 2
 
 
-def test_an_empty_answer_that_stays_empty_ends_well(impatient: Bridge, evil: Evil) -> None:
+def test_an_answer_that_stays_empty_ends_normally(impatient: Bridge, evil: Evil) -> None:
     for model, answer in ask_every_way(impatient, "empty"):
         assert answer.ended_well
         assert evil.asked[model] == 3
@@ -166,14 +170,16 @@ def test_an_empty_answer_that_stays_empty_ends_well(impatient: Bridge, evil: Evi
 # --- what the client is told -------------------------------------------------------------------------
 
 
-def test_a_long_wait_that_google_asks_for_is_left_to_the_client(impatient: Bridge, evil: Evil) -> None:
+def test_a_long_retry_delay_is_passed_on_to_the_client(impatient: Bridge, evil: Evil) -> None:
     for model, answer in ask_every_way(impatient, "quota"):
         assert answer.status == 429
         assert answer.headers["Retry-After"] == "48"
         assert evil.asked[model] == 1
 
 
-def test_in_a_storm_of_refusals_google_is_asked_once_and_everybody_told_how_long(evil: Evil) -> None:
+def test_in_a_storm_of_rate_limits_one_upstream_call_is_made_and_all_clients_get_the_delay(
+    evil: Evil,
+) -> None:
     environment = {**IMPATIENT, "BRIDGE_UPSTREAM__KEY_COOLDOWN": "60"}
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
         model = fresh("quota")
@@ -185,7 +191,7 @@ def test_in_a_storm_of_refusals_google_is_asked_once_and_everybody_told_how_long
     assert evil.asked[model] == 1
 
 
-def test_a_fallback_model_answers_while_the_other_is_overloaded(evil: Evil, tmp_path: Path) -> None:
+def test_a_fallback_model_answers_while_the_requested_model_is_overloaded(evil: Evil, tmp_path: Path) -> None:
     config = tmp_path / "config"
     shutil.copytree(ROOT / "config", config, ignore=shutil.ignore_patterns("local.toml"))
     first, second = fresh("overloaded"), fresh("good")
@@ -250,7 +256,7 @@ def test_a_refused_schema_is_simplified_once(impatient: Bridge, evil: Evil) -> N
     assert second == {"type": "string", "description": "One of: up, down"}
 
 
-def test_a_refused_wish_for_thinking_is_dropped_once(impatient: Bridge, evil: Evil) -> None:
+def test_a_refused_thinking_config_is_dropped_once(impatient: Bridge, evil: Evil) -> None:
     model = "gemini-3.1-pro-" + fresh("thinking-once").removeprefix("gemini-")
     evil.faults[model.removeprefix("gemini-").partition("--")[0]] = evil.faults["thinking-once"]
     assert CHAT.ask(impatient.address, model, stream=False, reasoning_effort="low").ended_well
