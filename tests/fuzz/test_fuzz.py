@@ -10,7 +10,7 @@ from tests.fuzz.targets import TARGETS
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_target_passes_its_seeds(target: str) -> None:
+def test_a_fuzz_target_passes_its_seeds(target: str) -> None:
     given = list(seeds.of(target))
     assert len(given) >= 3
     for data in given:
