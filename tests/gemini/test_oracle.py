@@ -65,7 +65,7 @@ def recorded(path: Path, *, newer: bool) -> dict[str, Any]:
 
 
 @EVERY
-def test_google_can_read_what_we_send(path):
+def test_googles_protos_parse_our_requests(path):
     body = recorded(path, newer=False)
     calling = body.get("toolConfig", {}).get("functionCallingConfig", {})
     if calling.get("mode") == "VALIDATED":
@@ -77,7 +77,7 @@ def test_google_can_read_what_we_send(path):
 
 @EVERY
 @pytest.mark.filterwarnings("ignore:.* is not a valid ")
-def test_what_is_newer_than_the_protos_is_known_to_the_newer_sdk(path):
+def test_the_newer_sdk_parses_fields_newer_than_the_protos(path):
     body = recorded(path, newer=True)
     for content in (*body["contents"], *filter(None, [body.get("systemInstruction")])):
         types.Content.model_validate(content)
@@ -92,7 +92,7 @@ def test_what_is_newer_than_the_protos_is_known_to_the_newer_sdk(path):
 
 
 @pytest.mark.parametrize("part", [{"texxt": "Hi"}, {"functionCall": {"naem": "f"}}])
-def test_the_oracles_refuse_what_google_does_not_know(part):
+def test_the_oracles_refuse_unknown_fields(part):
     request = protos.GenerateContentRequest.pb(protos.GenerateContentRequest())
     with pytest.raises(json_format.ParseError):
         json_format.ParseDict({"contents": [{"role": "user", "parts": [part]}]}, request)

@@ -75,20 +75,20 @@ def converse(client: GrowingClient, gemini: Any, said: tuple[str, ...]) -> list[
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda kind: kind.__name__)
-def test_each_request_begins_as_the_one_before(bridge, gemini, client, model):
+def test_each_request_starts_with_the_bytes_of_the_previous_one(bridge, gemini, client, model):
     bodies = converse(client(bridge.address, model), gemini, ("Look.", "Now more.", "And more."))
     assert len(bodies) == len(ANSWERS)
     assert_each_begins_as_the_one_before(bodies)
 
 
-def test_every_protocol_has_a_client_here(bridge):
+def test_every_protocol_has_a_growing_client(bridge):
     paths = {client(bridge.address, "m")._path().partition(":")[0] for client in CLIENTS}
     for protocol in PROTOCOLS:
         home = protocol.paths[0].partition("<")[0]
         assert any(path.startswith(home) for path in paths), protocol.name
 
 
-def test_the_check_sees_what_it_is_there_for():
+def test_the_prefix_check_detects_changes():
     first = {"contents": [{"role": "user", "parts": [{"text": "Hi", "thought": False}]}], "tools": [{}]}
     more = [{"role": "model", "parts": []}, {"role": "user", "parts": []}]
     turned = {"role": "user", "parts": [{"thought": False, "text": "Hi"}]}
@@ -105,7 +105,7 @@ def test_the_check_sees_what_it_is_there_for():
 # --- what has to change, and how far that reaches --------------------------------------------------------
 
 
-def test_who_speaks_again_before_an_answer_adds_to_the_last_turn(bridge, gemini):
+def test_a_second_user_message_before_an_answer_extends_the_last_turn(bridge, gemini):
     """Gemini wants turns that alternate, so the turn grows; all that was said before stays as it was."""
     client = Chat(bridge.address, MODELS[0])
     client.user_says("Look.")
@@ -121,7 +121,7 @@ def test_who_speaks_again_before_an_answer_adds_to_the_last_turn(bridge, gemini)
     assert len(later) == len(earlier)
 
 
-def test_a_result_that_comes_late_takes_the_place_of_the_one_that_was_missing(bridge, gemini):
+def test_a_late_result_replaces_the_placeholder_result(bridge, gemini):
     """Gemini refuses a call without a result, so one is made up until it is there."""
     client = ClaudeCode(bridge.address, MODELS[0])
     client.user_says("Look.")
@@ -141,7 +141,7 @@ def test_a_result_that_comes_late_takes_the_place_of_the_one_that_was_missing(br
     assert written(later["contents"][2]["parts"][1:]) == written(earlier["contents"][2]["parts"][1:])
 
 
-def test_a_begun_answer_is_followed_by_a_nudge_only_while_it_is_the_last(bridge, gemini):
+def test_a_prefill_gets_a_nudge_only_while_it_is_the_last_turn(bridge, gemini):
     """Newer models want the user to have the last word."""
     client = Chat(bridge.address, MODELS[0])
     client.user_says("Count.")
@@ -155,7 +155,7 @@ def test_a_begun_answer_is_followed_by_a_nudge_only_while_it_is_the_last(bridge,
     assert written(later[1]["parts"][:1]) == written(earlier[1]["parts"])
 
 
-def test_tools_that_a_search_finds_are_declared_behind_the_others(bridge, gemini):
+def test_tools_found_by_a_search_are_declared_after_the_others(bridge, gemini):
     """They must be declared to be called; the declarations before them, and the contents, stay."""
     client = SearchingTools(bridge.address, MODELS[0])
     client.user_says("Look.")
@@ -172,7 +172,7 @@ def test_tools_that_a_search_finds_are_declared_behind_the_others(bridge, gemini
     assert_each_begins_as_the_one_before(alike)
 
 
-def test_tools_that_codex_finds_are_declared_behind_the_others(bridge, gemini):
+def test_tools_found_by_codex_are_declared_after_the_others(bridge, gemini):
     client = Codex(bridge.address, MODELS[0])
     client.user_says("Look.")
     client.send()
@@ -188,7 +188,7 @@ def test_tools_that_codex_finds_are_declared_behind_the_others(bridge, gemini):
     assert_each_begins_as_the_one_before([{**body, "tools": None} for body in bodies])
 
 
-def test_a_loop_that_is_stopped_leaves_the_prefix_as_it_was(bridge, gemini):
+def test_stopping_a_loop_keeps_the_prefix(bridge, gemini):
     """The guard answers in Gemini's place; the next request tells of it where it happened."""
     client = Chat(bridge.address, MODELS[0])
     client.user_says("Look.")
