@@ -275,7 +275,7 @@ def calls(*each: tuple[str, Any], text: str = "") -> list[bytes]:
 
 @PROTOCOLS
 @BOTH
-def test_a_command_given_as_a_text_arrives_as_words(ask, bridge, gemini, request_id, protocol, stream):
+def test_a_command_string_becomes_a_list_of_words(ask, bridge, gemini, request_id, protocol, stream):
     gemini.will_say(calls(("shell", {"command": 'ls -F "My Documents"', "workdir": "/tmp"})))
     told = ask(protocol, stream)
     assert told.calls == [("shell", {"command": ["ls", "-F", "My Documents"], "workdir": "/tmp"})]
@@ -286,7 +286,7 @@ def test_a_command_given_as_a_text_arrives_as_words(ask, bridge, gemini, request
 
 @PROTOCOLS
 @BOTH
-def test_a_held_back_call_is_a_text_and_the_turn_ends_in_order(
+def test_a_blocked_call_becomes_text_and_the_turn_ends_normally(
     ask, bridge, gemini, request_id, protocol, stream
 ):
     gemini.will_say(calls(("shell", {"command": ["cat", "canary-word", "|", "wc"]})))
@@ -303,7 +303,7 @@ def test_a_held_back_call_is_a_text_and_the_turn_ends_in_order(
 
 @PROTOCOLS
 @BOTH
-def test_beside_a_held_back_call_the_others_are_made(ask, gemini, protocol, stream):
+def test_other_calls_beside_a_blocked_call_are_made(ask, gemini, protocol, stream):
     piped, plain = {"command": ["a", "|", "b"]}, {"command": ["ls", "-a"]}
     gemini.will_say(calls(("shell", piped), ("shell", plain)))
     told = ask(protocol, stream)
@@ -314,7 +314,7 @@ def test_beside_a_held_back_call_the_others_are_made(ask, gemini, protocol, stre
 
 @PROTOCOLS
 @BOTH
-def test_the_reason_does_not_run_into_what_the_model_said(ask, gemini, protocol, stream):
+def test_the_reason_is_separated_from_the_models_text(ask, gemini, protocol, stream):
     piped = ("shell", {"command": ["a", "|", "b"]})
     gemini.will_say(calls(piped, piped, text="Let me look."))
     told = ask(protocol, stream)
@@ -325,7 +325,7 @@ def test_the_reason_does_not_run_into_what_the_model_said(ask, gemini, protocol,
 
 @PROTOCOLS
 @BOTH
-def test_a_loop_is_answered_without_asking_gemini(ask, bridge, gemini, request_id, protocol, stream):
+def test_a_loop_is_answered_without_an_upstream_call(ask, bridge, gemini, request_id, protocol, stream):
     made = ("shell", {"command": ["ls", "canary-place"]}, "ls: error: no such file")
     told = ask(protocol, stream, made, made)
     assert gemini.asked == []
@@ -336,7 +336,7 @@ def test_a_loop_is_answered_without_asking_gemini(ask, bridge, gemini, request_i
     assert "canary-place" not in bridge.lines()
 
 
-def test_the_loops_text_stands_in_delta_done_and_completed(ask, gemini):
+def test_the_loop_text_is_in_delta_done_and_completed(ask, gemini):
     made = ("shell", {"command": ["ls"]}, "ls: error")
     told = ask(Responses(), True, made, made)
     by_type = {event["type"]: event for event in told.events}
@@ -351,7 +351,7 @@ def test_the_loops_text_stands_in_delta_done_and_completed(ask, gemini):
 
 @PROTOCOLS
 @BOTH
-def test_a_user_who_speaks_after_a_loop_is_heard(ask, gemini, protocol, stream):
+def test_a_user_message_after_a_loop_reaches_gemini(ask, gemini, protocol, stream):
     made = ("shell", {"command": ["ls"]}, "ls: error")
     body = protocol.body(made, made)
     said = {"parts": [{"text": "Do go on."}]} if "contents" in body else {"content": "Do go on."}
@@ -367,7 +367,7 @@ def test_a_user_who_speaks_after_a_loop_is_heard(ask, gemini, protocol, stream):
 
 @PROTOCOLS
 @BOTH
-def test_a_long_result_reaches_gemini_cut(ask, bridge, gemini, request_id, protocol, stream):
+def test_a_long_result_reaches_gemini_truncated(ask, bridge, gemini, request_id, protocol, stream):
     output = "".join(f"canary line {number}\n" for number in range(10_000))
     assert ask(protocol, stream, ("shell", {"command": ["cat", "x"]}, output)).text == "Hello."
     parts = [part for content in gemini.asked[-1].body["contents"] for part in content["parts"]]
@@ -383,7 +383,7 @@ def test_a_long_result_reaches_gemini_cut(ask, bridge, gemini, request_id, proto
 
 @PROTOCOLS
 @BOTH
-def test_a_patch_with_stray_signs_arrives_mended(ask, bridge, gemini, request_id, protocol, stream):
+def test_a_patch_with_stray_plus_signs_is_repaired(ask, bridge, gemini, request_id, protocol, stream):
     patch = "+*** Begin Patch\n+*** Add File: a.txt\n+hello\n+*** End Patch\n"
     mended = "*** Begin Patch\n*** Add File: a.txt\n+hello\n*** End Patch\n"
     gemini.will_say(calls(("apply_patch", {"input": patch})))
@@ -393,7 +393,7 @@ def test_a_patch_with_stray_signs_arrives_mended(ask, bridge, gemini, request_id
 
 @PROTOCOLS
 @BOTH
-def test_a_plain_call_passes_and_nothing_is_logged_of_it(ask, bridge, gemini, request_id, protocol, stream):
+def test_an_ordinary_call_passes_and_is_not_logged(ask, bridge, gemini, request_id, protocol, stream):
     script = {"command": ["bash", "-lc", "a | b > c"]}
     gemini.will_say(calls(("shell", script), ("Bash", {"command": "a && b"})))
     told = ask(protocol, stream)
@@ -403,7 +403,7 @@ def test_a_plain_call_passes_and_nothing_is_logged_of_it(ask, bridge, gemini, re
 
 
 @pytest.mark.parametrize("result", ["error\n", "line\n"], ids=["a loop", "no loop"])
-def test_tokens_are_counted_of_what_would_be_sent(bridge, gemini, result):
+def test_token_counting_uses_the_guarded_request(bridge, gemini, result):
     gemini.will_say(Reply([b'{"totalTokens": 5}']))
     made = ("shell", {"command": ["cat", "x"]}, result * 20_000)
     body = Messages().body(made, made)
@@ -418,9 +418,7 @@ def test_tokens_are_counted_of_what_would_be_sent(bridge, gemini, result):
 
 @PROTOCOLS
 @BOTH
-def test_a_call_that_a_rule_denies_is_a_text_with_its_reason(
-    ruled_bridge, gemini, request_id, protocol, stream
-):
+def test_a_denied_call_becomes_text_with_its_reason(ruled_bridge, gemini, request_id, protocol, stream):
     gemini.will_say(calls(("shell", {"command": ["cat", "forbidden-word"]})))
     told = asker(ruled_bridge, request_id)(protocol, stream)
     assert told.calls == []
@@ -431,7 +429,7 @@ def test_a_call_that_a_rule_denies_is_a_text_with_its_reason(
 
 @PROTOCOLS
 @BOTH
-def test_a_call_to_be_asked_about_is_made_and_marked(ruled_bridge, gemini, request_id, protocol, stream):
+def test_a_call_that_needs_approval_is_made_and_marked(ruled_bridge, gemini, request_id, protocol, stream):
     gemini.will_say(calls(("shell", {"command": ["cat", "doubtful-word"]})))
     told = asker(ruled_bridge, request_id)(protocol, stream)
     assert told.calls == [("shell", {"command": ["cat", "doubtful-word"]})]

@@ -244,16 +244,16 @@ PEACEFUL: dict[str, Story] = {
 
 
 @pytest.mark.parametrize("story", LOOPS.values(), ids=LOOPS)
-def test_the_same_over_and_over_is_a_loop(story):
+def test_identical_repeated_calls_are_a_loop(story):
     assert judged(story).text.startswith("[System] Detected an infinite loop")
 
 
 @pytest.mark.parametrize("story", PEACEFUL.values(), ids=PEACEFUL)
-def test_what_may_lead_somewhere_is_no_loop(story):
+def test_calls_that_make_progress_are_no_loop(story):
     assert not is_loop(story)
 
 
-def test_a_clock_in_what_codex_tells_does_not_hide_a_loop():
+def test_timings_in_codex_results_do_not_hide_a_loop():
     """Its shell tool puts an id and the time taken above every output."""
     story = Story()
     for number in range(3):
@@ -262,7 +262,7 @@ def test_a_clock_in_what_codex_tells_does_not_hide_a_loop():
     assert is_loop(story)
 
 
-def test_a_number_in_what_gemini_cli_tells_does_not_hide_a_loop():
+def test_numbers_in_gemini_cli_results_do_not_hide_a_loop():
     story = Story()
     for number in range(3):
         output = f"<untrusted_context>\nOutput: a.txt\nProcess Group PGID: 2153{number}\n</untrusted_context>"
@@ -284,7 +284,7 @@ def test_the_delivered_tools_that_poll_are_exempt_and_others_can_be_added():
 
 @pytest.mark.parametrize(("response", "field"), [(BAD, "failures"), (GOOD, "successes")])
 @pytest.mark.parametrize("needed", [2, 3, 5, 8])
-def test_how_many_identical_calls_it_takes_is_a_setting(response, field, needed):
+def test_the_number_of_identical_calls_is_a_setting(response, field, needed):
     chosen = GuardSettings(loop=LoopSettings(**{field: needed}))
     assert is_loop(repeated(needed, response), chosen)
     assert not is_loop(repeated(needed - 1, response), chosen)
@@ -319,7 +319,7 @@ def test_ten_calls_of_which_seven_repeat_the_ten_before_are_no_loop(others):
 
 
 @pytest.mark.parametrize("period", [2, 3, 4, 5, 6, 8, 9, 10])
-def test_a_round_need_not_be_in_step_with_the_window(period):
+def test_a_repeated_sequence_need_not_align_with_the_window(period):
     """Of seven calls in a round, only seven in ten come again: too few."""
     names = [ROUND[at % period] for at in range(20)]
     assert is_loop(steps(*names))
@@ -334,19 +334,19 @@ def test_only_the_last_twenty_calls_count():
     assert not is_loop(steps(*ROUND, *ROUND, *with_other(10)))
 
 
-def test_rounds_with_new_results_are_work_and_no_loop():
+def test_repeated_sequences_with_new_results_are_no_loop():
     numbers = count()
     assert not is_loop(steps(*ROUND, *ROUND, result_of=lambda: f"took step {next(numbers)}"))
 
 
-def test_rounds_around_a_user_message_are_no_loop():
+def test_repeated_sequences_around_a_user_message_are_no_loop():
     story = steps(*ROUND).then("And again.")
     for name in ROUND:
         story.made(name, {}, {"result": name})
     assert not is_loop(story)
 
 
-def test_the_window_and_the_share_are_settings():
+def test_window_size_and_share_are_settings():
     story = steps("a", "b", "c", "a", "b", "x")
     assert is_loop(story, GuardSettings(loop=LoopSettings(window=3, alike=0.6)))
     assert not is_loop(story, GuardSettings(loop=LoopSettings(window=3, alike=0.7)))
@@ -381,14 +381,14 @@ def test_odd_values_never_raise(value):
     assert LoopDetector(DELIVERED).on_request(request) is request
 
 
-def test_what_cannot_be_told_apart_is_not_taken_for_equal():
+def test_values_that_cannot_be_compared_are_not_equal():
     story = Story()
     for number in range(12):
         story.made("f", nested(300, number), BAD)
         assert not is_loop(story)
 
 
-def test_parts_of_every_kind_are_borne():
+def test_parts_of_every_kind_are_accepted():
     oddities = (Part(), Part(OtherData("future", {})), Part("", thought=True), Part(FunctionCall("")))
     contents = (
         Content(None, oddities),
@@ -419,7 +419,7 @@ def turned(value: Any) -> Any:
 
 @ANY_SPEED
 @given(ARGS)
-def test_the_same_meaning_in_another_spelling_is_the_same_call(args):
+def test_differently_written_equal_arguments_are_the_same_call(args):
     assert is_loop(Story().made("f", args, BAD).made("f", turned(args), BAD))
 
 

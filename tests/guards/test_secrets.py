@@ -93,14 +93,14 @@ def spoken(*parts: Part, system: Content | None = None) -> GenerateRequest:
 
 
 @EVERY_KEY
-def test_each_kind_of_key_is_replaced_where_it_stands(key):
+def test_each_kind_of_key_is_redacted(key):
     assert redacted(f"before {key} behind") == f"before {MARK} behind"
     assert redacted(key) == MARK
     assert redacted(f'KEY="{key}"\nNEXT={key}\n') == f'KEY="{MARK}"\nNEXT={MARK}\n'
 
 
 @EVERY_KEY
-def test_it_is_found_wherever_it_goes_upstream(key):
+def test_keys_are_redacted_in_every_upstream_field(key):
     nested = {"a": [{"b": f"is {key}."}], "n": 1}
     request = spoken(
         Part(f"My key is {key}."),
@@ -120,7 +120,7 @@ def test_it_is_found_wherever_it_goes_upstream(key):
 
 
 @pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY)
-def test_what_is_no_key_is_not_touched(text):
+def test_text_without_keys_is_unchanged(text):
     request = spoken(
         Part(text),
         Part(FunctionCall("f", {"a": [text]}, "c1")),
@@ -131,12 +131,12 @@ def test_what_is_no_key_is_not_touched(text):
     assert guarded(request) is request
 
 
-def test_only_the_keys_among_many_words_are_replaced():
+def test_only_the_keys_in_a_text_are_redacted():
     words = " ".join(ORDINARY.values())
     assert redacted(" ".join([words, *KEYS.values(), words])) == " ".join([words, *[MARK] * len(KEYS), words])
 
 
-def test_the_rest_of_a_part_is_kept():
+def test_other_fields_of_a_redacted_part_are_kept():
     key = KEYS["Google"]
     part = Part(f"a {key}", thought=True, signature="signed", extra={"future": 1})
     call = Part(FunctionCall("f", {"a": key}, "c1", {"more": 2}), signature="other", extra={"future": 3})
@@ -147,19 +147,19 @@ def test_the_rest_of_a_part_is_kept():
     )
 
 
-def test_media_and_parts_of_the_future_are_not_touched():
+def test_media_and_unknown_parts_are_unchanged():
     image = "AIza" + "A" * 400
     request = spoken(Part(InlineData("image/png", image)), Part(OtherData("future", image)), Part())
     assert guarded(request) is request
 
 
-def test_what_the_client_sent_is_not_changed_in_its_place():
+def test_the_clients_request_is_not_modified():
     args = {"a": [KEYS["AWS"]]}
     guarded(spoken(Part(FunctionCall("f", args))))
     assert args == {"a": [KEYS["AWS"]]}
 
 
-def test_done_once_more_it_changes_nothing():
+def test_redaction_is_idempotent():
     once = guarded(spoken(*map(Part, KEYS.values())))
     assert guarded(once) is once
 
@@ -170,7 +170,7 @@ def watched(guards: GuardSettings) -> tuple[GenerateRequest, GenerateRequest, di
     return request, watch.request(request), watch.notes
 
 
-def test_it_is_off_as_delivered():
+def test_redaction_is_off_by_default():
     delivered = load_guards(PROJECT / "config" / "guards.toml")
     assert delivered.modes.secrets == "off"
     request, left, notes = watched(delivered)
@@ -178,7 +178,7 @@ def test_it_is_off_as_delivered():
     assert not notes
 
 
-def test_switched_on_it_is_done_and_counted():
+def test_enabled_redaction_is_applied_and_counted():
     delivered = load_guards(PROJECT / "config" / "guards.toml")
     on = replace(delivered, modes=replace(delivered.modes, secrets="enforce"))
     _, left, notes = watched(on)
@@ -186,7 +186,7 @@ def test_switched_on_it_is_done_and_counted():
     assert notes == {"guard.secrets.changed": 1}
 
 
-def test_a_private_key_that_is_cut_in_its_midst_is_not_told_in_part():
+def test_a_truncated_private_key_is_redacted_completely():
     """A result is cut too; what is left of a key in it must go like a whole one."""
     delivered = load_guards(PROJECT / "config" / "guards.toml")
     small = replace(
@@ -203,13 +203,13 @@ def test_a_private_key_that_is_cut_in_its_midst_is_not_told_in_part():
 
 @ANY_SPEED
 @given(ODD, st.sampled_from(sorted(KEYS.values())), ODD)
-def test_a_key_between_any_words_is_gone(before, key, behind):
+def test_a_key_in_any_text_is_redacted(before, key, behind):
     assert key not in redacted(f"{before} {key} {behind}")
 
 
 @ANY_SPEED
 @given(st.text(alphabet=st.characters(exclude_characters="-_", max_codepoint=0x3FF), max_size=30))
-def test_a_text_too_short_for_a_key_is_the_same(text):
+def test_a_text_too_short_for_a_key_is_unchanged(text):
     assert redacted(text) == text
 
 
@@ -220,6 +220,6 @@ VALUES = st.recursive(
 
 @ANY_SPEED
 @given(st.dictionaries(ODD, VALUES, max_size=3))
-def test_arguments_without_keys_are_the_very_same(args: dict[str, Any]):
+def test_arguments_without_keys_are_the_same_object(args: dict[str, Any]):
     request = spoken(Part(FunctionCall("f", args)))
     assert guarded(request) is request
