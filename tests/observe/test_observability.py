@@ -116,7 +116,7 @@ def accounted(state: Path) -> int:
 # --- metrics -----------------------------------------------------------------------------------------
 
 
-def test_whichever_worker_answers_the_counts_are_those_of_all(service):
+def test_every_worker_reports_the_metrics_of_all_workers(service):
     for _ in range(20):
         assert post(service).ok
         assert post(service, MESSAGES, model="haiku", stream=True).ok
@@ -131,7 +131,7 @@ def test_whichever_worker_answers_the_counts_are_those_of_all(service):
         assert scrape.sum("streams_in_flight") == 0
 
 
-def test_what_a_killed_worker_has_counted_stays_and_its_streams_are_over(service, upstream):
+def test_counters_of_a_killed_worker_stay_and_its_running_streams_become_zero(service, upstream):
     for _ in range(10):
         assert post(service).ok
     assert eventually(lambda: Scrape(service).sum("requests_total") == 10)
@@ -155,7 +155,7 @@ def test_what_a_killed_worker_has_counted_stays_and_its_streams_are_over(service
     assert eventually(lambda: Scrape(service).sum("requests_total") == 20)
 
 
-def test_a_reload_goes_on_counting(service):
+def test_counters_survive_a_reload(service):
     assert post(service).ok
     assert eventually(lambda: Scrape(service).sum("requests_total") == 1)
     before = set(service.workers())
@@ -165,7 +165,7 @@ def test_a_reload_goes_on_counting(service):
     assert eventually(lambda: Scrape(service).sum("requests_total") == 2)
 
 
-def test_a_second_start_by_mistake_does_not_touch_the_numbers_of_the_first(service, state):
+def test_a_failed_second_start_does_not_reset_the_metrics_of_the_first(service, state):
     assert post(service).ok
     port = service.address.rpartition(":")[2]
     second = subprocess.run(
@@ -228,7 +228,7 @@ class Script:
         self.cost += load(environ={}).prices.cost_of(Usage(usage), model)
 
 
-def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(service, upstream, state):
+def test_recorded_usage_matches_the_upstreams_counts_however_a_request_ends(service, upstream, state):
     script = Script(upstream)
     script.will_say()
     assert post(service).ok
@@ -269,7 +269,7 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
     assert scrape.sum("requests_total") == 10, "the background answer counts twice"
 
 
-def test_a_background_answer_that_nobody_wants_any_more_is_accounted_for(service, upstream, state):
+def test_usage_of_a_cancelled_background_answer_is_recorded(service, upstream, state):
     script = Script(upstream)
     sent = threading.Event()
     script.will_say(sent.set, 60.0, finish=None)
@@ -283,7 +283,7 @@ def test_a_background_answer_that_nobody_wants_any_more_is_accounted_for(service
     assert usage_of(state)["total"]["input"] == script.said["input"]
 
 
-def test_a_locked_file_keeps_no_request_from_its_answer(service, state):
+def test_a_locked_usage_file_does_not_block_requests(service, state):
     assert post(service).ok
     assert eventually(lambda: accounted(state) == 1)
     locker = sqlite3.connect(state / "accounts.sqlite3")
@@ -299,7 +299,7 @@ def test_a_locked_file_keeps_no_request_from_its_answer(service, state):
 
 
 @pytest.mark.parametrize("trouble", ["a folder in the way", "no database"])
-def test_accounts_that_cannot_be_written_at_all_keep_no_request_from_its_answer(upstream, state, trouble):
+def test_an_unwritable_usage_file_does_not_block_requests(upstream, state, trouble):
     state.mkdir()
     if trouble == "no database":
         (state / "accounts.sqlite3").write_bytes(b"something else" * 1000)
@@ -314,7 +314,7 @@ def test_accounts_that_cannot_be_written_at_all_keep_no_request_from_its_answer(
         assert len(service.told(logger="bridge.observe.usage_writer")) <= 2, "one of each worker"
 
 
-def test_what_waits_is_written_when_the_service_stops(upstream, state):
+def test_pending_usage_is_written_when_the_service_stops(upstream, state):
     with served(upstream, state) as service:
         for _ in range(10):
             assert post(service).ok

@@ -198,12 +198,12 @@ def found(canaries: tuple[str, ...], log: str) -> list[str]:
     return [line for line in log.splitlines() if any(canary in line for canary in canaries)]
 
 
-def test_no_key_and_no_content_turns_up_in_the_log(bridge, gemini, canary_key):
+def test_no_key_and_no_content_appears_in_the_log(bridge, gemini, canary_key):
     walk(bridge, gemini)
     assert found((*CONTENT, CLIENT_KEY, canary_key), bridge.lines()) == []
 
 
-def test_a_client_that_leaves_takes_its_secrets_along(bridge, gemini, canary_key):
+def test_no_secrets_are_logged_after_a_disconnect(bridge, gemini, canary_key):
     gemini.will_say([*sse(text_chunk(ANSWER)), 30.0, *sse(text_chunk(ANSWER, "STOP"))])
     body = {**chat(), "stream": True}
     with ask(bridge, "/v1/chat/completions", "canary-leaver", KEYS_SENT[0], json=body, stream=True) as answer:
@@ -212,7 +212,7 @@ def test_a_client_that_leaves_takes_its_secrets_along(bridge, gemini, canary_key
     assert found((*CONTENT, CLIENT_KEY, canary_key), bridge.lines()) == []
 
 
-def test_debug_shows_content_and_still_no_key(gemini, canary_key):
+def test_debug_mode_logs_content_but_no_key(gemini, canary_key):
     with gunicorn_bridge(
         GEMINI_API_KEY=canary_key,
         GOOGLE_GEMINI_BASE_URL=gemini.address,
@@ -232,7 +232,7 @@ def test_debug_shows_content_and_still_no_key(gemini, canary_key):
         assert found((CLIENT_KEY, canary_key), debugging.lines()) == []
 
 
-def test_a_key_of_one_letter_is_warned_of_and_eats_no_words(gemini):
+def test_a_one_letter_key_causes_a_warning_and_masks_nothing(gemini):
     with gunicorn_bridge(GEMINI_API_KEY="e", GOOGLE_GEMINI_BASE_URL=gemini.address) as placeholder:
         gemini.will_say(refusal(500, "INTERNAL", ECHO))
         ask(placeholder, "/v1/chat/completions", "short-key", KEYS_SENT[0], json=chat())
@@ -251,7 +251,7 @@ def test_a_key_of_one_letter_is_warned_of_and_eats_no_words(gemini):
         ("canary-secret", "before [masked] after"),
     ],
 )
-def test_only_what_is_long_enough_for_a_secret_is_masked(secret, text):
+def test_only_secrets_of_a_minimum_length_are_masked(secret, text):
     line = JsonFormatter([secret, ""]).format(
         logging.makeLogRecord({"msg": text.replace("[masked]", secret)})
     )
@@ -324,7 +324,7 @@ def crash(*_args, **_options):
     ids=lambda part: part if isinstance(part, str) else part.__name__,
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_crash_says_where_and_not_what(
+def test_a_crash_log_has_the_location_but_no_exception_text(
     client, gemini, written, monkeypatch, canary_key, owner, name, outcome, stream
 ):
     monkeypatch.setattr(owner, name, crash)

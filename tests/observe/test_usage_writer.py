@@ -95,7 +95,7 @@ def dropped() -> float:
 # --- the store ---------------------------------------------------------------------------------------
 
 
-def test_sums_of_days_and_rows_of_requests_agree(store: AccountStore, path: Path) -> None:
+def test_daily_sums_match_request_rows(store: AccountStore, path: Path) -> None:
     store.write(
         [
             row(),
@@ -125,7 +125,7 @@ def test_sums_of_days_and_rows_of_requests_agree(store: AccountStore, path: Path
 
 
 @pytest.mark.parametrize("by", OF_REQUESTS)
-def test_every_division_adds_up_to_the_same(store: AccountStore, path: Path, by: str) -> None:
+def test_every_grouping_has_the_same_total(store: AccountStore, path: Path, by: str) -> None:
     store.write([row(key=f"k{number % 3}", model=f"m{number % 5}", at=NOON + number) for number in range(30)])
     assert everything(path, by).requests == 30
     assert everything(path, by).input == 3000
@@ -142,13 +142,13 @@ def test_both_days_are_included_and_a_key_can_be_picked(store: AccountStore, pat
     assert read_sums(path, Question(by, that_day, that_day, "bob' OR 1=1 --")) == []
 
 
-def test_the_largest_comes_first_where_days_do_not_order(store: AccountStore, path: Path) -> None:
+def test_groups_without_days_are_sorted_by_size(store: AccountStore, path: Path) -> None:
     store.write([row(key="small", cost=0.1), row(key="large", cost=3.0), row(key="middle", cost=1.0)])
     groups = read_sums(path, Question(("key",), date(2026, 1, 1), date(2026, 12, 31)))
     assert [group.names[0] for group in groups] == ["large", "middle", "small"]
 
 
-def test_requests_leave_before_the_sums_of_their_days(store: AccountStore, path: Path, clock: Clock) -> None:
+def test_request_rows_are_deleted_before_daily_sums(store: AccountStore, path: Path, clock: Clock) -> None:
     store.write([row(), row(NOON + 20 * DAY)])
     clock.now = NOON + 32 * DAY
     assert store.tidy() is False
@@ -160,7 +160,7 @@ def test_requests_leave_before_the_sums_of_their_days(store: AccountStore, path:
     assert everything(path, "day").requests == 1
 
 
-def test_tidying_takes_small_steps(store: AccountStore, path: Path, clock: Clock) -> None:
+def test_cleanup_runs_in_small_steps(store: AccountStore, path: Path, clock: Clock) -> None:
     store.write([row() for _ in range(ROWS_IN_A_STEP + 5)])
     clock.now += 100 * DAY
     assert store.tidy() is True
@@ -169,7 +169,7 @@ def test_tidying_takes_small_steps(store: AccountStore, path: Path, clock: Clock
     assert everything(path, "client").requests == 0
 
 
-def test_the_file_stays_within_its_bound_and_the_oldest_leave_first(path: Path, clock: Clock) -> None:
+def test_the_file_size_is_bounded_and_the_oldest_rows_are_deleted_first(path: Path, clock: Clock) -> None:
     store = AccountStore(path, days=400, request_days=31, megabytes=1, now=clock)
     for batch in range(60):
         clock.now = NOON + batch * 60
@@ -186,7 +186,7 @@ def test_the_file_stays_within_its_bound_and_the_oldest_leave_first(path: Path, 
     assert everything(path, "day").requests == 30_000, "the sums stay"
 
 
-def test_too_many_days_leave_when_no_requests_are_left(path: Path, clock: Clock) -> None:
+def test_excess_daily_sums_are_deleted_after_all_request_rows(path: Path, clock: Clock) -> None:
     store = AccountStore(path, days=400, request_days=31, megabytes=1, now=clock)
     clock.now = NOON + 40 * DAY
     for day in range(20):
@@ -198,12 +198,12 @@ def test_too_many_days_leave_when_no_requests_are_left(path: Path, clock: Clock)
     assert days[-1].names == ("2026-12-06",), "the oldest leave first"
 
 
-def test_what_nobody_has_written_yet_is_not_there(path: Path) -> None:
+def test_reading_an_unwritten_usage_file_gives_nothing(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_sums(path, Question(("day",), date(2026, 1, 1), date(2026, 12, 31)))
 
 
-def test_sums_of_days_can_be_divided_by_less_than_requests() -> None:
+def test_daily_sums_support_fewer_groupings_than_request_rows() -> None:
     assert OF_DAYS.keys() < OF_REQUESTS.keys()
 
 
@@ -246,9 +246,7 @@ def test_a_row_holds_each_token_once_and_its_cost(store: AccountStore, rows: lis
     assert rows[0][13:] == ("completed", "", 200, "")
 
 
-def test_a_row_names_its_service_tier_and_costs_what_the_tier_does(
-    store: AccountStore, rows: list[Row]
-) -> None:
+def test_a_row_has_its_service_tier_and_the_tiers_cost(store: AccountStore, rows: list[Row]) -> None:
     prices = PriceTable("USD", [PriceRow(("known*",), Price(1.0, 0.1, 10.0))], {"flex": 0.5})
     for tier in (None, "standard", "flex", "priority"):
         record = told(USAGE)
@@ -263,9 +261,7 @@ def test_a_row_names_its_service_tier_and_costs_what_the_tier_does(
     ]
 
 
-def test_the_cost_is_that_of_the_model_that_answered_where_it_has_a_price(
-    store: AccountStore, rows: list[Row]
-) -> None:
+def test_the_cost_uses_the_answering_models_price_if_known(store: AccountStore, rows: list[Row]) -> None:
     prices = PriceTable("USD", [PriceRow((f"known{digit}",), Price(digit, 0, 0)) for digit in (1, 2)])
     for asked, answered in [("known1", "known2"), ("known1", "unheard-of"), ("moving", "known2"), ("a", "b")]:
         record = told(USAGE)
@@ -275,7 +271,9 @@ def test_the_cost_is_that_of_the_model_that_answered_where_it_has_a_price(
     assert [each.cost for each in rows] == [twice, once, twice, None]
 
 
-def test_a_file_of_the_version_before_gets_the_column_and_keeps_its_rows(path: Path, clock: Clock) -> None:
+def test_a_file_of_the_previous_version_gets_the_new_column_and_keeps_its_rows(
+    path: Path, clock: Clock
+) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.executescript(BEFORE_TIERS)
         database.execute(f"INSERT INTO request VALUES (NULL{', ?' * 16})", row()[:16])
@@ -326,7 +324,7 @@ def test_a_request_that_reached_no_model_has_no_row(store: AccountStore, rows: l
     assert rows == []
 
 
-def test_names_that_clients_choose_are_cut(store: AccountStore, rows: list[Row]) -> None:
+def test_client_chosen_names_are_truncated(store: AccountStore, rows: list[Row]) -> None:
     record = told(USAGE)
     record.model = record.upstream_model = "m" * 1_000_000
     UsageObserver(store, PRICES)(record)
@@ -346,7 +344,7 @@ def test_rows_are_written_together_by_one_thread(writer: UsageWriter, path: Path
     assert eventually(lambda: everything(path).requests == 2_500)
 
 
-def test_a_locked_file_makes_rows_wait_and_nobody_else(
+def test_a_locked_file_delays_rows_but_no_requests(
     writer: UsageWriter, store: AccountStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.write([row()])
@@ -367,7 +365,7 @@ def test_a_locked_file_makes_rows_wait_and_nobody_else(
     assert warnings(caplog)[0].reason == "database is locked"
 
 
-def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
+def test_a_full_disk_delays_rows_and_then_drops_them_with_a_count(
     store: AccountStore, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
@@ -388,9 +386,7 @@ def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
     assert everything(path).requests + dropped() - before == 401, "each is written or counted"
 
 
-def test_rows_that_no_database_takes_are_dropped_and_the_others_go_on(
-    writer: UsageWriter, path: Path
-) -> None:
+def test_invalid_rows_are_dropped_and_the_others_are_written(writer: UsageWriter, path: Path) -> None:
     before = dropped()
     writer.put(row(input=1 << 70))
     assert eventually(lambda: dropped() == before + 1)
@@ -400,14 +396,14 @@ def test_rows_that_no_database_takes_are_dropped_and_the_others_go_on(
     assert eventually(lambda: everything(path).requests == 1)
 
 
-def test_a_file_that_is_no_database_drops_rows_and_fails_nothing(writer: UsageWriter, path: Path) -> None:
+def test_a_corrupt_usage_file_drops_rows_without_errors(writer: UsageWriter, path: Path) -> None:
     path.write_bytes(b"not a database" * 100)
     before = dropped()
     writer.put(row())
     assert eventually(lambda: dropped() == before + 1)
 
 
-def test_what_waits_is_written_when_the_process_ends(path: Path) -> None:
+def test_pending_rows_are_written_when_the_process_ends(path: Path) -> None:
     code = f"""
 from pathlib import Path
 from bridge.observe.usage_writer import UsageWriter
@@ -422,7 +418,7 @@ for number in range(30):
     assert time.monotonic() - began < 30
 
 
-def test_the_end_does_not_wait_long_for_a_locked_file(store: AccountStore, path: Path, monkeypatch) -> None:
+def test_shutdown_does_not_wait_long_for_a_locked_file(store: AccountStore, path: Path, monkeypatch) -> None:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
     store.write([row()])
     locker = sqlite3.connect(path)
@@ -438,7 +434,7 @@ def test_the_end_does_not_wait_long_for_a_locked_file(store: AccountStore, path:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_has_a_thread_of_its_own(writer: UsageWriter, path: Path) -> None:
+def test_a_forked_process_has_its_own_writer_thread(writer: UsageWriter, path: Path) -> None:
     writer.put(row())
     assert eventually(lambda: everything(path).requests == 1)
     code = """
