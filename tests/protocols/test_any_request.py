@@ -113,7 +113,7 @@ def broken(protocol: Protocol, request: GenerateRequest) -> list[str]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, **BY_NAME)
-def test_any_change_to_a_valid_request_is_understood_or_refused(protocol):
+def test_any_mutated_request_is_accepted_or_refused(protocol):
     caller = CONVERSATIONS[protocol.name].callers[""]
 
     @settings(max_examples=400, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -131,7 +131,7 @@ def test_any_change_to_a_valid_request_is_understood_or_refused(protocol):
 
 
 @pytest.mark.parametrize("protocol", [each for each in PROTOCOLS if each.counting], **BY_NAME)
-def test_any_change_to_a_question_for_tokens_is_understood_or_refused(protocol):
+def test_any_mutated_token_count_request_is_accepted_or_refused(protocol):
     caller = CONVERSATIONS[protocol.name].callers[""]
     counting = protocol.counting
 

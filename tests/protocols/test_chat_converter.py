@@ -292,7 +292,7 @@ FIELDS = st.lists(st.sampled_from(sorted(EVERY_FIELD)), unique=True, max_size=4)
 
 @SLOW_TO_DRAW
 @given(body=st.dictionaries(st.sampled_from(["model", "messages", "tools", "stop", "x.y"]), JUNK) | JUNK)
-def test_any_json_at_all_is_refused_by_name(body: Any) -> None:
+def test_any_json_is_refused_with_the_field_named(body: Any) -> None:
     if isinstance(body, dict) and body.get("messages") and body.get("model"):
         check(body)
     else:
@@ -302,7 +302,7 @@ def test_any_json_at_all_is_refused_by_name(body: Any) -> None:
 
 @SLOW_TO_DRAW
 @given(messages=st.lists(MESSAGES, min_size=1, max_size=6))
-def test_any_messages_are_refused_by_name_or_become_a_legal_history(messages: list[Body]) -> None:
+def test_any_messages_are_refused_or_become_a_legal_history(messages: list[Body]) -> None:
     check(chat(*messages))
 
 
@@ -315,15 +315,13 @@ def test_any_conversation_becomes_a_legal_history(messages: list[Body]) -> None:
 
 @SLOW_TO_DRAW
 @given(fields=FIELDS)
-def test_any_other_fields_are_refused_by_name_or_understood(fields: Body) -> None:
+def test_any_other_fields_are_refused_or_accepted(fields: Body) -> None:
     check(chat(HELLO, **fields))
 
 
 @SLOW_TO_DRAW
 @given(messages=st.lists(MESSAGES | JUNK, min_size=1, max_size=4) | conversations(), fields=FIELDS, odd=JUNK)
-def test_any_request_is_refused_by_name_or_taken_by_gemini(
-    messages: list[Any], fields: Body, odd: Any
-) -> None:
+def test_any_request_is_refused_or_legal_for_gemini(messages: list[Any], fields: Body, odd: Any) -> None:
     check({**chat(*messages), "metadata": odd, **fields})
 
 
@@ -429,7 +427,7 @@ REFUSED: dict[str, tuple[Body, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_nonsense_is_refused_by_its_name(name: str) -> None:
+def test_invalid_values_are_refused_with_the_field_named(name: str) -> None:
     body, param = REFUSED[name]
     assert refusal(body) == param
 
@@ -470,7 +468,7 @@ HARMLESS: dict[str, Body] = {
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_merely_odd_passes(name: str) -> None:
+def test_unusual_but_harmless_requests_pass(name: str) -> None:
     assert refusal(HARMLESS[name]) is None
     check(HARMLESS[name])
 
@@ -506,20 +504,20 @@ LONE_ENTRIES = [
 
 
 @pytest.mark.parametrize("entry", LONE_ENTRIES, ids=repr)
-def test_a_layout_that_does_not_fit_is_ignored_and_noted(entry: Any) -> None:
+def test_a_layout_that_does_not_match_is_ignored_and_noted(entry: Any) -> None:
     request = asked(chat(assistant(extra_content={"google": {"parts": [entry]}})))
     assert request.request.contents == (Content(MODEL, (Part("Well."),)),)
     assert request.losses == ("chat.layout_does_not_fit",)
 
 
-def test_a_layout_that_counts_backwards_is_ignored_even_if_the_sum_is_right() -> None:
+def test_a_layout_with_negative_counts_is_ignored() -> None:
     answer = assistant(extra_content={"google": {"parts": [{"text": -1}, {"text": 1}]}})
     request = asked(chat(answer))
     assert request.request.contents == (Content(MODEL, (Part("Well."),)),)
     assert request.losses == ("chat.layout_does_not_fit",)
 
 
-def test_a_layout_that_fits_but_for_its_last_entry_is_ignored_too() -> None:
+def test_a_layout_with_an_invalid_last_entry_is_ignored() -> None:
     """An entry that is no object must not smuggle keys into a part that no JSON can hold."""
     answer = assistant(extra_content={"google": {"parts": [{"text": 5}, [[1, 2]]]}})
     request = asked(chat(answer))
@@ -552,13 +550,13 @@ def test_a_result_is_named_after_its_call() -> None:
         (None, {}),
     ],
 )
-def test_arguments_that_are_no_object_are_kept_under_one_key(arguments: str | None, args: Body) -> None:
+def test_arguments_that_are_not_an_object_are_kept_under_one_key(arguments: str | None, args: Body) -> None:
     call = calling(function={"name": "f", "arguments": arguments})
     (content,) = contents_of(assistant(content=None, tool_calls=[call]))
     assert content.parts == (Part(FunctionCall("f", args, "1")),)
 
 
-def test_texts_of_an_assistant_are_not_changed_by_being_in_parts() -> None:
+def test_assistant_text_in_parts_equals_assistant_text() -> None:
     """A client that cuts an answer into parts sends the same answer."""
     parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
     (content,) = contents_of(assistant(content=parts))
@@ -606,7 +604,7 @@ def nested(depth: int, inner: Any = 0) -> Any:
         chat(HELLO, tools=[{"name": "f", "parameters": {"type": "object", "items": nested(500)}}]),
     ],
 )
-def test_deep_nesting_where_it_does_not_belong_is_refused_or_ignored(body: Body) -> None:
+def test_deep_nesting_in_a_wrong_field_is_refused_or_ignored(body: Body) -> None:
     assert refusal(body) != UNNAMED
 
 
@@ -645,14 +643,14 @@ def test_arguments_and_results_too_deep_for_json_are_kept_as_text(arguments: str
     ],
     ids=["kind", "type of its parameters", "syntax"],
 )
-def test_a_tool_with_something_too_deep_to_be_shown_is_refused_or_taken(tool: Body) -> None:
+def test_a_tool_with_a_too_deep_value_is_refused_or_accepted(tool: Body) -> None:
     """A message that quotes what the client sent must not fail over it."""
     refused = refusal(chat(HELLO, tools=[tool]))
     assert refused is None or refused.startswith("tools[0]")
 
 
 @pytest.mark.parametrize("count", [True, "more", None, [0], 0.0])
-def test_a_layout_with_a_count_that_is_none_is_ignored_even_if_the_rest_fits(count: Any) -> None:
+def test_a_layout_with_an_invalid_count_is_ignored(count: Any) -> None:
     """Gemini would get `"text": true`, or a text that the message never held."""
     answer = assistant(extra_content={"google": {"parts": [{"text": 5}, {"text": count}]}})
     request = asked(chat(answer))

@@ -90,11 +90,11 @@ def test_an_overflow_in_the_middle_of_the_answer(bridge, gemini, path):
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
 @pytest.mark.parametrize("agent", LOOKED_FOR)
 @pytest.mark.parametrize("said", [BOTH, LIMIT, NEITHER], ids=["both", "limit", "neither"])
-def test_agents_find_what_they_look_for(path, agent, said):
+def test_agents_recognise_the_overflow_message(path, agent, said):
     assert any(re.search(pattern, WORDS[path][said], re.IGNORECASE) for pattern in LOOKED_FOR[agent])
 
 
-def test_a_background_answer_tells_it_in_the_same_words(bridge, gemini):
+def test_a_background_answer_has_the_same_overflow_message(bridge, gemini):
     gemini.will_say(Reply([orjson.dumps(envelope(BOTH))], status=400))
     address = f"{bridge.address}/v1/responses"
     made = requests.post(address, json={**ASKED["/v1/responses"], "background": True}, timeout=30).json()

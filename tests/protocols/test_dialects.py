@@ -56,7 +56,7 @@ def posted(address: str, agent: str | None) -> tuple[http.client.HTTPResponse, s
 
 
 @pytest.mark.parametrize(("agent", "dialect"), USER_AGENTS.items())
-def test_the_client_decides(demo_bridge, agent, dialect):
+def test_the_dialect_follows_the_client(demo_bridge, agent, dialect):
     answer, events = posted(demo_bridge.address, agent)
     assert (answer.status, answer.headers["x-bridge-dialect"]) == (200, dialect)
     assert ("event: response.done" in events) == (dialect == "bridge")
@@ -88,14 +88,14 @@ def ask(tmp_path):
 
 @pytest.mark.parametrize("name", ["bridge", "openai", "codex", " OpenAI "])
 @pytest.mark.parametrize("headers", [CURL, SDK])
-def test_the_header_goes_before_all_else(ask, store, name, headers):
+def test_the_dialect_header_has_the_highest_priority(ask, store, name, headers):
     secret = store.add("alice", Rules(dialect="codex"))
     answer = ask({**headers, "x-bridge-dialect": name}, secret, BRIDGE_RESPONSES__DIALECT="bridge")
     assert (answer.status_code, answer.headers["x-bridge-dialect"]) == (200, name.strip().lower())
 
 
 @pytest.mark.parametrize("wrong", ["auto", "", "klingon", "x" * 1000])
-def test_a_dialect_that_nobody_speaks_is_refused_by_the_headers_name(ask, wrong):
+def test_an_unknown_dialect_is_refused_with_the_header_named(ask, wrong):
     answer = ask({**SDK, "x-bridge-dialect": wrong})
     error = answer.json["error"]
     assert (answer.status_code, error["param"]) == (400, "x-bridge-dialect")
@@ -103,7 +103,7 @@ def test_a_dialect_that_nobody_speaks_is_refused_by_the_headers_name(ask, wrong)
     assert len(error["message"]) < 200
 
 
-def test_the_keys_dialect_goes_before_the_marks(ask, store):
+def test_the_keys_dialect_overrides_the_marks(ask, store):
     secret = store.add("alice", Rules(dialect="openai"))
     assert ask(CURL, secret).headers["x-bridge-dialect"] == "openai"
     assert ask({"originator": "codex_exec"}, secret).headers["x-bridge-dialect"] == "openai"
@@ -111,12 +111,12 @@ def test_the_keys_dialect_goes_before_the_marks(ask, store):
     assert ask(CURL, secret).headers["x-bridge-dialect"] == "bridge"
 
 
-def test_a_key_whose_dialect_is_not_known_here_goes_by_the_marks(ask, store):
+def test_a_key_with_an_unknown_dialect_uses_the_marks(ask, store):
     secret = store.add("alice", Rules(dialect="of a later version"))
     assert ask(CURL, secret).headers["x-bridge-dialect"] == "bridge"
 
 
-def test_the_setting_is_for_those_without_a_mark(ask):
+def test_the_setting_applies_to_clients_without_a_mark(ask):
     for setting, unmarked in (("auto", "openai"), ("codex", "codex"), ("bridge", "bridge")):
         chosen = {"BRIDGE_RESPONSES__DIALECT": setting}
         assert ask(SDK, **chosen).headers["x-bridge-dialect"] == unmarked
@@ -124,13 +124,13 @@ def test_the_setting_is_for_those_without_a_mark(ask):
         assert ask(CURL, **chosen).headers["x-bridge-dialect"] == "bridge"
 
 
-def test_marks_are_the_operators(ask):
+def test_marks_are_configurable(ask):
     environ = {"BRIDGE_RESPONSES__BRIDGE_MARKS": '["x-robot: yes"]', "BRIDGE_RESPONSES__CODEX_MARKS": "[]"}
     assert ask({**CURL, "X-Robot": "Yes"}, **environ).headers["x-bridge-dialect"] == "bridge"
     assert ask(CURL, **environ).headers["x-bridge-dialect"] == "openai"
     assert ask({"originator": "codex_exec"}, **environ).headers["x-bridge-dialect"] == "openai"
 
 
-def test_an_answer_in_the_background_says_its_dialect_too(ask):
+def test_a_background_answer_reports_its_dialect(ask):
     answer = ask(SDK, more={"background": True, "store": True})
     assert (answer.status_code, answer.headers["x-bridge-dialect"]) == (200, "openai")

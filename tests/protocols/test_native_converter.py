@@ -88,7 +88,7 @@ def understood(of: Any, body: Any, caller: Caller) -> Any:
 
 @settings(max_examples=400)
 @given(REQUEST)
-def test_any_request_is_understood_or_refused(body):
+def test_any_request_is_accepted_or_refused(body):
     asked = understood(PROTOCOL, body, CALLER)
     if asked is not None:
         request, _ = fitted(asked.request)
@@ -98,14 +98,14 @@ def test_any_request_is_understood_or_refused(body):
 
 
 @given(message(contents=several(CONTENT), generateContentRequest=REQUEST))
-def test_any_question_for_tokens_is_understood_or_refused(body):
+def test_any_token_count_request_is_accepted_or_refused(body):
     asked = understood(PROTOCOL.counting, body, CALLER)
     if asked is not None:
         assert fitted(asked.request)[0].contents
 
 
 @given(message(content=CONTENT, requests=several(message(content=CONTENT)), taskType=ANYTHING))
-def test_any_question_for_vectors_is_understood_or_refused(body):
+def test_any_embedding_request_is_accepted_or_refused(body):
     for caller in (EMBED, BATCH):
         asked = understood(PROTOCOL.embedding, body, caller)
         if asked is not None:

@@ -55,7 +55,7 @@ def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected)
 
 
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("invalid", ".error.json"))
-def test_a_bad_request_is_refused_with_the_field_named(protocol, path, expected):
+def test_an_invalid_request_is_refused_with_the_field_named(protocol, path, expected):
     with pytest.raises(BridgeError) as refused:
         fitted(read(protocol, path).request)
     error = refused.value

@@ -36,13 +36,13 @@ KINDS = sorted(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_codex_repeats_what_a_repetition_may_mend_and_nothing_else(kind: type[BridgeError]) -> None:
+def test_codex_retries_only_retryable_errors(kind: type[BridgeError]) -> None:
     told = stream_error(kind("What happened."))
     assert told["message"].startswith("Your messages" if kind is ContextOverflow else "What happened.")
     assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.worth_repeating)
 
 
-def test_codex_is_told_in_words_how_long_to_wait() -> None:
+def test_codex_gets_the_retry_delay_in_the_message() -> None:
     limited = next(kind for kind in concrete_errors() if kind.kind == "rate_limited")
     assert stream_error(limited("Slow down.", retry_after=4.2)) == {
         "code": "rate_limit_exceeded",

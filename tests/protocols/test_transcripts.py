@@ -62,7 +62,7 @@ def test_any_chunking_gives_the_same_body(name, protocol, caller, cut):
 
 
 @EVERY
-def test_any_prefix_ends_legally_with_the_protocols_error(name, protocol, caller):
+def test_any_prefix_ends_legally_with_an_error(name, protocol, caller):
     chunks = chunks_of(name)
     for length in range(len(chunks) + 1):
         for cut_short in (Run.whole, lambda run, fed: run.broken(fed, UpstreamUnreachable("gone"))):
@@ -73,7 +73,7 @@ def test_any_prefix_ends_legally_with_the_protocols_error(name, protocol, caller
 
 
 @EVERY
-def test_the_answer_put_back_as_history_gives_gemini_its_own_content(name, protocol, caller):
+def test_an_answer_sent_back_as_history_gives_gemini_its_own_content(name, protocol, caller):
     conversation = CONVERSATIONS[protocol.name]
     vault = MemoryVault() if conversation.relies_on_vault else ForgetfulVault()
     first = run(protocol, caller, vault)
@@ -90,11 +90,11 @@ def test_the_answer_put_back_as_history_gives_gemini_its_own_content(name, proto
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gemini_chunks_survive_the_values_and_come_out_the_same(name):
+def test_gemini_chunks_make_a_round_trip(name):
     for line in json_lines(name):
         assert chunk_to_json(chunk_from_json(line)) == line
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_transcript_says_why_it_is_there(name):
+def test_every_transcript_explains_its_purpose(name):
     assert (FOLDER / name / "why.md").read_text().strip().endswith(".")
