@@ -15,9 +15,9 @@ CAPABILITIES = {
     "test_text": "text",
     "test_tools_in_parallel": "tools in parallel",
     "test_thinking_and_signatures": "thinking and signatures",
-    "test_a_refusal_is_told": "a refusal",
-    "test_an_overflow_ends_well": "an overflow",
-    "test_a_cut_stream_ends_well": "a cut stream",
+    "test_a_refusal_is_shown": "a refusal",
+    "test_a_context_overflow_is_handled": "an overflow",
+    "test_a_truncated_stream_is_handled": "a cut stream",
 }
 YES = "yes"
 _BLOCK = re.compile(r"(<!-- matrix -->\n).*(<!-- end of matrix -->)", re.DOTALL)

@@ -115,7 +115,7 @@ def test_plain_text(claude, gemini):
     assert {each["name"] for each in body["tools"][0]["functionDeclarations"]} >= {"Bash", "Read", "Edit"}
 
 
-def test_the_settings_file_does_as_well_as_the_environment(claude, gemini):
+def test_the_settings_file_works_like_the_environment(claude, gemini):
     gemini.will_say(say("Hello from the bridge."))
     claude.reads_its_settings_from_a_file()
     assert claude.says("say hello")["result"] == "Hello from the bridge."
@@ -193,7 +193,7 @@ def test_thinking_and_its_signatures_are_kept_over_a_tool_loop(claude, gemini):
     assert signed == [SIGNATURE, second, "dGhpcmQ="]
 
 
-def test_a_switch_of_the_model_drops_foreign_signatures_and_goes_on(claude, gemini):
+def test_switching_the_model_drops_foreign_signatures_and_continues(claude, gemini):
     gemini.will_say(
         sse(call("Bash", "c1", command="echo 1", description="1"), finished()),
         say("First."),
@@ -226,19 +226,19 @@ def error(status: int, name: str, message: str, *details: Any) -> Reply:
     return Reply([json.dumps(envelope).encode()], status=status)
 
 
-def test_a_rate_limit_is_waited_out(claude, gemini):
+def test_the_client_retries_after_a_rate_limit(claude, gemini):
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}
     gemini.will_say(error(429, "RESOURCE_EXHAUSTED", "Slow down.", wait), say("Made it."))
     assert claude.says("hurry")["result"] == "Made it."
     assert len(posted(gemini)) == 2
 
 
-def test_an_overload_is_repeated(claude, gemini):
+def test_an_overload_is_retried(claude, gemini):
     gemini.will_say(error(503, "UNAVAILABLE", "The model is overloaded."), say("Made it."))
     assert claude.says("hurry")["result"] == "Made it."
 
 
-def test_an_error_in_the_middle_is_repeated_and_not_taken_for_an_answer(claude, gemini):
+def test_an_error_in_mid_stream_is_retried_and_not_accepted_as_an_answer(claude, gemini):
     broken = [
         *sse(text_chunk("Half an ans")),
         b'data: {"error": {"code": 503, "status": "UNAVAILABLE"}}\r\n\r\n',
@@ -247,7 +247,7 @@ def test_an_error_in_the_middle_is_repeated_and_not_taken_for_an_answer(claude, 
     assert claude.says("tell me")["result"] == "The whole answer."
 
 
-def test_a_prompt_too_long_is_compacted_and_the_session_goes_on(claude, gemini):
+def test_a_prompt_that_is_too_long_is_compacted_and_the_session_continues(claude, gemini):
     overflow = "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."
     told: list[str] = []
 
@@ -270,7 +270,7 @@ def test_a_prompt_too_long_is_compacted_and_the_session_goes_on(claude, gemini):
     assert told == ["refused", "compacted"]
 
 
-def test_web_search_is_googles_and_its_sources_come_back(claude, gemini):
+def test_web_search_uses_google_and_returns_its_sources(claude, gemini):
     grounding = {
         "webSearchQueries": ["gemini bridge"],
         "groundingChunks": [{"web": {"uri": "https://example.org/bridge", "title": "A bridge"}}],
@@ -292,7 +292,7 @@ def test_web_search_is_googles_and_its_sources_come_back(claude, gemini):
     assert "Bridges exist." in told
 
 
-def test_each_request_begins_as_the_one_before(claude, gemini):
+def test_each_request_starts_with_the_bytes_of_the_previous_one(claude, gemini):
     """Over steps of each kind, and over a second prompt to the same session."""
     place = claude.project / "poem.txt"
     place.write_text("roses are red\n")

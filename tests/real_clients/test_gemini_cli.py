@@ -107,27 +107,27 @@ def test_a_file_is_written(cli, gemini):
     assert (cli.project / "poem.txt").read_text() == "roses are blue\n"
 
 
-def test_a_long_thought_is_waited_for(cli, gemini):
+def test_a_long_thought_does_not_time_out(cli, gemini):
     """Longer than several signs of life, before and after the first word."""
     gemini.will_say([1.0, *sse(text_chunk("Let me see … ")), 1.0, *say("Yes.")])
     assert cli.says("think")["response"] == "Let me see … Yes."
 
 
 @pytest.mark.parametrize("silence", [[], [1.0]], ids=["at once", "after a silence"])
-def test_a_cut_stream_is_repeated_and_not_taken_for_an_answer(cli, gemini, silence):
+def test_a_truncated_stream_is_retried_and_not_accepted_as_an_answer(cli, gemini, silence):
     gemini.will_say([*sse(text_chunk("Half an ans")), *silence, CUT], say("The whole answer."))
     assert cli.says("tell me")["response"].endswith("The whole answer.")
     assert len(gemini.asked) == 2
 
 
-def test_a_rate_limit_is_waited_out(cli, gemini):
+def test_the_client_retries_after_a_rate_limit(cli, gemini):
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.5s"}
     gemini.will_say(error(429, "RESOURCE_EXHAUSTED", "Slow down.", wait), say("Made it."))
     assert cli.says("hurry")["response"] == "Made it."
     assert len(gemini.asked) == 2
 
 
-def test_a_wrong_upstream_key_is_told_once_in_plain_words(cli, gemini):
+def test_a_wrong_upstream_key_is_reported_once_with_a_clear_message(cli, gemini):
     gemini.will_answer(lambda _: error(403, "PERMISSION_DENIED", "No."))
     told = cli.says("try")
     assert "administrator" in told["error"]["message"]

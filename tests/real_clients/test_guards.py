@@ -148,7 +148,7 @@ def test_a_call_that_the_policy_denies_is_not_run_and_the_turn_ends(agent, ruled
 
 
 @AGENTS
-def test_a_call_that_the_rules_do_not_name_is_run(agent, ruled, tmp_path):
+def test_a_call_that_matches_no_rule_is_run(agent, ruled, tmp_path):
     bridge, gemini = ruled
     gemini.will_say(shell_call(agent, "touch free-file", "f1"), sse(text_chunk("Done.", "STOP")))
     assert agent.run(bridge.address, tmp_path) == "Done."
@@ -173,7 +173,7 @@ def endless(agent: Any, script: str) -> Any:
     [("cat no-such-place; echo it failed; exit 1", 2), ("echo the same again", 3)],
     ids=["failing", "succeeding"],
 )
-def test_a_model_that_runs_in_circles_is_stopped_and_the_turn_ends(agent, ruled, tmp_path, script, runs):
+def test_a_looping_model_is_stopped_and_the_turn_ends(agent, ruled, tmp_path, script, runs):
     bridge, gemini = ruled
     gemini.will_answer(endless(agent, script))
     assert agent.run(bridge.address, tmp_path).startswith(LOOP)

@@ -92,12 +92,12 @@ def test_thinking_and_signatures(user, gemini, record_property):
     assert talk.asked[0].body["generationConfig"]["thinkingConfig"]["includeThoughts"] is True
 
 
-def test_a_refusal_is_told(user, gemini):
+def test_a_refusal_is_shown(user, gemini):
     gemini.will_answer(lambda asked: refusal(400, "INVALID_ARGUMENT", "The bridge-test field is unknown."))
     assert "The bridge-test field is unknown." in user.asks("please try").said
 
 
-def test_an_overflow_ends_well(user, gemini, record_property):
+def test_a_context_overflow_is_handled(user, gemini, record_property):
     """After some steps the conversation is too long: the client makes it shorter, or says so."""
     talk = SignedConversation()
     refused: list[Asked] = []
@@ -118,7 +118,7 @@ def test_an_overflow_ends_well(user, gemini, record_property):
     assert len(refused) <= 3
 
 
-def test_a_cut_stream_ends_well(user, gemini, record_property):
+def test_a_truncated_stream_is_handled(user, gemini, record_property):
     """Half an answer is no answer: the client asks again, or says that something broke."""
     talk = SignedConversation([*sse(text_chunk("Half an ans")), CUT], say("The whole answer."))
     gemini.will_answer(talk)

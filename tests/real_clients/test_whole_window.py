@@ -131,7 +131,7 @@ def words(characters: int) -> str:
     return line * (characters // len(line) + 1)
 
 
-def test_claude_code_carries_a_text_that_really_is_that_long(claude: Claude, gemini: ScriptedGemini) -> None:
+def test_claude_code_sends_a_text_that_fills_the_window(claude: Claude, gemini: ScriptedGemini) -> None:
     text = words(4 * LONG)
     gemini.will_answer(long_conversation(LONG, *BASH))
     assert claude.says(text, UNASKED)["result"] == "Done."
@@ -156,7 +156,7 @@ def test_the_picker_of_claude_code_gets_the_models_of_the_bridge(
     assert f"/{MODEL}:" in gemini.asked[-1].path
 
 
-def test_auto_mode_goes_on_without_checks_that_the_bridge_refuses(
+def test_auto_mode_continues_without_checks_that_the_bridge_refuses(
     claude: Claude, gemini: ScriptedGemini, bridge: Bridge
 ) -> None:
     """Newer versions ask for them, and once more without them."""
@@ -234,7 +234,7 @@ def test_without_the_catalogue_codex_compacts_400_000_tokens(codex: Codex, gemin
     assert was_compacted(gemini)
 
 
-def test_codex_carries_a_text_that_really_is_that_long(codex: Codex, gemini: ScriptedGemini) -> None:
+def test_codex_sends_a_text_that_fills_the_window(codex: Codex, gemini: ScriptedGemini) -> None:
     """In two turns: it takes no more than a million characters at once."""
     halves = [words(2 * LONG), words(2 * LONG).upper()]
     gemini.will_answer(lambda _: sse(text_chunk("Done.", "STOP", **usage(LONG))))
