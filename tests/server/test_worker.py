@@ -25,7 +25,7 @@ def come():
 # --- how a request begins ----------------------------------------------------------------------------
 
 
-def test_nothing_has_come_yet(come) -> None:
+def test_a_connection_without_data_wants_no_slot(come) -> None:
     connection, _ = come
     assert connection.beginning() is None
     assert not connection.wants_slot()
@@ -34,7 +34,7 @@ def test_nothing_has_come_yet(come) -> None:
 @pytest.mark.parametrize(
     ("sent", "wants"), [(b"POST /v1/x", True), (b"PO", True), (b"GET /healthz", False), (b"POSTS", False)]
 )
-def test_what_has_come_is_left_where_it_is(come, sent: bytes, wants: bool) -> None:
+def test_peeking_at_the_first_bytes_does_not_consume_them(come, sent: bytes, wants: bool) -> None:
     connection, theirs = come
     theirs.send(sent)
     with no_more_descriptors():
@@ -43,7 +43,7 @@ def test_what_has_come_is_left_where_it_is(come, sent: bytes, wants: bool) -> No
     assert connection.sock.recv(100) == sent
 
 
-def test_one_that_has_gone_wants_nothing(come) -> None:
+def test_a_closed_connection_wants_no_slot(come) -> None:
     connection, theirs = come
     theirs.close()
     assert connection.beginning() == b""
@@ -65,7 +65,9 @@ def turn(poller: selectors.BaseSelector) -> None:
         key.data(key.fileobj)
 
 
-def test_a_client_is_told_the_end_at_once_and_closed_when_it_hangs_up(half_closed, come) -> None:
+def test_a_lingering_connection_is_shut_down_at_once_and_closed_when_the_client_closes(
+    half_closed, come
+) -> None:
     ending, poller, gone = half_closed
     connection, theirs = come
     ending.add(connection.sock)
@@ -78,7 +80,7 @@ def test_a_client_is_told_the_end_at_once_and_closed_when_it_hangs_up(half_close
     assert (len(gone), connection.sock.fileno()) == (1, -1)
 
 
-def test_one_that_does_not_hang_up_is_closed_in_the_end(half_closed, come, monkeypatch) -> None:
+def test_a_lingering_connection_is_closed_after_a_timeout(half_closed, come, monkeypatch) -> None:
     ending, _, gone = half_closed
     connection, _ = come
     monkeypatch.setattr(closing, "LONGEST", 0.0)
@@ -87,7 +89,7 @@ def test_one_that_does_not_hang_up_is_closed_in_the_end(half_closed, come, monke
     assert (len(gone), connection.sock.fileno()) == (1, -1)
 
 
-def test_one_that_sends_without_end_is_closed(half_closed, come, monkeypatch) -> None:
+def test_a_lingering_connection_that_keeps_sending_is_closed(half_closed, come, monkeypatch) -> None:
     ending, poller, gone = half_closed
     connection, theirs = come
     monkeypatch.setattr(closing, "MOST_BYTES", 10)
@@ -97,9 +99,7 @@ def test_one_that_sends_without_end_is_closed(half_closed, come, monkeypatch) ->
     assert len(gone) == 1
 
 
-def test_of_too_many_the_oldest_is_closed_although_the_poller_still_speaks_of_it(
-    half_closed, come, monkeypatch
-) -> None:
+def test_above_the_limit_the_oldest_lingering_connection_is_closed(half_closed, come, monkeypatch) -> None:
     ending, poller, gone = half_closed
     connection, theirs = come
     monkeypatch.setattr(closing, "MOST", 1)
@@ -113,7 +113,7 @@ def test_of_too_many_the_oldest_is_closed_although_the_poller_still_speaks_of_it
         assert (len(gone), connection.sock.fileno()) == (1, -1)
 
 
-def test_one_that_has_gone_already_is_closed_and_counted_once(half_closed, come) -> None:
+def test_a_connection_that_was_already_closed_is_counted_once(half_closed, come) -> None:
     ending, _, gone = half_closed
     connection, _ = come
     connection.sock.close()
@@ -131,7 +131,7 @@ def together():
         yield made
 
 
-def test_siblings_know_who_has_room(together) -> None:
+def test_workers_know_which_siblings_have_free_slots(together) -> None:
     first, second = together.enter(), together.enter()
     assert not together.have_room()
     together.tell(first, True)
@@ -142,7 +142,7 @@ def test_siblings_know_who_has_room(together) -> None:
     assert together.enter() == first, "the next takes the place of one that ended"
 
 
-def test_a_connection_is_left_to_whoever_takes_it_with_all_that_was_sent(together, come) -> None:
+def test_a_connection_is_passed_to_a_sibling_with_its_unread_data(together, come) -> None:
     connection, theirs = come
     theirs.send(b"POST /")
     assert together.give(connection.sock, 2.5)
@@ -154,7 +154,7 @@ def test_a_connection_is_left_to_whoever_takes_it_with_all_that_was_sent(togethe
         together.take()
 
 
-def test_a_queue_that_is_full_is_said_so(together, come) -> None:
+def test_a_full_handover_queue_is_reported(together, come) -> None:
     connection, _ = come
     given = 0
     while together.give(connection.sock, 0):
@@ -164,7 +164,7 @@ def test_a_queue_that_is_full_is_said_so(together, come) -> None:
         together.take()[0].close()
 
 
-def test_without_room_for_its_descriptor_a_connection_stays_in_the_queue(together, come) -> None:
+def test_without_a_free_file_descriptor_a_connection_stays_in_the_queue(together, come) -> None:
     connection, _ = come
     assert together.give(connection.sock, 0)
     with no_more_descriptors(), pytest.raises(OSError, match="Too many open files"):
