@@ -36,7 +36,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(request.param, tmp_path / "state"))
 
 
-def test_there_are_files_to_try() -> None:
+def test_files_of_earlier_versions_exist() -> None:
     assert VERSIONS
 
 

@@ -54,7 +54,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 # --- it keeps ----------------------------------------------------------------------------------------
 
 
-def test_what_was_kept_is_found_and_nothing_else(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_stored_signatures_are_found(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     vault = SqliteVault(path)
     vault.keep(ME, FAMILY, {"1": "one", "2": "two", "3": "three"})
     assert vault.find(ME, FAMILY, ["1", "3", "4"]) == {"1": "one", "3": "three"}
@@ -68,7 +68,7 @@ def test_what_was_kept_is_found_and_nothing_else(path: Path, caplog: pytest.LogC
     kept=st.dictionaries(st.text(), st.text(), max_size=5),
     family=st.text(),
 )
-def test_any_text_is_kept_as_it_is(
+def test_any_text_is_stored_unchanged(
     tmp_path_factory: pytest.TempPathFactory, kept: dict[str, str], family: str
 ) -> None:
     vault = SqliteVault(tmp_path_factory.mktemp("vault") / "v")
@@ -76,7 +76,7 @@ def test_any_text_is_kept_as_it_is(
     assert vault.find(ME, family, [*kept, "one that was not"]) == kept
 
 
-def test_families_are_kept_apart(path: Path) -> None:
+def test_families_are_separated(path: Path) -> None:
     vault = SqliteVault(path)
     vault.keep(ME, "a", {"1": "of a"})
     vault.keep(ME, "b", {"1": "of b"})
@@ -85,7 +85,7 @@ def test_families_are_kept_apart(path: Path) -> None:
     assert vault.find(ME, "c", ["1"]) == {}
 
 
-def test_owners_are_kept_apart(path: Path) -> None:
+def test_owners_are_separated(path: Path) -> None:
     vault = SqliteVault(path)
     vault.of("a").keep(FAMILY, {"1": "of a"})
     assert vault.of("b").find(FAMILY, ["1"]) == {}
@@ -95,7 +95,7 @@ def test_owners_are_kept_apart(path: Path) -> None:
     assert vault.of("").find(FAMILY, ["1"]) == {}
 
 
-def test_rows_of_an_earlier_version_are_nobodys(path: Path) -> None:
+def test_rows_of_an_earlier_version_belong_to_no_owner(path: Path) -> None:
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path)) as database:
         database.execute(
@@ -110,13 +110,13 @@ def test_rows_of_an_earlier_version_are_nobodys(path: Path) -> None:
     assert vault.of("a").find(FAMILY, ["1"]) == {"1": "new"}
 
 
-def test_an_endless_id_is_neither_looked_up_nor_remembered(path: Path) -> None:
+def test_an_overlong_id_is_neither_looked_up_nor_stored(path: Path) -> None:
     vault = SqliteVault(path)
     assert vault.find(ME, FAMILY, ["x" * 1_000_000, "1"]) == {}
     assert [call_id for _, _, call_id in vault._absent] == ["1"]
 
 
-def test_the_newest_signature_of_a_call_counts(path: Path) -> None:
+def test_the_newest_signature_of_a_call_wins(path: Path) -> None:
     vault = SqliteVault(path)
     vault.keep(ME, FAMILY, {"1": "old"})
     vault.keep(ME, FAMILY, {"1": "new"})
@@ -133,14 +133,14 @@ def test_the_first_call_of_a_long_history_keeps_its_signature(path: Path) -> Non
 # --- it is shared ------------------------------------------------------------------------------------
 
 
-def test_two_vaults_on_one_file_see_what_the_other_kept(path: Path) -> None:
+def test_two_stores_on_one_file_share_their_signatures(path: Path) -> None:
     one, other = SqliteVault(path), SqliteVault(path)
     one.keep(ME, FAMILY, {"1": "one"})
     other.keep(ME, FAMILY, {"2": "two"})
     assert one.find(ME, FAMILY, ["1", "2"]) == other.find(ME, FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
 
 
-def test_it_survives_being_opened_again(path: Path) -> None:
+def test_signatures_survive_reopening(path: Path) -> None:
     SqliteVault(path).keep(ME, FAMILY, {"1": "one"})
     assert SqliteVault(path).find(ME, FAMILY, ["1"]) == {"1": "one"}
 
@@ -153,7 +153,7 @@ def run_python(script: str, path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_another_process_finds_and_adds(path: Path) -> None:
+def test_another_process_reads_and_writes(path: Path) -> None:
     vault = SqliteVault(path)
     vault.keep(ME, FAMILY, {"1": "one"})
     run_python(
@@ -170,7 +170,7 @@ vault.keep("me", "gemini-3", {"2": "two"})
     assert vault.find(ME, FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
 
 
-def test_it_works_on_both_sides_of_a_fork(path: Path) -> None:
+def test_the_store_works_on_both_sides_of_a_fork(path: Path) -> None:
     run_python(
         """
 import os, sys
@@ -195,7 +195,7 @@ assert found == {"1": "before", "2": "child", "3": "parent"}, found
     assert rows(path) == {"1", "2", "3"}
 
 
-def test_threads_share_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_threads_share_the_store(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     vault = SqliteVault(path)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: vault.keep(ME, FAMILY, {str(number): "s"}), range(64)))
@@ -213,7 +213,7 @@ def tidies_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("tidies_always")
-def test_what_is_too_old_is_forgotten(path: Path) -> None:
+def test_expired_signatures_are_deleted(path: Path) -> None:
     clock = Clock()
     vault = SqliteVault(path, clock)
     vault.keep(ME, FAMILY, {"old": "s"})
@@ -225,7 +225,7 @@ def test_what_is_too_old_is_forgotten(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tidies_always")
-def test_what_is_kept_again_lives_on(path: Path) -> None:
+def test_storing_a_signature_again_renews_it(path: Path) -> None:
     clock = Clock()
     vault = SqliteVault(path, clock)
     vault.keep(ME, FAMILY, {"1": "s"})
@@ -237,7 +237,9 @@ def test_what_is_kept_again_lives_on(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tidies_always")
-def test_of_too_many_the_oldest_are_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_above_the_limit_the_oldest_signatures_are_deleted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(vault_module, "MOST_ROWS", 3)
     vault = SqliteVault(path, Clock())
     for number in range(7):
@@ -245,7 +247,7 @@ def test_of_too_many_the_oldest_are_forgotten(path: Path, monkeypatch: pytest.Mo
     assert rows(path) == {"4", "5", "6"}
 
 
-def test_a_restart_tidies(path: Path) -> None:
+def test_opening_the_store_deletes_expired_signatures(path: Path) -> None:
     clock = Clock()
     vault = SqliteVault(path, clock)
     for number in range(4):
@@ -294,7 +296,7 @@ def _other_table(path: Path) -> Path:
 @pytest.mark.parametrize(
     "unusable", ["below a file", "a directory", "not a database", "another table"], indirect=True
 )
-def test_a_file_that_cannot_be_used_is_logged_and_costs_nothing_else(
+def test_an_unusable_file_is_logged_and_has_no_other_effect(
     unusable: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     vault = SqliteVault(unusable)
@@ -302,7 +304,7 @@ def test_a_file_that_cannot_be_used_is_logged_and_costs_nothing_else(
     shrugs(vault, caplog)
 
 
-def test_a_file_that_goes_bad_in_use_is_logged_and_costs_nothing_else(
+def test_a_file_corrupted_in_use_is_logged_and_has_no_other_effect(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     vault = SqliteVault(path)
@@ -347,7 +349,7 @@ def test_a_locked_file_in_use_is_logged_when_written_and_still_read(
     assert warnings_in(caplog) == ["bridge.state.signature_store"]
 
 
-def test_what_was_not_there_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_signatures_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vault = SqliteVault(tmp_path / "signatures.sqlite3")
     assert vault.find(ME, "f", ["a", "b"]) == {}
     asked: list[object] = []
@@ -358,14 +360,14 @@ def test_what_was_not_there_is_not_asked_for_again(tmp_path: Path, monkeypatch: 
     assert asked
 
 
-def test_what_was_not_there_is_found_once_it_is(tmp_path: Path) -> None:
+def test_a_missing_signature_is_found_once_it_is_stored(tmp_path: Path) -> None:
     vault = SqliteVault(tmp_path / "signatures.sqlite3")
     assert vault.find(ME, "f", ["a"]) == {}
     vault.keep(ME, "f", {"a": "signature"})
     assert vault.find(ME, "f", ["a"]) == {"a": "signature"}
 
 
-def test_absence_is_believed_for_a_while_only(tmp_path: Path) -> None:
+def test_missing_signatures_are_cached_for_a_limited_time(tmp_path: Path) -> None:
     now = [1_800_000_000.0]
     path = tmp_path / "signatures.sqlite3"
     one, other = SqliteVault(path, lambda: now[0]), SqliteVault(path, lambda: now[0])
@@ -396,7 +398,7 @@ def signatures_sent(gemini: ScriptedGemini) -> list[str | None]:
     return [part.get("thoughtSignature") for part in parts if "functionCall" in part]
 
 
-def test_a_call_id_of_another_client_finds_nothing(bridge: Bridge, gemini: ScriptedGemini) -> None:
+def test_a_call_id_of_another_owner_finds_nothing(bridge: Bridge, gemini: ScriptedGemini) -> None:
     call_id = uuid4().hex
     gemini.will_say(sse(call_chunk("look", {}, call_id, "c2lnbmVkLWZvci1hbGljZQ==", "STOP")))
     (call,) = look_around(bridge, "alice")["tool_calls"]
