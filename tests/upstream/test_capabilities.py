@@ -265,23 +265,23 @@ def can(rig: Rig, ability: Capability) -> bool:
         return False
 
 
-def test_every_ability_has_a_probe() -> None:
+def test_every_capability_has_a_probe() -> None:
     assert set(PROBES) == set(Capability)
 
 
-def test_every_upstream_but_the_demo_is_tried_out() -> None:
+def test_every_upstream_except_the_demo_is_probed() -> None:
     assert set(WIRE) == set(UPSTREAMS) - {"demo"}
 
 
 @pytest.mark.parametrize("name", WIRE)
 @pytest.mark.parametrize("ability", Capability, ids=lambda ability: ability.name)
-def test_an_upstream_carries_what_it_does_not_say_it_cannot(
+def test_an_upstream_supports_all_fields_that_it_does_not_list_as_unsupported(
     set_up: Callable[..., Rig], name: str, ability: Capability
 ) -> None:
     assert can(set_up(name), ability) == (ability not in UPSTREAMS[name].CANNOT)
 
 
-def test_the_page_shows_what_they_say() -> None:
+def test_the_documentation_lists_the_declared_capabilities() -> None:
     place = ROOT / "docs" / "upstreams.py"
     spec = importlib.util.spec_from_file_location("upstreams_page", place)
     assert spec is not None

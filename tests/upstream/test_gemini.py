@@ -127,9 +127,7 @@ def test_the_request_goes_out_as_gemini_expects_it(google: responses.RequestsMoc
         ("a\r\nHost: b", "a%0D%0AHost%3A%20b"),
     ],
 )
-def test_a_models_name_cannot_change_the_address(
-    google: responses.RequestsMock, model: str, segment: str
-) -> None:
+def test_a_model_name_cannot_change_the_url(google: responses.RequestsMock, model: str, segment: str) -> None:
     google.add_callback(responses.POST, re.compile(".*"), lambda _: (200, {}, events("Hi")))
     read(upstream().stream(request(model)))
     assert google.calls[0].request.url == f"{MODELS}/{segment}:streamGenerateContent?alt=sse"
@@ -151,7 +149,7 @@ def nested(levels: int) -> dict[str, Any]:
         ({"o": {1}}, "set"),
     ],
 )
-def test_what_json_cannot_carry_is_the_clients_error(args: dict[str, Any], reason: str) -> None:
+def test_values_that_json_cannot_hold_are_a_client_error(args: dict[str, Any], reason: str) -> None:
     called = GenerateRequest("gemini-x", (Content("model", (Part(FunctionCall("f", args)),)),))
     with pytest.raises(errors.InvalidRequest, match=reason):
         upstream().stream(called)
@@ -160,7 +158,7 @@ def test_what_json_cannot_carry_is_the_clients_error(args: dict[str, Any], reaso
 # --- what comes back ---------------------------------------------------------------------------------
 
 
-def test_chunks_that_arrive_together_are_handed_on_together(google: responses.RequestsMock) -> None:
+def test_chunks_received_together_are_yielded_together(google: responses.RequestsMock) -> None:
     google.post(URL, body=events("a", "b", "c"))
     stream = upstream().stream(request())
     batches = list(stream)
@@ -174,7 +172,7 @@ def test_no_batch_is_ever_empty(google: responses.RequestsMock, body: bytes) -> 
     assert read(upstream().stream(request())) == []
 
 
-def test_an_event_still_open_at_the_end_is_not_lost(google: responses.RequestsMock) -> None:
+def test_an_unterminated_last_event_is_not_lost(google: responses.RequestsMock) -> None:
     google.post(URL, body=events("a", "b").rstrip())
     assert read(upstream().stream(request())) == [["a"], ["b"]]
 
@@ -203,7 +201,7 @@ PRETTY = b'{\n  "error": {\n    "code": 503,\n    "message": "busy",\n    "statu
         (b'data: {"candidates": [', errors.UpstreamTruncated),
     ],
 )
-def test_what_came_before_a_failure_is_handed_on_first(
+def test_data_received_before_a_failure_is_yielded_first(
     google: responses.RequestsMock, tail: bytes, expected: type[BridgeError]
 ) -> None:
     google.post(URL, body=events("a", "b") + tail)
@@ -261,7 +259,7 @@ def keys_used(google: responses.RequestsMock) -> list[str]:
     ("code", "status"),
     [(429, "RESOURCE_EXHAUSTED"), (403, "PERMISSION_DENIED"), (400, "FAILED_PRECONDITION")],
 )
-def test_a_refused_key_rests_and_the_next_one_is_tried(
+def test_a_refused_key_cools_down_and_the_next_is_tried(
     google: responses.RequestsMock, code: int, status: str
 ) -> None:
     google.post(URL, status=code, body=failure(code, status))
@@ -282,7 +280,7 @@ def test_when_no_key_is_left_the_last_error_is_raised(google: responses.Requests
     assert keys_used(google) == ["key-one", "key-two"]
 
 
-def test_a_rest_lasts_as_long_as_google_says(google: responses.RequestsMock) -> None:
+def test_a_cooldown_lasts_as_long_as_google_says(google: responses.RequestsMock) -> None:
     google.post(URL, status=429, body=failure(429, "RESOURCE_EXHAUSTED", "Please retry in 10ms."))
     google.post(URL, body=events("a"))
     gemini_api = upstream(BASE, "key-one", "key-two")
@@ -293,7 +291,7 @@ def test_a_rest_lasts_as_long_as_google_says(google: responses.RequestsMock) -> 
     assert keys_used(google) == ["key-one", "key-two", "key-two", "key-one"]
 
 
-def test_without_a_key_the_bridge_is_misconfigured() -> None:
+def test_a_missing_key_is_a_misconfiguration() -> None:
     bare = GeminiUpstream(base_url=BASE, keys=(), timeouts=Timeouts(1, 1, 1, 1), key_cooldown=1, pool_size=1)
     with pytest.raises(errors.UpstreamMisconfigured, match="no Gemini key"):
         read(bare.stream(request()))
@@ -306,7 +304,7 @@ def model(name: str, *methods: str) -> dict[str, Any]:
     return {"name": f"models/{name}", "supportedGenerationMethods": list(methods)}
 
 
-def test_the_models_are_those_of_all_pages_that_can_generate(google: responses.RequestsMock) -> None:
+def test_models_that_can_generate_are_listed_from_all_pages(google: responses.RequestsMock) -> None:
     one, two = model("one", "countTokens", "generateContent"), model("two", "generateContent")
     first = {"models": [one, model("embed", "embedContent")], "nextPageToken": "a/b&c"}
     google.get(f"{MODELS}?pageSize=1000", json=first)
@@ -323,7 +321,7 @@ def test_the_number_of_pages_is_bounded(google: responses.RequestsMock) -> None:
 @pytest.mark.parametrize(
     "page", [{}, {"models": None}, {"models": 3}, {"models": [{"supportedGenerationMethods": 3}]}]
 )
-def test_an_odd_page_of_models_is_an_empty_one(google: responses.RequestsMock, page: dict[str, Any]) -> None:
+def test_a_malformed_model_page_counts_as_empty(google: responses.RequestsMock, page: dict[str, Any]) -> None:
     google.get(MODELS, json=page)
     assert list(upstream().models()) == []
 
@@ -340,7 +338,7 @@ def test_an_odd_page_of_models_is_an_empty_one(google: responses.RequestsMock, p
         (500, b"", errors.UpstreamUnreachable),
     ],
 )
-def test_models_fail_as_streams_do(
+def test_listing_models_raises_the_same_errors_as_streams(
     google: responses.RequestsMock, code: int, body: bytes, expected: type[BridgeError]
 ) -> None:
     google.get(MODELS, status=code, body=body)
@@ -402,7 +400,7 @@ def test_a_translated_error_keeps_its_cause_and_names_the_root() -> None:
     assert isinstance(caught.value.__cause__, requests.ConnectionError)
 
 
-def test_a_missing_ca_bundle_is_the_administrators_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ca_bundle_is_a_misconfiguration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/does/not/exist.pem")
     with pytest.raises(errors.UpstreamMisconfigured, match="REQUESTS_CA_BUNDLE"):
         read(upstream("https://127.0.0.1:9").stream(request()))
@@ -411,7 +409,7 @@ def test_a_missing_ca_bundle_is_the_administrators_problem(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "address", ["nonsense", "ftp://127.0.0.1/", "https://", "http://[::1", "http://a b/"]
 )
-def test_a_bad_address_is_the_administrators_problem(address: str) -> None:
+def test_an_invalid_address_is_a_misconfiguration(address: str) -> None:
     with pytest.raises(errors.UpstreamMisconfigured, match="address"):
         read(upstream(address).stream(request()))
 
@@ -433,7 +431,7 @@ def traces_of(error: BridgeError) -> str:
 
 @pytest.mark.parametrize("key", [KEY, ODD_KEY])
 @pytest.mark.parametrize("code", [302, 400, 401, 403, 404, 413, 429, 500, 503, 504])
-def test_an_answer_that_quotes_the_key_does_not_leak_it(
+def test_an_error_response_that_quotes_the_key_does_not_leak_it(
     google: responses.RequestsMock, code: int, key: str
 ) -> None:
     google.post(URL, status=code, body=failure(code, "INTERNAL", f"The key {key} at ?key={key} is bad"))
@@ -445,12 +443,12 @@ def test_a_stream_that_quotes_the_key_does_not_leak_it(google: responses.Request
     assert KEY not in traces_of(raised_by(lambda: read(upstream().stream(request()))))
 
 
-def test_the_upstream_does_not_show_its_keys() -> None:
+def test_the_repr_of_an_upstream_hides_its_keys() -> None:
     assert KEY not in repr(upstream())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["address", "name"])
-def test_want_of_descriptors_is_no_fault_of_geminis(host: str) -> None:
+def test_running_out_of_file_descriptors_is_not_an_upstream_error(host: str) -> None:
     """A name cannot even be looked up, and the error for that says something else."""
     address = (host, free_port())
     with no_more_descriptors():
@@ -459,6 +457,6 @@ def test_want_of_descriptors_is_no_fault_of_geminis(host: str) -> None:
         assert isinstance(translate(requests.ConnectionError(failed.value)), errors.TooBusy)
 
 
-def test_a_name_that_nobody_knows_is_an_upstream_out_of_reach() -> None:
+def test_an_unresolvable_host_is_an_unreachable_upstream() -> None:
     with pytest.raises(errors.UpstreamUnreachable), foreign_errors_translated():
         requests.get("http://nobody.invalid/", timeout=5)

@@ -38,7 +38,7 @@ def asked(pool: Any) -> DeferredResponse:
 
 
 @pytest.mark.parametrize("name", ASSUMED)
-def test_the_private_methods_take_what_they_took(name: str) -> None:
+def test_the_private_methods_keep_their_signatures(name: str) -> None:
     assert list(inspect.signature(getattr(HTTPConnectionPool, name)).parameters) == ASSUMED[name]
 
 
