@@ -1,4 +1,4 @@
-"""A protocol or an upstream more is a file or folder of its own and a line; nothing else must know of it."""
+"""A new protocol or upstream needs only its own file or folder and one line in a list."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BODY = {"model": "claude-x", "max_tokens": 100, "messages": [{"role": "user", "c
 
 
 def list_it(path: Path, last: str, line: str, imported: str) -> None:
-    """One line more behind the last of the list, and its import."""
+    """Add one line after the last of the list, and its import."""
     before, found, after = path.read_text().partition(f"    {last}\n")
     assert found
     head, mark, rest = before.rpartition("\nfrom bridge")

@@ -1,4 +1,4 @@
-"""Imports point one way: cycles have nowhere to start, and a layer can be read without those above it."""
+"""Imports point one way: there are no cycles, and a layer can be read without the layers above it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "bridge"
 
-#: Each layer may import itself and what stands in its row, nothing else of ours.
+#: Each layer may import only itself and the layers in its row.
 MAY_IMPORT: dict[str, set[str]] = {
     "bridge": set(),
     "bridge.errors": {"bridge"},
@@ -111,7 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 
-#: Foreign packages that only one layer may know.
+#: Third-party packages that only one layer may import.
 ONLY_IN = {
     "opentelemetry": "bridge.observe",
     "prometheus_client": "bridge.observe",
@@ -123,8 +123,8 @@ ONLY_IN = {
     "google": "bridge.upstream",
 }
 
-#: Packages that need not be installed, and the modules that may import them at their top: these are imported
-#: only once their upstream was chosen.
+#: Optional packages, and the modules that may import them at the top: these modules are imported only after
+#: their upstream was chosen.
 ON_DEMAND = {"google": {"bridge.upstream.auth.google_auth", "bridge.upstream.sdk.package"}}
 
 
@@ -187,7 +187,7 @@ def _imported(node: ast.stmt) -> set[str]:
 
 
 def protocol_of(module: str) -> str | None:
-    """The protocol folder a module lies in."""
+    """Return the protocol folder of a module."""
     _, _, folder, *_ = f"{module}...".split(".")
     return (
         folder

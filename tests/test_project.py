@@ -1,4 +1,4 @@
-"""The project's promises about itself: true documents, safe locks, code of the agreed size."""
+"""The project's promises about itself: correct documents, safe lock files, and code size limits."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def test_every_path_named_in_a_document_exists(document):
     named += re.findall(r"\]\(([^)#:]+)\)", text)
     for name in named:
         if "vendor_api" in name or "NAME" in name or name.endswith(("name.py", "local.toml")):
-            continue  # examples, and a file that is the user's own
+            continue  # examples, and the user's own file
         assert (ROOT / name).exists() or (document.parent / name).exists(), name
 
 
-#: Tests that are about retired models, and must name them.
+#: Tests of retired models, which must name them.
 ABOUT_RETIREMENT = {
     "test_models.py",
     "test_model_lifecycle.py",
@@ -62,7 +62,7 @@ ABOUT_RETIREMENT = {
 
 
 def test_documents_tests_and_client_settings_name_no_retired_models():
-    """Which models live is written in one place, and everything else goes by it."""
+    """Only one table lists the retired models."""
     lifecycle = load(environ={}).models.lifecycle
     folders = [ROOT / name for name in ("docs", "tests", "bench", "bridge", "deploy")]
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in TEXTS]
@@ -84,7 +84,7 @@ def test_every_promise_links_to_an_existing_test(document):
 
 
 def test_the_readmes_curl_streams_an_answer(demo_bridge):
-    """Its words are read here rather than run: a machine may have no curl."""
+    """The command is parsed and not run, as a machine may have no curl."""
     block = re.search(r"```sh\n(curl .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program, _, address, _, header, _, data = shlex.split(block[1].replace("\\\n", " "))
     url = address.replace("http://127.0.0.1:41242", demo_bridge.address)

@@ -1,4 +1,4 @@
-"""Where a request came from."""
+"""The client address of a request."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PROXIES = networks(["127.0.0.0/8", "10.9.0.0/16"])
     ("peer", "forwarded", "trusted", "expected"),
     [
         ("10.1.2.3", "", LOOPBACK, "10.1.2.3"),
-        ("10.1.2.3", "1.1.1.1", LOOPBACK, "10.1.2.3"),  # anybody can write the header
+        ("10.1.2.3", "1.1.1.1", LOOPBACK, "10.1.2.3"),  # any client can send the header
         ("127.0.0.1", "10.1.2.3", LOOPBACK, "10.1.2.3"),
         ("127.0.0.1", "10.1.2.3", (), "127.0.0.1"),
         ("127.0.0.1", "", LOOPBACK, "127.0.0.1"),
         ("::1", "10.1.2.3", LOOPBACK, "10.1.2.3"),
-        ("127.0.0.1", "6.6.6.6, 10.1.2.3", LOOPBACK, "10.1.2.3"),  # the client made up the first
+        ("127.0.0.1", "6.6.6.6, 10.1.2.3", LOOPBACK, "10.1.2.3"),  # the client forged the first address
         ("127.0.0.1", "6.6.6.6, 10.1.2.3, 10.9.0.1", PROXIES, "10.1.2.3"),
         ("127.0.0.1", "10.9.0.2, 10.9.0.1", PROXIES, "10.9.0.2"),
         ("", "10.1.2.3", LOOPBACK, "10.1.2.3"),  # a local socket

@@ -1,4 +1,4 @@
-"""Keys as texts: hard to guess, easy to find, and misspellings told apart."""
+"""The format of keys: hard to guess, easy to scan for, with a checksum against typing errors."""
 
 from __future__ import annotations
 

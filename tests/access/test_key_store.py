@@ -1,4 +1,4 @@
-"""The file of keys: digests only, names used once, and changes that every reader sees."""
+"""The key store: it holds only digests, uses names once, and shows changes to every reader."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_a_rotated_key_keeps_its_identity_and_its_old_secret_expires(store: KeyS
     clock.now += 60
     third = store.rotate("alice", grace=86400)
     assert [found(store, each).expires for each in (first, second, third)] == [
-        clock.now + 3540,  # another rotation does not lengthen its life
+        clock.now + 3540,  # another rotation does not extend its validity
         clock.now + 86400,
         None,
     ]
@@ -313,7 +313,7 @@ def test_rules_of_another_version_are_read(store: KeyStore, path: Path) -> None:
 
 
 def test_a_read_only_store_can_be_read(store: KeyStore, path: Path) -> None:
-    """As on a full or read-only disk: no file beside it is needed."""
+    """Reading needs no additional file, so it works on a full or read-only disk."""
     secret = store.add("alice", Rules())
     path.chmod(0o400)
     assert {file.name for file in path.parent.iterdir()} == {path.name, MARKER_FILE}

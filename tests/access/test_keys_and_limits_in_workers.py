@@ -1,4 +1,4 @@
-"""Keys and limits as they are run: two workers of real gunicorn, the real command line, real sockets."""
+"""Keys and limits in production form: two real gunicorn workers, the real command line, real sockets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bridge.access.key_store import KEYS_FILE
 from bridge.access.ledger import DEAD_AFTER
 
 HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
-#: Changes reach every worker in this time.
+#: Changes reach every worker within this time.
 SOON = 2.0
 
 
@@ -54,7 +54,7 @@ Cli = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def key(state: Path) -> Cli:
-    """Runs `gemini-bridge key …` in a process of its own, and gives what it printed."""
+    """Run `gemini-bridge key …` in its own process, and return its output."""
 
     def run(*arguments: str) -> str:
         command = [sys.executable, "-c", "import sys; from bridge.cli import main; sys.exit(main())", "key"]
@@ -75,7 +75,7 @@ def post(bridge: Bridge, secret: str | None, body: dict = HELLO, **options):
 
 
 def statuses(bridge: Bridge, secret: str | None, number: int = 16) -> set[int]:
-    """Of many requests on connections of their own, so that every worker gets some."""
+    """Return the statuses of many requests on separate connections, so that every worker gets some."""
     with ThreadPoolExecutor(8) as pool:
         return set(pool.map(lambda _: post(bridge, secret).status_code, range(number)))
 
@@ -187,7 +187,7 @@ def test_a_key_in_the_query_authenticates_and_is_never_logged(bridge: Bridge, bo
 
 
 def test_all_wrong_keys_take_the_same_time(bridge: Bridge, bob: str) -> None:
-    """A look-up by digest knows no almost; this would only find a gross difference."""
+    """A lookup by digest has no partial match, so this test finds only large differences."""
 
     def asked(session: requests.Session, secret: str) -> float:
         headers = {"Authorization": f"Bearer {secret}"}
@@ -197,7 +197,7 @@ def test_all_wrong_keys_take_the_same_time(bridge: Bridge, bob: str) -> None:
         return answer.elapsed.total_seconds()
 
     nearly, wrong = bob[:-1] + ("A" if bob[-1] != "A" else "B"), "x" * len(bob)
-    with requests.Session() as session:  # in turn, so that a busy machine is the same to both
+    with requests.Session() as session:  # alternate, so that a busy machine affects both alike
         times = [(asked(session, nearly), asked(session, wrong)) for _ in range(60)]
     quick = [sorted(each)[len(times) // 4] for each in zip(*times, strict=True)]
     assert abs(quick[0] - quick[1]) < 0.01
@@ -220,7 +220,7 @@ def test_two_workers_share_a_limit_exactly(bridge: Bridge, bob: str, key: Cli) -
 
 
 def wait_until_known(bridge: Bridge, secret: str) -> None:
-    """By questions that do not count: first to one worker, and two seconds later to all, as promised."""
+    """Poll with uncounted requests until one worker knows the key; wait two seconds for the others."""
     headers = {"x-api-key": secret}
     assert eventually(lambda: requests.get(f"{bridge.address}/v1/models", headers=headers, timeout=30).ok)
     time.sleep(2.5)
@@ -240,7 +240,7 @@ def test_slots_of_a_killed_worker_are_released(bridge: Bridge, bob: str, gemini,
     wait_until_known(bridge, secret)
     gemini.will_say([*sse(text_chunk("Wait ")), 100.0, *sse(text_chunk("…", "STOP"))])
     with post(bridge, secret, {**HELLO, "stream": True}, stream=True) as running:
-        pieces = running.iter_content(10)  # dropped, it would end the connection
+        pieces = running.iter_content(10)  # a dropped iterator would end the connection
         next(pieces)
         assert statuses(bridge, secret, 8) == {429}
         time.sleep(DEAD_AFTER + 2)
@@ -257,7 +257,7 @@ def codes_now(bridge: Bridge, secret: str) -> set[int]:
         return set()
 
 
-# --- what the vendors' own clients make of it --------------------------------------------------------
+# --- the vendors' own SDKs ---------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Limits over the shared ledger: between threads, between processes, and when the file cannot be used."""
+"""Limits in the shared ledger: between threads, between processes, and with an unusable file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Make = Callable[..., Limiter]
 
 @pytest.fixture
 def worker(path: Path, clock: Clock) -> Make:
-    """Each call is another worker on the same file."""
+    """Each call makes another worker on the same file."""
 
     def make(total: Limits = NO_LIMITS, cost_of: CostOf = free) -> Limiter:
         return Limiter(SqliteLedger(path, clock, clock), total, cost_of)
@@ -75,7 +75,7 @@ def passes(admission: Admission) -> bool:
 
 
 def use(limiter: Limiter, holder: Key | None, tokens: int = 0) -> Admission:
-    """A request from its beginning to its end."""
+    """Run a request from start to end."""
     admission = limiter.admit(holder)
     if admission.settle is not None:
         admission.settle(record(tokens))
@@ -216,7 +216,7 @@ def test_reading_the_status_uses_no_limit(worker: Make) -> None:
         assert limiter.look(alice)[0].remaining == 2
 
 
-# --- odd ends ----------------------------------------------------------------------------------------
+# --- edge cases --------------------------------------------------------------------------------------
 
 
 def test_a_failing_price_table_does_not_keep_the_slot(worker: Make) -> None:
@@ -386,7 +386,7 @@ def test_with_a_full_disk_requests_pass(worker: Make, clock: Clock) -> None:
     limiter, alice = worker(), key(requests_per_minute=100_000, tokens_per_day=10**9, streams=10)
     use(limiter, alice)
     connection = limiter._ledger._database._connection
-    connection.execute("PRAGMA max_page_count = 1")  # what SQLite then says is what a full disk makes it say
+    connection.execute("PRAGMA max_page_count = 1")  # SQLite then raises the same error as on a full disk
     outcomes = []
     for number in range(3000):
         clock.now += PAUSE_AFTER_FAILURE

@@ -1,4 +1,4 @@
-"""The arithmetic of limits: never more than allowed in any window, and waits that are true."""
+"""The arithmetic of limits: no window exceeds its limit, and retry delays are exact."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOON = 20_000 * DAY + DAY // 2
 
 
 def seen(events: Sequence[tuple[float, int]], now: float) -> Spent:
-    """What a ledger would say: `events` are moments of requests with their tokens."""
+    """Return the ledger's view of these events, which are request times with their tokens."""
     seconds: dict[int, Second] = {}
     for moment, tokens in events:
         if now - LASTS < int(moment) <= now:

@@ -1,4 +1,4 @@
-"""Answers on their way end when their key is revoked; when it expires or a budget is spent, if so wished."""
+"""Running answers end when their key is revoked, or, if configured, expires or has spent its budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 from gunicorn_bridge import Bridge, gunicorn_bridge
-from raw_clients import ASKERS, Asker
+from raw_clients import RAW_CLIENTS, RawClient
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
@@ -28,7 +28,7 @@ from bridge.observe.record import Record
 from bridge.settings import load
 from bridge.settings.limits import Limits
 
-#: A revoked key ends its streams in this time.
+#: A revoked key ends its streams within this time.
 IN_TIME = 5.0
 
 
@@ -41,7 +41,7 @@ class Clock:
 
 
 class Watched:
-    """A worker's watch over answers, on files and a clock of a test."""
+    """A worker's monitor of running answers, with the test's files and clock."""
 
     def __init__(self, folder: Path, cut_streams: bool) -> None:
         self.clock = Clock()
@@ -155,8 +155,8 @@ def long_answer(_request: object) -> list[object]:
     return [*sse(text_chunk("one ")), 20.0, *sse(text_chunk("two", "STOP"))]
 
 
-def keyed(asker: Asker, secret: str) -> Asker:
-    return replace(asker, headers={**asker.headers, "x-goog-api-key": secret})
+def keyed(raw_client: RawClient, secret: str) -> RawClient:
+    return replace(raw_client, headers={**raw_client.headers, "x-goog-api-key": secret})
 
 
 def test_a_revoked_key_ends_running_streams_of_every_protocol(
@@ -166,13 +166,15 @@ def test_a_revoked_key_ends_running_streams_of_every_protocol(
     secret, other = keys.add("leaked", Rules()), keys.add("other", Rules())
     time.sleep(2)
     gemini.will_answer(long_answer)
-    asks = [(keyed(asker, secret), stream) for asker in ASKERS for stream in (True, False)]
+    asks = [(keyed(raw_client, secret), stream) for raw_client in RAW_CLIENTS for stream in (True, False)]
     with ThreadPoolExecutor(len(asks) + 1) as pool:
         answers = [
-            pool.submit(asker.ask, bridge.address, "gemini-3.8-flash", stream=stream)
-            for asker, stream in asks
+            pool.submit(raw_client.ask, bridge.address, "gemini-3.8-flash", stream=stream)
+            for raw_client, stream in asks
         ]
-        unharmed = pool.submit(keyed(ASKERS[0], other).ask, bridge.address, "gemini-3.8-flash", stream=True)
+        unharmed = pool.submit(
+            keyed(RAW_CLIENTS[0], other).ask, bridge.address, "gemini-3.8-flash", stream=True
+        )
         assert eventually(lambda: len(gemini.asked) == len(asks) + 1)
         revoked = time.monotonic()
         keys.revoke("leaked")

@@ -1,4 +1,4 @@
-"""The benchmark works, from its fake Gemini to its table. How long anything took is never asked here."""
+"""The benchmark works, from its fake Gemini to its table. These tests check no times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROTOCOLS = {"chat", "responses", "messages"}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Its quickest form: a few requests of each scenario, and one start."""
+    """The quickest run: a few requests of each scenario, and one start."""
     file = tmp_path_factory.mktemp("bench") / "results.json"
     ran = subprocess.run(
         [sys.executable, "-m", "bench", "--smoke", "--json", str(file)],

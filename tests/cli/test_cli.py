@@ -31,7 +31,7 @@ ON_THE_OUTSIDE = (
 
 @pytest.fixture(autouse=True)
 def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The shipped config, without what this machine's owner put into local.toml and the environment."""
+    """The delivered configuration, without this machine's local.toml and environment."""
     for name in list(os.environ):
         if name.startswith(("BRIDGE_", *ON_THE_OUTSIDE)):
             monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""`gemini-bridge key`, as an administrator types it."""
+"""The command `gemini-bridge key`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def store(state: Path) -> KeyStore:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]):
-    """The exit code, what was printed, and what was explained."""
+    """Return the exit code, the standard output and the standard error."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         try:

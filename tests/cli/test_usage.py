@@ -1,4 +1,4 @@
-"""`gemini-bridge usage`: tables for people, JSON and CSV for machines."""
+"""The command `gemini-bridge usage`: tables, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TODAY = NOW.date()
 
 
 class Noon(datetime):
-    """Midnight may pass while the tests run."""
+    """A fixed time, as midnight may pass while the tests run."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:

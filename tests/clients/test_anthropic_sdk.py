@@ -81,7 +81,7 @@ def test_the_sdks_accumulated_stream_equals_the_whole_message(client, gemini, na
 
 
 def comparable(message):
-    """Without ids of this very answer, and what is empty on one side and absent on the other."""
+    """Remove the answer's ids, and fields that are empty on one side and absent on the other."""
     if isinstance(message, list):
         return [comparable(item) for item in message]
     if not isinstance(message, dict):
@@ -126,7 +126,9 @@ def test_tokens_are_counted_with_instruction_and_tools(client, gemini):
     ],
 )
 def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google, raised, kind):
-    envelope = f'{{"error": {{"code": {status}, "message": "Told.", "status": "{google}"}}}}'.encode()
+    envelope = (
+        f'{{"error": {{"code": {status}, "message": "Told.", "status": "{google}"}}}}'.encode()
+    )
     for stream in (True, False):
         gemini.will_say(Reply([envelope], status=status))
         with pytest.raises(raised) as caught:

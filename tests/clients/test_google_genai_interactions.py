@@ -37,7 +37,7 @@ def client(bridge, gemini):
 
 
 @pytest.fixture
-def stranger(bridge):
+def other_client(bridge):
     with sdk(bridge, "mallory") as made:
         yield made
 
@@ -176,7 +176,7 @@ def test_an_image_is_an_output(client, gemini):
     assert contents(gemini)[1]["parts"] == [image]
 
 
-# --- tools, with the signature on its way back -------------------------------------------------------
+# --- tools and returned signatures -------------------------------------------------------------------
 
 
 def results(steps):
@@ -212,7 +212,7 @@ def test_the_signature_comes_back_from_the_steps_that_a_client_sends(client, gem
     question = {"type": "user_input", "content": [{"type": "text", "text": "Paris and Rome?"}]}
     first = client.interactions.create(model=PRO, input=[question], tools=[WEATHER], store=False)
     for step in first.steps[1:]:
-        step.id = f"elsewhere-{step.id}"  # so that nothing but the step can have brought the signature
+        step.id = f"elsewhere-{step.id}"  # so that only the step can carry the signature
     history = [question, *(step.model_dump(exclude_none=True) for step in first.steps)]
     history += results(first.steps)
     client.interactions.create(model=PRO, input=history, tools=[WEATHER], store=False)
@@ -261,7 +261,7 @@ def test_the_strictest_model_accepts_every_turn_of_a_tool_loop(demo_bridge, kept
         assert (answer.status, "sun 0" in answer.output_text) == ("completed", True)
 
 
-# --- kept interactions -------------------------------------------------------------------------------
+# --- stored interactions -----------------------------------------------------------------------------
 
 
 def test_a_chain_of_interactions_keeps_text_and_signatures(client, gemini):
@@ -307,14 +307,14 @@ def test_unstored_answers_are_not_kept(client, gemini):
         client.interactions.get(made.id)
 
 
-def test_another_key_cannot_read_a_stored_answer(client, stranger, gemini):
+def test_another_key_cannot_read_a_stored_answer(client, other_client, gemini):
     made = client.interactions.create(model=PRO, input="Hello")
     asks = len(gemini.asked)
     for refused in (
-        lambda: stranger.interactions.get(made.id),
-        lambda: stranger.interactions.delete(made.id),
-        lambda: stranger.interactions.cancel(made.id),
-        lambda: stranger.interactions.create(model=PRO, input="Hi", previous_interaction_id=made.id),
+        lambda: other_client.interactions.get(made.id),
+        lambda: other_client.interactions.delete(made.id),
+        lambda: other_client.interactions.cancel(made.id),
+        lambda: other_client.interactions.create(model=PRO, input="Hi", previous_interaction_id=made.id),
     ):
         with pytest.raises(NotFoundError):
             refused()

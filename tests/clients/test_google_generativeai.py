@@ -1,6 +1,6 @@
 """Google's older `google-generativeai` package, over REST, against real gunicorn and a scripted Gemini.
 
-It drops what is newer than its protos, signatures among them, and reads a stream as one JSON array.
+It drops fields newer than its protos, including signatures, and reads a stream as one JSON array.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from google.generativeai import protos
 from scripted_gemini import CUT, Reply, call_chunk, sse, text_chunk
 
 SIGNATURE = "c2lnbmVkLWJ5LWdlbWluaQ=="
-ONCE = {"retry": None, "timeout": 30}  #: the package repeats what fails, otherwise
+ONCE = {"retry": None, "timeout": 30}  #: otherwise the package retries failures
 
 
-# The package never closes a connection, least of all one that broke.
+# The package never closes its connections, not even broken ones.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 def _configured(bridge):
     genai.configure(api_key="client-key", transport="rest", client_options={"api_endpoint": bridge.address})
     yield
-    genai.configure(transport="rest")  # lets go of what it holds
+    genai.configure(transport="rest")  # releases its connections
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()
 

@@ -1,4 +1,4 @@
-"""Responses: the real `openai` package, and callers of other dialects, against real gunicorn."""
+"""The Responses API: the real `openai` package, and clients of other dialects, against real gunicorn."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def thought_chunk(text: str, signature: str | None = None) -> dict[str, Any]:
 
 
 def last_response(client: OpenAI, **options: Any) -> tuple[str, Any]:
-    """The type and the response of the last event of a stream."""
+    """Return the type and the response of a stream's last event."""
     *_, last = client.responses.create(**options, stream=True)
     return last.type, last.response
 
@@ -110,7 +110,7 @@ def test_two_parallel_calls_stream_and_their_results_go_back_signed(client, gemi
         ("c2", "completed"),
     ]
 
-    # From another bridge: only the items themselves can tell which call was signed.
+    # As from another bridge: only the items can show which call was signed.
     renamed = [item.model_copy(update={"call_id": f"x{item.call_id}"}) for item in final.output[1:]]
     results = [
         {"type": "function_call_output", "call_id": each, "output": f"{each}: sunny"}
@@ -162,7 +162,7 @@ def test_a_freeform_tool_is_called_with_text_and_its_result_goes_back(client, ge
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_last_event_of_a_stream_holds_the_whole_answer(client, gemini, name):
-    """What is streamed ends with the body we would have sent at once, and the SDK puts the same together."""
+    """The stream ends with the body of the unstreamed answer, and the SDK accumulates the same."""
     gemini.will_say(*[sse(*json_lines(name)) for _ in range(3)])
     options: dict[str, Any] = {
         "model": MODEL,
@@ -193,7 +193,7 @@ def assert_the_stream_fails_too(client: OpenAI, options: dict[str, Any], code: s
 
 
 def comparable(answer: Any) -> Any:
-    """Without what differs by nature: ids of this very answer, and the SDK's own marks."""
+    """Remove what always differs: the answer's ids, and the SDK's own marks."""
     made = ("id", "created_at", "parsed", "parsed_arguments")
     if isinstance(answer, list):
         return [comparable(item) for item in answer]
@@ -313,8 +313,8 @@ def test_a_broken_stream_fails_and_is_never_a_complete_answer(client, gemini, en
 # --- dialects ----------------------------------------------------------------------------------------
 
 
-def told(bridge: Any, headers: dict[str, str] | None = None, **body: Any) -> list[dict[str, Any]]:
-    """The events as a client without an SDK sees them."""
+def events_of(bridge: Any, headers: dict[str, str] | None = None, **body: Any) -> list[dict[str, Any]]:
+    """Return the events as a client without an SDK gets them."""
     answer = requests.post(
         f"{bridge.address}/v1/responses",
         json={"model": "gpt-5", "input": "Hello", "stream": True, **body},
@@ -360,7 +360,7 @@ def test_the_sdk_gets_events_like_openais(client, gemini):
 
 def test_a_bare_client_gets_text_in_the_bridge_dialect(bridge, gemini):
     gemini.will_say(sse(text_chunk("Good "), text_chunk("day.", "STOP")))
-    events = told(bridge)
+    events = events_of(bridge)
     assert kinds(events) == [
         "created",
         "in_progress",
@@ -385,7 +385,7 @@ def test_a_bare_client_gets_text_in_the_bridge_dialect(bridge, gemini):
 def test_a_bare_client_gets_a_call_that_requires_action(bridge, gemini):
     large = {"city": "x" * 100_000}
     gemini.will_say(sse(call_chunk("get_weather", large, "c1", finish="STOP")))
-    events = told(bridge, tools=TOOLS)
+    events = events_of(bridge, tools=TOOLS)
     assert kinds(events) == [
         "created",
         "in_progress",
@@ -407,7 +407,7 @@ def test_a_bare_client_gets_a_call_that_requires_action(bridge, gemini):
 
 def test_a_bare_client_gets_a_failure_in_three_events(bridge, gemini):
     gemini.will_say([*sse(text_chunk("Half an ans")), CUT])
-    events = told(bridge)
+    events = events_of(bridge)
     assert kinds(events)[-3:] == ["failed", "done", "completed"]
     assert {event["response"]["status"] for event in events[-3:]} == {"failed"}
     assert events[-3]["response"]["error"]["message"]
@@ -426,7 +426,7 @@ def test_a_bare_client_gets_heartbeat_events(bridge, gemini):
 
 def test_codex_gets_only_events_that_it_supports(bridge, gemini):
     gemini.will_say(sse(text_chunk("Look: "), call_chunk("get_weather", {}, "c1", finish="STOP")))
-    events = told(bridge, CODEX, tools=TOOLS)
+    events = events_of(bridge, CODEX, tools=TOOLS)
     assert kinds(events)[-1] == "completed"
     assert "done" not in kinds(events)
     assert events[-1]["response"]["status"] == "completed"
@@ -440,7 +440,7 @@ def test_codex_gets_only_events_that_it_supports(bridge, gemini):
 
 def test_codex_gets_a_context_overflow_in_the_stream(bridge, gemini):
     gemini.will_say(Reply([orjson.dumps(OVERFLOW)], status=400))
-    events = told(bridge, CODEX)
+    events = events_of(bridge, CODEX)
     assert kinds(events) == ["created", "failed"]
     response = events[-1]["response"]
     assert (response["status"], response["error"]["code"]) == ("failed", "context_length_exceeded")
@@ -448,7 +448,7 @@ def test_codex_gets_a_context_overflow_in_the_stream(bridge, gemini):
 
 def test_codex_does_not_retry_a_filtered_answer(bridge, gemini):
     gemini.will_say(sse(text_chunk("I will n", "SAFETY")))
-    events = told(bridge, {"user-agent": "codex_exec/0.166.0 (Linux)"})
+    events = events_of(bridge, {"user-agent": "codex_exec/0.166.0 (Linux)"})
     assert kinds(events)[-1] == "failed"
     assert events[-1]["response"]["error"]["code"] == "invalid_prompt"
 
@@ -469,6 +469,6 @@ def test_codex_gets_a_rate_limit_status_with_integer_seconds(bridge, gemini):
 def test_a_namespaced_tool_is_called_by_namespace_and_name(bridge, gemini):
     space = {"type": "namespace", "name": "mcp__calc", "description": "Sums", "tools": [TOOLS[0]]}
     gemini.will_say(sse(call_chunk("mcp__calc__get_weather", {"city": "Oslo"}, "c1", finish="STOP")))
-    events = told(bridge, CODEX, tools=[space])
+    events = events_of(bridge, CODEX, tools=[space])
     (item,) = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert (item["name"], item["namespace"]) == ("get_weather", "mcp__calc")

@@ -77,7 +77,7 @@ def test_two_parallel_calls_stream_and_their_results_go_back_signed(client, gemi
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_sdks_accumulated_stream_equals_the_whole_answer(client, gemini, name):
-    """The official client reads our stream and arrives at the body we would have sent at once."""
+    """The SDK accumulates the stream to the body of the unstreamed answer."""
     gemini.will_say(sse(*json_lines(name)), sse(*json_lines(name)))
     options = {"model": "gemini-3.8-flash", "messages": HELLO}
     try:
@@ -90,7 +90,7 @@ def test_the_sdks_accumulated_stream_equals_the_whole_answer(client, gemini, nam
         try:
             streamed = stream.get_final_completion().to_dict()
         except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError):
-            # So does this SDK with every cut or filtered answer, whoever sent it.
+            # This SDK raises for every truncated or filtered answer of any server.
             reasons = {choice["finish_reason"] for choice in whole["choices"]}
             assert reasons & {"length", "content_filter"}
             return
@@ -98,7 +98,7 @@ def test_the_sdks_accumulated_stream_equals_the_whole_answer(client, gemini, nam
 
 
 def comparable(completion: dict) -> dict:
-    """Without what differs by nature: ids of this very answer, and the SDK's own marks."""
+    """Remove what always differs: the answer's ids, and the SDK's own marks."""
     made = ("id", "created", "index", "parsed", "parsed_arguments")
     if isinstance(completion, list):
         return [comparable(item) for item in completion]

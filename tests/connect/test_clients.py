@@ -1,4 +1,4 @@
-"""The table of clients: whatever it prints can be pasted as it is."""
+"""The table of clients: every snippet works unchanged when pasted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_all_promised_clients_are_listed():
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=shown_as)
 def test_every_client_has_a_complete_description(client):
-    assert re.fullmatch(r"[a-z][a-z0-9-]*", client.name)  # a word to type, and an anchor of the page
+    assert re.fullmatch(r"[a-z][a-z0-9-]*", client.name)  # also an anchor of the page
     assert client.kind in KINDS
     assert client.speaks in PROTOCOL_CLIENTS
     assert client.title
@@ -78,7 +78,7 @@ def test_every_snippet_has_the_address_and_the_key(client):
     assert TARGET.model in told
 
 
-# --- each language reads it ----------------------------------------------------------------------------
+# --- each snippet's language -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", [TARGET, NASTY], ids=["usual", "nasty"])
@@ -177,7 +177,7 @@ def test_comments_and_strings_are_separate_pieces_of_a_snippet(language):
     assert (roles.get('"b"') == "string") == (language != "text")
 
 
-# --- where else it stands ----------------------------------------------------------------------------
+# --- other copies of the data ------------------------------------------------------------------------
 
 
 README = (ROOT / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""`gemini-bridge connect`: settings on standard output, words on standard error, a code for scripts."""
+"""The command `gemini-bridge connect`: settings on stdout, messages on stderr, an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probe: green against a bridge that works, and else red, with the right thing to do."""
+"""The probe is green against a working bridge, and otherwise red with the right remedy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_protocol_is_probed_with_text_and_tools(speaks, model, demo_bridge
 
 @pytest.mark.parametrize(("speaks", "tools"), [("codex", 0), ("responses", 1)])
 def test_codex_is_probed_in_its_own_dialect(speaks, tools, demo_bridge):
-    """Others get the official one, which repeats the declared tools; to Codex that would only be a burden."""
+    """The official dialect repeats the declared tools; Codex does not need them."""
     protocol_client, target = PROTOCOL_CLIENTS[speaks], Target(demo_bridge.address, "k", "gemini-3.8-flash")
     question = protocol_client.ask(target.model, "Hi", LOOK_UP.tool)
     *_, last = sse_post.events(protocol_client.address(target), question, protocol_client.headers(target))
@@ -89,11 +89,11 @@ def test_https_to_a_plain_http_port_is_named_as_the_reason(demo_bridge):
     assert "http://" in finding.remedy
 
 
-# --- what else may answer at an address --------------------------------------------------------------
+# --- other servers at the address --------------------------------------------------------------------
 
 
 class Answer:
-    """Whatever is asked, this is answered."""
+    """A server that sends this answer to every request."""
 
     def __init__(self, status: int, body: bytes, **headers: str) -> None:
         self.status, self.body, self.headers = status, body, headers

@@ -1,6 +1,6 @@
-"""The install script in a scratch root: from nothing to a bridge that serves, a newer one, and nothing again.
+"""The install script in a scratch root: installation, upgrade and removal.
 
-The commands are those of docs/OPERATIONS.md, word for word, with only their places moved.
+The commands are copied from docs/OPERATIONS.md; only the paths are changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Filled as the document says, by the Python that will install from it."""
+    """Wheels downloaded as documented, by the Python that installs them."""
     folder = tmp_path_factory.mktemp("offline")
     lines = "".join(blocks("Install")).splitlines()
     download = next(line for line in lines if "pip download" in line)
@@ -55,7 +55,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Scratch:
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file below, with its time and contents."""
+    """Return every file below the folder with its time and contents."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
@@ -164,7 +164,7 @@ def _requests_of_alice(scratch: Scratch) -> int:
     return sum(row["requests"] for row in json.loads(told)["rows"] if row["key"] == "alice")
 
 
-# --- the whole story ---------------------------------------------------------------------------------
+# --- all documented steps ----------------------------------------------------------------------------
 
 
 def test_the_documented_installation_and_upgrade_steps_work(
@@ -177,7 +177,7 @@ def test_the_documented_installation_and_upgrade_steps_work(
     told += _try_out(scratch, source)
     told += _upgrade(scratch, tmp_path)
     told += _back_up(scratch, source)
-    told += _leave(scratch, source)
+    told += _uninstall(scratch, source)
     assert canary_key not in told
 
 
@@ -200,7 +200,7 @@ def _install(scratch: Scratch, source: Path) -> str:
     assert mode(credential) == 0o600
     told += _ran(scratch, to_try.replace("$PWD/scratch", str(scratch.root)), source)
     told += _ran(scratch, offline.splitlines()[-1], source)
-    credential.write_text("")  # from here on with the demo model
+    credential.write_text("")  # use the demo model from here on
     made = scratch.run(first_client)
     assert made.returncode == 0, made.stderr
     scratch.client_key = made.stdout.strip()
@@ -286,7 +286,7 @@ def _back_up(scratch: Scratch, source: Path) -> str:
     told = _ran(scratch, save, source)
     assert (scratch.path("/var/backups/gemini-bridge") / "keys.sqlite3").stat().st_size > 0
     assert (scratch.path("/var/backups/gemini-bridge") / "etc.tar.gz").stat().st_size > 0
-    told += _ran(scratch, save, source)  # every night
+    told += _ran(scratch, save, source)  # the nightly backup
     keys = scratch.path("/var/lib/gemini-bridge/keys.sqlite3")
     keys.write_bytes(b"spoilt")
     assert "FAIL  state files" in scratch.run("gemini-bridge doctor").stdout
@@ -295,7 +295,7 @@ def _back_up(scratch: Scratch, source: Path) -> str:
     return told
 
 
-def _leave(scratch: Scratch, source: Path) -> str:
+def _uninstall(scratch: Scratch, source: Path) -> str:
     first, second = "".join(blocks("Uninstall")).splitlines()
     told = _ran(scratch, first, source)
     for gone in (
@@ -433,7 +433,7 @@ def test_the_key_prompt_hides_input_and_can_be_cancelled(tmp_path: Path, canary_
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        # Whoever runs the tests in the background has them ignore it, and no shell can trap what it ignores.
+        # Background test runs ignore this signal, and a shell cannot trap an ignored signal.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as running:
         os.close(theirs)

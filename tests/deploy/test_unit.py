@@ -1,4 +1,4 @@
-"""The systemd unit: hardened, and true to what it says about the rest."""
+"""The systemd unit: hardened, and consistent with the rest of the project."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ needs_systemd_analyze = pytest.mark.skipif(
     reason="systemd-analyze is not installed; the directives are compared by the other tests",
 )
 
-#: What makes the exposure small; a machine without systemd-analyze must notice too when one is gone.
+#: The hardening directives; a machine without systemd-analyze must also detect a missing one.
 SANDBOX = {
     "NoNewPrivileges": "yes",
     "CapabilityBoundingSet": "",
@@ -80,7 +80,7 @@ def test_systemd_rates_the_unit_as_little_exposed() -> None:
 
 @needs_systemd_analyze
 def test_systemd_accepts_every_directive(tmp_path: Path) -> None:
-    """With programs that exist: here nothing is installed."""
+    """Use existing programs, as the bridge is not installed here."""
     unit = tmp_path / UNIT.name
     unit.write_text(re.sub(r"/opt/gemini-bridge/current/venv/bin/[\w-]+", "/bin/true", UNIT.read_text()))
     verified = subprocess.run(

@@ -1,4 +1,4 @@
-"""Who is let in, as the doctor sees it."""
+"""The doctor's check of access keys."""
 
 from __future__ import annotations
 

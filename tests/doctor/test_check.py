@@ -1,4 +1,4 @@
-"""`gemini-bridge check`."""
+"""The command `gemini-bridge check`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def wrong(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The errors that are told."""
+    """Return the reported errors."""
     assert main(["check"]) == 2
     printed = capsys.readouterr()
     assert not printed.out.endswith("ok\n") or "wrong" in printed.out

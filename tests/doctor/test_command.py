@@ -1,4 +1,4 @@
-"""`gemini-bridge doctor`: lines, exit codes, and what a check may do without harm."""
+"""The command `gemini-bridge doctor`: lines, exit codes, and checks that fail or hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading gunicorn's file says what it holds, and changes nothing in whoever reads it."""
+"""Reading gunicorn's configuration file returns its values and does not change the process."""
 
 from __future__ import annotations
 

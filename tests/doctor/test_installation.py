@@ -1,4 +1,4 @@
-"""Python, packages, and files that run at every start of Python."""
+"""Checks of Python, packages, and .pth files that run at every start of Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_old_python_is_red(installation, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Puts other locks in the place of ours."""
+    """Replace the lock files."""
 
     def write(run: str, development: str = "") -> None:
         (tmp_path / "requirements.lock").write_text(run)
@@ -80,7 +80,7 @@ def test_without_a_lock_packages_are_not_compared(installation, lock) -> None:
     assert check_packages(installation()).level is Level.YELLOW
 
 
-# --- path files --------------------------------------------------------------------------------------
+# --- .pth files --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def bring(folder: Path, package: str, name: str, text: str, recorded: str | None = None) -> None:
-    """A path file, and the record of the package that brought it."""
+    """Write a .pth file, and the record of the package that contains it."""
     (folder / name).write_text(text)
     about = folder / f"{package}-1.0.dist-info"
     about.mkdir()

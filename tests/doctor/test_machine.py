@@ -1,4 +1,4 @@
-"""gunicorn's traps and the systemd unit."""
+"""Checks of gunicorn's configuration and of the systemd unit."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ RUNNING = {
 
 @pytest.fixture
 def systemctl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A machine that systemd runs, with a unit in this state."""
+    """A machine with systemd, with a unit in this state."""
 
     def say(**properties: str) -> None:
         lines = "\n".join(f"{name}={value}" for name, value in (RUNNING | properties).items())

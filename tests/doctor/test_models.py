@@ -1,4 +1,4 @@
-"""The models as the doctor sees them: there, gone, retired, about to retire."""
+"""The doctor's check of models: available, missing, retired, about to retire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from google_models import ALIVE, google_today, listed
+from google_models import ALIVE, google_reply, listed
 from scripted_gemini import ScriptedGemini
 
 from bridge.doctor.finding import Level
@@ -21,7 +21,7 @@ from bridge.state.usage_store import AccountStore, Row
 @pytest.fixture
 def google() -> Iterator[ScriptedGemini]:
     scripted = ScriptedGemini()
-    scripted.will_answer(google_today)
+    scripted.will_answer(google_reply)
     scripted.will_list(listed(*ALIVE))
     yield scripted
     scripted.close()

@@ -1,4 +1,4 @@
-"""Models without a price, as the doctor finds them in the tables and in the accounts."""
+"""The doctor's check of models without a price, in the tables and in the usage."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_unpriced_model_used_this_week_is_yellow(installation, folder: Path) 
     write(folder, "gemini-lately", 5.5)
     write(folder, "gemini-long-ago", 9)
     write(folder, "gemini-since-priced", 1, cost=0.5)
-    write(folder, "gemini-3.8-flash", 1)  # it had no price then, and has one now
+    write(folder, "gemini-3.8-flash", 1)  # it had no price at that time, and has one now
     write(folder, "bell\a", 0)
     found = check_prices(installation(**KEY))
     assert found.level is Level.YELLOW

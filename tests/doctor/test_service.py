@@ -1,4 +1,4 @@
-"""The running service and the door in front of it."""
+"""Checks of the running service and of the public address."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from certificates import make_certificate, needs_openssl
 from gunicorn_bridge import Bridge, free_port
 from scripted_gemini import ScriptedGemini, sse, text_chunk
-from small_server import answering, collecting_proxy
+from small_server import answering, buffering_proxy
 
 from bridge.doctor.finding import Level
 from bridge.doctor.service import check_public_address, check_service, own_address
@@ -63,7 +63,7 @@ def test_the_own_address_is_derived_from_the_host_setting(installation, host: st
     assert own_address(installation(BRIDGE_SERVER__HOST=host).settings) == address
 
 
-# --- the front door ----------------------------------------------------------------------------------
+# --- the public address ------------------------------------------------------------------------------
 
 
 def test_without_a_public_address_nothing_is_checked(installation) -> None:
@@ -80,7 +80,7 @@ def test_unbuffered_events_are_green(installation, demo_bridge: Bridge, ending: 
 
 
 def test_a_proxy_that_buffers_events_is_red(installation, demo_bridge: Bridge) -> None:
-    with collecting_proxy(demo_bridge.address) as door:
+    with buffering_proxy(demo_bridge.address) as door:
         found = check_public_address(installation(door, CODER_AGENT_PORT=port(demo_bridge)))
     assert found.level is Level.RED
     assert "came at once" in found.says
@@ -98,7 +98,7 @@ def test_with_a_real_model_the_proxy_is_compared_with_the_service(
     slowly(gemini)
     made = {"CODER_AGENT_PORT": port(bridge), "GEMINI_API_KEY": "some-key"}
     assert check_public_address(installation(bridge.address, "client-key", **made)).level is Level.GREEN
-    with collecting_proxy(bridge.address) as door:
+    with buffering_proxy(bridge.address) as door:
         assert check_public_address(installation(door, "client-key", **made)).level is Level.RED
 
 
@@ -159,7 +159,7 @@ def test_a_public_address_that_times_out_is_yellow(installation, monkeypatch: py
 def test_a_silent_model_is_yellow(
     installation, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The door passes signs of life, and nothing else for a long time."""
+    """The proxy passes heartbeats, and nothing else for a long time."""
     monkeypatch.setattr("bridge.doctor.http_calls.PATIENCE", 1.0)
     gemini.will_answer(lambda _: [3.0, *sse(text_chunk("At last.", "STOP"))])
     found = check_public_address(installation(bridge.address, GEMINI_API_KEY="k"))

@@ -1,4 +1,4 @@
-"""The state folder and its databases."""
+"""Checks of the state folder and its databases."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_world_readable_state_folder_is_yellow(installation, folder: Path) -> 
 def test_an_inaccessible_state_folder_is_reported(
     installation, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may enter everywhere
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root has access to every folder
     found = check_state_folder(installation())
     assert found.level is Level.RED
     assert "chown" in found.remedy

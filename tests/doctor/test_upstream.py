@@ -1,4 +1,4 @@
-"""The upstream as the doctor sees it: real sockets, real TLS, shifted clocks, refused keys."""
+"""The doctor's checks of the upstream: real sockets, real TLS, wrong clocks, refused keys."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def listed(*names: str) -> bytes:
 
 
 def gemini(good_key: str = "", models: tuple[str, ...] = MODELS, refusal=(400, BAD_KEY)):
-    """An upstream that lists its models to whoever has the key."""
+    """An upstream that lists its models to clients with the right key."""
 
     def answer(_path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         if headers.get("x-goog-api-key") == good_key:
@@ -147,7 +147,7 @@ def test_clock_and_certificate_checks_send_no_key(installation, canary_key: str)
     assert canary_key not in str(seen)
 
 
-# --- certificate and way -----------------------------------------------------------------------------
+# --- certificate and route ---------------------------------------------------------------------------
 
 
 @needs_openssl
@@ -218,7 +218,7 @@ def test_a_missing_ca_bundle_is_reported(installation, monkeypatch: pytest.Monke
     assert "/no/such/ca.pem" in found.says
 
 
-# --- upstreams that are opened by a login ------------------------------------------------------------
+# --- upstreams with a login --------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Models that retire, move and appear, behind the real bridge: whoever asks gets an answer."""
+"""Models that retire, move and appear, with the real bridge: every request is still answered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from google_models import (
     REROUTED,
     RETIRED,
     error,
-    google_today,
+    google_reply,
     listed,
     model_of,
     not_found,
@@ -25,8 +25,8 @@ from scripted_gemini import Asked, ScriptedGemini, sse, text_chunk
 @pytest.fixture
 def google() -> Iterator[ScriptedGemini]:
     scripted = ScriptedGemini()
-    scripted.will_answer(google_today)
-    scripted.will_list(listed(*ALIVE, *RETIRED))  # Google lists some that it no longer serves
+    scripted.will_answer(google_reply)
+    scripted.will_list(listed(*ALIVE, *RETIRED))  # Google lists some models that it no longer serves
     yield scripted
     scripted.close()
 
@@ -134,18 +134,18 @@ def test_an_unknown_model_error_says_where_to_define_it(served: Bridge) -> None:
     assert "config/models.toml" in answer.json()["error"]["message"]
 
 
-# --- a target that is gone ---------------------------------------------------------------------------
+# --- a missing target model --------------------------------------------------------------------------
 
 
 def test_a_missing_target_model_is_skipped_by_all_workers_with_one_warning(google: ScriptedGemini) -> None:
     google.will_answer(
-        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_today(asked)
+        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_reply(asked)
     )
     with gunicorn_bridge(**environment(google)) as bridge:
         first = chat(bridge, "gpt-5", stream=True)
         assert first.headers["x-bridge-model"] == "gemini-3.1-pro-preview"
         assert first.text.endswith("data: [DONE]\n\n")
-        for _ in range(2):  # each worker has looked within a second
+        for _ in range(2):  # each worker has read the facts within a second
             served = [chat(bridge, "gpt-5").headers["x-bridge-model"] for _ in range(8)]
         assert set(served) == {"gemini-3.1-pro-preview"}
         counted = requests.post(
@@ -155,8 +155,8 @@ def test_a_missing_target_model_is_skipped_by_all_workers_with_one_warning(googl
         )
         assert counted.json() == {"input_tokens": 7}
         assert bridge.requests(model="gpt-5")[0]["notes"]["model.gone"] == 1
-        warnings = bridge.told(fact="gone")
-    assert asked_models(google).count("gemini-pro-latest") <= 2  # one for each worker at the most
+        warnings = bridge.log_entries(fact="gone")
+    assert asked_models(google).count("gemini-pro-latest") <= 2  # at most one request of each worker
     assert [(line["level"], line["model"], line["instead"]) for line in warnings] == [
         ("warning", "gemini-pro-latest", "gemini-3.1-pro-preview")
     ]
@@ -164,7 +164,7 @@ def test_a_missing_target_model_is_skipped_by_all_workers_with_one_warning(googl
 
 def test_counting_tokens_also_detects_a_missing_target_model(google: ScriptedGemini) -> None:
     google.will_answer(
-        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_today(asked)
+        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_reply(asked)
     )
     body = {"model": "opus", "messages": [{"role": "user", "content": "Hello"}]}
     with gunicorn_bridge(**environment(google)) as bridge:
@@ -220,7 +220,7 @@ def test_a_refused_thinking_config_is_retried_without_and_remembered(
         chat(served, "gemini-9-xenon", **body)
     eventually_known = configs(google)[-1]
     assert eventually_known == expected
-    warnings = [line["fact"] for line in served.told(model="gemini-9-xenon") if "fact" in line]
+    warnings = [line["fact"] for line in served.log_entries(model="gemini-9-xenon") if "fact" in line]
     assert len(warnings) == refused
     assert served.requests(model="gemini-9-xenon")[-1]["notes"].keys() <= {
         "learnt.thinking_amount_refused",
@@ -235,7 +235,7 @@ def _thinking_only_with(takes: set[str], asked: Asked) -> Any:
     return sse(text_chunk("Hello.", "STOP"))
 
 
-# --- what Google may keep ----------------------------------------------------------------------------
+# --- storage by Google -------------------------------------------------------------------------------
 
 
 def test_requests_tell_google_not_to_store_data(served: Bridge, google: ScriptedGemini) -> None:
@@ -260,13 +260,13 @@ def test_an_upstream_that_refuses_the_store_field_gets_a_retry_without_it(google
     message = 'Invalid JSON payload received. Unknown name "store": Cannot find field.'
 
     def answer(asked: Asked) -> Any:
-        return error(400, "INVALID_ARGUMENT", message) if "store" in asked.body else google_today(asked)
+        return error(400, "INVALID_ARGUMENT", message) if "store" in asked.body else google_reply(asked)
 
     google.will_answer(answer)
     with gunicorn_bridge(**environment(google)) as bridge:
         assert [chat(bridge, model).status_code for model in ("gpt-5", "haiku", "gpt-5")] == [200] * 3
-        assert len(bridge.told(fact="store_refused")) == 1
-    assert len(asked_models(google)) <= 5  # each worker finds out once at the most
+        assert len(bridge.log_entries(fact="store_refused")) == 1
+    assert len(asked_models(google)) <= 5  # each worker detects it at most once
 
 
 # --- Gemini 4 Argon ----------------------------------------------------------------------------------
@@ -322,4 +322,4 @@ def test_a_new_model_that_refuses_sampling_gets_a_retry_without_it(
     google.will_answer(lambda asked: sse(text_chunk("Hello.", "STOP")))
     assert chat(served, "gemini-9-xenon", temperature=0.5).status_code == 200
     assert "temperature" not in generation(google)
-    assert len(served.told(fact="sampling_refused", model="gemini-9-xenon")) == 1
+    assert len(served.log_entries(fact="sampling_refused", model="gemini-9-xenon")) == 1

@@ -70,7 +70,7 @@ def ask(client: FlaskClient, call: tuple[str, dict[str, Any]], **more: Any) -> A
 
 
 def served(tier: str | None, **more: str) -> list[bytes]:
-    """An answer whose usage says who served it, in every chunk, as Google does it."""
+    """Return an answer whose usage names the serving tier in every chunk, like Google's."""
     said = {} if tier is None else {"serviceTier": tier}
     counts: Any = {"promptTokenCount": 5, "candidatesTokenCount": 2, **said, **more}
     return sse(text_chunk("Hel", **counts), text_chunk("lo.", "STOP", **counts))
@@ -84,13 +84,13 @@ def sent(gemini: ScriptedGemini) -> list[str | None]:
     return [asked.body.get("serviceTier") for asked in gemini.asked if asked.method == "POST"]
 
 
-def told(answer: Any) -> Any:
-    """What the answer says of its tier, wherever its protocol has it."""
+def reported_tier(answer: Any) -> Any:
+    """Return the tier that the answer reports, in the protocol's own field."""
     body = answer.get_json()
     return body["usage"].get("service_tier") if "stop_reason" in body else body.get("service_tier")
 
 
-# --- the way there -----------------------------------------------------------------------------------
+# --- to Google ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -157,17 +157,17 @@ def test_tokens_are_counted_without_a_tier(make: Make, gemini) -> None:
     assert "serviceTier" not in gemini.asked[0].body["generateContentRequest"]
 
 
-# --- the way back ------------------------------------------------------------------------------------
+# --- to the client -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("call", "wish", "reported", "answer"),
     [
         (CHAT, "flex", "flex", "flex"),
-        (CHAT, "priority", "standard", "default"),  # Google had no room in the priority tier
-        (CHAT, "priority", None, "priority"),  # it does not say, so what was asked for counts
+        (CHAT, "priority", "standard", "default"),  # Google had no capacity in the priority tier
+        (CHAT, "priority", None, "priority"),  # Google does not report it, so the requested tier counts
         (CHAT, "auto", None, "default"),
-        (CHAT, None, "standard", None),  # who did not ask is not told
+        (CHAT, None, "standard", None),  # not requested, so not reported
         (RESPONSES, "flex", "FLEX", "flex"),
         (RESPONSES, "priority", "standard", "default"),
         (RESPONSES, "fast", None, "priority"),
@@ -182,7 +182,7 @@ def test_the_answer_reports_the_serving_tier(
 ) -> None:
     gemini.will_say(served(reported), served(reported))
     whole = ask(make(), call, service_tier=wish)
-    assert told(whole) == answer
+    assert reported_tier(whole) == answer
     streamed = ask(make(), call, service_tier=wish, stream=True).get_data()
     assert tiers_in(streamed) <= {answer} if answer else not tiers_in(streamed)
     assert not answer or tiers_in(streamed)
@@ -190,7 +190,7 @@ def test_the_answer_reports_the_serving_tier(
 
 
 def tiers_in(stream: bytes) -> set[str]:
-    """Every tier that some event of the stream names."""
+    """Return every tier that an event of the stream names."""
     events = [json.loads(line[6:]) for line in stream.split(b"\n") if line.startswith(b"data: {")]
     slots = [(event, event.get("response"), event.get("usage"), event.get("message")) for event in events]
     found = [place for each in slots for place in each if place]
@@ -234,7 +234,7 @@ def test_each_form_of_googles_tier_report_is_parsed(usage, tier) -> None:
     assert tier_in(usage) == tier
 
 
-# --- no room, and no such tier -----------------------------------------------------------------------
+# --- no capacity, unknown tiers ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [OVERLOADED, LIMITED], ids=["503", "429"])
@@ -244,7 +244,7 @@ def test_auto_falls_back_to_standard_when_flex_has_no_capacity(
     make: Make, gemini, records, call, error, stream
 ) -> None:
     client = make(BRIDGE_UPSTREAM__AUTO_TIER="flex")
-    for _ in range(2):  # the second finds nothing resting: neither the model nor the only key
+    for _ in range(2):  # the second finds no cool-down, neither of the model nor of the only key
         gemini.forget()
         gemini.will_say(refused(error), served("standard"))
         answer = ask(client, call, service_tier="auto", stream=stream)
@@ -302,7 +302,7 @@ def test_a_model_without_flex_capacity_cools_down_in_flex_only(make: Make, gemin
     assert list(zip(models, sent(gemini), strict=True)) == [
         ("gemini-3.8-flash", "flex"),
         ("gemini-3.6-flash", "flex"),
-        ("gemini-3.6-flash", "flex"),  # the first still rests there
+        ("gemini-3.6-flash", "flex"),  # the first model still cools down in flex
         ("gemini-3.8-flash", None),
     ]
 
@@ -318,7 +318,7 @@ def test_an_upstream_without_service_tiers_answers_without_one(
     assert answer.status_code == 200
     assert sent(gemini) == ["flex", None]
     assert records().notes["service_tier.refused"] == 1
-    assert call is NATIVE or told(answer) == "default"
+    assert call is NATIVE or reported_tier(answer) == "default"
 
 
 def test_a_tier_is_dropped_once(make: Make, gemini) -> None:

@@ -1,4 +1,4 @@
-"""The Gemini of the real clients: it refuses what Google refuses, or they would prove nothing."""
+"""The scripted Gemini of the real-client tests refuses the same calls as Google."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def asked(*parts: dict[str, Any]) -> Asked:
 
 @pytest.fixture
 def said():
-    """A conversation after its first turn, and the two calls of that turn."""
+    """Return a conversation after its first turn, and the two calls of that turn."""
     talk = SignedConversation()
     talk.will(talk.calls(("run", {"n": 1}), ("run", {"n": 2})))
     events = [json.loads(line.removeprefix(b"data: ")) for line in talk(asked())]

@@ -1,4 +1,4 @@
-"""Answers that are kept, gone on from and worked on in the background, on real gunicorn with two workers."""
+"""Stored answers, continued conversations and background work, on real gunicorn with two workers."""
 
 from __future__ import annotations
 
@@ -140,15 +140,15 @@ def test_another_key_cannot_read_a_stored_answer(api, stranger):
     assert api("GET", f"/{made['id']}").status_code == 200
 
 
-def begun(api) -> tuple[dict, str]:
-    """A background answer and the id of its request."""
+def start_background(api) -> tuple[dict, str]:
+    """Start a background answer; return it and the id of its request."""
     asked = api("POST", json={"model": "gpt-5", "input": "Hello", "background": True})
     assert asked.json()["status"] == "queued"
     return asked.json(), asked.headers["x-request-id"]
 
 
 def two_lines(bridge, request_id: str) -> list[dict]:
-    """The answer's line and the work's, which comes a moment after the answer is there."""
+    """Return the log entries of the answer and of the background work, which ends a moment later."""
     assert eventually(lambda: len(bridge.requests(request_id=request_id)) == 2)
     return bridge.requests(request_id=request_id)
 
@@ -163,7 +163,7 @@ def wait_for(api, answer_id: str, status: str) -> dict:
 
 def test_a_background_answer_runs_and_is_fetched_later(api, bridge, gemini):
     gemini.will_say([*sse(text_chunk("Slow ")), 0.5, *sse(text_chunk("work.", "STOP"))])
-    made, request_id = begun(api)
+    made, request_id = start_background(api)
     done = wait_for(api, made["id"], "completed")
     assert done["output"][0]["content"][0]["text"] == "Slow work."
     assert done["background"] is True
@@ -180,7 +180,7 @@ def test_a_background_answer_can_be_cancelled(api, gemini):
 
 @pytest.fixture
 def nearly_done(gemini):
-    """The upstream waits with the last words until it is set, and then ends before anybody looks again."""
+    """The upstream holds the last chunk until the event is set, and then ends before the next check."""
     gone = threading.Event()
     last = sse(text_chunk("Too late.", "STOP"))
     gemini.will_say([*sse(text_chunk("Soon. ")), lambda: gone.wait(60), *last])
@@ -189,7 +189,7 @@ def nearly_done(gemini):
 
 
 def test_a_deleted_background_answer_stays_deleted(api, bridge, nearly_done):
-    made, request_id = begun(api)
+    made, request_id = start_background(api)
     assert api("DELETE", f"/{made['id']}").status_code == 200
     nearly_done.set()
     two_lines(bridge, request_id)
@@ -197,7 +197,7 @@ def test_a_deleted_background_answer_stays_deleted(api, bridge, nearly_done):
 
 
 def test_a_background_answer_cancelled_just_before_its_end_stays_cancelled(api, bridge, nearly_done):
-    made, request_id = begun(api)
+    made, request_id = start_background(api)
     assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
     nearly_done.set()
     two_lines(bridge, request_id)
@@ -215,7 +215,7 @@ def test_a_failed_background_answer_reports_its_error(api, gemini):
     assert wait_for(api, made["id"], "failed")["error"]["code"] == "upstream_truncated"
 
 
-# --- the store alone ---------------------------------------------------------------------------------
+# --- only the store ----------------------------------------------------------------------------------
 
 
 def answer(number: int, size: int = 0) -> dict:

@@ -1,4 +1,4 @@
-"""Models without a price: seen at the start, counted, and refused where a limit on cost applies."""
+"""Models without a price: logged at start, counted, and refused under a cost limit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ EACH = pytest.mark.parametrize("protocol", calls(""))
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """The delivered configuration, to be changed."""
+    """A copy of the delivered configuration that the test can change."""
     folder = tmp_path / "config"
     folder.mkdir()
     for file in (ROOT / "config").glob("*.toml"):
@@ -83,12 +83,12 @@ def ask(client: FlaskClient, call: Call, secret: str = "", **more: Any) -> Any:
 
 
 def asked_models(gemini: ScriptedGemini) -> list[str]:
-    """Of the requests that cost something; a list of models does not."""
+    """Return the models of the requests that cost money; listing models is free."""
     paths = [asked.path for asked in gemini.asked if asked.method == "POST"]
     return [path.rpartition("/")[2].partition(":")[0] for path in paths]
 
 
-# --- under a limit on cost ---------------------------------------------------------------------------
+# --- under a cost limit ------------------------------------------------------------------------------
 
 
 @EACH
@@ -248,7 +248,9 @@ def sdk(budgeted: Bridge, upstream: ScriptedGemini) -> Iterator[OpenAI]:
 
 
 def test_unpriced_models_are_logged_at_start(budgeted: Bridge) -> None:
-    (warning,) = [line for line in budgeted.told(level="warning") if "without a price" in line["message"]]
+    (warning,) = [
+        line for line in budgeted.log_entries(level="warning") if "without a price" in line["message"]
+    ]
     assert UNKNOWN in warning["message"]
     assert "they are refused where a limit on cost applies" in warning["message"]
 

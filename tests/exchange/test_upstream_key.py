@@ -1,6 +1,6 @@
-"""The upstream's key, quoted by the upstream wherever it can quote anything, reaches no client and no store.
+"""The upstream key reaches no client and no store, even if the upstream quotes it in any field.
 
-A proxy that refuses a request may repeat its headers, in an answer that calls itself a success too.
+A proxy that refuses a request may repeat its headers, even in a response with status 200.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import closing
 import pytest
 import requests
 from gunicorn_bridge import Bridge, gunicorn_bridge
-from raw_clients import ASKERS, CHAT, MESSAGES, NATIVE, RESPONSES, Asker
+from raw_clients import CHAT, MESSAGES, NATIVE, RAW_CLIENTS, RESPONSES, RawClient
 from scripted_gemini import Reply, ScriptedGemini, call_chunk, sse, text_chunk
 from waiting import eventually
 
-#: It looks like no key that a pattern knows.
+#: A key that matches no known key pattern.
 KEY = "canary-upstream-key-5f3a9b"
 SAID = f"The header x-goog-api-key: {KEY} is not welcome."
 MASKED = b"[key]"
@@ -85,16 +85,16 @@ def quoted(_gemini: ScriptedGemini) -> Iterator[Bridge]:
         yield running
 
 
-def ask(bridge: Bridge, asker: Asker, stream: bool) -> bytes:
-    more = {"store": True} if "store" in asker.body else {}
-    answer = asker.ask(bridge.address, "gemini-3.8-flash", stream=stream, **more)
+def ask(bridge: Bridge, raw_client: RawClient, stream: bool) -> bytes:
+    more = {"store": True} if "store" in raw_client.body else {}
+    answer = raw_client.ask(bridge.address, "gemini-3.8-flash", stream=stream, **more)
     return json.dumps(answer.headers).encode() + answer.content
 
 
 @pytest.mark.parametrize("place", SAYINGS)
 def test_no_client_sees_the_upstream_key(quoted: Bridge, gemini: ScriptedGemini, place: str) -> None:
     gemini.will_answer(lambda _asked: SAYINGS[place])
-    answers = [ask(quoted, asker, stream) for asker in ASKERS for stream in (True, False)]
+    answers = [ask(quoted, raw_client, stream) for raw_client in RAW_CLIENTS for stream in (True, False)]
     assert [answer for answer in answers if KEY.encode() in answer] == []
     assert any(MASKED in answer for answer in answers), "the words did not arrive at all"
 
@@ -130,9 +130,9 @@ def test_no_store_and_no_log_holds_the_upstream_key(
     quoted: Bridge, gemini: ScriptedGemini, place: str
 ) -> None:
     gemini.will_answer(lambda _asked: SAYINGS[place])
-    for asker in ASKERS:
+    for raw_client in RAW_CLIENTS:
         for stream in (True, False):
-            ask(quoted, asker, stream)
+            ask(quoted, raw_client, stream)
     body = {**RESPONSES.body, "model": "gpt-5", "background": True, "store": True}
     made = requests.post(f"{quoted.address}/v1/responses", json=body, timeout=30).json()
     done = eventually(lambda: _finished(quoted, made["id"]))
@@ -151,7 +151,7 @@ def _finished(bridge: Bridge, answer_id: str) -> bytes:
 
 
 def test_a_client_that_sent_the_key_itself_may_see_it(quoted: Bridge, gemini: ScriptedGemini) -> None:
-    """An agent that works on the file which holds the key must be able to write it back."""
+    """An agent that edits the file with the key must be able to write it back."""
     gemini.will_answer(lambda _asked: SAYINGS["in a text"])
     asked = [{"role": "user", "content": f"My .env has {KEY}"}]
     answer = CHAT.ask(quoted.address, "gemini-3.8-flash", stream=False, messages=asked)

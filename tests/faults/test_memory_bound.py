@@ -1,5 +1,5 @@
-"""Large bodies and large stored conversations: what a worker cannot hold is refused before it is read,
-and whatever a request held is free again however it ended."""
+"""Large bodies and large stored conversations: a worker refuses them before reading if it lacks the memory,
+and releases a request's memory however the request ends."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 import requests
-from evil_gemini import END, HEAD, Evil, Visit, framed, text
+from evil_gemini import END, HEAD, Evil, UpstreamCall, framed, text
 from gunicorn_bridge import Bridge, gunicorn_bridge
 from waiting import eventually
 
-from tests.faults.conftest import IMPATIENT, fresh
+from tests.faults.conftest import SHORT_TIMEOUTS, fresh
 
 MB = 1024 * 1024
 #: One worker, with memory for 12 MB of bodies, each of 8 MB at most.
 ENVIRONMENT = {
-    **IMPATIENT,
+    **SHORT_TIMEOUTS,
     "BRIDGE_SERVER__WORKERS": "1",
     "BRIDGE_SERVER__MAX_BODY_MB": "8",
     "BRIDGE_SERVER__MEMORY_MB": "48",
@@ -55,7 +55,7 @@ def booked(bridge: Bridge) -> float:
 
 
 class Upstream:
-    """It holds every answer back until it is told to go on."""
+    """An upstream that holds every answer back until it is released."""
 
     def __init__(self, evil: Evil) -> None:
         self._evil = evil
@@ -63,10 +63,10 @@ class Upstream:
         evil.faults["held"] = self._hold
         self.model = fresh("held")
 
-    def _hold(self, visit: Visit) -> None:
-        visit.say(HEAD, framed(text("Half ")))
+    def _hold(self, call: UpstreamCall) -> None:
+        call.send(HEAD, framed(text("Half ")))
         self.go_on.wait(60)
-        visit.say(framed(text("done.", "STOP")), END)
+        call.send(framed(text("done.", "STOP")), END)
 
     def asked(self) -> int:
         return self._evil.asked[self.model]
@@ -145,7 +145,7 @@ def test_background_work_holds_its_bytes_until_it_is_done(bounded: Bridge, upstr
 
 
 def test_a_disconnect_releases_its_memory(bounded: Bridge, upstream: Upstream) -> None:
-    """While it sends, while it waits, and while it is answered."""
+    """Disconnect while sending, while waiting, and while receiving."""
     host, port = bounded.address.removeprefix("http://").split(":")
     for stream, sent in ((False, 3 * MB), (False, 7 * MB), (True, 7 * MB)):
         padding = "x" * (7 * MB - 500)

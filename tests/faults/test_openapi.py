@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: it knows every route, and generated requests are answered as it says."""
+"""The OpenAPI document is correct: it has every route, and responses to generated requests match it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bridge.settings import load
 from bridge.web.app import create_app
 
 PAGE = ROOT / "docs" / "openapi.json"
-#: Flask's own, and the one that tells what is there instead.
+#: Flask's own route, and the route that lists the available paths.
 UNWRITTEN_METHODS = {"HEAD", "OPTIONS"}
 NOTHING_THERE = "gemini_native.nothing"
 
@@ -81,7 +81,7 @@ def address():
 
 
 @SCHEMA.parametrize()
-@pytest.mark.parametrize("timeout", [20])  # without a parameter of its own, all operations have the same id
+@pytest.mark.parametrize("timeout", [20])  # without a parameter, all operations would have the same test id
 def test_any_response_matches_the_openapi_document(case, address, session, timeout):
     response = case.call(base_url=address, session=session, timeout=timeout)
     case.validate_response(response, checks=CHECKS)

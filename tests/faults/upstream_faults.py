@@ -1,4 +1,4 @@
-"""What an evil Gemini does, by the name of the model it is asked for: `gemini-NAME--anything`."""
+"""Behaviours of an evil Gemini; the model name `gemini-NAME--anything` selects one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 import zlib
 
 import orjson
-from evil_gemini import END, GOOD, HEAD, Deed, Visit, event, framed, refusal, text
+from evil_gemini import END, GOOD, HEAD, Behaviour, UpstreamCall, event, framed, refusal, text
 
 TEN_MB = "0123456789" * 1_000_000
 RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}
@@ -21,80 +21,80 @@ THINKING = refusal(400, "INVALID_ARGUMENT", "Thinking level is not supported for
 ERROR_BODY = orjson.dumps({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})
 
 
-def first_then_good(*deeds: bytes) -> Deed:
-    """Each in turn, once, and then a good answer."""
+def first_then_good(*behaviours: bytes) -> Behaviour:
+    """Send each of these once, in order, and then a good answer."""
 
-    def play(visit: Visit) -> None:
-        visit.say(deeds[visit.number - 1] if visit.number <= len(deeds) else GOOD)
+    def play(call: UpstreamCall) -> None:
+        call.send(behaviours[call.number - 1] if call.number <= len(behaviours) else GOOD)
 
     return play
 
 
-def always(answer: bytes) -> Deed:
-    return lambda visit: visit.say(answer)
+def always(answer: bytes) -> Behaviour:
+    return lambda call: call.send(answer)
 
 
-def stall_before_head(visit: Visit) -> None:
-    visit.stall()
+def stall_before_head(call: UpstreamCall) -> None:
+    call.stall()
 
 
-def stall_in_head(visit: Visit) -> None:
-    visit.say(HEAD[:20])
-    visit.stall()
+def stall_in_head(call: UpstreamCall) -> None:
+    call.send(HEAD[:20])
+    call.stall()
 
 
-def stall_after_head(visit: Visit) -> None:
-    visit.say(HEAD)
-    visit.stall()
+def stall_after_head(call: UpstreamCall) -> None:
+    call.send(HEAD)
+    call.stall()
 
 
-def stall_in_frame_size(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half ")), b"1")
-    visit.stall()
+def stall_in_frame_size(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half ")), b"1")
+    call.stall()
 
 
-def stall_in_chunk(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half ")), b"400\r\ndata: {")
-    visit.stall()
+def stall_in_chunk(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half ")), b"400\r\ndata: {")
+    call.stall()
 
 
-def reset_first(visit: Visit) -> None:
-    if visit.number == 1:
-        visit.reset()
-    visit.say(GOOD)
+def reset_first(call: UpstreamCall) -> None:
+    if call.number == 1:
+        call.reset()
+    call.send(GOOD)
 
 
-def reset_in_stream(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half ")))
-    time.sleep(0.5)  # a reset takes along what was not read by then
-    visit.reset()
+def reset_in_stream(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half ")))
+    time.sleep(0.5)  # a reset discards bytes that the bridge has not read yet
+    call.reset()
 
 
-def close_in_stream(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half ")))
-    visit.hang_up()
+def close_in_stream(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half ")))
+    call.close()
 
 
-def no_finish(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half ")), END)
+def no_finish(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half ")), END)
 
 
-def truncated_json(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half "), text("an answer")[:40]), END)
+def truncated_json(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half "), text("an answer")[:40]), END)
 
 
-def half_a_character(visit: Visit) -> None:
+def half_a_character(call: UpstreamCall) -> None:
     cut = text("Half a character: é")
-    visit.say(HEAD, framed(text("Half "), cut[: cut.index("é".encode()) + 1]), END)
+    call.send(HEAD, framed(text("Half "), cut[: cut.index("é".encode()) + 1]), END)
 
 
-def error_in_stream(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half "), ERROR_BODY), END)
+def error_in_stream(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half "), ERROR_BODY), END)
 
 
-def drip(visit: Visit) -> None:
+def drip(call: UpstreamCall) -> None:
     for at in range(len(GOOD)):
-        visit.say(GOOD[at : at + 1])
+        call.send(GOOD[at : at + 1])
 
 
 MEGABYTE = 1 << 20
@@ -106,82 +106,82 @@ def packed(*pieces: bytes) -> bytes:
     return b"".join(map(packer.compress, pieces)) + packer.flush()
 
 
-def gzip_unasked(visit: Visit) -> None:
-    visit.say(PACKED_HEAD, framed(packed(text("All "), text("is well.", "STOP"))), END)
+def gzip_unasked(call: UpstreamCall) -> None:
+    call.send(PACKED_HEAD, framed(packed(text("All "), text("is well.", "STOP"))), END)
 
 
-def gzip_cut_short(visit: Visit) -> None:
-    visit.say(PACKED_HEAD, framed(packed(text("Half "), text("an answer", "STOP"))[:-12]), END)
+def gzip_cut_short(call: UpstreamCall) -> None:
+    call.send(PACKED_HEAD, framed(packed(text("Half "), text("an answer", "STOP"))[:-12]), END)
 
 
-def gzip_bomb(visit: Visit) -> None:
-    """A gigabyte in one."""
-    visit.say(PACKED_HEAD, framed(packed(text("Half "), b"data: ", *[b"a" * MEGABYTE] * 1024)), END)
+def gzip_bomb(call: UpstreamCall) -> None:
+    """Send one gigabyte of compressed data."""
+    call.send(PACKED_HEAD, framed(packed(text("Half "), b"data: ", *[b"a" * MEGABYTE] * 1024)), END)
 
 
-def endless_event(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half "), b"data: "))
+def endless_event(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half "), b"data: "))
     while True:
-        visit.say(framed(b"a" * MEGABYTE))
+        call.send(framed(b"a" * MEGABYTE))
 
 
-def endless_comments(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half ")))
+def endless_comments(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half ")))
     while True:
-        visit.say(framed(b": still here\n\n"))
+        call.send(framed(b": still here\n\n"))
         time.sleep(0.05)
 
 
-def endless_trailers(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half ")), b"0\r\n")
+def endless_trailers(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half ")), b"0\r\n")
     while True:
-        visit.say(b"X-Trailer: and another\r\n" * 100)
+        call.send(b"X-Trailer: and another\r\n" * 100)
 
 
-def many_values(visit: Visit) -> None:
-    """Thirty megabytes that would take six hundred once they are read."""
+def many_values(call: UpstreamCall) -> None:
+    """Send 30 MB of JSON that would take 600 MB when parsed."""
     values = b",".join([b"{}"] * (10 * MEGABYTE))
-    visit.say(HEAD, framed(text("Half "), b"data: [", values, b"]\r\n\r\n"), END)
+    call.send(HEAD, framed(text("Half "), b"data: [", values, b"]\r\n\r\n"), END)
 
 
-def never_ending(visit: Visit) -> None:
-    visit.say(HEAD)
+def never_ending(call: UpstreamCall) -> None:
+    call.send(HEAD)
     while True:
-        visit.say(framed(text("and on ")))
+        call.send(framed(text("and on ")))
         time.sleep(0.02)
 
 
-def ten_megabytes(visit: Visit) -> None:
-    visit.say(HEAD, framed(text(TEN_MB), text(".", "STOP")), END)
+def ten_megabytes(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text(TEN_MB), text(".", "STOP")), END)
 
 
-def slow_start(visit: Visit) -> None:
+def slow_start(call: UpstreamCall) -> None:
     time.sleep(1.5)
-    visit.say(HEAD)
+    call.send(HEAD)
     time.sleep(1.5)
-    visit.say(GOOD[len(HEAD) :])
+    call.send(GOOD[len(HEAD) :])
 
 
-def long_answer(visit: Visit) -> None:
-    """About three seconds of it."""
-    visit.say(HEAD)
+def long_answer(call: UpstreamCall) -> None:
+    """Send an answer of about three seconds."""
+    call.send(HEAD)
     for number in range(30):
-        visit.say(framed(text(f"{number} ")))
+        call.send(framed(text(f"{number} ")))
         time.sleep(0.1)
-    visit.say(framed(text("done.", "STOP")), END)
+    call.send(framed(text("done.", "STOP")), END)
 
 
-def silent_with_half(visit: Visit) -> None:
-    visit.say(HEAD, framed(text("Half ")))
-    visit.stall()
+def silent_with_half(call: UpstreamCall) -> None:
+    call.send(HEAD, framed(text("Half ")))
+    call.stall()
 
 
-def flood(visit: Visit) -> None:
-    """More than the buffers between us hold, so that a client that does not read is felt."""
-    visit.say(HEAD)
+def flood(call: UpstreamCall) -> None:
+    """Send more than the socket buffers hold, so that a client that does not read blocks the bridge."""
+    call.send(HEAD)
     for _ in range(400):
-        visit.say(framed(text("x" * 100_000)))
-    visit.say(framed(text("done.", "STOP")), END)
+        call.send(framed(text("x" * 100_000)))
+    call.send(framed(text("done.", "STOP")), END)
 
 
 THOUGHT = event({"text": "Hm.", "thought": True})
@@ -192,8 +192,8 @@ THOUGHTS_ALONE = HEAD + framed(THOUGHT, event(finish="STOP")) + END
 ERROR_AT_ONCE = HEAD + framed(b"data: " + ERROR_BODY + b"\r\n\r\n") + END
 HTML = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"
 
-DEEDS: dict[str, Deed] = {
-    # what another attempt mends
+BEHAVIOURS: dict[str, Behaviour] = {
+    # faults that a retry fixes
     "overloaded-once": first_then_good(OVERLOADED),
     "overloaded-twice": first_then_good(OVERLOADED, OVERLOADED),
     "quota-once": first_then_good(SHORT_QUOTA),
@@ -207,13 +207,13 @@ DEEDS: dict[str, Deed] = {
     "signature-once": first_then_good(SIGNATURE),
     "schema-once": first_then_good(SCHEMA),
     "thinking-once": first_then_good(THINKING),
-    # what only takes its time
+    # slow but good answers
     "slow-start": slow_start,
     "drip": drip,
     "ten-megabytes": ten_megabytes,
     "gzip-unasked": gzip_unasked,
     "long": long_answer,
-    # what cannot be mended
+    # faults that no retry fixes
     "stall-before-head": stall_before_head,
     "stall-in-head": stall_in_head,
     "stall-after-head": stall_after_head,
@@ -229,7 +229,7 @@ DEEDS: dict[str, Deed] = {
     "gzip-cut-short": gzip_cut_short,
     "endless-comments": endless_comments,
     "endless-trailers": endless_trailers,
-    # what would fill the memory
+    # data that would fill the memory
     "gzip-bomb": gzip_bomb,
     "endless-event": endless_event,
     "many-values": many_values,
@@ -238,7 +238,7 @@ DEEDS: dict[str, Deed] = {
     "empty": always(EMPTY),
     "malformed": always(MALFORMED),
     "signature": always(SIGNATURE),
-    # for clients that leave or do not read
+    # for clients that disconnect or do not read
     "silent": silent_with_half,
     "flood": flood,
 }

@@ -1,4 +1,4 @@
-"""The targets of `make fuzz` on what it begins with, and on inputs that once made one fail."""
+"""The targets of `make fuzz`, run on the seeds and on inputs that once failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to: by each sign, in its order, and never across owners."""
+"""How the conversation of a request is identified: by each source in its order, and never across owners."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def found(
             Session(UUID, "ad31"),
         ),
         ({"Session-Id": "s", "Thread-Id": "s"}, Session("s")),  # Codex's own thread
-        ({"Session-Id": "s", "Thread-Id": "t"}, Session("s", "t")),  # one that it has begun
+        ({"Session-Id": "s", "Thread-Id": "t"}, Session("s", "t")),  # a thread that Codex has started
         ({"X-Session-Affinity": "s"}, Session("s")),
         ({"X-Session-Id": "s"}, Session("s")),
         ({"X-Claude-Code-Session-Id": "a", "Session-Id": "b"}, Session("a")),
@@ -97,7 +97,7 @@ def test_any_metadata_value_is_accepted(value: Any) -> None:
     assert found({"prompt_cache_key": value, "metadata": value})
 
 
-# --- the order of the signs --------------------------------------------------------------------------
+# --- the order of the sources ------------------------------------------------------------------------
 
 
 def test_the_most_specific_conversation_id_wins() -> None:
@@ -145,7 +145,7 @@ def test_another_instruction_or_another_first_turn_is_another_conversation() -> 
 
 
 def test_the_whole_first_turn_identifies_a_conversation() -> None:
-    """Agents put the same context before what their user says."""
+    """Agents send the same context before the user's first message."""
     context = said("<context>")
     one = replace(HELLO, contents=(context, said("One")))
     other = replace(HELLO, contents=(context, said("Other")))

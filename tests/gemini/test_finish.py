@@ -1,4 +1,4 @@
-"""What each of Gemini's reasons means for the client."""
+"""The outcome of each of Gemini's finish reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever history a client sends, Gemini gets one that it accepts, with nothing lost on the way."""
+"""Every client history becomes one that Gemini accepts, without lost content."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_other_fields_of_merged_turns_are_kept() -> None:
 
 
 def test_a_result_is_matched_by_id_before_name() -> None:
-    """A legacy `function_call` has no id; it must not draw away the result of a call that has one."""
+    """A legacy `function_call` has no id; it must not take the result of a call that has one."""
     history = [ASK, model(call("f"), call("f", "1")), user(result("f", "1", n=1), result("f", n=2))]
     given = responses(repair(history, prefill=False).contents[2])
     assert [response.response for response in given] == [{"n": 2}, {"n": 1}]
@@ -286,7 +286,7 @@ MIXED_TURNS = st.builds(
 
 
 def numbered(contents: Iterable[Content]) -> list[Content]:
-    """The same history with a number in every part, so that each can be told from the others."""
+    """Return the history with a number in every part, so that parts can be distinguished."""
     numbers = count(1)
     return [
         replace(content, parts=tuple(_with_number(part, next(numbers)) for part in content.parts))
@@ -313,7 +313,7 @@ def number_of(part: Part) -> int | None:
 
 
 def numbers_in(contents: Iterable[Content], *, results: bool) -> list[int]:
-    """The numbers of the parts that are results, or of all the others, in their order."""
+    """Return the numbers of the result parts, or of all other parts, in order."""
     return [
         number
         for content in contents
@@ -417,8 +417,8 @@ def test_a_legal_history_is_unchanged_and_not_noted(contents: tuple[Content, ...
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[list[Content]]:
-    """What a client adds to its history at a time: what the model said, and all that was answered to it, in
-    any order and with any blemish but one: a result that comes later than its turn."""
+    """Draw one addition to a history: a model turn and all its results, in any order and with any error
+    except a result that arrives after its turn."""
     numbers, grown = count(1), [[ASK]]
     for _ in range(draw(st.integers(1, 5))):
         ids = draw(st.booleans())
@@ -438,7 +438,7 @@ def steps(draw: st.DrawFn) -> list[list[Content]]:
 @ANY_SPEED
 @given(grown=steps())
 def test_repairing_a_growing_history_keeps_its_prefix(grown: list[list[Content]]) -> None:
-    """What is decided about a turn depends on what came before it and with it, never on what came after."""
+    """The repair of a turn depends only on that turn and the earlier ones."""
     histories = [[turn for step in grown[:end] for turn in step] for end in range(1, len(grown) + 1)]
     repaired = [repair(history, prefill=False).contents for history in histories]
     for earlier, later in pairwise(repaired):

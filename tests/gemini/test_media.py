@@ -1,4 +1,4 @@
-"""Addresses and base64 of media: what Gemini can read passes, the rest is refused by the field's name."""
+"""URLs and base64 data of media: Gemini's formats pass, others are refused with the field named."""
 
 from __future__ import annotations
 

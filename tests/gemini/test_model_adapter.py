@@ -1,4 +1,4 @@
-"""What a model gets of any converter's request, and what the client gets of the model's chunks."""
+"""How a request is adapted to a model, and how the model's chunks are adapted for the client."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_a_call_invented_for_a_stray_result_gets_the_dummy_too() -> None:
 @pytest.mark.parametrize("blank", [Part(""), Part(" \n"), Part("", thought=True), Part(None)])
 @pytest.mark.parametrize("others", [(), (Part("Hi."),)])
 def test_a_blank_part_with_a_foreign_signature_is_dropped(blank: Part, others: tuple[Part, ...]) -> None:
-    """Gemini ends many answers with an empty signed text; a client may go on with another family's model."""
+    """Gemini ends many answers with an empty signed text; a client may then switch to another family."""
     signed = Part(blank.data, blank.thought, seal("x", "another family"))
     request, _ = fitted(ASK, model(*others, signed), ASK)
     assert broken_request_rules(request, prefill=False) == []
@@ -366,7 +366,7 @@ def test_signatures_of_calls_are_kept_by_the_id_that_the_client_sees() -> None:
     assert vault.kept == {(FAMILY, "1"): "one", (FAMILY, f"{MINTED_ID}1"): "two"}
 
 
-# --- there and back ----------------------------------------------------------------------------------
+# --- round trips -------------------------------------------------------------------------------------
 
 SPOKEN = st.sampled_from(
     [
@@ -427,7 +427,7 @@ def test_dropped_signatures_of_first_calls_come_from_the_signature_store(answer:
     assert all(part.signature is None for part in sent if part not in first)
 
 
-# --- clients that speak Gemini themselves ------------------------------------------------------------
+# --- native clients ----------------------------------------------------------------------------------
 
 
 def native(*contents: Content, **fields: Any) -> tuple[GenerateRequest, AnswerAdapter]:

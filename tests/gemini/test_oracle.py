@@ -1,5 +1,5 @@
-"""What we send must be Google's own: it parses into the published protos once the newer fields are set aside,
-and with those into the types of the newer SDK.
+"""Requests must match Google's schema: without newer fields they parse into the published protos, and with
+them into the types of the newer SDK.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERY = pytest.mark.parametrize(
     "path", REQUESTS, ids=lambda path: f"{path.parts[-3]}-{path.name.split('.')[0]}"
 )
 
-#: Fields Google has added since, by the field or list that their message stands in.
+#: Fields newer than the protos, by the field or list that contains their message.
 NEWER = {
     "request": {"serviceTier", "labels"},
     "parts": {
@@ -41,12 +41,12 @@ NEWER = {
     "toolConfig": {"includeServerSideToolInvocations", "retrievalConfig"},
     "generationConfig": {"seed", "responseJsonSchema", "thinkingConfig", "imageConfig", "responseModalities"},
 }
-#: What is inside these is the client's own, and no message of Google's.
+#: The content of these fields is the client's own data, and no message of Google's.
 FREE = {"args", "response", "parametersJsonSchema", "responseJsonSchema", "labels"}
 
 
 def without(value: Any, message: str, newer: bool) -> Any:
-    """Without the fields that a client made up, whose names begin with `new`, and maybe newer ones."""
+    """Remove invented fields, whose names begin with `new`, and optionally the newer fields."""
     if isinstance(value, list):
         kept = (without(item, message, newer) for item in value)
         return [item for item in kept if item or item == 0]
@@ -87,7 +87,7 @@ def test_the_newer_sdk_parses_fields_newer_than_the_protos(path):
     generation = {
         name: value for name, value in body.get("generationConfig", {}).items() if value is not None
     }
-    types.ImageConfig.model_validate(generation.pop("imageConfig", {}))  # the SDK has it in another class
+    types.ImageConfig.model_validate(generation.pop("imageConfig", {}))  # in another SDK class
     types.GenerationConfig.model_validate(generation)
 
 

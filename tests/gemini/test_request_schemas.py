@@ -1,4 +1,4 @@
-"""The schemas of a request share a budget, whichever protocol declares them; their memory is bounded."""
+"""The schemas of a request share one size limit in every protocol; their cache is bounded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASK = [{"role": "user", "content": "Hello"}]
 
 
 def bomb(salt: object = "") -> Schema:
-    """Two kilobytes that stand for a million nodes."""
+    """Return a schema of two kilobytes that expands to a million nodes."""
     definitions: Schema = {
         f"d{level}": {
             "type": "object",
@@ -65,12 +65,12 @@ def responses(schemas: list[Schema]) -> ConvertedRequest:
 
 
 def additional(schemas: list[Schema]) -> ConvertedRequest:
-    """One after the other, as a tool search finds them."""
+    """Declare the tools one by one, as a tool search finds them."""
     items = [{"type": "additional_tools", "tools": [tool]} for tool in functions(schemas)]
     return from_responses({"model": "m", "input": items}, Caller())
 
 
-#: How each names the parameters of its ninth tool.
+#: How each protocol names the parameters of its ninth tool.
 PROTOCOLS: dict[str, tuple[Callable[[list[Schema]], ConvertedRequest], str]] = {
     "chat": (chat, "tools[8].function.parameters"),
     "messages": (messages, "tools[8].input_schema"),
@@ -93,7 +93,7 @@ def refusal(declare: Callable[[list[Schema]], ConvertedRequest], schemas: list[S
     return refused.value
 
 
-# --- one budget for a request ------------------------------------------------------------------------
+# --- one limit for a request -------------------------------------------------------------------------
 
 
 @every_protocol
@@ -151,7 +151,7 @@ def test_cut_references_are_counted_as_losses(name: str) -> None:
 
 
 def test_the_tools_of_real_agents_are_accepted() -> None:
-    """Six hundred tools of forty properties, each of which refers to a definition."""
+    """Six hundred tools with forty properties, each of which references a definition."""
     item = {"type": "object", "properties": {name: {"type": "string"} for name in "abcd"}}
     tool = {
         "type": "object",
@@ -171,7 +171,7 @@ def test_the_error_names_the_tool(bridge: Any, gemini: ScriptedGemini) -> None:
     assert gemini.asked == []
 
 
-# --- what it costs -----------------------------------------------------------------------------------
+# --- cost --------------------------------------------------------------------------------------------
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -199,14 +199,14 @@ def test_a_reference_above_the_limit_is_measured_once() -> None:
     few, many = (
         min(seconds(lambda n=n: Schemas().tool("a", work(n), "p")) for _ in range(3)) for n in (2000, 8000)
     )
-    assert many < 10 * few + 0.25  # measured again, each of them would cost milliseconds
+    assert many < 10 * few + 0.25  # repeated measurements would cost milliseconds each
 
 
-# --- the memory of schemas ---------------------------------------------------------------------------
+# --- the cache of schemas ----------------------------------------------------------------------------
 
 
 def doubled(salt: object) -> Schema:
-    """Small, and large once it is written out."""
+    """Return a schema that is small, but large when expanded."""
     schema = bomb(salt)
     del schema["$defs"]["d0"]
     return {**schema, "properties": {"x": {"$ref": "#/$defs/d16"}}}

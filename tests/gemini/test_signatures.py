@@ -1,4 +1,4 @@
-"""Signatures come back on the parts they left on; foreign ones never reach Gemini."""
+"""Signatures return on their own parts; foreign signatures never reach Gemini."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAMILIES = st.sampled_from(["", "gemini-2", "gemini-3", "gemini-3.1", "gemini-3-
 
 
 class OpenVault:
-    """Remembers what it was asked for."""
+    """A store that records its queries."""
 
     def __init__(self, **signatures: str) -> None:
         self._signatures = signatures
@@ -71,7 +71,7 @@ def test_an_unsealed_signature_is_foreign(foreign: str) -> None:
     assert unseal(foreign, FAMILY) is None
 
 
-# --- back on its part --------------------------------------------------------------------------------
+# --- restored signatures -----------------------------------------------------------------------------
 
 
 def test_every_own_signature_returns_on_its_own_part() -> None:
@@ -95,7 +95,7 @@ def test_foreign_signatures_are_dropped_from_every_part(foreign: str) -> None:
 
 
 def test_foreign_signatures_are_dropped_from_user_turns() -> None:
-    """Gemini checks a signature wherever it stands."""
+    """Gemini checks signatures in every turn."""
     assert signatures(restored(Content(USER, (Part("a", signature="EtEBCs4B"),)))[0]) == [None]
 
 
@@ -167,7 +167,7 @@ def test_a_signature_on_the_second_call_leaves_the_first_its_dummy() -> None:
     assert signatures(restored(model(call("x"), call("y", ours("1"))))[0]) == [DUMMY, "1"]
 
 
-# --- the vault ---------------------------------------------------------------------------------------
+# --- signature store ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("required", [True, False])

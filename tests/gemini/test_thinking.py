@@ -1,4 +1,4 @@
-"""The client's wish for thinking, for models with a budget, with levels, and with neither."""
+"""The client's thinking settings for models with a budget, with levels, and with neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any name a client gives its tool becomes one that Gemini takes, and comes back as it was."""
+"""Any tool name becomes one that Gemini accepts, and is restored for the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool's text as the object that Gemini wants."""
+"""A tool's text result as the object that Gemini expects."""
 
 from __future__ import annotations
 

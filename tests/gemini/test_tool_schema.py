@@ -1,4 +1,4 @@
-"""Schemas of tools and answers: what a client wrote survives, and nothing that Gemini chokes on is left."""
+"""Schemas of tools and answers: the client's content is kept, and unsupported parts are removed."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def referring(reference: str, **definitions: Any) -> Schema:
         ("#/$defs/Outer/properties/inner", {"Outer": with_properties(inner={"type": "string"})}),
         ("#/$defs/Union/anyOf/1", {"Union": {"anyOf": [{"type": "null"}, {"type": "string"}]}}),
         ("#/$defs/First", {"First": {"$ref": "#/$defs/Second"}, "Second": {"type": "string"}}),
-        # Generators of schemas write a type such as Partial<Name> as a fragment of an address (RFC 6901, 6).
+        # Schema generators encode a type such as Partial<Name> as a URI fragment (RFC 6901, 6).
         ("#/$defs/Partial%3CName%3E", {"Partial<Name>": {"type": "string"}}),
         ("#/%24defs/Name", {"Name": {"type": "string"}}),
     ],

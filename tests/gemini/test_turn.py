@@ -1,4 +1,4 @@
-"""Gemini's chunks to steps: runs, signatures, candidates, and every way to end."""
+"""Gemini's chunks become steps: runs, signatures, candidates, and every ending."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def said(steps: Iterable[Step], candidate: int = 0) -> list[Part]:
 
 
 def as_gemini_wants_it_back(parts: Iterable[Part]) -> list[Part]:
-    """Unsigned neighbours joined, parts with nothing in them left out."""
+    """Join unsigned neighbours and drop empty parts."""
     wanted: list[Part] = []
     for part in parts:
         if part.data in (None, "") and not part.signature and not part.extra:

@@ -1,4 +1,4 @@
-"""JSON to values and back: nothing is lost, however odd the JSON."""
+"""JSON to values and back: nothing is lost, even from unusual JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from bridge.gemini.wire import (
 
 ANY_SPEED = settings(deadline=None)
 
-# --- JSON, legal in places and odd in others ---------------------------------------------------------
+# --- partly valid JSON -------------------------------------------------------------------------------
 
 LEAVES = (
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([0.0, 1.0, -2.5]) | st.text(max_size=3)
@@ -55,7 +55,7 @@ OBJECTS = st.dictionaries(st.text(max_size=3), JSON, max_size=2)
 
 
 def oddly(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """An object with any of these fields, each as it should be or as anything at all, and others beside."""
+    """An object with any of these fields, each valid or arbitrary, and with other fields."""
     known = st.fixed_dictionaries({}, optional={name: usual | JSON for name, usual in fields.items()})
     return st.builds(lambda some, others: {**others, **some}, known, OBJECTS)
 
@@ -108,7 +108,7 @@ REQUESTS = oddly(
 
 
 def exact(value: Any) -> bytes:
-    """Python holds 1, 1.0 and true for equal; JSON does not."""
+    """In Python 1, 1.0 and true are equal; in JSON they differ."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 

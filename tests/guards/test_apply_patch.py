@@ -1,4 +1,4 @@
-"""A stray + before the delimiters of a patch is taken away; what the patch puts into files never changes."""
+"""A stray + before the delimiters of a patch is removed; the content of the patched files never changes."""
 
 from __future__ import annotations
 
@@ -663,7 +663,7 @@ def test_any_other_call_is_unchanged(call: FunctionCall) -> None:
     assert GUARD.on_call(call) is call
 
 
-# --- whatever patch ----------------------------------------------------------------------------------
+# --- any patch ---------------------------------------------------------------------------------------
 
 PLAIN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=12)
 IN_BODIES = st.sampled_from(["*** Begin Patch", "*** End Patch", "*** Move to: x", "*** End of File", "@@ x"])
@@ -678,7 +678,7 @@ def added(bodies: st.SearchStrategy[str]) -> st.SearchStrategy[list[str]]:
 
 
 def hunks(bodies: st.SearchStrategy[str]) -> st.SearchStrategy[list[str]]:
-    """The last line is context: a hunk that ends by adding the words of a delimiter could be either."""
+    """The last line is context: a hunk that ends by adding a delimiter's text would be ambiguous."""
     start = st.sampled_from(["@@", "@@ def f():"]).map(lambda line: [line])
     body = st.lists(st.builds(str.__add__, st.sampled_from("+- "), bodies), max_size=5)
     end = st.sampled_from([[" same"], [" same", "*** End of File"]])

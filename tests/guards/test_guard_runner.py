@@ -1,4 +1,4 @@
-"""The guards at work: in their order and modes, counted, never in the way of what they do not mind."""
+"""The guard runner: order, modes and counters; it does not change accepted calls."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_all_guards_but_one_enforce_by_default_without_rules():
 
 
 def test_a_command_is_checked_after_it_was_split():
-    """Split first: then there is a pipe among the words."""
+    """The command is split first; then one of its words is a pipe."""
     piped = FunctionCall("shell", {"command": "cat x | wc"})
     watched = watching()
     (left,) = parts_of(watched.feed(chunk(piped)))
@@ -130,7 +130,7 @@ def test_a_rule_sees_the_call_as_the_model_made_it():
 
 
 def test_a_loop_is_found_in_results_as_the_client_sent_them():
-    """They differ only where they are cut."""
+    """The results differ only in their truncated part."""
     turns = list(LONG.contents[:1])
     for number in range(3):
         output = "a" * 60_000 + str(number) + "a" * 60_000
@@ -289,7 +289,7 @@ def test_guards_after_one_that_raises_still_run(monkeypatch):
     assert watched.notes == {"guard.tool_policy.failed": 1, "guard.shell_arguments.changed": 1}
 
 
-# --- what becomes of the parts -----------------------------------------------------------------------
+# --- changed parts -----------------------------------------------------------------------------------
 
 
 def test_signature_and_unknown_fields_of_a_rewritten_part_are_kept():

@@ -1,4 +1,4 @@
-"""The guards as a client meets them: through every protocol, streamed and whole, under the real gunicorn."""
+"""The guards end to end: every protocol, streamed and whole, under real gunicorn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = {"type": "object", "properties": {"command": {}}}
 
 @dataclass
 class Told:
-    """An answer, whatever its protocol."""
+    """An answer of any protocol."""
 
     text: str
     calls: list[tuple[str, Any]]
@@ -127,7 +127,7 @@ class Native:
 
     def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
         contents: list[Any] = [{"role": "user", "parts": [{"text": "Go."}]}]
-        for name, args, result in made:  # without ids, as Gemini makes its calls
+        for name, args, result in made:  # without ids, like Gemini's calls
             response = {"name": name, "response": {"status": "success", "stdout": result}}
             contents.append({"role": "model", "parts": [{"functionCall": {"name": name, "args": args}}]})
             contents.append({"role": "user", "parts": [{"functionResponse": response}]})
@@ -187,7 +187,7 @@ def request_id() -> str:
     return f"guards-{uuid4().hex}"
 
 
-def asker(bridge: Any, request_id: str) -> Any:
+def client_for(bridge: Any, request_id: str) -> Any:
     def asked(protocol: Any, stream: bool, *made: tuple[str, Any, str]) -> Told:
         body, path = {**protocol.body(*made), "stream": stream}, protocol.path
         if isinstance(protocol, Native):
@@ -210,7 +210,7 @@ def asker(bridge: Any, request_id: str) -> Any:
 
 @pytest.fixture
 def ask(bridge, request_id):
-    return asker(bridge, request_id)
+    return client_for(bridge, request_id)
 
 
 RULES = """
@@ -229,7 +229,7 @@ decision = "ask"
 
 @pytest.fixture(scope="module")
 def ruled_bridge(_gemini, tmp_path_factory):
-    """With rules for the policy, and with the secrets guard switched on."""
+    """A bridge with policy rules and an enabled secrets guard."""
     folder = tmp_path_factory.mktemp("ruled") / "config"
     shutil.copytree(ROOT / "config", folder, ignore=shutil.ignore_patterns("local.toml"))
     guards = (folder / "guards.toml").read_text()
@@ -252,9 +252,9 @@ def sent_events(raw: str) -> Iterator[dict[str, Any]]:
 
 
 def lines_of(bridge: Any, request_id: str) -> list[dict[str, Any]]:
-    """All the log says of a request, once it has said the last of it."""
+    """Return the log entries of a request after its last one is written."""
     assert bridge.request(request_id=request_id)
-    return bridge.told(request_id=request_id)
+    return bridge.log_entries(request_id=request_id)
 
 
 def actions(bridge: Any, request_id: str) -> list[tuple[str, str, str]]:
@@ -420,7 +420,7 @@ def test_token_counting_uses_the_guarded_request(bridge, gemini, result):
 @BOTH
 def test_a_denied_call_becomes_text_with_its_reason(ruled_bridge, gemini, request_id, protocol, stream):
     gemini.will_say(calls(("shell", {"command": ["cat", "forbidden-word"]})))
-    told = asker(ruled_bridge, request_id)(protocol, stream)
+    told = client_for(ruled_bridge, request_id)(protocol, stream)
     assert told.calls == []
     assert told.ending == protocol.text_ending
     assert told.text == "[System] The call to shell was not run. Not in this house."
@@ -431,7 +431,7 @@ def test_a_denied_call_becomes_text_with_its_reason(ruled_bridge, gemini, reques
 @BOTH
 def test_a_call_that_needs_approval_is_made_and_marked(ruled_bridge, gemini, request_id, protocol, stream):
     gemini.will_say(calls(("shell", {"command": ["cat", "doubtful-word"]})))
-    told = asker(ruled_bridge, request_id)(protocol, stream)
+    told = client_for(ruled_bridge, request_id)(protocol, stream)
     assert told.calls == [("shell", {"command": ["cat", "doubtful-word"]})]
     assert told.ending == protocol.call_ending
     assert notes(ruled_bridge, request_id) == {"guard.tool_policy.asked": 1}
@@ -460,7 +460,7 @@ def test_a_secret_in_a_text_to_be_embedded_does_not_reach_gemini(ruled_bridge, g
 @BOTH
 def test_a_secret_in_a_result_does_not_reach_gemini(ruled_bridge, gemini, request_id, protocol, stream):
     secret = "ghp_" + "a1B2" * 9
-    asker(ruled_bridge, request_id)(protocol, stream, ("shell", {"command": ["env"]}, f"TOKEN={secret}"))
+    client_for(ruled_bridge, request_id)(protocol, stream, ("shell", {"command": ["env"]}, f"TOKEN={secret}"))
     assert secret not in json.dumps(gemini.asked[-1].body)
     assert "TOKEN=[secret removed]" in json.dumps(gemini.asked[-1].body)
     assert actions(ruled_bridge, request_id) == [("secrets", "changed", "enforce")]

@@ -1,4 +1,4 @@
-"""What a tool said too much of reaches Gemini as its beginning and its end."""
+"""A large tool result reaches Gemini as its start and its end."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def answered(response: Any, **fields: Any) -> Part:
 
 
 def guarded(response: Any) -> Any:
-    """The response after the guard."""
+    """Return the response after the guard."""
     request = LargeOutput(SMALL).on_request(asked(answered(response)))
     return request.contents[1].parts[0].data.response
 
 
 def pieces(text: str) -> tuple[str, str, int, int]:
-    """What is left of the beginning and the end, and how much the mark says is gone."""
+    """Return the kept start and end, and the removed amount that the mark reports."""
     mark = MARK.search(text)
     return text[: mark.start()], text[mark.end() :], int(mark[1]), int(mark[2])
 

@@ -1,4 +1,4 @@
-"""Keys of the well-known kinds do not go to Gemini, and nothing else is touched."""
+"""Keys of well-known kinds are redacted before Gemini, and other text is unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEX = "0123456789abcdef"
 
 
 def block(kind: str, body: str = "MIIEpAIBAAKCAQEA\nxyz+/==") -> str:
-    """Put together here, so that no tool takes this file for a leak."""
+    """Build the key here, so that secret scanners do not report this file."""
     return f"-----BEGIN {kind}-----\n{body}\n-----END {kind}-----"
 
 
@@ -60,7 +60,7 @@ KEYS: dict[str, str] = {
     "a private key on one line": block("PRIVATE KEY").replace("\n", "\\n"),
 }
 
-#: Shapes that come near a key's, and are none.
+#: Texts that resemble keys but are none.
 ORDINARY: dict[str, str] = {
     "plain words": "The key to success is to ask for a token of trust.",
     "nothing": "",
@@ -88,7 +88,7 @@ def guarded(request: GenerateRequest) -> GenerateRequest:
     return SecretRedaction(GuardSettings()).on_request(request)
 
 
-def spoken(*parts: Part, system: Content | None = None) -> GenerateRequest:
+def request_with(*parts: Part, system: Content | None = None) -> GenerateRequest:
     return GenerateRequest("gemini-test", (Content(USER, parts),), system)
 
 
@@ -102,7 +102,7 @@ def test_each_kind_of_key_is_redacted(key):
 @EVERY_KEY
 def test_keys_are_redacted_in_every_upstream_field(key):
     nested = {"a": [{"b": f"is {key}."}], "n": 1}
-    request = spoken(
+    request = request_with(
         Part(f"My key is {key}."),
         Part(FunctionCall("f", nested, "c1")),
         Part(FunctionResponse("f", nested, "c1")),
@@ -121,7 +121,7 @@ def test_keys_are_redacted_in_every_upstream_field(key):
 
 @pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY)
 def test_text_without_keys_is_unchanged(text):
-    request = spoken(
+    request = request_with(
         Part(text),
         Part(FunctionCall("f", {"a": [text]}, "c1")),
         Part(FunctionResponse("f", {"a": text}, "c1")),
@@ -140,7 +140,7 @@ def test_other_fields_of_a_redacted_part_are_kept():
     key = KEYS["Google"]
     part = Part(f"a {key}", thought=True, signature="signed", extra={"future": 1})
     call = Part(FunctionCall("f", {"a": key}, "c1", {"more": 2}), signature="other", extra={"future": 3})
-    left = guarded(spoken(part, call)).contents[0].parts
+    left = guarded(request_with(part, call)).contents[0].parts
     assert left == (
         replace(part, data=f"a {MARK}"),
         replace(call, data=replace(call.data, args={"a": MARK})),
@@ -149,23 +149,23 @@ def test_other_fields_of_a_redacted_part_are_kept():
 
 def test_media_and_unknown_parts_are_unchanged():
     image = "AIza" + "A" * 400
-    request = spoken(Part(InlineData("image/png", image)), Part(OtherData("future", image)), Part())
+    request = request_with(Part(InlineData("image/png", image)), Part(OtherData("future", image)), Part())
     assert guarded(request) is request
 
 
 def test_the_clients_request_is_not_modified():
     args = {"a": [KEYS["AWS"]]}
-    guarded(spoken(Part(FunctionCall("f", args))))
+    guarded(request_with(Part(FunctionCall("f", args))))
     assert args == {"a": [KEYS["AWS"]]}
 
 
 def test_redaction_is_idempotent():
-    once = guarded(spoken(*map(Part, KEYS.values())))
+    once = guarded(request_with(*map(Part, KEYS.values())))
     assert guarded(once) is once
 
 
 def watched(guards: GuardSettings) -> tuple[GenerateRequest, GenerateRequest, dict[str, int]]:
-    request = spoken(Part(KEYS["Anthropic"]), system=Content(MODEL, (Part(KEYS["AWS"]),)))
+    request = request_with(Part(KEYS["Anthropic"]), system=Content(MODEL, (Part(KEYS["AWS"]),)))
     watch = GuardRunner(ActiveGuards(guards), "r1")
     return request, watch.request(request), watch.notes
 
@@ -187,7 +187,7 @@ def test_enabled_redaction_is_applied_and_counted():
 
 
 def test_a_truncated_private_key_is_redacted_completely():
-    """A result is cut too; what is left of a key in it must go like a whole one."""
+    """A truncated result may hold part of a key, which must be redacted like a whole key."""
     delivered = load_guards(PROJECT / "config" / "guards.toml")
     small = replace(
         delivered,
@@ -196,7 +196,7 @@ def test_a_truncated_private_key_is_redacted_completely():
     )
     body = "\n".join(f"{number:02}" + "k" * 62 for number in range(50))
     output = "x" * 150 + "\n" + block("RSA PRIVATE KEY", body) + "\n" + "tail\n" * 400
-    request = spoken(Part(FunctionResponse("f", {"result": output}, "c1")))
+    request = request_with(Part(FunctionResponse("f", {"result": output}, "c1")))
     left = GuardRunner(ActiveGuards(small), "r1").request(request)
     assert "k" * 62 not in repr(left)
 
@@ -221,5 +221,5 @@ VALUES = st.recursive(
 @ANY_SPEED
 @given(st.dictionaries(ODD, VALUES, max_size=3))
 def test_arguments_without_keys_are_the_same_object(args: dict[str, Any]):
-    request = spoken(Part(FunctionCall("f", args)))
+    request = request_with(Part(FunctionCall("f", args)))
     assert guarded(request) is request

@@ -1,4 +1,4 @@
-"""A command given as one text reaches a tool that wants words as words; everything else is left alone."""
+"""A command string becomes a list of words for tools that expect one; all else is unchanged."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_the_original_call_is_not_modified() -> None:
     assert command == ["ls -a"]
 
 
-# --- whatever comes ----------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------
 
 SCRAPS = st.lists(st.sampled_from(["ls", "a b", " ", "\n", "'", '"', "\\", "|", "é", "\0"]), max_size=8)
 TEXTS = st.text(max_size=20) | SCRAPS.map("".join)

@@ -1,4 +1,4 @@
-"""Pipes and control signs pass only where a shell is there to understand them."""
+"""Pipes and control operators pass only where a shell interprets them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_gate_is_strict_by_default() -> None:
     assert SETTINGS.shell_gate == GateSettings(strict=True, wrappers=("bash -lc", "apply_patch"))
 
 
-# --- signs -------------------------------------------------------------------------------------------
+# --- operators ---------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -178,7 +178,7 @@ def test_the_reason_tells_the_model_what_to_do() -> None:
     assert '["bash", "-lc", "<script>"]' in REASON
 
 
-# --- whatever comes ----------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------
 
 WORDS = st.text(max_size=5) | st.sampled_from([*SIGNS, "a|b", "bash", "-lc"]) | st.integers() | st.none()
 

@@ -1,4 +1,4 @@
-"""The rule with the highest priority that fits a call decides whether it is forwarded."""
+"""The matching rule with the highest priority decides whether a call is forwarded."""
 
 from __future__ import annotations
 

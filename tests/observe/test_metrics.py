@@ -1,4 +1,4 @@
-"""What is counted, under which labels, where, and for whom."""
+"""Metrics: what is counted, under which labels, in which files, and who may read it."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_streams_without_a_final_event_are_counted_and_stay_at_zero():
     assert counted(name) == 1
 
 
-# --- the page in the docs ----------------------------------------------------------------------------
+# --- the documentation -------------------------------------------------------------------------------
 
 
 def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
@@ -196,7 +196,7 @@ def test_the_documentation_lists_every_log_field():
     assert listed - {"field", "time", "level", "logger", "message"} == set(record._fields())
 
 
-# --- who may see it ----------------------------------------------------------------------------------
+# --- access ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 def test_the_overhead_is_the_bridges_own_time_and_not_the_upstreams(make_client, gemini, stream):
     slow = [0.6, *sse(text_chunk("Hel")), *([] if stream else [0.3]), *sse(text_chunk("lo", "STOP"))]
     client = make_client()
-    client.post("/v1/chat/completions", json=HELLO)  # what is only made once is made
+    client.post("/v1/chat/completions", json=HELLO)  # creates objects that are created only once
     gemini.will_say(slow)
     with client.post("/v1/chat/completions", json={**HELLO, "stream": stream}) as answer:
         assert 0 < float(answer.headers["X-Bridge-Overhead-Ms"]) < 300
@@ -296,7 +296,7 @@ def test_a_client_program_is_the_first_word_of_its_user_agent(user_agent, name):
     assert client_program(user_agent) == name
 
 
-# --- where the workers' numbers meet -----------------------------------------------------------------
+# --- the shared folder -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -360,7 +360,7 @@ print(metrics_folder.shared_folder(), os.listdir(sys.argv[1]), counted)
 
 
 def test_a_worker_without_disk_space_counts_alone(tmp_path):
-    """A limit stands for the full disk: who maps a file without asking for room would die of a signal."""
+    """A size limit simulates a full disk, where writing to unreserved mapped memory raises a signal."""
     ran = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60
     )

@@ -1,4 +1,4 @@
-"""Accounts and metrics as they are in service: real gunicorn, two workers, one of which may die."""
+"""Usage and metrics in production form: real gunicorn, two workers, one of which may be killed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def served(upstream: ScriptedGemini, state: Path, **environment: str):
         GOOGLE_GEMINI_BASE_URL=upstream.address,
         BRIDGE_STATE_DIR=str(state),
         BRIDGE_SERVER__HEARTBEAT="0.2",
-        BRIDGE_UPSTREAM__ATTEMPTS="1",  # what the upstream counted once is counted once
+        BRIDGE_UPSTREAM__ATTEMPTS="1",  # one upstream answer is counted once
         **environment,
     )
 
@@ -69,7 +69,7 @@ def post(service: Bridge, path: str = CHAT, **body) -> requests.Response:
     return requests.post(f"{service.address}{path}", json={**HELLO, "max_tokens": 50, **body}, timeout=60)
 
 
-def leave(service: Bridge) -> None:
+def disconnect(service: Bridge) -> None:
     options = {"json": {**HELLO, "stream": True}, "stream": True, "timeout": 60}
     with requests.post(f"{service.address}{CHAT}", **options) as answer:
         next(answer.iter_content(10))
@@ -92,7 +92,7 @@ class Scrape:
 
 
 def usage_of(state: Path, *arguments: str) -> dict:
-    """As an administrator asks, from another shell."""
+    """Read the usage with the command line, in another process."""
     code = "import sys; from bridge.cli import main; sys.exit(main(sys.argv[1:]))"
     environment = clean_environment() | {"BRIDGE_STATE_DIR": str(state), "GEMINI_API_KEY": "x"}
     ran = subprocess.run(
@@ -193,11 +193,11 @@ def test_guards_and_losses_are_counted(service, upstream):
     assert not [sample for sample in scrape.samples if "my_own" in str(sample.labels)]
 
 
-# --- accounts ----------------------------------------------------------------------------------------
+# --- usage -------------------------------------------------------------------------------------------
 
 
 class Script:
-    """What the upstream will have counted, added up while it is told what to say."""
+    """A script for the upstream that sums up the usage of its answers."""
 
     def __init__(self, upstream: ScriptedGemini) -> None:
         self._upstream = upstream
@@ -217,7 +217,7 @@ class Script:
             **usage,
             "candidatesTokenCount": 1,
             "thoughtsTokenCount": 0,
-        }  # totals grow; the last counts
+        }  # usage is cumulative; the last value is valid
         self._upstream.will_say([*sse(text_chunk("a", **running), text_chunk("b", finish, **usage)), *more])
         self.said += Counter(
             input=900 * self._number,
@@ -241,7 +241,7 @@ def test_recorded_usage_matches_the_upstreams_counts_however_a_request_ends(serv
     script.will_say(CUT, finish=None)
     assert post(service).status_code == 502
     script.will_say(60.0, finish=None)
-    leave(service)
+    disconnect(service)
     script.will_say()
     background = {"model": "gpt-5", "input": "Hello", "background": True}
     assert (
@@ -251,7 +251,7 @@ def test_recorded_usage_matches_the_upstreams_counts_however_a_request_ends(serv
     assert eventually(lambda: accounted(state) == 7)
     upstream.will_say(Reply([b"{}"], 503))
     assert post(service).status_code == 503
-    assert post(service, temperature="hot").status_code == 400  # it never gets as far
+    assert post(service, temperature="hot").status_code == 400  # it fails before the upstream call
     assert eventually(lambda: accounted(state) == 8)
 
     told = usage_of(state)["total"]
@@ -307,11 +307,11 @@ def test_an_unwritable_usage_file_does_not_block_requests(upstream, state, troub
         (state / "accounts.sqlite3").mkdir()
     with served(upstream, state) as service:
         assert {post(service).status_code for _ in range(30)} == {200}
-        assert eventually(lambda: service.told(logger="bridge.observe.usage_writer"))
-        time.sleep(1.5)  # it tries again meanwhile
+        assert eventually(lambda: service.log_entries(logger="bridge.observe.usage_writer"))
+        time.sleep(1.5)  # the writer retries in the meantime
         assert Scrape(service).sum("requests_total") == 30
         assert requests.get(f"{service.address}/readyz", timeout=60).ok
-        assert len(service.told(logger="bridge.observe.usage_writer")) <= 2, "one of each worker"
+        assert len(service.log_entries(logger="bridge.observe.usage_writer")) <= 2, "one of each worker"
 
 
 def test_pending_usage_is_written_when_the_service_stops(upstream, state):

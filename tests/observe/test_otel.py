@@ -1,4 +1,4 @@
-"""Spans, as a collector on loopback receives them."""
+"""OpenTelemetry spans, as a collector on loopback receives them."""
 
 from __future__ import annotations
 

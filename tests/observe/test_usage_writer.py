@@ -1,4 +1,4 @@
-"""The accounts: every row arrives, sums and rows agree, old ones leave, and no trouble reaches a request."""
+"""The usage writer: all rows are stored, sums match rows, old rows are deleted, no error affects requests."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_daily_sums_support_fewer_groupings_than_request_rows() -> None:
 # --- the observer ------------------------------------------------------------------------------------
 
 
-def told(usage: Usage | None, **fields) -> Record:
+def record_of(usage: Usage | None, **fields) -> Record:
     record = Record("req_1", "POST", "/v1/chat/completions", **fields)
     record.protocol, record.model, record.upstream_model, record.status = "openai_chat", "gpt-5", "known", 200
     record.usage = usage
@@ -237,7 +237,7 @@ USAGE = Usage(
 
 
 def test_a_row_holds_each_token_once_and_its_cost(store: AccountStore, rows: list[Row]) -> None:
-    UsageObserver(store, PRICES)(told(USAGE, key="alice", client="codex"))
+    UsageObserver(store, PRICES)(record_of(USAGE, key="alice", client="codex"))
     assert rows[0][1:11] == (
         *("alice", "openai_chat", "codex", "gpt-5", "known"),
         *(65, 40, 7, 3),
@@ -249,7 +249,7 @@ def test_a_row_holds_each_token_once_and_its_cost(store: AccountStore, rows: lis
 def test_a_row_has_its_service_tier_and_the_tiers_cost(store: AccountStore, rows: list[Row]) -> None:
     prices = PriceTable("USD", [PriceRow(("known*",), Price(1.0, 0.1, 10.0))], {"flex": 0.5})
     for tier in (None, "standard", "flex", "priority"):
-        record = told(USAGE)
+        record = record_of(USAGE)
         record.service_tier = tier
         UsageObserver(store, prices)(record)
     full = (65 * 1.0 + 40 * 0.1 + 10 * 10.0) / 1e6
@@ -264,7 +264,7 @@ def test_a_row_has_its_service_tier_and_the_tiers_cost(store: AccountStore, rows
 def test_the_cost_uses_the_answering_models_price_if_known(store: AccountStore, rows: list[Row]) -> None:
     prices = PriceTable("USD", [PriceRow((f"known{digit}",), Price(digit, 0, 0)) for digit in (1, 2)])
     for asked, answered in [("known1", "known2"), ("known1", "unheard-of"), ("moving", "known2"), ("a", "b")]:
-        record = told(USAGE)
+        record = record_of(USAGE)
         record.upstream_model, record.model_version = asked, answered
         UsageObserver(store, prices)(record)
     once, twice = pytest.approx(65 / 1e6), pytest.approx(130 / 1e6)
@@ -287,7 +287,7 @@ def test_a_file_of_the_previous_version_gets_the_new_column_and_keeps_its_rows(
     assert told == {"flex": 2, "": 1}
 
 
-#: The table of single requests as the version without service tiers made it.
+#: The request table of the version without service tiers.
 BEFORE_TIERS = """
 CREATE TABLE request (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, key TEXT NOT NULL, protocol TEXT NOT NULL, client TEXT NOT NULL,
@@ -309,10 +309,10 @@ def test_a_model_without_a_price_has_no_cost_and_no_usage_costs_nothing(
     store: AccountStore, rows: list[Row]
 ) -> None:
     accountant = UsageObserver(store, PRICES)
-    unknown = told(USAGE)
+    unknown = record_of(USAGE)
     unknown.upstream_model = "other"
     accountant(unknown)
-    failed = told(None)
+    failed = record_of(None)
     failed.failed(UpstreamOverloaded("busy"))
     accountant(failed)
     assert [each.cost for each in rows] == [None, 0.0]
@@ -325,7 +325,7 @@ def test_a_request_that_reached_no_model_has_no_row(store: AccountStore, rows: l
 
 
 def test_client_chosen_names_are_truncated(store: AccountStore, rows: list[Row]) -> None:
-    record = told(USAGE)
+    record = record_of(USAGE)
     record.model = record.upstream_model = "m" * 1_000_000
     UsageObserver(store, PRICES)(record)
     assert len(rows[0].client_model) == len(rows[0].model) == usage_writer.LONGEST_NAME

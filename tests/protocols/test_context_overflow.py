@@ -1,7 +1,7 @@
-"""A conversation that is too long is told to each client in its vendor's own words, whole and in a stream.
+"""A context overflow is reported with the message of each client's vendor, whole and in a stream.
 
-Agents know an overflow by the words alone, and compact instead of failing. What they look for was read in
-their packages in November 2026 and tried with each; below it stands in short.
+Agents recognise an overflow only by its message, and compact instead of failing. Their search patterns were
+read in their packages in November 2026 and tested with each agent; below is the essence.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WORDS = {
     "/v1beta/models/gemini-pro-latest:generateContent": {said: said for said in (BOTH, LIMIT, NEITHER)},
 }
 
-#: What an agent searches the message for; any one is enough.
+#: Patterns that an agent searches in the message; one match is enough.
 LOOKED_FOR = {
     "pi and opencode": (
         "prompt is too long",

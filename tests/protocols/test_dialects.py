@@ -1,4 +1,4 @@
-"""Who is answered in which dialect of Responses: by a header, by the key, by the client, by the setting."""
+"""The choice of the Responses dialect: by header, by key, by client, by setting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.access.keys import Rules
 from bridge.settings import load
 from bridge.web.app import create_app
 
-#: As these clients name themselves.
+#: User agents of these clients.
 USER_AGENTS = {
     None: "bridge",  # Python's http.client
     "": "bridge",
@@ -47,7 +47,7 @@ CURL, SDK = {"User-Agent": "curl/8.5.0"}, {"User-Agent": "OpenAI/Python 3.49.0"}
 
 
 def posted(address: str, agent: str | None) -> tuple[http.client.HTTPResponse, str]:
-    """With this user agent or none, and nothing that a library would add."""
+    """Send this user agent or none, without headers that a library would add."""
     headers = {"Content-Type": "application/json"} | ({} if agent is None else {"User-Agent": agent})
     with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)) as connection:
         connection.request("POST", "/v1/responses", json.dumps(QUESTION | {"stream": True}), headers)
@@ -63,7 +63,7 @@ def test_the_dialect_follows_the_client(demo_bridge, agent, dialect):
     assert "event: response.completed" in events
 
 
-# --- what goes before what ---------------------------------------------------------------------------
+# --- priorities --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Tables that must name every member of what they map."""
+"""Mapping tables must contain every member of the mapped type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of envelopes take JSON's types as they stand, also where marshmallow's own take more."""
+"""Envelope fields accept exactly JSON's types, even where marshmallow's own fields accept more."""
 
 from __future__ import annotations
 

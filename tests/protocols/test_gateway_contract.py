@@ -111,7 +111,7 @@ def test_the_sdk_works_with_the_new_version_and_a_bearer_key(bridge: Bridge, gem
     assert len(gemini.asked) == 2
 
 
-# --- what a gateway must not stumble over ------------------------------------------------------------
+# --- other requirements of a gateway -----------------------------------------------------------------
 
 
 def test_unknown_headers_betas_queries_and_fields_are_ignored(bridge: Bridge, gemini: ScriptedGemini) -> None:
@@ -129,7 +129,7 @@ def test_unknown_headers_betas_queries_and_fields_are_ignored(bridge: Bridge, ge
 
 
 def test_unsupported_checks_are_refused_by_name(bridge: Bridge, gemini: ScriptedGemini) -> None:
-    """Claude Code then asks again without them, and makes the checks itself."""
+    """Claude Code then retries without them, and makes the checks itself."""
     asked = {**ASK, "safeguards": {"tool_use": {"type": "enabled"}}}
     assert refusal(post(bridge, asked)).startswith("safeguards: ")
     assert not gemini.asked
@@ -167,7 +167,7 @@ TWO = [
 
 @pytest.fixture
 def lister() -> Iterator[ScriptedGemini]:
-    """A Gemini of its own: the other one's list is remembered by the bridge that all tests share."""
+    """A separate Gemini, because the shared bridge caches the other one's model list."""
     scripted = ScriptedGemini()
     scripted.will_list({"models": TWO})
     yield scripted

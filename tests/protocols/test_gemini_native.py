@@ -1,4 +1,4 @@
-"""The native Gemini door over HTTP: its addresses, its two kinds of stream, its errors, its keys."""
+"""The native Gemini protocol over HTTP: routes, both kinds of stream, errors, keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def details_of(error, kind):
     return [each for each in error.get("details", ()) if each["@type"].endswith(f"google.rpc.{kind}")]
 
 
-# --- what passes -------------------------------------------------------------------------------------
+# --- unchanged data ----------------------------------------------------------------------------------
 
 TOLD = {
     "candidates": [
@@ -173,7 +173,7 @@ def test_a_client_disconnect_ends_the_upstream_call(bridge, gemini):
     assert left["duration_ms"] < 5000
 
 
-# --- bad input ---------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["v1beta", "v1"])

@@ -1,4 +1,4 @@
-"""Whatever a native client sends is understood or refused with the place named; nothing else happens."""
+"""Any native request is accepted, or refused with the field named."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANYTHING = st.recursive(
 
 
 def message(needs: tuple[str, ...] = (), **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """An object with some of the fields, now and then not as they should be."""
+    """An object with some of the fields, some of them invalid."""
     odd = {name: _mostly(value) for name, value in fields.items()}
     needed = {name: odd.pop(name) for name in needs}
     return st.fixed_dictionaries(needed, optional=odd)
@@ -76,7 +76,7 @@ REQUEST = message(
 
 
 def understood(of: Any, body: Any, caller: Caller) -> Any:
-    """What it was understood as; None if it was refused, as it should be."""
+    """Return the converted request, or None for a proper refusal."""
     refused: InvalidRequest | None = None
     try:
         return of.to_gemini(checked(of.schema, body), caller)

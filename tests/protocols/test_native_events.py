@@ -1,4 +1,4 @@
-"""Native events: written as events or as an array, with silences anywhere, and folded into one answer."""
+"""Native streams: written as events or as an array, with silences anywhere, and folded into one answer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def events_in(data: bytes) -> list[Any]:
 @given(CHUNKS)
 def test_silences_do_not_change_the_events(chunks):
     told = events_in(written(EventFraming(), chunks, Event("end", None)))
-    begun = [{}] if chunks and chunks[-1] is SILENCE else []  # an event that was begun has to end
+    begun = [{}] if chunks and chunks[-1] is SILENCE else []  # an opened event must be closed
     assert told == said(chunks) + begun
 
 

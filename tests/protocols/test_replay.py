@@ -1,13 +1,13 @@
-"""What a person sees of a transcript: the page of `make replay`, and the message of a test that fails."""
+"""The output for transcripts: the page of `make replay`, and the message of a failing test."""
 
 from __future__ import annotations
 
 import pytest
 import replay
 from first_difference import NOTHING, first_difference
-from transcripts import FOLDER, NAMES, TOLD
+from transcripts import FOLDER, NAMES, VARIANTS
 
-LABELS = [told.label for told in TOLD]
+LABELS = [told.label for told in VARIANTS]
 
 
 def recorded(name, label):

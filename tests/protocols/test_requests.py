@@ -1,4 +1,4 @@
-"""Client requests and what Gemini gets of them; bad requests and what the client is told.
+"""Valid client requests and the resulting Gemini requests; invalid requests and their errors.
 
 A case is two files: `valid/NAME.json` and `NAME.gemini.json`, or `invalid/NAME.json` and `NAME.error.json`.
 """

@@ -1,4 +1,4 @@
-"""Every recorded stream through every protocol: exact bytes, any chunking, any cut, and the way back."""
+"""Every recorded stream in every protocol: exact bytes, any chunking, any truncation, answers as history."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from transcripts import (
     ACCEPT,
     FOLDER,
     NAMES,
-    TOLD,
-    ForgetfulVault,
-    MemoryVault,
+    VARIANTS,
+    ForgetfulSignatureStore,
+    MemorySignatureStore,
     Run,
-    Told,
+    TranscriptVariant,
     chunks_of,
     fitted,
     in_one_lump,
@@ -30,12 +30,12 @@ from bridge.gemini.wire import chunk_from_json, chunk_to_json
 
 EVERY = pytest.mark.parametrize(
     ("name", "protocol", "caller"),
-    [pytest.param(name, *told, id=f"{name}-{told.label}") for name, told in product(NAMES, TOLD)],
+    [pytest.param(name, *told, id=f"{name}-{told.label}") for name, told in product(NAMES, VARIANTS)],
 )
 
 
 def run(protocol, caller, vault=None):
-    return Told(protocol, caller).run(vault)
+    return TranscriptVariant(protocol, caller).run(vault)
 
 
 @EVERY
@@ -75,12 +75,12 @@ def test_any_prefix_ends_legally_with_an_error(name, protocol, caller):
 @EVERY
 def test_an_answer_sent_back_as_history_gives_gemini_its_own_content(name, protocol, caller):
     conversation = CONVERSATIONS[protocol.name]
-    vault = MemoryVault() if conversation.relies_on_vault else ForgetfulVault()
+    vault = MemorySignatureStore() if conversation.relies_on_vault else ForgetfulSignatureStore()
     first = run(protocol, caller, vault)
     events = first.whole(chunks_of(name))
     said = model_content(chunks_of(name), as_made=conversation.keeps_calls)
     if first.machine.error is not None or not said:
-        return  # nothing was said that could come back
+        return  # the answer has no content to send back
     body = conversation.goes_on(conversation.opening, first.machine.fold(events))
     again = protocol.to_gemini(protocol.schema.load(body), conversation.callers[caller])
     request, _ = fitted(again.request, vault)

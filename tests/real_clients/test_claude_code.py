@@ -25,7 +25,7 @@ PNG = base64.b64decode(
 
 
 def settings_for(address: str) -> dict[str, str]:
-    """What a user of Claude Code is told to set, by the README, the command and the page."""
+    """The documented Claude Code settings of the README, the command and the page."""
     exports = CLIENTS["claude"].main.text(Target(address, "any", MODEL))
     words = shlex.split(exports)
     settings = dict(word.split("=", 1) for word in words if word != "export")
@@ -34,7 +34,7 @@ def settings_for(address: str) -> dict[str, str]:
 
 
 class Claude:
-    """One user with a home and a project of her own."""
+    """A user with a separate home and project."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self._address = address
@@ -44,11 +44,11 @@ class Claude:
         self._environment = client_environment(self.home) | {
             **settings_for(address),
             "DISABLE_AUTOUPDATER": "1",
-            "IS_SANDBOX": "1",  # allows it to run without asking, also for root
+            "IS_SANDBOX": "1",  # allows unattended runs, also for root
         }
 
     def reads_its_settings_from_a_file(self) -> None:
-        """Instead of the environment: the other way that users are told."""
+        """Use the settings file, which is documented as an alternative to the environment."""
         settings = settings_for(self._address)
         self._environment = {name: value for name, value in self._environment.items() if name not in settings}
         (self.home / ".claude").mkdir()
@@ -72,7 +72,7 @@ class Claude:
 
 
 def posted(gemini: ScriptedGemini) -> list[Asked]:
-    """What a model was asked. The client also looks at the list of models, whenever it pleases."""
+    """Return the requests to a model. The client also requests the model list at any time."""
     return [asked for asked in gemini.asked if asked.method == "POST"]
 
 
@@ -94,7 +94,7 @@ def finished() -> Any:
 
 
 def answers(gemini) -> list[dict[str, Any]]:
-    """The function responses of the last request that had any."""
+    """Return the function responses of the last request that had any."""
     turns = [content["parts"] for asked in posted(gemini) for content in asked.body["contents"]]
     return [part["functionResponse"] for part in turns[-1] if "functionResponse" in part]
 
@@ -218,7 +218,7 @@ def test_a_subagent_that_asks_for_a_haiku_model_gets_one(claude, gemini):
     gemini.will_answer(answer)
     assert claude.says("send somebody")["result"] == "The subagent is back."
     assert any("gemini-flash-latest" in asked.path for asked in posted(gemini))
-    assert "The subagent found it." in str(posted(gemini)[-1].body["contents"])  # it is told when it comes
+    assert "The subagent found it." in str(posted(gemini)[-1].body["contents"])  # the result arrived
 
 
 def error(status: int, name: str, message: str, *details: Any) -> Reply:
@@ -293,7 +293,7 @@ def test_web_search_uses_google_and_returns_its_sources(claude, gemini):
 
 
 def test_each_request_starts_with_the_bytes_of_the_previous_one(claude, gemini):
-    """Over steps of each kind, and over a second prompt to the same session."""
+    """Check steps of each kind, and a second prompt in the same session."""
     place = claude.project / "poem.txt"
     place.write_text("roses are red\n")
     thought = {

@@ -34,7 +34,7 @@ FREE = "--dangerously-bypass-approvals-and-sandbox"
 
 
 class Codex:
-    """One user with a home and a project of her own."""
+    """A user with a separate home and project."""
 
     settings_file = "config.toml"
 
@@ -42,7 +42,7 @@ class Codex:
         self.home, self.project = folder / "home", folder / "project"
         (self.home / ".codex").mkdir(parents=True)
         self.project.mkdir()
-        # What a user of Codex is told to write into config.toml, by the README, the command and the page.
+        # The documented config.toml of the README, the command and the page.
         self._configuration = CLIENTS["codex"].main.text(Target(address, "any", "gemini-3.1-pro-preview"))
         write_codex_catalog(address, self.home)
         self._environment = client_environment(self.home) | {"BRIDGE_KEY": "any"}
@@ -80,7 +80,7 @@ def answer_of(events: list[dict[str, Any]]) -> str | None:
 @pytest.fixture
 def codex(bridge, gemini, tmp_path):
     user = Codex(bridge.address, tmp_path)
-    gemini.asked.clear()  # the bridge may have asked it for its models
+    gemini.asked.clear()  # the bridge may have requested the model list
     return user
 
 
@@ -267,7 +267,7 @@ def test_a_truncated_stream_is_retried_and_not_accepted_as_an_answer(codex, gemi
 
 
 def test_each_request_starts_with_the_bytes_of_the_previous_one(codex, gemini, bridge):
-    """Over steps of each kind, and over a second prompt, before which it tells of new permissions."""
+    """Check steps of each kind, and a second prompt, before which Codex adds new permissions."""
     thought = {
         "candidates": [{"content": {"role": "model", "parts": [{"text": "I think.", "thought": True}]}}]
     }

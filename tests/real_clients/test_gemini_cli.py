@@ -16,16 +16,16 @@ from bridge.connect.clients import CLIENTS, Target
 
 GEMINI = MODULES / ".bin" / "gemini"
 SIGNATURE = "c2lnbmVkLWJ5LWdlbWluaQ=="
-#: Of the project, beside what she is told: nothing is to leave this machine.
+#: Additional project settings, so that no data leaves this machine.
 QUIET = {"privacy": {"usageStatisticsEnabled": False}, "general": {"enableAutoUpdate": False}}
 
 
 class GeminiCli:
-    """One user with a home and a project of her own."""
+    """A user with a separate home and project."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self.home, self.project = folder / "home", folder / "project"
-        # What a user of Gemini CLI is told to export and to write, by the README, the command and the page.
+        # The documented variables and files of the README, the command and the page.
         exports, settings = CLIENTS["gemini"].snippets
         target = Target(address, "any", "gemini-3.1-pro-preview")
         for place, written in ((self.home, settings.text(target)), (self.project, json.dumps(QUIET))):
@@ -45,7 +45,7 @@ class GeminiCli:
             text=True,
             timeout=110,
         )
-        said = ran.stdout or ran.stderr  # a failure is reported among other lines
+        said = ran.stdout or ran.stderr  # stderr has the failure among other lines
         told: dict[str, Any] = json.loads(said[said.rindex('{\n  "session_id"') :])
         return told
 
@@ -108,7 +108,7 @@ def test_a_file_is_written(cli, gemini):
 
 
 def test_a_long_thought_does_not_time_out(cli, gemini):
-    """Longer than several signs of life, before and after the first word."""
+    """Wait longer than several heartbeats, before and after the first word."""
     gemini.will_say([1.0, *sse(text_chunk("Let me see … ")), 1.0, *say("Yes.")])
     assert cli.says("think")["response"] == "Let me see … Yes."
 

@@ -1,4 +1,4 @@
-"""The real agents under guard: a call that is not allowed, and a loop, each end the turn and nothing else."""
+"""The real agents with guards: a denied call and a loop each end only the turn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ reason = "{REASON}"
 
 @pytest.fixture(scope="module")
 def _ruled(tmp_path_factory):
-    """A bridge whose operator wrote two rules, and its Gemini."""
+    """A bridge with two policy rules, and its Gemini."""
     folder = tmp_path_factory.mktemp("operator") / "config"
     shutil.copytree(ROOT / "config", folder, ignore=shutil.ignore_patterns("local.toml"))
     with (folder / "guards.toml").open("a") as guards:
@@ -63,7 +63,7 @@ class Claude:
     more = {"description": "Try"}  # noqa: RUF012
 
     def run(self, address: str, folder: Path) -> str:
-        """What it tells at the end of a turn that ended in order."""
+        """Return the final text of a turn that ended normally."""
         section = (ROOT / "README.md").read_text().partition("### Claude Code")[2]
         told = dict(re.findall(r"^export (\w+)=(.*)$", section, re.MULTILINE))
         ran = subprocess.run(
@@ -134,7 +134,7 @@ def results(asked: Asked) -> list[dict[str, Any]]:
 
 
 def asked_for_answers(gemini: ScriptedGemini) -> list[Asked]:
-    """Not for the models: Codex is given a list of them, and Claude Code asks for one."""
+    """Skip requests for the model list."""
     return [asked for asked in gemini.asked if asked.method == "POST"]
 
 

@@ -1,4 +1,4 @@
-"""Each worker keeps to a core of its own, as far as there are enough of them."""
+"""Each worker runs on its own CPU core if there are enough cores."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="th
         ((2, 5), 2, {3}),
         ((2, 3, 5), 3, {2, 3, 5}),
         ((2, 2, 3, 5), 4, {3, 5}),
-        ((0, None, 3, 5), 3, {2}),  # one from before the cores were fewer, and one that has none
+        ((0, None, 3, 5), 3, {2}),  # a worker on a core that no longer exists, and one without a core
         ((2, 3), 1, {5}),
-        ((2, 3, 5), 1, {2, 3}),  # in a reload: the old ones of the cores 2 and 3 will go
+        ((2, 3, 5), 1, {2, 3}),  # in a reload: the old workers on cores 2 and 3 will end
         ((2, 2, 2), 0, {3, 5}),
     ],
 )
@@ -44,7 +44,7 @@ def test_after_a_reload_the_cores_stay_evenly_used(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     for _ in range(50):
-        living = [random.randrange(cores) for _ in range(workers)]  # as unequal as it may be
+        living = [random.randrange(cores) for _ in range(workers)]  # any distribution
         for _ in range(workers):
             living.append(core_beside(living, workers - 1))
         counts = Counter(living[workers:])
@@ -66,7 +66,7 @@ def test_a_worker_continues_when_setting_affinity_is_forbidden(monkeypatch: pyte
 
 
 def cores(bridge: Bridge) -> list[frozenset[int]]:
-    """Those of each worker, with all its threads."""
+    """Return the cores of each worker, with all its threads."""
     return [
         frozenset().union(*(os.sched_getaffinity(int(each)) for each in os.listdir(f"/proc/{worker}/task")))
         for worker in bridge.workers()
@@ -76,7 +76,7 @@ def cores(bridge: Bridge) -> list[frozenset[int]]:
 def apart(bridge: Bridge) -> bool:
     try:
         found = cores(bridge)
-    except (FileNotFoundError, ProcessLookupError):  # a worker or a thread ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # a worker or a thread ended in the meantime
         return False
     alone = len(os.sched_getaffinity(0)) == 1
     return len(found) == 2 and all(len(each) == 1 for each in found) and (alone or len(set(found)) == 2)

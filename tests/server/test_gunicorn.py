@@ -1,4 +1,4 @@
-"""The bridge as it is run: real gunicorn, real sockets."""
+"""The bridge in production form: real gunicorn, real sockets."""
 
 from __future__ import annotations
 

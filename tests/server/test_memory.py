@@ -1,4 +1,4 @@
-"""Bytes are booked before they are held, and released once."""
+"""Memory for bodies is reserved before it is used, and released once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MB = 1024 * 1024
 
 @pytest.fixture
 def memory() -> MemoryBudget:
-    """For bodies of 10 MB together."""
+    """A limit of 10 MB for all bodies."""
     return MemoryBudget(10 * PER_BYTE, 1)
 
 

@@ -1,4 +1,4 @@
-"""How answers are written to a client's socket, whatever pieces they come in and however it reads them."""
+"""Writing responses to the client's socket, for any pieces and any reading speed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def response(to: socket.socket, *headers: tuple[str, str], method: str = "POST")
 
 
 def written(*pieces: bytes, headers: tuple[tuple[str, str], ...] = (), method: str = "POST") -> list[bytes]:
-    """Head and body."""
+    """Return head and body."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         answer = response(ours, *headers, method=method)

@@ -1,4 +1,4 @@
-"""The kernel takes seconds as they are meant: none of ours means for ever, and its 'none' does."""
+"""Socket timeouts in the kernel: a zero timeout is short, although the kernel's zero means infinite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_socket_timeout_is_read_back_as_set(seconds: float, option: int) -> 
     with socket.socket() as each:
         each.setsockopt(socket.SOL_SOCKET, option, timeval(seconds))
         told = seconds_in(each.getsockopt(socket.SOL_SOCKET, option, SIZE))
-    assert told == pytest.approx(seconds, abs=0.02)  # it counts in ticks of its own
+    assert told == pytest.approx(seconds, abs=0.02)  # the kernel rounds to its own ticks
 
 
 def test_a_zero_timeout_is_short_and_not_infinite() -> None:

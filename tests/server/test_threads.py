@@ -1,4 +1,4 @@
-"""A worker's threads: as many as needed, no more than allowed, and none left behind."""
+"""A worker's threads: as many as needed, no more than allowed, and none leaked."""
 
 from __future__ import annotations
 

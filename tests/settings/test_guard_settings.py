@@ -1,4 +1,4 @@
-"""The guards' file is checked at the start, and whatever is wrong in it is named with its place."""
+"""The guards file is checked at start, and each error is reported with its position."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(guards: Path) -> Read:
     return write_and_read
 
 
-# --- as delivered ------------------------------------------------------------------------------------
+# --- delivered file ----------------------------------------------------------------------------------
 
 
 def test_as_delivered_all_guards_are_enforced_but_the_redaction_of_secrets() -> None:
@@ -169,7 +169,7 @@ def test_a_pattern_keeps_its_spaces(read: Read) -> None:
     assert rule.args_pattern == "rm "
 
 
-# --- what is wrong is named --------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 RULE = '[[rule]]\ntool = "f"\ndecision = "deny"\n'
 SHELL = '[[shell]]\ntools = ["sh"]\nargument = "a"\nform = "argv"\n'
@@ -241,7 +241,7 @@ def test_a_missing_file_is_named(guards: Path) -> None:
 
 # --- patterns ----------------------------------------------------------------------------------------
 
-#: Each takes Python's own engine ages on one of the texts below.
+#: Each pattern is extremely slow in Python's own engine on one of the texts below.
 RUNAWAY = [
     "(a+)+b",
     "(a*)*b",

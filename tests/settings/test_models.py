@@ -1,4 +1,4 @@
-"""Model names and traits: the shipped table, the rules of matching, and mistakes in the file."""
+"""Model names and capabilities: the delivered table, the matching rules, and errors in the file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FLASH = "gemini-flash-latest"
 )
 def test_the_delivered_table_resolves_other_vendors_model_names(name: str, expected: str) -> None:
     assert SHIPPED.resolve(name) == expected
-    assert SHIPPED.resolve(name) == expected  # from memory
+    assert SHIPPED.resolve(name) == expected  # from the cache
 
 
 def test_the_default_can_be_overridden() -> None:
@@ -201,8 +201,8 @@ def test_replacing_retired_models_can_be_switched_off(
 ) -> None:
     table, day = aged("refuse"), date(2026, 6, 1)
     assert table.meaning("older", day) == ((), "older")
-    assert table.meaning("unheard-of", day) == (("new",), "old")  # the next of the row lives
-    assert table.meaning("moved", day) == (("newer",), "moved")  # as Google itself does it
+    assert table.meaning("unheard-of", day) == (("new",), "old")  # the next model of the row is current
+    assert table.meaning("moved", day) == (("newer",), "moved")  # as Google itself resolves it
 
 
 def test_a_table_of_an_earlier_version_uses_the_delivered_retirements(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_every_model_in_the_delivered_table_is_current() -> None:
     assert [model for model, row in retired.items() if row and row.since <= date(2026, 11, 18)] == []
 
 
-# --- traits ------------------------------------------------------------------------------------------
+# --- capabilities ------------------------------------------------------------------------------------
 
 WINDOW = 1048576
 GEMINI_2: dict[str, Any] = {"family": "gemini-2.5", "output_limit": 65536, "window": WINDOW}
@@ -324,7 +324,7 @@ def test_no_model_is_named_in_the_code() -> None:
         assert not named.search(path.read_text("utf-8")), path
 
 
-# --- mistakes ----------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 
 def lifecycle(*rows: str) -> str:

@@ -1,4 +1,4 @@
-"""What tokens cost: the table is checked at the start, and the sums are Google's."""
+"""Prices of tokens: the table is checked at start, and the costs match Google's."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_missing_cached_price_is_the_normal_input_price(read: Read) -> None:
     assert prices.cost_of(used(1_000_000, cached=1_000_000), "m") == 10
 
 
-# --- prices that change ------------------------------------------------------------------------------
+# --- dated prices ------------------------------------------------------------------------------------
 
 LAST_OF_NOVEMBER, FIRST_OF_DECEMBER = date(2026, 11, 30), date(2026, 12, 1)
 

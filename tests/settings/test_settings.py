@@ -1,4 +1,4 @@
-"""Settings: the layers, the checks, and that no secret gets out."""
+"""Settings: layers, checks, and the protection of secrets."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_other_systemd_credentials_are_ignored(config: Path, tmp_path: Path) -> 
     assert load(config, {"CREDENTIALS_DIRECTORY": str(tmp_path)}).upstream.api_keys == ()
 
 
-# --- mistakes ----------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

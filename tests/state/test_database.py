@@ -1,4 +1,4 @@
-"""The SQLite files: transactions that do not trip over one another, and files for their owner alone."""
+"""The SQLite databases: concurrent transactions, and files that only their owner can read."""
 
 from __future__ import annotations
 

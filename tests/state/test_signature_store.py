@@ -1,4 +1,4 @@
-"""The signature store: shared, bounded, and never the reason why a request fails."""
+"""The signature store: shared, bounded, and without failures for requests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.name for record in caplog.records if record.levelno == logging.WARNING]
 
 
-# --- it keeps ----------------------------------------------------------------------------------------
+# --- storing -----------------------------------------------------------------------------------------
 
 
 def test_only_stored_signatures_are_found(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,7 +130,7 @@ def test_the_first_call_of_a_long_history_keeps_its_signature(path: Path) -> Non
     assert vault.find(ME, FAMILY, ids) == {"first": "1", "last": "2"}
 
 
-# --- it is shared ------------------------------------------------------------------------------------
+# --- sharing -----------------------------------------------------------------------------------------
 
 
 def test_two_stores_on_one_file_share_their_signatures(path: Path) -> None:
@@ -146,7 +146,7 @@ def test_signatures_survive_reopening(path: Path) -> None:
 
 
 def run_python(script: str, path: Path) -> None:
-    """In a process of its own, which has no threads and may fork."""
+    """Run the script in a separate process without threads, which may fork."""
     done = subprocess.run(
         [sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -204,7 +204,7 @@ def test_threads_share_the_store(path: Path, caplog: pytest.LogCaptureFixture) -
     assert warnings_in(caplog) == []
 
 
-# --- it is bounded -----------------------------------------------------------------------------------
+# --- limits ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -257,11 +257,11 @@ def test_opening_the_store_deletes_expired_signatures(path: Path) -> None:
     assert rows(path) == {"new"}
 
 
-# --- it never fails ----------------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------------
 
 
-def shrugs(vault: SqliteVault, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither use raises, each is logged, and no signature is in the log."""
+def assert_failures_are_only_logged(vault: SqliteVault, caplog: pytest.LogCaptureFixture) -> None:
+    """Check that neither method raises, each failure is logged, and no signature is in the log."""
     caplog.clear()
     vault.keep(ME, FAMILY, {"1": "a-secret-signature"})
     assert warnings_in(caplog) == ["bridge.state.signature_store"]
@@ -300,8 +300,8 @@ def test_an_unusable_file_is_logged_and_has_no_other_effect(
     unusable: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     vault = SqliteVault(unusable)
-    shrugs(vault, caplog)
-    shrugs(vault, caplog)
+    assert_failures_are_only_logged(vault, caplog)
+    assert_failures_are_only_logged(vault, caplog)
 
 
 def test_a_file_corrupted_in_use_is_logged_and_has_no_other_effect(
@@ -311,12 +311,12 @@ def test_a_file_corrupted_in_use_is_logged_and_has_no_other_effect(
     vault.keep(ME, FAMILY, {"0": "s"})
     with closing(sqlite3.connect(path)) as database:
         database.execute("DROP TABLE owned_signature")
-    shrugs(vault, caplog)
+    assert_failures_are_only_logged(vault, caplog)
 
 
 @pytest.fixture
 def held(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
-    """Another process that has the database to itself."""
+    """A connection of another process that locks the database."""
     monkeypatch.setattr(database_module, "BUSY_TIMEOUT", 0)
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
@@ -328,7 +328,7 @@ def test_a_locked_new_file_is_logged_and_used_once_it_is_free(
 ) -> None:
     vault = SqliteVault(path)
     held.execute("BEGIN EXCLUSIVE")
-    shrugs(vault, caplog)
+    assert_failures_are_only_logged(vault, caplog)
     held.execute("COMMIT")
     vault.keep(ME, FAMILY, {"2": "two"})
     assert vault.find(ME, FAMILY, ["1", "2"]) == {"2": "two"}
@@ -342,7 +342,7 @@ def test_a_locked_file_in_use_is_logged_when_written_and_still_read(
     held.execute("BEGIN EXCLUSIVE")
     vault.keep(ME, FAMILY, {"2": "two"})
     assert warnings_in(caplog) == ["bridge.state.signature_store"]
-    assert vault.find(ME, FAMILY, ["1", "2"]) == {"1": "one"}  # the write-ahead log lets readers through
+    assert vault.find(ME, FAMILY, ["1", "2"]) == {"1": "one"}  # the write-ahead log allows readers
     held.execute("COMMIT")
     vault.keep(ME, FAMILY, {"3": "three"})
     assert vault.find(ME, FAMILY, ["1", "2", "3"]) == {"1": "one", "3": "three"}
@@ -377,10 +377,10 @@ def test_missing_signatures_are_cached_for_a_limited_time(tmp_path: Path) -> Non
     assert one.find(ME, "f", ["a"]) == {"a": "signature"}
 
 
-# --- it is each owner's own --------------------------------------------------------------------------
+# --- owners ------------------------------------------------------------------------------------------
 
 
-def look_around(bridge: Bridge, key: str, *history: dict[str, Any]) -> dict[str, Any]:
+def send_history(bridge: Bridge, key: str, *history: dict[str, Any]) -> dict[str, Any]:
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     answer = requests.post(
         f"{bridge.address}/v1/chat/completions",
@@ -401,13 +401,13 @@ def signatures_sent(gemini: ScriptedGemini) -> list[str | None]:
 def test_a_call_id_of_another_owner_finds_nothing(bridge: Bridge, gemini: ScriptedGemini) -> None:
     call_id = uuid4().hex
     gemini.will_say(sse(call_chunk("look", {}, call_id, "c2lnbmVkLWZvci1hbGljZQ==", "STOP")))
-    (call,) = look_around(bridge, "alice")["tool_calls"]
-    del call["extra_content"]  # as many clients do
+    (call,) = send_history(bridge, "alice")["tool_calls"]
+    del call["extra_content"]  # like many clients
     past = (
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call_id, "content": "x"},
     )
-    look_around(bridge, "mallory", *past)
+    send_history(bridge, "mallory", *past)
     assert "c2lnbmVkLWZvci1hbGljZQ==" not in signatures_sent(gemini)
-    look_around(bridge, "alice", *past)
+    send_history(bridge, "alice", *past)
     assert signatures_sent(gemini) == ["c2lnbmVkLWZvci1hbGljZQ=="]

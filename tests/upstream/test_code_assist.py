@@ -1,4 +1,4 @@
-"""Code Assist against scripted servers: its wrapped wire, its project, and Gemini CLI's login."""
+"""Code Assist against scripted servers: its wire format, its project, and Gemini CLI's login."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def assist(set_up: SetUp) -> Rig:
 
 @pytest.fixture
 def unsettled(set_up: SetUp) -> Rig:
-    """Without a project."""
+    """The upstream without a configured project."""
     return set_up("code_assist", GOOGLE_CLOUD_PROJECT="")
 
 
@@ -60,7 +60,7 @@ def wrapped(text: str, **beside: Any) -> dict[str, Any]:
 
 
 def login(rig: Rig, folder: Path, left: float, program: bool, **more: Any) -> Rig:
-    """The same with a login that has so many seconds left."""
+    """Return the upstream with a login that expires after this number of seconds."""
     path = folder / "login.json"
     path.write_bytes(orjson.dumps(gemini_cli_login(rig.tokens.address, left, **more)))
     environ = {
@@ -77,7 +77,7 @@ def bearers(rig: Rig) -> list[str]:
     return [asked.headers["authorization"].removeprefix(f"Bearer {CANARY_TOKEN}") for asked in rig.api.asked]
 
 
-# --- the wire ----------------------------------------------------------------------------------------
+# --- the wire format ---------------------------------------------------------------------------------
 
 
 def test_a_request_goes_out_wrapped_with_model_and_project(assist: Rig) -> None:
@@ -97,7 +97,7 @@ def test_a_request_goes_out_wrapped_with_model_and_project(assist: Rig) -> None:
 
 
 def sessions(assist: Rig, *conversations: str) -> list[str]:
-    """What Code Assist is told, in a request of each of these."""
+    """Return the session ids that Code Assist gets for these requests."""
     for conversation in conversations:
         assist.api.will_say(sse(wrapped("Hi.")))
         texts(assist, request=replace(REQUEST, conversation=conversation))

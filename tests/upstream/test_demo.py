@@ -1,4 +1,4 @@
-"""The embedded model: worth trying, and the same every time."""
+"""The demo model: useful answers that are always the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded model is wrong in every way Gemini is."""
+"""The demo model imitates every fault of Gemini."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bridge.gemini.wire import chunk_to_json, request_from_json
 from bridge.upstream.demo import DemoUpstream, server, signatures
 from bridge.upstream.demo.faults import BURST_CHUNKS, FAULTS, HUGE_CHARACTERS, PNG, STALL_SECONDS
 
-#: What becomes of each variant: the error raised, or the last finish reason.
+#: The outcome of each variant: the raised error, or the last finish reason.
 OUTCOMES: dict[str, type[errors.BridgeError] | str | None] = {
     **dict.fromkeys(("think", "tool", "parallel", "strict", "slow", "drip", "burst", "huge"), "STOP"),
     **dict.fromkeys(("early-stop", "usage-late", "empty", "signature-text", "signature-thought"), "STOP"),

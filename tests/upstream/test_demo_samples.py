@@ -1,4 +1,4 @@
-"""Values made up for a schema: they satisfy it, however odd it is."""
+"""Sample values for a schema: they satisfy it, even if it is unusual."""
 
 from __future__ import annotations
 

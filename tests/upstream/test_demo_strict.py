@@ -1,4 +1,4 @@
-"""The rules of turns and signatures, as the strict variant enforces them."""
+"""The rules for turns and signatures that the strict variant enforces."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_every_strict_rule_is_tested() -> None:
     patterns = [re.sub(r"\\{\w+\\}", ".*", re.escape(rule.message)) for rule in RULES]
     tested = {message for message, _ in REFUSED}
     unmatched = [pattern for pattern in patterns if not any(re.fullmatch(pattern, each) for each in tested)]
-    assert len(unmatched) == 2  # instructions and names, tested apart
+    assert len(unmatched) == 2  # instructions and names are tested separately
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which tools the embedded model calls, with what, and what it makes of their results."""
+"""The demo model's tool calls, their arguments, and its use of the results."""
 
 from __future__ import annotations
 

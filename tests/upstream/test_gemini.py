@@ -1,4 +1,4 @@
-"""The REST upstream against mocked answers; `test_gemini_socket.py` has what depends on real connections."""
+"""The REST upstream against mocked responses; `test_gemini_socket.py` covers real connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import requests
 import responses
 import urllib3
-from file_descriptor_limit import no_more_descriptors
+from file_descriptor_limit import no_free_file_descriptors
 from gunicorn_bridge import free_port
 
 import bridge
@@ -95,7 +95,7 @@ def read_until_error(stream: ChunkStream) -> tuple[list[list[Any]], BridgeError]
     return seen, caught.value
 
 
-# --- what is sent ------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------
 
 
 def test_the_request_goes_out_as_gemini_expects_it(google: responses.RequestsMock) -> None:
@@ -155,7 +155,7 @@ def test_values_that_json_cannot_hold_are_a_client_error(args: dict[str, Any], r
         upstream().stream(called)
 
 
-# --- what comes back ---------------------------------------------------------------------------------
+# --- answers -----------------------------------------------------------------------------------------
 
 
 def test_chunks_received_together_are_yielded_together(google: responses.RequestsMock) -> None:
@@ -346,7 +346,7 @@ def test_listing_models_raises_the_same_errors_as_streams(
         upstream().models()
 
 
-# --- foreign exceptions ------------------------------------------------------------------------------
+# --- library exceptions ------------------------------------------------------------------------------
 
 FOREIGN = {
     errors.UpstreamUnreachable: {
@@ -449,9 +449,9 @@ def test_the_repr_of_an_upstream_hides_its_keys() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["address", "name"])
 def test_running_out_of_file_descriptors_is_not_an_upstream_error(host: str) -> None:
-    """A name cannot even be looked up, and the error for that says something else."""
+    """Without descriptors a host name cannot be resolved either, which is a different error."""
     address = (host, free_port())
-    with no_more_descriptors():
+    with no_free_file_descriptors():
         with pytest.raises(OSError) as failed:  # noqa: PT011
             socket.create_connection(address, timeout=5)
         assert isinstance(translate(requests.ConnectionError(failed.value)), errors.TooBusy)

@@ -1,4 +1,4 @@
-"""The REST upstream on real connections: how they break, how long it waits, when they are used again."""
+"""The REST upstream on real connections: failures, timeouts and reuse."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def pause(seconds: float) -> Step:
 def received(connection: socket.socket) -> bytes:
     try:
         return connection.recv(65_536)
-    except OSError:  # reset by the client, or ended by the test
+    except OSError:  # reset by the client, or closed by the test
         return b""
 
 
 class Loopback:
-    """Answers each request, on whichever connection, with the next script."""
+    """Answers each request, on any connection, with the next script."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -76,7 +76,7 @@ class Loopback:
         self.scripts: list[tuple[Step, ...]] = []
         self.heads: list[bytes] = []
         self.connections: list[socket.socket] = []
-        self.left = threading.Event()  #: the client ended a connection
+        self.left = threading.Event()  #: set when the client has closed a connection
         self.threads = [threading.Thread(target=self.accept)]
         self.threads[0].start()
 
@@ -89,14 +89,14 @@ class Loopback:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
-            if self.tls:  # the handshake comes with the first read
+            if self.tls:  # the handshake runs at the first read
                 connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
             self.connections.append(connection)
             self.threads.append(threading.Thread(target=self.serve, args=(connection,)))
             self.threads[-1].start()
 
     def serve(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError):  # the client need not stay until the script's end
+        with connection, suppress(OSError):  # the client may disconnect before the script's end
             while self.take_request(connection):
                 self.play(self.scripts.pop(0), connection)
         self.left.set()
@@ -129,7 +129,7 @@ class Loopback:
 
     def close(self) -> None:
         for each in (self.listener, *self.connections):
-            with suppress(OSError):  # already gone
+            with suppress(OSError):  # already closed
                 each.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for thread in self.threads:
@@ -138,7 +138,7 @@ class Loopback:
 
 
 class Tunnel:
-    """A proxy that is itself spoken to over TLS, and passes on to `server` what it cannot read."""
+    """A proxy with TLS between client and proxy, which tunnels the encrypted data to `server`."""
 
     def __init__(self, server: Loopback) -> None:
         assert server.tls is not None
@@ -272,7 +272,7 @@ def test_a_body_may_have_a_length_or_end_with_the_connection(server: Loopback) -
     assert read(gemini.stream(REQUEST)) == ["c", "d"]
 
 
-# --- what breaks -------------------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cut", [hang_up, reset])
@@ -361,7 +361,7 @@ def test_a_blank_line_inside_a_frame_does_not_end_the_frame(server: Loopback) ->
     batches = iter(upstream(server.url, tick=5).stream(REQUEST))
     seen = [next(batches)]
     one.set()
-    time.sleep(0.3)  # a busy consumer: the blank line is buffered by now
+    time.sleep(0.3)  # a slow consumer: the blank line is buffered by now
     seen.append(next(batches))
     two.set()
     assert [len(batch) for batch in seen] == [1, 1]
@@ -426,7 +426,7 @@ def test_a_connection_returned_in_between_can_be_reused(server: Loopback) -> Non
         server.answer(CHUNKED, framed(event("a")), END)
     assert read(gemini.stream(REQUEST)) == ["a"]
     pool: Any = gemini._connections.of_this_process().adapter._pool
-    busy = pool._get_conn()  # of another thread, which is done just when ours has put a new one back
+    busy = pool._get_conn()  # used by another thread, which returns it just after ours returned a new one
     put_back = pool._put_conn
 
     def put_both_back(connection: Any) -> None:

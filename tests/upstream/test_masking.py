@@ -1,4 +1,4 @@
-"""No upstream lets the secret through that it was called with, whatever comes back quotes it."""
+"""Every upstream masks its own secret in everything that it returns."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def used_by(rig: Rig) -> str:
     return headers.get("x-goog-api-key") or headers["authorization"].removeprefix("Bearer ")
 
 
-def told(rig: Rig) -> str:
-    """All that the upstream hands on of an answer."""
+def output_of(rig: Rig) -> str:
+    """Return everything that the upstream yields for an answer."""
     try:
         return repr(read(rig.upstream, REQUEST))
     except BridgeError as error:
@@ -38,7 +38,7 @@ def test_the_upstream_key_is_masked_in_every_upstream(
 ) -> None:
     rig = set_up(name)
     rig.will_say(text_chunk("So.", "STOP"))
-    read(rig.upstream, REQUEST)  # so that the secret is known, of upstreams whose keys take turns too
+    read(rig.upstream, REQUEST)  # so that the secret is known, also with rotating keys
     secrets = {*KEYS, used_by(rig)}
     quotation = " ".join(sorted(secrets))
     error = {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": f"Bad header: {quotation}"}}
@@ -50,13 +50,13 @@ def test_the_upstream_key_is_masked_in_every_upstream(
         "in a text": rig.wrapped([text_chunk(quotation), text_chunk(".", "STOP")]),
     }
     rig.api.will_answer(lambda _asked: replies[stage])
-    found = told(rig)
+    found = output_of(rig)
     assert used_by(rig) not in found
-    if stage == "in a text" or (stage != "in the middle" and name != "sdk"):  # it loses errors in a stream
+    if stage == "in a text" or (stage != "in the middle" and name != "sdk"):  # the SDK loses errors
         assert "[key]" in found
 
 
-# --- the mask itself ---------------------------------------------------------------------------------
+# --- the mask ----------------------------------------------------------------------------------------
 
 
 def test_the_secret_is_masked_everywhere_in_a_body() -> None:

@@ -1,4 +1,4 @@
-"""Google's own package as an upstream: what it would lose, how it waits, how it fails."""
+"""Google's own package as an upstream: unsupported fields, timeouts, failures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from bridge.upstream.sdk.unsupported_fields import with_whole_numbers
 from bridge.upstream.transport.http_response import Timeouts
 
 SetUp = Callable[..., Rig]
-GEMMA = "gemma-3-27b-it"  # it does not insist on signatures, which the package cannot carry
+GEMMA = "gemma-3-27b-it"  # a model that needs no signatures, which the package cannot carry
 HELLO = Content("user", (Part("Hello"),))
 NO_WAIT = Timeouts(connect=5, first_byte=5, between=5, whole=60, tick=0.05)
 
@@ -88,7 +88,7 @@ def _no_reader_stays_behind() -> Iterator[None]:
     assert eventually(lambda: not readers(), every=0.02)
 
 
-# --- what is sent ------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------
 
 
 def test_a_request_goes_out_as_the_package_sends_it(sdk: Rig) -> None:
@@ -111,7 +111,7 @@ def test_a_request_goes_out_as_the_package_sends_it(sdk: Rig) -> None:
     assert sent.headers["accept-encoding"] == "identity"
     assert sent.headers["user-agent"].startswith("gemini-bridge/")
     assert KEYS[0] not in sent.path
-    # As it was meant, but for names of choices, which go as their numbers.
+    # The request is unchanged, except that enum names are sent as numbers.
     assert sent.body == {
         "contents": [
             {"role": "user", "parts": [{"text": "Hello"}]},
@@ -248,7 +248,7 @@ def test_whole_numbers_are_returned_as_integers() -> None:
     assert orjson.dumps(whole) == b'{"a":3,"b":[2.5,{"c":-1}],"d":"3.0","e":true,"f":null}'
 
 
-# --- what comes back ---------------------------------------------------------------------------------
+# --- answers -----------------------------------------------------------------------------------------
 
 
 def test_chunks_are_yielded_as_they_arrive(sdk: Rig) -> None:
@@ -493,7 +493,7 @@ def test_an_unexpected_exception_in_the_reader_is_raised() -> None:
         list(ReaderStream(chunks, NO_WAIT))
 
 
-# --- foreign exceptions ------------------------------------------------------------------------------
+# --- library exceptions ------------------------------------------------------------------------------
 
 FOREIGN = {
     errors.UpstreamUnreachable: "GoogleAPIError RetryError GoogleAPICallError ServerError Unknown DataLoss"

@@ -66,8 +66,8 @@ def ask(bridge: Bridge, text: str, headers: dict[str, str] | None = None, **more
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda kind: kind.__name__)
 def test_every_clients_conversation_uses_one_upstream_key(sticky, google, client):
-    """Also if it can be known by its beginning only; each request has a connection of its own, and with it
-    whichever of the two workers comes first."""
+    """This includes conversations that only their opening identifies. Each request has its own connection, so
+    either of the two workers may serve it."""
     talk(client(sticky.address, MODEL), turns=8)
     assert len(keys_of(google)) == 8
     assert len(set(keys_of(google))) == 1
@@ -84,7 +84,7 @@ def test_a_response_chain_keeps_its_key_when_instructions_change(sticky, google)
             super().__init__(address, model)
             self.headers = {"user-agent": "OpenAI/Python"}
 
-    for _ in range(4):  # by chance all would share a key once in 3^20
+    for _ in range(4):  # the chance that all share a key is 1 in 3^20
         google.forget()
         talk(Changing(sticky.address, MODEL), turns=6)
         assert len(set(keys_of(google))) == 1
@@ -110,7 +110,7 @@ def keys_by_session(bridge: Bridge, google: ScriptedGemini, sessions: list[str])
 
 
 def test_another_process_chooses_the_same_keys(sticky, upstream, google):
-    """With a state folder of its own and the keys in another order: nothing but the hash decides."""
+    """With a separate state folder and another order of the keys, only the hash decides."""
     sessions = [f"talk {number}" for number in range(20)]
     here = keys_by_session(sticky, google, sessions)
     with gunicorn_bridge(**settings(upstream, GEMINI_API_KEY=",".join(KEYS[::-1]))) as other:
@@ -126,14 +126,14 @@ def refusing(asked: Asked, tired: str) -> Any:
 
 
 def test_a_key_without_quota_is_replaced_until_its_cooldown_ends(upstream, google):
-    """For each of its conversations by that one's next key; whoever had another key notices nothing."""
+    """Each of its conversations uses its next-ranked key; conversations of other keys are unaffected."""
     sessions = [f"talk {number}" for number in range(12)]
     with gunicorn_bridge(**settings(upstream, BRIDGE_UPSTREAM__KEY_COOLDOWN="6")) as running:
         before = keys_by_session(running, google, sessions)
         tired = before[sessions[0]]
         google.will_answer(lambda asked: refusing(asked, tired))
         assert ask(running, "Hi.", {"X-Session-Id": sessions[0]}).status_code == 200
-        time.sleep(1.5 * BETWEEN_LOOKS)  # then the other worker has heard of it too
+        time.sleep(1.5 * BETWEEN_LOOKS)  # then the other worker has read the cool-down
         during = keys_by_session(running, google, sessions)
         assert all(during[name] == key for name, key in before.items() if key != tired)
         assert tired not in during.values()
@@ -155,7 +155,7 @@ def test_requests_without_a_conversation_rotate_the_keys(sticky, google):
     assert set(keys_of(google)) == set(KEYS)
 
 
-# --- what the record tells ---------------------------------------------------------------------------
+# --- log fields --------------------------------------------------------------------------------------
 
 
 def test_session_agent_and_conversation_are_in_the_log(sticky, google):
@@ -186,7 +186,7 @@ def test_a_session_in_the_metadata_is_in_the_log_too(sticky, google):
 
 
 def test_the_log_holds_only_hashes_of_identifiers(sticky, google):
-    """A cache key and an opening are the client's own words; their digest is enough."""
+    """A cache key and an opening are client text, so only their digest is logged."""
     ask(sticky, "canary-of-the-prompt", prompt_cache_key="canary-of-the-cache-key")
     assert sticky.request(protocol="openai_chat")["conversation"]
     assert "canary-of-the" not in sticky.lines()

@@ -1,4 +1,4 @@
-"""Calls whose answer is no stream: vectors of texts."""
+"""Unary calls: embeddings."""
 
 from __future__ import annotations
 

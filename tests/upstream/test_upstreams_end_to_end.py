@@ -1,4 +1,4 @@
-"""Each of the other upstreams behind real gunicorn: streams, tools, silence, departure, no secret told."""
+"""Each other upstream behind real gunicorn: streams, tools, silence, disconnects, no leaked secret."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Served:
 
     @property
     def model(self) -> str:
-        """Google's package cannot carry the signatures that all newer models insist on."""
+        """Google's package cannot carry the signatures that all newer models require."""
         return "gemma-3-27b-it" if self.name == "sdk" else FLASH
 
     def post(self, body: Any, path: str = "/v1/chat/completions", **options: Any) -> requests.Response:
@@ -147,7 +147,7 @@ def test_a_refusal_that_quotes_the_secret_does_not_leak_it(served: Served) -> No
 
 
 def test_signatures_of_one_upstream_are_not_sent_to_another(tmp_path: Path) -> None:
-    """The same conversation, first by the Developer API and then by Vertex AI."""
+    """Send the same conversation first to the Developer API and then to Vertex AI."""
     api, tokens = ScriptedGemini(), TokenServer()
     model = "gemini-3.1-pro-preview"
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]

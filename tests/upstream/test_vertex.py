@@ -1,4 +1,4 @@
-"""Vertex AI against scripted servers: its addresses, its tokens, and what its settings must be."""
+"""Vertex AI against scripted servers: addresses, tokens and settings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def bearers(rig: Rig) -> list[str]:
     return [asked.headers["authorization"].removeprefix(f"Bearer {CANARY_TOKEN}") for asked in rig.api.asked]
 
 
-# --- the wire ----------------------------------------------------------------------------------------
+# --- the wire format ---------------------------------------------------------------------------------
 
 
 def test_a_request_goes_to_the_models_path_in_the_project(vertex: Rig) -> None:

@@ -1,4 +1,4 @@
-"""Keys and limits at the edge, in memory: every protocol's envelope and headers."""
+"""Keys and limits in the web application, in memory: every protocol's envelope and headers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def post(client, call, secret: str | None = None, **options):
     return client.post(path, json={**body, **options.pop("more", {})}, headers=headers, **options)
 
 
-# --- who is let in -----------------------------------------------------------------------------------
+# --- authentication ----------------------------------------------------------------------------------
 
 
 def test_without_defined_keys_all_requests_are_served(client) -> None:
@@ -135,8 +135,8 @@ def test_a_key_is_read_from_every_vendors_header(client, store, call, options) -
     assert client.post(path, json=body, **options(secret[:-1])).status_code == 401
 
 
-def told(answer) -> tuple[object, ...]:
-    """Everything a client can see, without the request's id."""
+def visible_parts(answer) -> tuple[object, ...]:
+    """Return all parts of the response that a client can see, except the request id."""
     headers = {name: value for name, value in answer.headers.items() if "request-id" not in name.lower()}
     return answer.status_code, headers, answer.text.replace(answer.headers["X-Request-Id"], "ID")
 
@@ -164,7 +164,7 @@ def test_every_wrong_key_gets_the_same_response(client, store, upstream, call) -
     store.change("expired", lambda rules: replace(rules, expires=time.time() - 1))
     store.rotate("rotated", 0)
     store.change("elsewhere", lambda rules: replace(rules, networks=("8.8.8.8",)))
-    answers = [told(post(client, call, secret)) for secret in (*WRONG.values(), *refused.values())]
+    answers = [visible_parts(post(client, call, secret)) for secret in (*WRONG.values(), *refused.values())]
     assert all(answer == answers[0] for answer in answers)
     status, headers, text = answers[0]
     assert (status, headers["WWW-Authenticate"], headers["X-Should-Retry"]) == (401, "Bearer", "false")
@@ -398,7 +398,7 @@ def test_openai_responses_have_rate_limit_headers(client, store, call) -> None:
     assert seen == [
         ["3", "2", "1m1s", "1000", "1000"],
         ["3", "1", "1m1s", "1000", "900"],
-        ["3", "1", seen[2][2], "1000", "800"],  # a refused request uses nothing up
+        ["3", "1", seen[2][2], "1000", "800"],  # a refused request uses no limit
         ["3", "0", "1m1s", "1000", "800"],
         ["3", "0", seen[4][2], "1000", "700"],
     ]
@@ -507,7 +507,7 @@ def test_a_spent_budget_is_reported_and_not_retryable(client, store, call) -> No
     assert answer.headers["X-Should-Retry"] == "false"
     if call is MESSAGES:
         assert answer.json["error"]["type"] == "billing_error"
-    if call is RESPONSES:  # Codex would sleep until midnight, and say nothing
+    if call is RESPONSES:  # Codex would sleep silently until midnight
         assert "Retry-After" not in answer.headers
     else:
         assert abs(int(answer.headers["Retry-After"]) - until_midnight) < 10
@@ -581,12 +581,12 @@ def test_requests_pass_when_limits_cannot_be_counted(client, store, tmp_path, ca
 
 
 def test_stored_answers_stay_with_their_owner_when_the_key_is_rotated(client, store) -> None:
-    old, stranger = store.add("alice", Rules()), store.add("mallory", Rules())
+    old, other_owner = store.add("alice", Rules()), store.add("mallory", Rules())
     made = post(client, RESPONSES, old).json
     new = store.rotate("alice", 3600)
-    for secret, status in ((old, 200), (new, 200), (stranger, 404)):
+    for secret, status in ((old, 200), (new, 200), (other_owner, 404)):
         headers = {"Authorization": f"Bearer {secret}"}
         assert client.get(f"/v1/responses/{made['id']}", headers=headers).status_code == status
     gone_on = post(client, RESPONSES, new, more={"previous_response_id": made["id"]})
     assert gone_on.status_code == 200
-    assert post(client, RESPONSES, stranger, more={"previous_response_id": made["id"]}).status_code == 400
+    assert post(client, RESPONSES, other_owner, more={"previous_response_id": made["id"]}).status_code == 400

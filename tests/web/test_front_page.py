@@ -1,4 +1,4 @@
-"""GET /: JSON for programs, a page for people, and nothing on it that should not be."""
+"""GET /: JSON for programs, an HTML page for people, and no secrets or injected content on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEY = "AIzaCanary0123456789abcdefghijklmnopqrs"
 
 
 class Listing(Upstream):
-    """Only lists its models; after a while, or in vain, if it is told to."""
+    """An upstream that only lists its models, optionally with a delay or an error."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -77,7 +77,7 @@ def client(upstream: Listing, tmp_path: Path):
     return create_app(load(environ={"BRIDGE_STATE_DIR": str(tmp_path)}), upstream).test_client()
 
 
-# --- who gets what -----------------------------------------------------------------------------------
+# --- JSON or HTML ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_head_request_like_claude_codes_is_answered(client):
         assert answer.data == b""
 
 
-# --- what stands on it -------------------------------------------------------------------------------
+# --- content of the page -----------------------------------------------------------------------------
 
 
 def test_every_client_has_its_settings_for_the_public_address(identity):
@@ -162,7 +162,7 @@ def test_an_upstream_that_hangs_does_not_hang_the_page(upstream, tmp_path):
         assert "not at hand right now" in client.get("/", headers=BROWSER).text
         times.append(time.monotonic() - began)
     assert times[0] < 10 * PATIENCE
-    assert min(times[1:]) < PATIENCE  # somebody is asking already: nobody else waits
+    assert min(times[1:]) < PATIENCE  # one request fetches the list, the others do not wait
     assert upstream.asked == 1
 
 
@@ -173,7 +173,7 @@ def test_the_model_list_is_fetched_once_and_shared_with_the_api(client, upstream
     assert upstream.asked == 1
 
 
-# --- what must not be possible -----------------------------------------------------------------------
+# --- security ----------------------------------------------------------------------------------------
 
 EVIL = [
     'a"><script>alert(1)</script>',
@@ -240,7 +240,7 @@ def test_the_content_security_policy_allows_only_the_pages_own_code(client):
 def test_the_page_is_well_formed_and_fetches_nothing(identity):
     page = identity()
     assert HtmlChecker(page).problems == []
-    assert "http://www.w3.org/2000/svg" in page  # a name, not a place
+    assert "http://www.w3.org/2000/svg" in page  # a namespace, not a link
     assert set(re.findall(r"https?://[^/\"'&<) ]+", page)) <= {"http://www.w3.org", "http://localhost"}
 
 
@@ -260,7 +260,7 @@ def test_the_checker_finds_mistakes(identity, mistake, problem):
     assert any(problem in each for each in HtmlChecker(broken).problems)
 
 
-# --- how it looks ------------------------------------------------------------------------------------
+# --- appearance --------------------------------------------------------------------------------------
 
 STYLE = (ROOT / "bridge/web/templates/front.css").read_text()
 LIGHT, DARK = (dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in STYLE.split("@media", 2)[:2])

@@ -1,6 +1,6 @@
 """The page at / in a real browser: light, dark and narrow, with and without its script.
 
-`BRIDGE_TEST_SCREENSHOTS=folder` keeps what it looked like.
+`BRIDGE_TEST_SCREENSHOTS=folder` saves screenshots.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_the_content_security_policy_blocks_injected_scripts(tab):
         " document.body.append(script); })()"
     )
     assert tab.run("window.bad") is None
-    forbidden = "Content Security Policy"  # every run also takes what the browser has told meanwhile
+    forbidden = "Content Security Policy"  # each run also collects the browser's new messages
     assert eventually(lambda: tab.run("window.bad") or any(forbidden in each for each in tab.complaints))
 
 

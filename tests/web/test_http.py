@@ -1,4 +1,4 @@
-"""The application at its edge, in memory: envelopes, ids, limits, models, closing."""
+"""The web application in memory: envelopes, ids, limits, models, closing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Played(ChunkStream):
 
 
 class Replay(Upstream):
-    """Says `chunks`, then raises `error` if there is one; `refusal` is raised instead of an answer."""
+    """Yields `chunks`, then raises `error` if there is one; `refusal` is raised instead of an answer."""
 
     def __init__(self) -> None:
         self.chunks: Sequence[Chunk] = [chunk_from_json(text_chunk("Hello.", "STOP"))]
@@ -284,9 +284,7 @@ def test_a_streamed_answer_is_stored_before_its_last_event_is_sent(client) -> No
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_that_cannot_be_stored_still_reaches_the_client(client, stream: bool) -> None:
-    nested = reduce(
-        lambda inside, _: [inside], range(300), "deep"
-    )  # deeper than can be written as JSON again
+    nested = reduce(lambda inside, _: [inside], range(300), "deep")  # deeper than the JSON writer allows
     question = [{"role": "user", "content": "Hello", "unknown": nested}]
     answer = client.post("/v1/responses", json={"model": "gpt-5", "input": question, "stream": stream})
     assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""Tokens: renewed ahead of their end and behind everybody's back, by one fetch for all who wait."""
+"""Access tokens are renewed in the background before they expire, by one fetch for all waiting callers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Clock:
 
 
 class Source:
-    """Gives numbered tokens; waits for `free` first, and raises `failure` if there is one."""
+    """Returns numbered tokens; waits for `free` first, and raises `failure` if there is one."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

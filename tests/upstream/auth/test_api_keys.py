@@ -114,7 +114,7 @@ def test_a_conversation_keeps_its_key() -> None:
 
 
 def test_every_worker_and_every_start_ranks_the_keys_alike() -> None:
-    """Whatever the order in which they are given, and without a word between them."""
+    """The ranking is independent of the configured order, and needs no communication."""
     one, _ = ring("a", "b", "c")
     other, _ = ring("c", "a", "b")
     talks = [f"talk {number}" for number in range(50)]
@@ -139,7 +139,7 @@ def test_a_cooling_key_moves_only_its_own_conversations() -> None:
     after = {talk: keys.available("m", talk)[0] for talk in talks}
     assert all(after[talk] == key for talk, key in before.items() if key != "b")
     moved = Counter(after[talk] for talk, key in before.items() if key == "b")
-    assert set(moved) == {"a", "c", "d"}  # and not all to one
+    assert set(moved) == {"a", "c", "d"}  # and not all to one key
 
 
 def test_a_new_key_takes_its_share_of_conversations_only() -> None:

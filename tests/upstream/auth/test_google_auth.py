@@ -1,4 +1,4 @@
-"""Google's credentials: how tokens are fetched, what can go wrong, and that no token gets out."""
+"""Google's credentials: fetching tokens, errors, and the protection of tokens."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_other_credential_file_types_are_loaded_by_googles_library(tmp_path: Pat
         assert type(raised_by(fetch)) is errors.UpstreamMisconfigured
 
 
-# --- what can go wrong -------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 
 def test_refused_credentials_are_a_misconfiguration(tokens: TokenServer) -> None:

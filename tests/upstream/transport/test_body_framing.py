@@ -1,4 +1,4 @@
-"""A body in frames is the same wherever the reads fall; what is no such body is refused, never misread."""
+"""A framed body gives the same bytes at every split; an invalid body is refused and never misread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reads_of(data: bytes, cuts: Iterable[int]) -> list[bytes]:
 
 
 def outcome(reads: Iterable[bytes]) -> tuple[bytes, bool, bool] | None:
-    """The body, whether it is whole, and whether the connection can be used again; None if it was refused."""
+    """Return the body, whether it is complete, and whether the connection is reusable; None if refused."""
     framing = Chunked()
     try:
         body = b"".join([framing.feed(read) for read in reads])

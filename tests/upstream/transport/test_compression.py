@@ -1,4 +1,4 @@
-"""Compressed answers, which nobody asked for: read whole, and a bounded number of bytes at a time."""
+"""Unrequested compressed answers are decoded completely, in bounded pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The head of an upstream's answer, as any server may write it."""
+"""Response heads in the formats of different servers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_some_statuses_have_no_body_whatever_the_headers_say(status: int) -> Non
         ([OK, "connection: Keep-Alive, Close"], False),
         (["HTTP/1.0 200 OK"], False),
         (["HTTP/1.0 200 OK", "Connection: keep-alive"], True),
-        ([OK, "Content-Length: 5", "Transfer-Encoding: chunked"], False),  # two ends
+        ([OK, "Content-Length: 5", "Transfer-Encoding: chunked"], False),  # two contradictory lengths
         ([OK, "Transfer-Encoding: chunked"], True),
     ],
 )

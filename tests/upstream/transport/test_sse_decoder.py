@@ -1,4 +1,4 @@
-"""Every case is fed whole, byte by byte and at every two-way split: where reads fall must not matter."""
+"""Every case is fed whole, byte by byte and at every two-way split, with the same result."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ def seconds_for_an_event_of(size: int) -> float:
 
 
 def test_a_huge_event_in_small_reads_is_not_quadratic() -> None:
-    # Linear work takes a tenth of a second; joining at each read would copy 64 GB.
+    # Linear work takes a tenth of a second; joining the buffer at each read would copy 64 GB.
     assert min(seconds_for_an_event_of(32 << 20) for _ in range(2)) < 1.5
 
 
 def fed_until_it_refuses(block: bytes) -> int:
-    """How many megabytes it took, after an event that has an end."""
+    """Return the megabytes that were accepted after a complete event."""
     decoder = SseDecoder()
     assert decoder.feed(b"data: {}\n\n") == [b"{}"]
     for megabytes in range(100):
@@ -128,7 +128,7 @@ def fed_until_it_refuses(block: bytes) -> int:
 @pytest.mark.parametrize("block", [b"a", b"\r", b"data:\n", b": a remark\n", b"a bare line\n", b"event: x\n"])
 def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch, block: bytes) -> None:
     monkeypatch.setattr("bridge.upstream.transport.sse_decoder.LARGEST_EVENT", 3 << 20)
-    assert fed_until_it_refuses(block) in (2, 3)  # a block is not quite a megabyte, or quite
+    assert fed_until_it_refuses(block) in (2, 3)  # a block is about one megabyte
 
 
 @pytest.mark.parametrize("block", [b"ab\n", b"data:a\n"])

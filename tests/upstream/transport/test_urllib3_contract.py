@@ -1,4 +1,4 @@
-"""What the bridge assumes of urllib3 beyond its public interface: a urllib3 that differs fails here first."""
+"""The bridge's assumptions about urllib3's private methods; an incompatible urllib3 fails here first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASSUMED = {"_get_conn": ["self", "timeout"], "_put_conn": ["self", "conn"]}
 
 @pytest.fixture
 def pool() -> Iterator[Any]:
-    """A pool of the bridge's own connections, to a server that accepts and says nothing."""
+    """A pool of the bridge's connections to a server that accepts and stays silent."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         adapter = DeferredAdapter(pool_maxsize=2)
         pool = adapter.poolmanager.connection_from_host("127.0.0.1", server.getsockname()[1], "http")
@@ -31,7 +31,7 @@ def pool() -> Iterator[Any]:
 
 
 def asked(pool: Any) -> DeferredResponse:
-    """As `requests` asks."""
+    """Request a connection like `requests` does."""
     options = {"preload_content": False, "redirect": False, "retries": False, "assert_same_host": False}
     response: DeferredResponse = pool.urlopen("GET", "/", headers={}, **options)
     return response
