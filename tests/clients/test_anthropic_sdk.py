@@ -126,9 +126,7 @@ def test_tokens_are_counted_with_instruction_and_tools(client, gemini):
     ],
 )
 def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google, raised, kind):
-    envelope = (
-        f'{{"error": {{"code": {status}, "message": "Told.", "status": "{google}"}}}}'.encode()
-    )
+    envelope = f'{{"error": {{"code": {status}, "message": "Told.", "status": "{google}"}}}}'.encode()
     for stream in (True, False):
         gemini.will_say(Reply([envelope], status=status))
         with pytest.raises(raised) as caught:
