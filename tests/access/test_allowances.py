@@ -12,7 +12,7 @@ from bridge.state.rate_window import COUNTED_FOR, DAY, Second, Spent
 NOON = 20_000 * DAY + DAY // 2
 
 
-def test_what_is_left_counts_the_request_that_enters() -> None:
+def test_the_remaining_count_includes_the_current_request() -> None:
     limits = Limits(requests_per_minute=10, tokens_per_minute=1000)
     spent = Spent((Second(NOON - 50, 3, 400), Second(NOON - 20, 1, 0)))
     assert list(allowances(limits, spent, NOON, 1)) == [
@@ -26,12 +26,12 @@ def test_what_is_left_counts_the_request_that_enters() -> None:
     assert [each.reset for each in allowances(limits, Spent(), NOON, 0)] == [0, 0]
 
 
-def test_an_overdrawn_limit_leaves_nothing_rather_than_less() -> None:
+def test_an_overdrawn_limit_has_zero_remaining() -> None:
     (left,) = allowances(Limits(tokens_per_day=10), Spent(day_tokens=500), NOON, 1)
     assert (left.remaining, left.reset) == (0, DAY / 2)
 
 
-def test_of_several_limits_the_scarcest_is_told() -> None:
+def test_of_several_limits_the_scarcest_is_reported() -> None:
     many, few = RateLimitStatus("tokens", 100, 90, 1, NOON), RateLimitStatus("tokens", 1000, 20, 2, NOON)
     requests = RateLimitStatus("requests", 5, 5, 0, NOON)
     assert scarcest([many, requests, few]) == (few, requests)

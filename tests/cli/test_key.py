@@ -1,4 +1,4 @@
-"""`gemini-bridge key`, as an administrator types it."""
+"""The command `gemini-bridge key`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def store(state: Path) -> ClientKeys:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]):
-    """The exit code, what was printed, and what was explained."""
+    """Return the exit code, the standard output and the standard error."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         try:
@@ -52,7 +52,7 @@ def run(capsys: pytest.CaptureFixture[str]):
     return run
 
 
-def test_a_new_key_stands_alone_on_stdout(run, store: ClientKeys) -> None:
+def test_a_new_key_is_the_only_line_on_stdout(run, store: ClientKeys) -> None:
     code, printed, explained = run("add", "alice")
     secret = printed.removesuffix("\n")
     assert code == 0
@@ -86,7 +86,7 @@ def test_every_option_becomes_a_rule(run, store: ClientKeys) -> None:
 
 
 @pytest.mark.parametrize(("text", "days"), [("90d", 90), ("2w", 14), ("36h", 1.5), ("30m", 1 / 48)])
-def test_a_key_can_run_out_after_a_time(run, store: ClientKeys, text: str, days: float) -> None:
+def test_a_key_can_expire_after_a_duration(run, store: ClientKeys, text: str, days: float) -> None:
     run("add", "alice", "--expires", text)
     assert store.all()[0].rules.expires == pytest.approx(time.time() + days * 86400, abs=30)
 
@@ -115,7 +115,7 @@ def test_a_key_can_run_out_after_a_time(run, store: ClientKeys, text: str, days:
         ("--owner", "x" * 201, "at most 200"),
     ],
 )
-def test_a_wrong_value_is_named_and_nothing_is_made(
+def test_an_invalid_value_is_named_and_no_key_is_created(
     run, store: ClientKeys, option: str, value: str, told: str
 ) -> None:
     code, printed, explained = run("add", "alice", option, value)
@@ -126,14 +126,14 @@ def test_a_wrong_value_is_named_and_nothing_is_made(
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "-x", "a\nb", "x" * 65, "é", "'; --", "a/b"])
-def test_a_name_that_could_do_harm_is_refused(run, store: ClientKeys, name: str) -> None:
+def test_an_unsafe_name_is_refused(run, store: ClientKeys, name: str) -> None:
     code, printed, explained = run("add", "--", name)
     assert (code, printed) == (2, "")
     assert "a name is made of" in explained
     assert store.all() == []
 
 
-def test_set_changes_what_is_named_and_nothing_else(run, store: ClientKeys) -> None:
+def test_set_changes_only_the_given_values(run, store: ClientKeys) -> None:
     run(
         "add",
         "alice",
@@ -160,7 +160,7 @@ def test_set_changes_what_is_named_and_nothing_else(run, store: ClientKeys) -> N
     assert (store.all()[0].rules.owner, store.all()[0].rules.expires) == ("", None)
 
 
-def test_a_dialect_is_shown_and_lifted_again(run, store: ClientKeys) -> None:
+def test_a_dialect_is_shown_and_removed(run, store: ClientKeys) -> None:
     run("add", "alice", "--dialect", "openai")
     assert "dialect  openai" in run("set", "alice", "--rpm", "3")[1]
     assert run("list")[1].splitlines()[1].split()[-1] == "openai"
@@ -168,7 +168,7 @@ def test_a_dialect_is_shown_and_lifted_again(run, store: ClientKeys) -> None:
     assert "dialect  auto" in run("set", "alice", "--dialect", "auto")[1]
 
 
-def test_rotate_prints_the_new_value_and_says_how_long_the_old_one_is_good(run, store: ClientKeys) -> None:
+def test_rotate_prints_the_new_secret_and_the_old_ones_expiry(run, store: ClientKeys) -> None:
     old = run("add", "alice")[1].strip()
     code, printed, explained = run("rotate", "alice")
     assert (code, well_formed(printed.strip())) == (0, True)
@@ -181,7 +181,7 @@ def test_rotate_prints_the_new_value_and_says_how_long_the_old_one_is_good(run, 
     assert run("rotate", "alice", "--grace", "later")[0] == 2
 
 
-def test_revoke_is_for_good(run) -> None:
+def test_revoking_is_permanent(run) -> None:
     run("add", "alice")
     code, printed, explained = run("revoke", "alice")
     assert (code, printed) == (0, "")
@@ -195,7 +195,7 @@ def test_revoke_is_for_good(run) -> None:
     assert run("revoke", "alice")[0] == 0
 
 
-def test_an_unknown_name_is_met_with_the_nearest(run) -> None:
+def test_an_unknown_name_gets_a_suggestion(run) -> None:
     assert "none is defined" in run("show", "alice")[2]
     run("add", "alice")
     for action in ("show", "revoke", "rotate", "set"):
@@ -204,7 +204,7 @@ def test_an_unknown_name_is_met_with_the_nearest(run) -> None:
         assert "there is no key 'alcie'; did you mean alice?" in explained
 
 
-def test_list_is_for_people_and_with_json_for_machines(run) -> None:
+def test_list_prints_a_table_or_json(run) -> None:
     code, printed, explained = run("list")
     assert (code, printed) == (0, "")
     assert "key add NAME" in explained
@@ -243,7 +243,7 @@ def test_an_expired_key_is_shown_as_such(run, state: Path) -> None:
     assert "expired" in run("list")[1]
 
 
-def test_a_file_that_cannot_be_used_is_named(run, state: Path) -> None:
+def test_an_unusable_file_is_named(run, state: Path) -> None:
     (state / KEYS_FILE).write_bytes(b"This is no database. " * 100)
     code, printed, explained = run("list")
     assert (code, printed) == (1, "")
@@ -254,7 +254,7 @@ def test_a_file_that_cannot_be_used_is_named(run, state: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [[], ["nonsense"], ["add"], ["list", "alice"], ["add", "a", "--nonsense"]]
 )
-def test_wrong_use_ends_with_the_usage(run, arguments: list[str]) -> None:
+def test_wrong_arguments_print_the_usage(run, arguments: list[str]) -> None:
     code, printed, explained = run(*arguments)
     assert (code, printed) == (2, "")
     assert "usage: gemini-bridge" in explained
@@ -282,7 +282,7 @@ def test_the_operations_page_names_every_option() -> None:
         assert f"`{flag}`" in page
 
 
-def test_a_lost_store_is_told_with_what_to_do(run, store: ClientKeys, state: Path) -> None:
+def test_a_lost_key_store_is_reported_with_a_remedy(run, store: ClientKeys, state: Path) -> None:
     old = run("add", "alice")[1].strip()
     (state / KEYS_FILE).unlink()
     for command in (("list",), ("add", "bob"), ("revoke", "alice")):
@@ -296,7 +296,7 @@ def test_a_lost_store_is_told_with_what_to_do(run, store: ClientKeys, state: Pat
     assert digest(old) not in store.secrets_by_digest()
 
 
-def test_a_pattern_that_fits_no_gemini_model_is_told(run) -> None:
+def test_a_pattern_that_matches_no_gemini_model_is_reported(run) -> None:
     assert "Note" not in run("add", "alice", "--models", "gemini-*flash*,claude-opus-4-8")[2]
     assert "'claude-*' fits no model" in run("add", "bob", "--models", "claude-*")[2]
     assert "'gpt-*' fits no model" in run("set", "alice", "--models", "gpt-*")[2]

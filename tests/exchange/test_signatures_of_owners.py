@@ -28,7 +28,7 @@ def signatures_sent(gemini: ScriptedGemini) -> list[str | None]:
     return [part.get("thoughtSignature") for part in parts if "functionCall" in part]
 
 
-def test_a_call_id_of_another_client_finds_nothing(bridge: Bridge, gemini: ScriptedGemini) -> None:
+def test_a_call_id_of_another_owner_finds_nothing(bridge: Bridge, gemini: ScriptedGemini) -> None:
     call_id = uuid4().hex
     gemini.will_say(sse(call_chunk("look", {}, call_id, "c2lnbmVkLWZvci1hbGljZQ==", "STOP")))
     (call,) = look_around(bridge, "alice")["tool_calls"]

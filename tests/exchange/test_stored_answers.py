@@ -1,4 +1,4 @@
-"""Answers that are kept, gone on from and worked on in the background, on real gunicorn with two workers."""
+"""Stored answers, continued conversations and background work, on real gunicorn with two workers."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def said(asked) -> list[str]:
     return [part["text"] for content in asked.body["contents"] for part in content["parts"] if "text" in part]
 
 
-def test_an_answer_can_be_asked_for_again_by_any_worker(api):
+def test_any_worker_returns_a_stored_answer(api):
     made = api.create()
     for _ in range(8):
         assert api("GET", f"/{made['id']}").json() == made
 
 
-def test_a_streamed_answer_is_kept_too(bridge, gemini):
+def test_a_streamed_answer_is_stored(bridge, gemini):
     with OpenAI(base_url=f"{bridge.address}/v1", api_key="alice", max_retries=0) as client:
         with client.responses.stream(model="gpt-5", input="Hello") as stream:
             made = stream.get_final_response()
@@ -66,7 +66,7 @@ def test_a_streamed_answer_is_kept_too(bridge, gemini):
             client.responses.retrieve(made.id)
 
 
-def test_a_conversation_goes_on_from_an_answer(api, gemini):
+def test_a_conversation_continues_from_a_stored_answer(api, gemini):
     gemini.will_say(sse(text_chunk("I am Gemini.", "STOP")), sse(text_chunk("You said hello.", "STOP")))
     first = api.create(input="Hello", instructions="Be brief.")
     second = api.create(input="What did I say?", previous_response_id=first["id"])
@@ -94,7 +94,7 @@ def test_a_tool_loop_can_send_the_result_alone(api, gemini):
     assert user["parts"][0]["functionResponse"]["response"] == {"result": "done"}
 
 
-def test_an_item_can_be_referred_to_by_its_id(api, stranger, gemini):
+def test_an_item_can_be_referenced_by_its_id(api, stranger, gemini):
     gemini.will_say(sse(text_chunk("I am Gemini.", "STOP")))
     first = api.create(input="Hello")
     reference = {"type": "item_reference", "id": first["output"][0]["id"]}
@@ -107,7 +107,7 @@ def test_an_item_can_be_referred_to_by_its_id(api, stranger, gemini):
     assert api("POST", json={"model": "gpt-5", "input": question}).status_code == 400
 
 
-def test_what_was_asked_is_listed_in_pages(api):
+def test_input_items_are_listed_in_pages(api):
     items = [{"role": "user", "content": f"Number {number}"} for number in range(5)]
     made = api.create(input=items)
     page = api("GET", f"/{made['id']}/input_items", params={"limit": 2, "order": "asc"}).json()
@@ -124,12 +124,12 @@ def test_what_was_asked_is_listed_in_pages(api):
     assert api("GET", f"/{made['id']}/input_items", params={"after": "nothing"}).status_code == 400
 
 
-def test_nothing_is_kept_that_shall_not_be(api):
+def test_unstored_answers_are_not_kept(api):
     made = api.create(store=False)
     assert api("GET", f"/{made['id']}").status_code == 404
 
 
-def test_a_stranger_sees_nothing_of_it(api, stranger):
+def test_another_key_cannot_read_a_stored_answer(api, stranger):
     made = api.create()
     for method, path in (("GET", ""), ("GET", "/input_items"), ("DELETE", ""), ("POST", "/cancel")):
         answer = stranger(method, f"/{made['id']}{path}")
@@ -140,15 +140,15 @@ def test_a_stranger_sees_nothing_of_it(api, stranger):
     assert api("GET", f"/{made['id']}").status_code == 200
 
 
-def begun(api) -> tuple[dict, str]:
-    """A background answer and the id of its request."""
+def start_background(api) -> tuple[dict, str]:
+    """Start a background answer; return it and the id of its request."""
     asked = api("POST", json={"model": "gpt-5", "input": "Hello", "background": True})
     assert asked.json()["status"] == "queued"
     return asked.json(), asked.headers["x-request-id"]
 
 
 def two_lines(bridge, request_id: str) -> list[dict]:
-    """The answer's line and the work's, which comes a moment after the answer is there."""
+    """Return the log entries of the answer and of the background work, which ends a moment later."""
     assert eventually(lambda: len(bridge.requests(request_id=request_id)) == 2)
     return bridge.requests(request_id=request_id)
 
@@ -161,9 +161,9 @@ def wait_for(api, answer_id: str, status: str) -> dict:
     return shown()
 
 
-def test_a_background_answer_is_worked_on_and_fetched_later(api, bridge, gemini):
+def test_a_background_answer_runs_and_is_fetched_later(api, bridge, gemini):
     gemini.will_say([*sse(text_chunk("Slow ")), 0.5, *sse(text_chunk("work.", "STOP"))])
-    made, request_id = begun(api)
+    made, request_id = start_background(api)
     done = wait_for(api, made["id"], "completed")
     assert done["output"][0]["content"][0]["text"] == "Slow work."
     assert done["background"] is True
@@ -180,7 +180,7 @@ def test_a_background_answer_can_be_cancelled(api, gemini):
 
 @pytest.fixture
 def nearly_done(gemini):
-    """The upstream waits with the last words until it is set, and then ends before anybody looks again."""
+    """The upstream holds the last chunk until the event is set, and then ends before the next check."""
     gone = threading.Event()
     last = sse(text_chunk("Too late.", "STOP"))
     gemini.will_say([*sse(text_chunk("Soon. ")), lambda: gone.wait(60), *last])
@@ -188,16 +188,16 @@ def nearly_done(gemini):
     gone.set()
 
 
-def test_a_background_answer_that_was_deleted_does_not_come_back(api, bridge, nearly_done):
-    made, request_id = begun(api)
+def test_a_deleted_background_answer_stays_deleted(api, bridge, nearly_done):
+    made, request_id = start_background(api)
     assert api("DELETE", f"/{made['id']}").status_code == 200
     nearly_done.set()
     two_lines(bridge, request_id)
     assert api("GET", f"/{made['id']}").status_code == 404
 
 
-def test_a_background_answer_cancelled_just_before_its_end_stays_so(api, bridge, nearly_done):
-    made, request_id = begun(api)
+def test_a_background_answer_cancelled_just_before_its_end_stays_cancelled(api, bridge, nearly_done):
+    made, request_id = start_background(api)
     assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
     nearly_done.set()
     two_lines(bridge, request_id)
@@ -209,13 +209,13 @@ def test_only_a_background_answer_can_be_cancelled(api):
     assert api("POST", f"/{made['id']}/cancel").status_code == 400
 
 
-def test_a_background_answer_that_fails_says_so(api, gemini):
+def test_a_failed_background_answer_reports_its_error(api, gemini):
     gemini.will_say(sse(text_chunk("Half an ans")))
     made = api.create(background=True)
     assert wait_for(api, made["id"], "failed")["error"]["code"] == "upstream_truncated"
 
 
-# --- the store alone ---------------------------------------------------------------------------------
+# --- only the store ----------------------------------------------------------------------------------
 
 
 def answer(number: int, size: int = 0) -> dict:
@@ -237,7 +237,7 @@ def test_references_to_items_of_one_answer_load_it_once_and_each_is_admitted(tmp
         stranger.dereferenced({"input": given})
 
 
-def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
+def test_an_answer_of_a_dead_worker_has_failed(tmp_path):
     clock = [0.0]
     store = SqliteAnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
     store.keep("o", {**answer(1), "status": "in_progress"}, [], None)
@@ -247,7 +247,7 @@ def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
     assert recorder.shown("resp_1", {})["status"] == "failed"
 
 
-def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tmp_path):
+def test_an_unusable_store_does_not_prevent_answers(tmp_path):
     place = tmp_path / "a.sqlite3"
     place.write_bytes(b"this is not a database, and never was one" * 100)
     recorder = AnswerRecorder(STORING, SqliteAnswerStore(place, days=30, megabytes=1), "o", [].append)
@@ -258,7 +258,7 @@ def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tm
         recorder.store.find("o", "resp_1")
 
 
-def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
+def test_a_stored_answer_keeps_its_conversation_id(tmp_path):
     store = SqliteAnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
     recorder = AnswerRecorder(STORING, store, "o", [].append)
     record = Record("req_1", "POST", "/", conversation="talk")
@@ -268,7 +268,7 @@ def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
     assert store.conversation("resp_1") == ""
 
 
-def test_answers_of_the_version_before_are_one_conversation_by_their_root(tmp_path):
+def test_answers_of_the_previous_version_share_the_conversation_of_their_root(tmp_path):
     path = tmp_path / "a.sqlite3"
     store = SqliteAnswerStore(path, days=30, megabytes=1)
     store.keep("o", answer(1), [], None, "talk")

@@ -1,4 +1,4 @@
-"""The accounts: every row arrives, sums and rows agree, old ones leave, and no trouble reaches a request."""
+"""The usage writer: all rows are stored, sums match rows, old rows are deleted, no error affects requests."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def dropped() -> float:
 # --- the observer ------------------------------------------------------------------------------------
 
 
-def told(usage: Usage | None, **fields) -> Record:
+def record_of(usage: Usage | None, **fields) -> Record:
     record = Record("req_1", "POST", "/v1/chat/completions", **fields)
     record.protocol, record.model, record.upstream_model, record.status = "openai_chat", "gpt-5", "known", 200
     record.usage = usage
@@ -127,7 +127,7 @@ USAGE = Usage(
 
 
 def test_a_row_holds_each_token_once_and_its_cost(store: SqliteUsageStore, rows: list[UsageRow]) -> None:
-    UsageObserver(store, PRICES)(told(USAGE, key="alice", client="codex"))
+    UsageObserver(store, PRICES)(record_of(USAGE, key="alice", client="codex"))
     assert rows[0][1:11] == (
         *("alice", "openai_chat", "codex", "gpt-5", "known"),
         *(65, 40, 7, 3),
@@ -136,12 +136,10 @@ def test_a_row_holds_each_token_once_and_its_cost(store: SqliteUsageStore, rows:
     assert rows[0][13:] == ("completed", "", 200, "")
 
 
-def test_a_row_names_its_service_tier_and_costs_what_the_tier_does(
-    store: SqliteUsageStore, rows: list[UsageRow]
-) -> None:
+def test_a_row_has_its_service_tier_and_the_tiers_cost(store: SqliteUsageStore, rows: list[UsageRow]) -> None:
     prices = PriceTable("USD", [PriceRow(("known*",), Price(1.0, 0.1, 10.0))], {"flex": 0.5})
     for tier in (None, "standard", "flex", "priority"):
-        record = told(USAGE)
+        record = record_of(USAGE)
         record.service_tier = tier
         UsageObserver(store, prices)(record)
     full = (65 * 1.0 + 40 * 0.1 + 10 * 10.0) / 1e6
@@ -153,12 +151,12 @@ def test_a_row_names_its_service_tier_and_costs_what_the_tier_does(
     ]
 
 
-def test_the_cost_is_that_of_the_model_that_answered_where_it_has_a_price(
+def test_the_cost_uses_the_answering_models_price_if_known(
     store: SqliteUsageStore, rows: list[UsageRow]
 ) -> None:
     prices = PriceTable("USD", [PriceRow((f"known{digit}",), Price(digit, 0, 0)) for digit in (1, 2)])
     for asked, answered in [("known1", "known2"), ("known1", "unheard-of"), ("moving", "known2"), ("a", "b")]:
-        record = told(USAGE)
+        record = record_of(USAGE)
         record.upstream_model, record.model_version = asked, answered
         UsageObserver(store, prices)(record)
     once, twice = pytest.approx(65 / 1e6), pytest.approx(130 / 1e6)
@@ -169,10 +167,10 @@ def test_a_model_without_a_price_has_no_cost_and_no_usage_costs_nothing(
     store: SqliteUsageStore, rows: list[UsageRow]
 ) -> None:
     accountant = UsageObserver(store, PRICES)
-    unknown = told(USAGE)
+    unknown = record_of(USAGE)
     unknown.upstream_model = "other"
     accountant(unknown)
-    failed = told(None)
+    failed = record_of(None)
     failed.failed(UpstreamOverloaded("busy"))
     accountant(failed)
     assert [each.cost for each in rows] == [None, 0.0]
@@ -184,8 +182,8 @@ def test_a_request_that_reached_no_model_has_no_row(store: SqliteUsageStore, row
     assert rows == []
 
 
-def test_names_that_clients_choose_are_cut(store: SqliteUsageStore, rows: list[UsageRow]) -> None:
-    record = told(USAGE)
+def test_client_chosen_names_are_truncated(store: SqliteUsageStore, rows: list[UsageRow]) -> None:
+    record = record_of(USAGE)
     record.model = record.upstream_model = "m" * 1_000_000
     UsageObserver(store, PRICES)(record)
     assert len(rows[0].client_model) == len(rows[0].model) == usage_writer.LONGEST_NAME
@@ -204,7 +202,7 @@ def test_rows_are_written_together_by_one_thread(writer: UsageWriter, path: Path
     assert eventually(lambda: everything(path).requests == 2_500)
 
 
-def test_a_locked_file_makes_rows_wait_and_nobody_else(
+def test_a_locked_file_delays_rows_but_no_requests(
     writer: UsageWriter, store: SqliteUsageStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.write([row()])
@@ -225,7 +223,7 @@ def test_a_locked_file_makes_rows_wait_and_nobody_else(
     assert warnings(caplog)[0].reason == "database is locked"
 
 
-def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
+def test_a_full_disk_delays_rows_and_then_drops_them_with_a_count(
     store: SqliteUsageStore, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
@@ -246,9 +244,7 @@ def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
     assert everything(path).requests + dropped() - before == 401, "each is written or counted"
 
 
-def test_rows_that_no_database_takes_are_dropped_and_the_others_go_on(
-    writer: UsageWriter, path: Path
-) -> None:
+def test_invalid_rows_are_dropped_and_the_others_are_written(writer: UsageWriter, path: Path) -> None:
     before = dropped()
     writer.put(row(input=1 << 70))
     assert eventually(lambda: dropped() == before + 1)
@@ -272,14 +268,14 @@ def test_an_error_of_the_bridge_itself_does_not_make_rows_wait(
     assert "tier" in warnings(caplog)[0].reason
 
 
-def test_a_file_that_is_no_database_drops_rows_and_fails_nothing(writer: UsageWriter, path: Path) -> None:
+def test_a_corrupt_usage_file_drops_rows_without_errors(writer: UsageWriter, path: Path) -> None:
     path.write_bytes(b"not a database" * 100)
     before = dropped()
     writer.put(row())
     assert eventually(lambda: dropped() == before + 1)
 
 
-def test_what_waits_is_written_when_the_process_ends(path: Path) -> None:
+def test_pending_rows_are_written_when_the_process_ends(path: Path) -> None:
     code = f"""
 from pathlib import Path
 from bridge.observe.usage_writer import UsageWriter
@@ -295,7 +291,7 @@ for number in range(30):
     assert time.monotonic() - began < 30
 
 
-def test_the_end_does_not_wait_long_for_a_locked_file(
+def test_shutdown_does_not_wait_long_for_a_locked_file(
     store: SqliteUsageStore, path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
@@ -313,7 +309,7 @@ def test_the_end_does_not_wait_long_for_a_locked_file(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_has_a_thread_of_its_own(writer: UsageWriter, path: Path) -> None:
+def test_a_forked_process_has_its_own_writer_thread(writer: UsageWriter, path: Path) -> None:
     writer.put(row())
     assert eventually(lambda: everything(path).requests == 1)
     code = """

@@ -22,7 +22,7 @@ def test_answers_expire(backend, clock):
     assert store.find("o", "resp_1") is None
 
 
-def test_the_oldest_are_dropped_when_the_store_is_full(backend, clock, monkeypatch):
+def test_the_oldest_answers_are_deleted_when_the_store_is_full(backend, clock, monkeypatch):
     monkeypatch.setattr("bridge.state.sqlite.answer_store.WRITES_BETWEEN_TIDYING", 1)
     store = backend.answers(clock, days=30, megabytes=1)
     for number in range(5):
@@ -32,7 +32,7 @@ def test_the_oldest_are_dropped_when_the_store_is_full(backend, clock, monkeypat
     assert kept == [2, 3, 4]
 
 
-def test_a_chain_with_a_missing_link_is_no_chain(backend):
+def test_a_chain_with_a_missing_answer_is_refused(backend):
     store = backend.answers()
     store.keep("o", answer(1), [], None)
     store.keep("o", answer(2), [], "resp_1")
@@ -42,7 +42,7 @@ def test_a_chain_with_a_missing_link_is_no_chain(backend):
     assert store.chain("o", "resp_2", [].append) is None
 
 
-def test_a_chain_is_admitted_before_anything_of_it_is_loaded_and_read_once(backend):
+def test_a_chain_is_admitted_before_it_is_loaded_and_read_once(backend):
     store = backend.answers()
     question = [{"id": "item_1", "type": "message", "role": "user", "content": "é" * 1000}]
     for number in range(1, 4):
@@ -64,14 +64,14 @@ def test_a_chain_is_admitted_before_anything_of_it_is_loaded_and_read_once(backe
     assert admitted == [bytes_kept, bytes_kept]
 
 
-def test_a_chain_longer_than_any_context_window_is_cut_and_one_that_bites_its_tail_ends(backend):
+def test_an_overlong_chain_is_truncated_and_a_cyclic_chain_ends(backend):
     store = backend.answers()
     store.keep("o", answer(1), [], "resp_2")
     store.keep("o", answer(2), [], "resp_1")
     assert len(store.chain("o", "resp_2", [].append)) == LONGEST_CHAIN
 
 
-def test_an_answer_that_nobody_wants_any_more_is_not_updated(backend):
+def test_a_deleted_or_cancelled_answer_is_not_updated(backend):
     store = backend.answers()
     for number in (1, 2, 3):
         store.keep("me", answer(number), [], None)
@@ -118,7 +118,7 @@ def test_items_are_found_by_their_owner_with_those_beside_them(backend):
     assert len(admitted) == 1
 
 
-def test_an_answer_knows_its_conversation_until_it_is_forgotten(backend):
+def test_a_stored_answer_keeps_its_conversation_id(backend):
     store = backend.answers()
     store.keep("o", answer(1), [], None, "talk")
     assert store.conversation("resp_1") == "talk"

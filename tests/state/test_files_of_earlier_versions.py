@@ -1,4 +1,4 @@
-"""State files that an earlier version wrote are read, and written to, by this one."""
+"""This version reads and writes the state files of earlier versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bridge.state.usage_store import Refusal, UsageQuery, UsageRow, UsageSums, t
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(HERE.glob("files_of_*"))
-#: When the files were written, by the clock that was handed to the stores.
+#: The time at which the files were written, by the stores' clock.
 THEN = 1_900_000_000.0
 DAY = date(2030, 3, 17)
 OWNER = "key:k"
@@ -36,7 +36,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(request.param, tmp_path / "state"))
 
 
-def test_there_are_files_to_try() -> None:
+def test_files_of_earlier_versions_exist() -> None:
     assert VERSIONS
 
 

@@ -65,9 +65,7 @@ def test_every_change_gives_another_version_to_every_reader(backend, store: Issu
     assert reader.version() == versions[-1]
 
 
-def test_a_rotated_key_stays_the_same_key_and_its_old_secret_runs_out(
-    store: IssuedKeys, clock: Clock
-) -> None:
+def test_a_rotated_key_keeps_its_identity_and_its_old_secret_expires(store: IssuedKeys, clock: Clock) -> None:
     first = store.add("alice", ALL)
     second = store.rotate("alice", grace=3600)
     old, new = found(store, first), found(store, second)
@@ -130,7 +128,7 @@ def test_an_unknown_name_changes_nothing(store: IssuedKeys, name: str) -> None:
     owner=st.text(st.characters(codec="utf-8"), max_size=20),
     models=st.lists(st.text(st.characters(codec="utf-8"))),
 )
-def test_rules_come_back_as_they_were_written(store: IssuedKeys, owner: str, models: list[str]) -> None:
+def test_rules_are_read_as_they_were_written(store: IssuedKeys, owner: str, models: list[str]) -> None:
     rules = Rules(owner, tuple(models), ("::1",), None, Limits(streams=3, cost_per_day=0.1))
     assert found(store, store.add(f"key-{uuid4().hex}", rules)).key.rules == rules
 

@@ -1,4 +1,4 @@
-"""The arithmetic of limits: never more than allowed in any window, and waits that are true."""
+"""The arithmetic of limits: no window exceeds its limit, and retry delays are exact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOON = 20_000 * DAY + DAY // 2
 
 
 def seen(events: Sequence[tuple[float, int]], now: float) -> Spent:
-    """What a ledger would say: `events` are moments of requests with their tokens."""
+    """Return the ledger's view of these events, which are request times with their tokens."""
     seconds: dict[int, Second] = {}
     for moment, tokens in events:
         if now - COUNTED_FOR < int(moment) <= now:
@@ -37,7 +37,7 @@ gaps = st.lists(st.floats(min_value=0, max_value=45, allow_nan=False), max_size=
 
 
 @given(gaps, st.integers(min_value=1, max_value=6))
-def test_no_minute_ever_sees_more_requests_than_the_limit(pauses: list[float], limit: int) -> None:
+def test_no_sliding_minute_exceeds_the_request_limit(pauses: list[float], limit: int) -> None:
     limits, now, admitted = Limits(requests_per_minute=limit), float(NOON), []
     for pause in pauses:
         now += pause
@@ -48,7 +48,7 @@ def test_no_minute_ever_sees_more_requests_than_the_limit(pauses: list[float], l
 
 
 @given(gaps, st.integers(min_value=1, max_value=6))
-def test_the_wait_is_true_to_the_millisecond(pauses: list[float], limit: int) -> None:
+def test_the_retry_delay_is_exact_to_the_millisecond(pauses: list[float], limit: int) -> None:
     limits, now = Limits(requests_per_minute=limit), float(NOON)
     events: list[tuple[float, int]] = []
     for pause in pauses:
@@ -64,7 +64,7 @@ def test_the_wait_is_true_to_the_millisecond(pauses: list[float], limit: int) ->
 
 
 @given(st.lists(st.tuples(st.floats(0, 60), st.integers(0, 500)), max_size=30), st.integers(1, 1000))
-def test_tokens_let_pass_while_the_window_is_below_the_limit(
+def test_requests_pass_while_the_token_window_is_below_the_limit(
     used: list[tuple[float, int]], limit: int
 ) -> None:
     limits, now = Limits(tokens_per_minute=limit), NOON + 60.5
@@ -105,5 +105,5 @@ def test_each_limit_has_its_name_and_its_wait(limits: Limits, spent: Spent, name
         (Limits(requests_per_minute=2), Spent((Second(NOON, 1, 0),))),
     ],
 )
-def test_below_a_limit_nothing_is_in_the_way(limits: Limits, spent: Spent) -> None:
+def test_below_a_limit_requests_pass(limits: Limits, spent: Spent) -> None:
     assert not list(reached_limits(limits, spent, NOON))

@@ -17,7 +17,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.name for record in caplog.records if record.levelno == logging.WARNING]
 
 
-def test_what_was_kept_is_found_and_nothing_else(backend, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_stored_signatures_are_found(backend, caplog: pytest.LogCaptureFixture) -> None:
     store = backend.signatures()
     store.keep(ME, FAMILY, {"1": "one", "2": "two", "3": "three"})
     assert store.find(ME, FAMILY, ["1", "3", "4"]) == {"1": "one", "3": "three"}
@@ -31,13 +31,13 @@ def test_what_was_kept_is_found_and_nothing_else(backend, caplog: pytest.LogCapt
     kept=st.dictionaries(st.text(), st.text(), max_size=5),
     family=st.uuids().map(str),
 )
-def test_any_text_is_kept_as_it_is(backend, kept: dict[str, str], family: str) -> None:
+def test_any_text_is_stored_unchanged(backend, kept: dict[str, str], family: str) -> None:
     store = backend.signatures()
     store.keep(ME, family, kept)
     assert store.find(ME, family, [*kept, "one that was not"]) == kept
 
 
-def test_families_are_kept_apart(backend) -> None:
+def test_families_are_separated(backend) -> None:
     store = backend.signatures()
     store.keep(ME, "a", {"1": "of a"})
     store.keep(ME, "b", {"1": "of b"})
@@ -46,7 +46,7 @@ def test_families_are_kept_apart(backend) -> None:
     assert store.find(ME, "c", ["1"]) == {}
 
 
-def test_owners_are_kept_apart(backend) -> None:
+def test_owners_are_separated(backend) -> None:
     store = backend.signatures()
     store.of("a").keep(FAMILY, {"1": "of a"})
     assert store.of("b").find(FAMILY, ["1"]) == {}
@@ -56,7 +56,7 @@ def test_owners_are_kept_apart(backend) -> None:
     assert store.of("").find(FAMILY, ["1"]) == {}
 
 
-def test_the_newest_signature_of_a_call_counts(backend) -> None:
+def test_the_newest_signature_of_a_call_wins(backend) -> None:
     store = backend.signatures()
     store.keep(ME, FAMILY, {"1": "old"})
     store.keep(ME, FAMILY, {"1": "new"})
@@ -70,12 +70,12 @@ def test_two_workers_see_what_the_other_kept(backend) -> None:
     assert one.find(ME, FAMILY, ["1", "2"]) == other.find(ME, FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
 
 
-def test_it_survives_being_opened_again(backend) -> None:
+def test_signatures_survive_reopening(backend) -> None:
     backend.signatures().keep(ME, FAMILY, {"1": "one"})
     assert backend.signatures().find(ME, FAMILY, ["1"]) == {"1": "one"}
 
 
-def test_threads_share_it(backend, caplog: pytest.LogCaptureFixture) -> None:
+def test_threads_share_the_store(backend, caplog: pytest.LogCaptureFixture) -> None:
     store = backend.signatures()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: store.keep(ME, FAMILY, {str(number): "s"}), range(64)))
@@ -84,14 +84,14 @@ def test_threads_share_it(backend, caplog: pytest.LogCaptureFixture) -> None:
     assert warnings_in(caplog) == []
 
 
-def test_what_was_not_there_is_found_once_it_is(backend) -> None:
+def test_a_missing_signature_is_found_once_it_is_stored(backend) -> None:
     store = backend.signatures()
     assert store.find(ME, "f", ["a"]) == {}
     store.keep(ME, "f", {"a": "signature"})
     assert store.find(ME, "f", ["a"]) == {"a": "signature"}
 
 
-def test_absence_is_believed_for_a_while_only(backend, clock) -> None:
+def test_missing_signatures_are_cached_for_a_limited_time(backend, clock) -> None:
     one, other = backend.signatures(clock), backend.signatures(clock)
     assert one.find(ME, "f", ["a"]) == {}
     other.keep(ME, "f", {"a": "signature"})

@@ -62,7 +62,7 @@ def everything(store: UsageStore, by: str = "key") -> UsageSums:
     return total(store.sums(UsageQuery((by,), *ALL_DAYS)))
 
 
-def test_sums_of_days_and_rows_of_requests_agree(store: UsageStore) -> None:
+def test_daily_sums_match_request_rows(store: UsageStore) -> None:
     store.write(
         [
             row(),
@@ -92,7 +92,7 @@ def test_sums_of_days_and_rows_of_requests_agree(store: UsageStore) -> None:
 
 
 @pytest.mark.parametrize("by", GROUPINGS)
-def test_every_division_adds_up_to_the_same(store: UsageStore, by: str) -> None:
+def test_every_grouping_has_the_same_total(store: UsageStore, by: str) -> None:
     store.write([row(key=f"k{number % 3}", model=f"m{number % 5}", at=NOON + number) for number in range(30)])
     assert everything(store, by).requests == 30
     assert everything(store, by).input == 3000
@@ -109,13 +109,13 @@ def test_both_days_are_included_and_a_key_can_be_picked(store: UsageStore, by) -
     assert store.sums(UsageQuery(by, that_day, that_day, "bob' OR 1=1 --")) == []
 
 
-def test_the_largest_comes_first_where_days_do_not_order(store: UsageStore) -> None:
+def test_groups_without_days_are_sorted_by_size(store: UsageStore) -> None:
     store.write([row(key="small", cost=0.1), row(key="large", cost=3.0), row(key="middle", cost=1.0)])
     groups = store.sums(UsageQuery(("key",), date(2026, 1, 1), date(2026, 12, 31)))
     assert [group.names[0] for group in groups] == ["large", "middle", "small"]
 
 
-def test_requests_leave_before_the_sums_of_their_days(store: UsageStore, clock: Clock) -> None:
+def test_request_rows_are_deleted_before_daily_sums(store: UsageStore, clock: Clock) -> None:
     store.write([row(), row(NOON + 20 * DAY)])
     clock.now = NOON + 32 * DAY
     assert store.tidy() is False
@@ -127,7 +127,7 @@ def test_requests_leave_before_the_sums_of_their_days(store: UsageStore, clock: 
     assert everything(store, "day").requests == 1
 
 
-def test_tidying_takes_small_steps(store: UsageStore, clock: Clock) -> None:
+def test_cleanup_runs_in_small_steps(store: UsageStore, clock: Clock) -> None:
     store.write([row() for _ in range(ROWS_IN_A_STEP + 5)])
     clock.now += 100 * DAY
     assert store.tidy() is True
@@ -136,7 +136,7 @@ def test_tidying_takes_small_steps(store: UsageStore, clock: Clock) -> None:
     assert everything(store, "client").requests == 0
 
 
-def test_too_many_days_leave_when_no_requests_are_left(backend, clock: Clock) -> None:
+def test_excess_daily_sums_are_deleted_after_all_request_rows(backend, clock: Clock) -> None:
     store = backend.usage(clock, megabytes=1)
     clock.now = NOON + 40 * DAY
     for day in range(20):
@@ -148,7 +148,7 @@ def test_too_many_days_leave_when_no_requests_are_left(backend, clock: Clock) ->
     assert days[-1].names == ("2026-12-06",), "the oldest leave first"
 
 
-def test_sums_of_days_can_be_divided_by_less_than_requests() -> None:
+def test_daily_sums_support_fewer_groupings_than_request_rows() -> None:
     assert set(DAY_GROUPINGS) < set(GROUPINGS)
 
 

@@ -26,7 +26,7 @@ def answer(number: int, size: int = 0) -> dict:
     return {"id": f"resp_{number}", "output": [], "status": "completed", "padding": "x" * size}
 
 
-def test_a_file_of_the_version_before_is_taken_over(tmp_path):
+def test_a_file_of_the_previous_version_is_migrated(tmp_path):
     path = tmp_path / "a.sqlite3"
     with closing(sqlite3.connect(path)) as old:
         old.executescript(BEFORE)

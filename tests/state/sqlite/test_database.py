@@ -1,4 +1,4 @@
-"""The SQLite files: transactions that do not trip over one another, and files for their owner alone."""
+"""The SQLite databases: concurrent transactions, and files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ for _ in range(200):
 
 
 @pytest.mark.parametrize("mode", ["WAL", "ROLLBACK"])
-def test_processes_that_read_before_they_write_lose_nothing_and_are_not_refused(
-    tmp_path: Path, mode: str
-) -> None:
+def test_concurrent_read_write_transactions_lose_nothing(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "counter"
     with closing(sqlite3.connect(path)) as made:
         made.execute(TABLE)
@@ -54,7 +52,7 @@ def test_processes_that_read_before_they_write_lose_nothing_and_are_not_refused(
 
 
 @pytest.mark.parametrize("mode", [WAL, ROLLBACK])
-def test_only_its_owner_may_open_it(tmp_path: Path, mode: tuple[str, str]) -> None:
+def test_only_the_owner_may_open_a_database(tmp_path: Path, mode: tuple[str, str]) -> None:
     folder = tmp_path / "state"
     database = Database(folder / "private", SCHEMA, mode)
     database.transaction(lambda connection: connection.execute("INSERT INTO counter VALUES (1)"))
@@ -64,7 +62,7 @@ def test_only_its_owner_may_open_it(tmp_path: Path, mode: tuple[str, str]) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for others")
-def test_what_root_makes_belongs_to_the_owner_of_the_folder(tmp_path: Path) -> None:
+def test_files_created_by_root_belong_to_the_folders_owner(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 23456)
     database = Database(tmp_path / "theirs", SCHEMA)
     database.transaction(lambda connection: connection.execute("INSERT INTO counter VALUES (1)"))

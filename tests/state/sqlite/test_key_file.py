@@ -50,7 +50,7 @@ def found(store: ClientKeys, secret: str) -> KeySecret | None:
     return store.secrets_by_digest().get(digest(secret))
 
 
-def test_no_byte_of_a_secret_is_kept_but_its_hint(store: ClientKeys, path: Path) -> None:
+def test_only_the_hint_of_a_secret_is_stored_in_clear(store: ClientKeys, path: Path) -> None:
     secret = store.add("alice", Rules())
     kept = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert secret[4:-4].encode() not in kept
@@ -58,17 +58,17 @@ def test_no_byte_of_a_secret_is_kept_but_its_hint(store: ClientKeys, path: Path)
     assert digest(secret) in kept
 
 
-def test_the_file_is_for_its_owner_alone(store: ClientKeys, path: Path) -> None:
+def test_only_the_owner_can_read_the_key_file(store: ClientKeys, path: Path) -> None:
     store.add("alice", Rules())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_reading_makes_no_file(store: ClientKeys, path: Path) -> None:
+def test_reading_creates_no_file(store: ClientKeys, path: Path) -> None:
     assert (store.version(), store.secrets_by_digest(), store.all()) == ((0, 0), {}, [])
     assert not path.parent.exists()
 
 
-def test_a_backup_that_was_put_back_is_read_anew(store: ClientKeys, path: Path) -> None:
+def test_a_restored_backup_is_read_again(store: ClientKeys, path: Path) -> None:
     reader = ClientKeys(path.parent)
     old = store.add("alice", Rules())
     backup = path.read_bytes()
@@ -134,7 +134,7 @@ def test_a_store_that_lost_its_keys_is_unreadable(
             use()
 
 
-def test_a_process_that_knew_keys_needs_no_marker_to_miss_them(store: ClientKeys, path: Path) -> None:
+def test_a_process_that_read_keys_detects_their_loss_without_a_marker(store: ClientKeys, path: Path) -> None:
     store.add("alice", Rules())
     reader = ClientKeys(path.parent)
     reader.version()
@@ -145,7 +145,7 @@ def test_a_process_that_knew_keys_needs_no_marker_to_miss_them(store: ClientKeys
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"key_of_nobody"])
-def test_a_marker_that_names_no_key_of_the_store_opens_nothing(
+def test_a_marker_without_a_matching_key_makes_the_store_unreadable(
     store: ClientKeys, path: Path, content: bytes
 ) -> None:
     store.add("alice", Rules())
@@ -154,9 +154,7 @@ def test_a_marker_that_names_no_key_of_the_store_opens_nothing(
         ClientKeys(path.parent).secrets_by_digest()
 
 
-def test_keys_of_an_earlier_version_are_remembered_when_they_are_first_read(
-    store: ClientKeys, path: Path
-) -> None:
+def test_keys_of_an_earlier_version_get_a_marker_when_first_read(store: ClientKeys, path: Path) -> None:
     store.add("alice", Rules())
     marker = path.with_name(MARKER_FILE)
     marker.unlink()
@@ -167,7 +165,7 @@ def test_keys_of_an_earlier_version_are_remembered_when_they_are_first_read(
         ClientKeys(path.parent).version()
 
 
-def test_many_processes_that_remember_at_once_never_show_half_a_marker(store: ClientKeys, path: Path) -> None:
+def test_concurrent_processes_never_write_a_partial_marker(store: ClientKeys, path: Path) -> None:
     store.add("alice", Rules())
     (key,) = store.all()
     marker = DefinedKeys(path.with_name(MARKER_FILE))
@@ -179,7 +177,7 @@ def test_many_processes_that_remember_at_once_never_show_half_a_marker(store: Cl
     assert {file.name for file in path.parent.iterdir()} == {path.name, MARKER_FILE}
 
 
-def test_a_new_store_in_place_of_a_lost_one_ends_all_earlier_keys(store: ClientKeys, path: Path) -> None:
+def test_a_new_store_after_a_loss_invalidates_all_earlier_keys(store: ClientKeys, path: Path) -> None:
     reader = ClientKeys(path.parent)
     old = store.add("alice", Rules())
     assert found(reader, old)
@@ -201,7 +199,7 @@ def test_rules_of_another_version_are_read(store: ClientKeys, path: Path) -> Non
     assert store.all()[0].rules == Rules(owner="A", limits=Limits(streams=2))
 
 
-def test_it_can_be_read_while_nothing_can_be_written(store: ClientKeys, path: Path) -> None:
+def test_a_read_only_store_can_be_read(store: ClientKeys, path: Path) -> None:
     """As on a full or read-only disk: no file beside it is needed."""
     secret = store.add("alice", Rules())
     path.chmod(0o400)

@@ -46,7 +46,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 # --- it keeps ----------------------------------------------------------------------------------------
 
 
-def test_rows_of_an_earlier_version_are_nobodys(path: Path) -> None:
+def test_rows_of_an_earlier_version_belong_to_no_owner(path: Path) -> None:
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path)) as database:
         database.execute(
@@ -61,7 +61,7 @@ def test_rows_of_an_earlier_version_are_nobodys(path: Path) -> None:
     assert store.of("a").find(FAMILY, ["1"]) == {"1": "new"}
 
 
-def test_an_endless_id_is_neither_looked_up_nor_remembered(path: Path) -> None:
+def test_an_overlong_id_is_neither_looked_up_nor_stored(path: Path) -> None:
     store = SqliteSignatureStore(path)
     assert store.find(ME, FAMILY, ["x" * 1_000_000, "1"]) == {}
     assert [call_id for _, _, call_id in store._absent] == ["1"]
@@ -78,7 +78,7 @@ def run_python(script: str, path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_another_process_finds_and_adds(path: Path) -> None:
+def test_another_process_reads_and_writes(path: Path) -> None:
     store = SqliteSignatureStore(path)
     store.keep(ME, FAMILY, {"1": "one"})
     run_python(
@@ -95,7 +95,7 @@ store.keep("me", "gemini-3", {"2": "two"})
     assert store.find(ME, FAMILY, ["1", "2"]) == {"1": "one", "2": "two"}
 
 
-def test_it_works_on_both_sides_of_a_fork(path: Path) -> None:
+def test_the_store_works_on_both_sides_of_a_fork(path: Path) -> None:
     run_python(
         """
 import os, sys
@@ -129,7 +129,7 @@ def tidies_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("tidies_always")
-def test_what_is_too_old_is_forgotten(path: Path) -> None:
+def test_expired_signatures_are_deleted(path: Path) -> None:
     clock = Clock()
     store = SqliteSignatureStore(path, clock)
     store.keep(ME, FAMILY, {"old": "s"})
@@ -141,7 +141,7 @@ def test_what_is_too_old_is_forgotten(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tidies_always")
-def test_what_is_kept_again_lives_on(path: Path) -> None:
+def test_storing_a_signature_again_renews_it(path: Path) -> None:
     clock = Clock()
     store = SqliteSignatureStore(path, clock)
     store.keep(ME, FAMILY, {"1": "s"})
@@ -153,7 +153,9 @@ def test_what_is_kept_again_lives_on(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tidies_always")
-def test_of_too_many_the_oldest_are_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_above_the_limit_the_oldest_signatures_are_deleted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_module, "MOST_ROWS", 3)
     store = SqliteSignatureStore(path, Clock())
     for number in range(7):
@@ -161,7 +163,7 @@ def test_of_too_many_the_oldest_are_forgotten(path: Path, monkeypatch: pytest.Mo
     assert rows(path) == {"4", "5", "6"}
 
 
-def test_a_restart_tidies(path: Path) -> None:
+def test_opening_the_store_deletes_expired_signatures(path: Path) -> None:
     clock = Clock()
     store = SqliteSignatureStore(path, clock)
     for number in range(4):
@@ -210,7 +212,7 @@ def _other_table(path: Path) -> Path:
 @pytest.mark.parametrize(
     "unusable", ["below a file", "a directory", "not a database", "another table"], indirect=True
 )
-def test_a_file_that_cannot_be_used_is_logged_and_costs_nothing_else(
+def test_an_unusable_file_is_logged_and_has_no_other_effect(
     unusable: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = SqliteSignatureStore(unusable)
@@ -218,7 +220,7 @@ def test_a_file_that_cannot_be_used_is_logged_and_costs_nothing_else(
     shrugs(store, caplog)
 
 
-def test_a_file_that_goes_bad_in_use_is_logged_and_costs_nothing_else(
+def test_a_file_corrupted_in_use_is_logged_and_has_no_other_effect(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = SqliteSignatureStore(path)
@@ -263,7 +265,7 @@ def test_a_locked_file_in_use_is_logged_when_written_and_still_read(
     assert warnings_in(caplog) == ["bridge.state.sqlite.signature_store"]
 
 
-def test_what_was_not_there_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_signatures_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqliteSignatureStore(tmp_path / "signatures.sqlite3")
     assert store.find(ME, "f", ["a", "b"]) == {}
     asked: list[object] = []

@@ -58,7 +58,7 @@ def everything(store: UsageStore, by: str) -> UsageSums:
     return total(store.sums(UsageQuery((by,), date(2000, 1, 1), date(2100, 1, 1))))
 
 
-def test_the_file_stays_within_its_bound_and_the_oldest_leave_first(path: Path, clock: Clock) -> None:
+def test_the_file_size_is_bounded_and_the_oldest_rows_are_deleted_first(path: Path, clock: Clock) -> None:
     store = SqliteUsageStore(path, days=400, request_days=31, megabytes=1, now=clock)
     for batch in range(60):
         clock.now = NOON + batch * 60
@@ -75,7 +75,9 @@ def test_the_file_stays_within_its_bound_and_the_oldest_leave_first(path: Path, 
     assert everything(store, "day").requests == 30_000, "the sums stay"
 
 
-def test_a_file_of_the_version_before_gets_the_column_and_keeps_its_rows(path: Path, clock: Clock) -> None:
+def test_a_file_of_the_previous_version_gets_the_new_column_and_keeps_its_rows(
+    path: Path, clock: Clock
+) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.executescript(BEFORE_TIERS)
         database.execute(f"INSERT INTO request VALUES (NULL{', ?' * 16})", row()[:16])

@@ -1,4 +1,4 @@
-"""The targets of `make fuzz` on what it begins with, and on inputs that once made one fail."""
+"""The targets of `make fuzz`, run on the seeds and on inputs that once failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.fuzz.targets import TARGETS
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_target_passes_its_seeds(target: str) -> None:
+def test_a_fuzz_target_passes_its_seeds(target: str) -> None:
     given = list(seeds.of(target))
     assert len(given) >= 3
     for data in given:

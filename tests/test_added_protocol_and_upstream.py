@@ -1,4 +1,4 @@
-"""A protocol or an upstream more is a file or folder of its own and a line; nothing else must know of it."""
+"""A new protocol or upstream needs only its own file or folder and one line in a list."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BODY = {"model": "claude-x", "max_tokens": 100, "messages": [{"role": "user", "c
 
 
 def list_it(path: Path, last: str, line: str, imported: str) -> None:
-    """One line more behind the last of the list, and its import."""
+    """Add one line after the last of the list, and its import."""
     before, found, after = path.read_text().partition(f"    {last}\n")
     assert found
     head, mark, rest = before.rpartition("\nfrom bridge")
@@ -73,18 +73,18 @@ def post(bridge: Bridge, body: object) -> requests.Response:
     return requests.post(f"{bridge.address}/v9/talk", json=body, timeout=60)
 
 
-def test_it_answers_whole_and_in_a_stream(larger: Bridge) -> None:
+def test_the_added_protocol_answers_streamed_and_unstreamed(larger: Bridge) -> None:
     assert post(larger, BODY).json()["content"][0]["text"]
     assert "event: message_stop" in post(larger, {**BODY, "stream": True}).text
 
 
-def test_its_errors_are_in_its_own_envelope(larger: Bridge) -> None:
+def test_the_added_protocol_has_its_own_error_envelope(larger: Bridge) -> None:
     refused = post(larger, {**BODY, "messages": "Hi"})
     assert refused.status_code == 400
     assert refused.json()["error"]["type"] == "invalid_request_error"
 
 
-def test_everything_that_tells_of_the_bridge_knows_it(larger: Bridge) -> None:
+def test_all_status_pages_list_the_added_protocol_and_upstream(larger: Bridge) -> None:
     post(larger, BODY)
     for path, told in {
         "/": "POST /v9/talk",
@@ -102,7 +102,9 @@ def test_everything_that_tells_of_the_bridge_knows_it(larger: Bridge) -> None:
         ("upstreams.py", "UPSTREAMS.md", "one_more"),
     ],
 )
-def test_the_documents_can_be_made_with_it(larger_project: Path, program: str, page: str, told: str) -> None:
+def test_the_documents_can_be_generated_with_the_added_parts(
+    larger_project: Path, program: str, page: str, told: str
+) -> None:
     command = [sys.executable, f"docs/{program}"]
     made = subprocess.run(
         command,

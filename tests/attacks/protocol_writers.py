@@ -1,4 +1,4 @@
-"""How each protocol writes the same things, so that one growing request can be said in all of them."""
+"""Writers that express the same turns, tools and settings in each protocol's request format."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Call(NamedTuple):
     result: str = "fine"
 
 
-class Speaker(ABC):
-    """Turns are lists of what the protocol's conversation is a list of."""
+class ProtocolWriter(ABC):
+    """A writer for one protocol. Turns are lists of the protocol's own conversation items."""
 
     @abstractmethod
     def user(self, *texts: str, images: int = 0) -> list[Json]: ...
@@ -52,7 +52,7 @@ class Speaker(ABC):
     ) -> Json: ...
 
 
-class Chat(Speaker):
+class Chat(ProtocolWriter):
     def user(self, *texts: str, images: int = 0) -> list[Json]:
         url = {"url": f"data:image/png;base64,{PICTURE}"}
         said = [{"type": "text", "text": text} for text in texts]
@@ -100,7 +100,7 @@ class Chat(Speaker):
         return {"model": "gpt-5", "messages": [*told, *turns], **{k: v for k, v in wishes.items() if v}}
 
 
-class Responses(Speaker):
+class Responses(ProtocolWriter):
     def user(self, *texts: str, images: int = 0) -> list[Json]:
         said = [{"type": "input_text", "text": text} for text in texts]
         shown = [{"type": "input_image", "image_url": f"data:image/png;base64,{PICTURE}"}] * images
@@ -137,12 +137,12 @@ class Responses(Speaker):
         metadata: Json | None = None,
     ) -> Json:
         told = [{"role": "developer", "content": text} for text in system]
-        unknown = {"stop": list(stop)} if stop else {}  # the protocol has none
+        unknown = {"stop": list(stop)} if stop else {}  # the protocol has no stop sequences
         wishes = {"tools": list(tools), "metadata": metadata or {}, **unknown}
         return {"model": "gpt-5", "input": [*told, *turns], **wishes}
 
 
-class Messages(Speaker):
+class Messages(ProtocolWriter):
     def user(self, *texts: str, images: int = 0) -> list[Json]:
         source = {"type": "base64", "media_type": "image/png", "data": PICTURE}
         said = [{"type": "text", "text": text} for text in texts]
@@ -185,7 +185,7 @@ class Messages(Speaker):
         return {"model": "claude-opus-4-8", "max_tokens": 9, "messages": list(turns), **given}
 
 
-class Native(Speaker):
+class Native(ProtocolWriter):
     def user(self, *texts: str, images: int = 0) -> list[Json]:
         shown = [{"inline_data": {"mime_type": "image/png", "data": PICTURE}}] * images
         return [{"role": "user", "parts": [*({"text": text} for text in texts), *shown]}]
@@ -230,7 +230,7 @@ class Native(Speaker):
         return {"contents": list(turns), **{key: value for key, value in wishes.items() if value}}
 
 
-class Interactions(Speaker):
+class Interactions(ProtocolWriter):
     def user(self, *texts: str, images: int = 0) -> list[Json]:
         said = [{"type": "text", "text": text} for text in texts]
         shown = [{"type": "image", "mime_type": "image/png", "data": PICTURE}] * images
@@ -276,8 +276,8 @@ class Interactions(Speaker):
         }
 
 
-#: A protocol that is not here has no growth tests, and `test_growth.py` fails.
-PROTOCOL_CLIENTS: dict[str, Speaker] = {
+#: A protocol without a writer has no growth tests, and `test_growth.py` fails.
+PROTOCOL_CLIENTS: dict[str, ProtocolWriter] = {
     "openai_chat": Chat(),
     "openai_responses": Responses(),
     "anthropic_messages": Messages(),

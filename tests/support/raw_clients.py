@@ -1,4 +1,4 @@
-"""Clients of each protocol, plain enough to see what really came: status, headers and every byte."""
+"""Clients of each protocol that expose the raw response: status, headers and every byte."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import requests
 
 
 @dataclass(frozen=True)
-class Asker:
+class RawClient:
     name: str
     path: str
     body: dict[str, Any]
-    good_ends: tuple[str, ...]  #: the stream's last event, when all went well
+    good_ends: tuple[str, ...]  #: last event of a successful stream
     bad_ends: tuple[str, ...]
     sign_of_life: bytes
     headers: dict[str, str] = field(default_factory=dict)
 
     def request(self, model: str, stream: bool) -> tuple[str, dict[str, Any]]:
-        """The path and the body."""
+        """Return the path and the body."""
         return self.path, {**self.body, "model": model, "stream": stream}
 
     def ask(self, address: str, model: str, *, stream: bool, timeout: float = 60, **more: Any) -> Answer:
@@ -29,7 +29,7 @@ class Asker:
         return Answer(self, response.status_code, dict(response.headers), response.content, stream)
 
 
-class NativeAsker(Asker):
+class NativeRawClient(RawClient):
     def request(self, model: str, stream: bool) -> tuple[str, dict[str, Any]]:
         method = "streamGenerateContent?alt=sse" if stream else "generateContent"
         return f"{self.path}/{model}:{method}", self.body
@@ -37,7 +37,7 @@ class NativeAsker(Asker):
 
 @dataclass(frozen=True)
 class Answer:
-    asker: Asker
+    raw_client: RawClient
     status: int
     headers: dict[str, str]
     content: bytes
@@ -45,27 +45,27 @@ class Answer:
 
     @property
     def events(self) -> list[str]:
-        """The kind of each event, as its protocol names it."""
+        """Return the type of each event, as its protocol names it."""
         data = [line[6:] for line in self.content.split(b"\n") if line.startswith(b"data: ")]
         return [kind_of(each) for each in data]
 
     @property
     def ended_well(self) -> bool:
-        """With the end of a whole answer."""
+        """Whether the answer ended as a complete answer."""
         if not self.stream:
             return self.status == 200
-        return self.status == 200 and self.events[-1:] != [] and self.events[-1] in self.asker.good_ends
+        return self.status == 200 and self.events[-1:] != [] and self.events[-1] in self.raw_client.good_ends
 
     @property
     def ended_legally(self) -> bool:
-        """With a whole answer, an error in the stream, or an error instead of one."""
+        """Whether the answer is complete, ends with an error event, or is an error response."""
         if self.status != 200 or not self.stream:
             return "error" in json.loads(self.content) or self.status == 200
-        return self.events[-1] in (*self.asker.good_ends, *self.asker.bad_ends)
+        return self.events[-1] in (*self.raw_client.good_ends, *self.raw_client.bad_ends)
 
     @property
     def failed(self) -> bool:
-        told = (b'"error":{', b'"finishReason":"MALFORMED')  # Gemini's own clients read the reason themselves
+        told = (b'"error":{', b'"finishReason":"MALFORMED')  # native clients read this reason
         return self.status != 200 or any(each in self.content for each in told)
 
 
@@ -80,10 +80,10 @@ def kind_of(data: bytes) -> str:
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
-CHAT = Asker(
+CHAT = RawClient(
     "chat", "/v1/chat/completions", {"messages": HELLO}, ("[DONE]",), ("[DONE]",), b": keep-alive\n\n"
 )
-MESSAGES = Asker(
+MESSAGES = RawClient(
     "messages",
     "/v1/messages",
     {"messages": HELLO, "max_tokens": 100},
@@ -91,7 +91,7 @@ MESSAGES = Asker(
     ("error",),
     b'event: ping\ndata: {"type":"ping"}\n\n',
 )
-RESPONSES = Asker(
+RESPONSES = RawClient(
     "responses",
     "/v1/responses",
     {"input": "Hello", "store": False},
@@ -99,7 +99,7 @@ RESPONSES = Asker(
     ("response.completed",),
     b'data: {"type":"keepalive"}\n\n',
 )
-CODEX = Asker(
+CODEX = RawClient(
     "codex",
     "/v1/responses",
     {"input": "Hello", "store": False},
@@ -108,15 +108,15 @@ CODEX = Asker(
     b'data: {"type":"keepalive"}\n\n',
     {"originator": "codex_exec"},
 )
-NATIVE = NativeAsker(
+NATIVE = NativeRawClient(
     "native",
     "/v1beta/models",
     {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]},
     ("last chunk",),
     ("error",),
-    b"   ",  # blanks inside an event that was begun early
+    b"   ",  # whitespace inside an event that was opened early
 )
-INTERACTIONS = Asker(
+INTERACTIONS = RawClient(
     "interactions",
     "/v1beta/interactions",
     {"input": "Hello", "store": False},
@@ -124,4 +124,4 @@ INTERACTIONS = Asker(
     ("[DONE]",),
     b"",
 )
-ASKERS = (CHAT, MESSAGES, RESPONSES, CODEX, NATIVE)
+RAW_CLIENTS = (CHAT, MESSAGES, RESPONSES, CODEX, NATIVE)

@@ -1,4 +1,4 @@
-"""A process that may open nothing more."""
+"""A limit that lets a process open no further file descriptors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def no_more_descriptors(process: int = 0) -> Iterator[None]:
-    """Of this process, or of another. Three are allowed, which are open."""
+def no_free_file_descriptors(process: int = 0) -> Iterator[None]:
+    """Set the limit of this process or another to three descriptors, which are already open."""
     allowed = resource.prlimit(process, resource.RLIMIT_NOFILE)
     resource.prlimit(process, resource.RLIMIT_NOFILE, (3, allowed[1]))
     try:

@@ -1,4 +1,4 @@
-"""Models that retire, move and appear, behind the real bridge: whoever asks gets an answer."""
+"""Models that retire, move and appear, with the real bridge: every request is still answered."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import requests
-from google_today import (
+from google_models import (
     ALIVE,
     MEANT_BY_LATEST,
     REROUTED,
     RETIRED,
     error,
-    google_today,
+    google_reply,
     listed,
     model_of,
     not_found,
@@ -25,8 +25,8 @@ from scripted_gemini import Asked, ScriptedGemini, sse, text_chunk
 @pytest.fixture
 def google() -> Iterator[ScriptedGemini]:
     scripted = ScriptedGemini()
-    scripted.will_answer(google_today)
-    scripted.will_list(listed(*ALIVE, *RETIRED))  # Google lists some that it no longer serves
+    scripted.will_answer(google_reply)
+    scripted.will_list(listed(*ALIVE, *RETIRED))  # Google lists some models that it no longer serves
     yield scripted
     scripted.close()
 
@@ -61,7 +61,7 @@ def configs(google: ScriptedGemini) -> list[Any]:
 # --- retired models ----------------------------------------------------------------------------------
 
 
-def test_every_retired_model_is_answered_by_a_living_one(served: Bridge, google: ScriptedGemini) -> None:
+def test_every_retired_model_is_replaced_by_a_current_one(served: Bridge, google: ScriptedGemini) -> None:
     for model in (*RETIRED, *REROUTED):
         answer = chat(served, model)
         assert answer.status_code == 200, (model, answer.text)
@@ -74,7 +74,7 @@ def test_every_retired_model_is_answered_by_a_living_one(served: Bridge, google:
 
 
 @pytest.mark.parametrize("model", ["gpt-5", "claude-sonnet-4-5", "haiku", "gemini-flash-latest", "my-own"])
-def test_the_names_of_the_trade_are_served_as_delivered(
+def test_delivered_aliases_for_other_vendors_models_are_served(
     served: Bridge, google: ScriptedGemini, model: str
 ) -> None:
     answer = chat(served, model)
@@ -112,9 +112,7 @@ def test_retired_models_can_be_refused(google: ScriptedGemini) -> None:
     assert asked_models(google) == ["gemini-3.8-flash"]
 
 
-def test_vectors_of_a_retired_model_are_not_replaced_by_anothers(
-    served: Bridge, google: ScriptedGemini
-) -> None:
+def test_retired_embedding_models_are_not_replaced(served: Bridge, google: ScriptedGemini) -> None:
     body = {"content": {"parts": [{"text": "Hello"}]}}
     path = "/v1beta/models/text-embedding-004:embedContent"
     answer = requests.post(f"{served.address}{path}", json=body, timeout=60)
@@ -123,31 +121,31 @@ def test_vectors_of_a_retired_model_are_not_replaced_by_anothers(
     assert asked_models(google) == []
 
 
-def test_retired_models_are_not_offered(served: Bridge) -> None:
+def test_retired_models_are_not_listed(served: Bridge) -> None:
     names = {model["id"] for model in requests.get(f"{served.address}/v1/models", timeout=60).json()["data"]}
     assert names >= set(ALIVE)
     assert not names & set(RETIRED)
 
 
-def test_a_model_that_nobody_knows_is_named_with_the_place_to_define_it(served: Bridge) -> None:
+def test_an_unknown_model_error_says_where_to_define_it(served: Bridge) -> None:
     answer = chat(served, "gemini-0-nothing")
     assert answer.status_code == 404
     assert "'gemini-0-nothing'" in answer.json()["error"]["message"]
     assert "config/models.toml" in answer.json()["error"]["message"]
 
 
-# --- a target that is gone ---------------------------------------------------------------------------
+# --- a missing target model --------------------------------------------------------------------------
 
 
-def test_a_target_that_is_gone_is_skipped_by_all_workers_with_one_warning(google: ScriptedGemini) -> None:
+def test_a_missing_target_model_is_skipped_by_all_workers_with_one_warning(google: ScriptedGemini) -> None:
     google.will_answer(
-        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_today(asked)
+        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_reply(asked)
     )
     with gunicorn_bridge(**environment(google)) as bridge:
         first = chat(bridge, "gpt-5", stream=True)
         assert first.headers["x-bridge-model"] == "gemini-3.1-pro-preview"
         assert first.text.endswith("data: [DONE]\n\n")
-        for _ in range(2):  # each worker has looked within a second
+        for _ in range(2):  # each worker has read the facts within a second
             served = [chat(bridge, "gpt-5").headers["x-bridge-model"] for _ in range(8)]
         assert set(served) == {"gemini-3.1-pro-preview"}
         counted = requests.post(
@@ -157,16 +155,16 @@ def test_a_target_that_is_gone_is_skipped_by_all_workers_with_one_warning(google
         )
         assert counted.json() == {"input_tokens": 7}
         assert bridge.requests(model="gpt-5")[0]["notes"]["model.gone"] == 1
-        warnings = bridge.told(fact="gone")
-    assert asked_models(google).count("gemini-pro-latest") <= 2  # one for each worker at the most
+        warnings = bridge.log_entries(fact="gone")
+    assert asked_models(google).count("gemini-pro-latest") <= 2  # at most one request of each worker
     assert [(line["level"], line["model"], line["instead"]) for line in warnings] == [
         ("warning", "gemini-pro-latest", "gemini-3.1-pro-preview")
     ]
 
 
-def test_a_count_alone_finds_out_that_a_target_is_gone(google: ScriptedGemini) -> None:
+def test_counting_tokens_also_detects_a_missing_target_model(google: ScriptedGemini) -> None:
     google.will_answer(
-        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_today(asked)
+        lambda asked: not_found("x") if model_of(asked) == "gemini-pro-latest" else google_reply(asked)
     )
     body = {"model": "opus", "messages": [{"role": "user", "content": "Hello"}]}
     with gunicorn_bridge(**environment(google)) as bridge:
@@ -175,7 +173,7 @@ def test_a_count_alone_finds_out_that_a_target_is_gone(google: ScriptedGemini) -
     assert asked_models(google) == ["gemini-pro-latest", "gemini-3.1-pro-preview"]
 
 
-def test_when_the_whole_row_is_gone_the_client_is_told(google: ScriptedGemini) -> None:
+def test_when_all_target_models_are_missing_the_client_gets_an_error(google: ScriptedGemini) -> None:
     google.will_answer(lambda asked: not_found(model_of(asked)))
     with gunicorn_bridge(**environment(google)) as bridge:
         answer = chat(bridge, "gpt-5")
@@ -186,13 +184,13 @@ def test_when_the_whole_row_is_gone_the_client_is_told(google: ScriptedGemini) -
 # --- models newer than the table ---------------------------------------------------------------------
 
 
-def test_a_new_model_thinks_as_the_client_wishes(served: Bridge, google: ScriptedGemini) -> None:
+def test_a_new_model_uses_the_requested_thinking(served: Bridge, google: ScriptedGemini) -> None:
     google.will_answer(lambda asked: sse(text_chunk("Hello.", "STOP")))
     assert chat(served, "gemini-9-xenon", reasoning_effort="medium").status_code == 200
     assert configs(google) == [{"includeThoughts": True, "thinkingLevel": "MEDIUM"}]
 
 
-def test_what_google_lists_of_a_new_model_is_believed(google: ScriptedGemini) -> None:
+def test_capabilities_that_google_lists_for_a_new_model_are_used(google: ScriptedGemini) -> None:
     google.will_answer(lambda asked: sse(text_chunk("Hello.", "STOP")))
     google.will_list(listed("gemini-9-xenon", thinking=False, outputTokenLimit=4096))
     with gunicorn_bridge(**environment(google)) as bridge:
@@ -209,7 +207,7 @@ def test_what_google_lists_of_a_new_model_is_believed(google: ScriptedGemini) ->
         (set(), None),
     ],
 )
-def test_a_refusal_to_think_is_mended_and_remembered(
+def test_a_refused_thinking_config_is_retried_without_and_remembered(
     served: Bridge, google: ScriptedGemini, takes: set[str], expected: Any
 ) -> None:
     google.will_answer(lambda asked: _thinking_only_with(takes, asked))
@@ -222,7 +220,7 @@ def test_a_refusal_to_think_is_mended_and_remembered(
         chat(served, "gemini-9-xenon", **body)
     eventually_known = configs(google)[-1]
     assert eventually_known == expected
-    warnings = [line["fact"] for line in served.told(model="gemini-9-xenon") if "fact" in line]
+    warnings = [line["fact"] for line in served.log_entries(model="gemini-9-xenon") if "fact" in line]
     assert len(warnings) == refused
     assert served.requests(model="gemini-9-xenon")[-1]["notes"].keys() <= {
         "learnt.thinking_amount_refused",
@@ -237,10 +235,10 @@ def _thinking_only_with(takes: set[str], asked: Asked) -> Any:
     return sse(text_chunk("Hello.", "STOP"))
 
 
-# --- what Google may keep ----------------------------------------------------------------------------
+# --- storage by Google -------------------------------------------------------------------------------
 
 
-def test_google_is_told_to_keep_nothing(served: Bridge, google: ScriptedGemini) -> None:
+def test_requests_tell_google_not_to_store_data(served: Bridge, google: ScriptedGemini) -> None:
     chat(served, "gpt-5", stream=True)
     contents = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
     for wish in ({}, {"store": True}, {"store": "yes"}):
@@ -249,7 +247,7 @@ def test_google_is_told_to_keep_nothing(served: Bridge, google: ScriptedGemini) 
     assert [each.body["store"] for each in google.asked] == [False] * 4
 
 
-def test_the_operator_may_leave_it_to_the_google_project(google: ScriptedGemini) -> None:
+def test_storing_can_be_left_to_the_google_project(google: ScriptedGemini) -> None:
     contents = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
     with gunicorn_bridge(**environment(google, BRIDGE_UPSTREAM__STORE="true")) as bridge:
         chat(bridge, "gpt-5")
@@ -258,17 +256,17 @@ def test_the_operator_may_leave_it_to_the_google_project(google: ScriptedGemini)
     assert [each.body.get("store") for each in google.asked] == [None, True]
 
 
-def test_an_upstream_that_does_not_know_the_field_is_asked_without_it(google: ScriptedGemini) -> None:
+def test_an_upstream_that_refuses_the_store_field_gets_a_retry_without_it(google: ScriptedGemini) -> None:
     message = 'Invalid JSON payload received. Unknown name "store": Cannot find field.'
 
     def answer(asked: Asked) -> Any:
-        return error(400, "INVALID_ARGUMENT", message) if "store" in asked.body else google_today(asked)
+        return error(400, "INVALID_ARGUMENT", message) if "store" in asked.body else google_reply(asked)
 
     google.will_answer(answer)
     with gunicorn_bridge(**environment(google)) as bridge:
         assert [chat(bridge, model).status_code for model in ("gpt-5", "haiku", "gpt-5")] == [200] * 3
-        assert len(bridge.told(fact="store_refused")) == 1
-    assert len(asked_models(google)) <= 5  # each worker finds out once at the most
+        assert len(bridge.log_entries(fact="store_refused")) == 1
+    assert len(asked_models(google)) <= 5  # each worker detects it at most once
 
 
 # --- Gemini 4 Argon ----------------------------------------------------------------------------------
@@ -278,7 +276,9 @@ def generation(google: ScriptedGemini) -> Any:
     return google.asked[-1].body["generationConfig"]
 
 
-def test_argon_gets_no_sampling_and_room_to_think(served: Bridge, google: ScriptedGemini) -> None:
+def test_gemini_4_argon_gets_no_sampling_and_a_higher_output_limit(
+    served: Bridge, google: ScriptedGemini
+) -> None:
     chat(served, "gemini-4-argon", temperature=0.2, top_p=0.9, max_tokens=50, reasoning_effort="minimal")
     assert generation(google) == {
         "maxOutputTokens": 2048,
@@ -288,7 +288,9 @@ def test_argon_gets_no_sampling_and_room_to_think(served: Bridge, google: Script
     assert notes == {"generation.sampling_not_sent": 1, "generation.output_limit_raised": 1}
 
 
-def test_argon_shares_its_window_between_input_and_output(served: Bridge, google: ScriptedGemini) -> None:
+def test_gemini_4_argon_shares_its_window_between_input_and_output(
+    served: Bridge, google: ScriptedGemini
+) -> None:
     long = [{"role": "user", "content": "abc" * 1_000_000}]
     chat(served, "gemini-4-argon", messages=long, max_tokens=60_000)
     assert generation(google)["maxOutputTokens"] == 1048576 - 1_000_000
@@ -299,9 +301,7 @@ def test_argon_shares_its_window_between_input_and_output(served: Bridge, google
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_that_was_all_thoughts_says_so(
-    served: Bridge, google: ScriptedGemini, stream: bool
-) -> None:
+def test_an_answer_of_thoughts_only_is_an_error(served: Bridge, google: ScriptedGemini, stream: bool) -> None:
     spent = text_chunk("", "MAX_TOKENS", promptTokenCount=5, thoughtsTokenCount=2048, totalTokenCount=2053)
     google.will_say(sse(spent))
     answer = chat(served, "gemini-4-argon", max_tokens=50, stream=stream)
@@ -309,15 +309,17 @@ def test_an_answer_that_was_all_thoughts_says_so(
     assert "all 2048 output tokens for thinking" in answer.json()["error"]["message"]
 
 
-def test_an_answer_that_called_too_many_tools_stands(served: Bridge, google: ScriptedGemini) -> None:
+def test_an_answer_with_too_many_tool_calls_is_kept(served: Bridge, google: ScriptedGemini) -> None:
     google.will_say(sse(text_chunk("Enough.", "TOO_MANY_TOOL_CALLS")))
     (choice,) = chat(served, "gemini-4-argon").json()["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Enough.", "stop")
 
 
-def test_a_new_model_that_refuses_sampling_is_asked_without(served: Bridge, google: ScriptedGemini) -> None:
+def test_a_new_model_that_refuses_sampling_gets_a_retry_without_it(
+    served: Bridge, google: ScriptedGemini
+) -> None:
     google.will_say(error(400, "INVALID_ARGUMENT", "temperature is not supported for this model."))
     google.will_answer(lambda asked: sse(text_chunk("Hello.", "STOP")))
     assert chat(served, "gemini-9-xenon", temperature=0.5).status_code == 200
     assert "temperature" not in generation(google)
-    assert len(served.told(fact="sampling_refused", model="gemini-9-xenon")) == 1
+    assert len(served.log_entries(fact="sampling_refused", model="gemini-9-xenon")) == 1

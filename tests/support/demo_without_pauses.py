@@ -1,4 +1,4 @@
-"""The bridge with the demo model, here without its pauses: for tests that ask it a thousand times."""
+"""The bridge with the demo model but without its pauses, for tests with thousands of requests."""
 
 from bridge.server.active_settings import active_settings
 from bridge.upstream.demo import DemoUpstream

@@ -1,4 +1,4 @@
-"""A real nginx in front of a bridge, by the example that we ship."""
+"""A real nginx in front of a bridge, configured by the delivered example."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gunicorn_bridge import ROOT, free_port
 from waiting import eventually
 
 EXAMPLE = ROOT / "deploy" / "nginx.conf"
-#: Often not in an ordinary user's path.
+#: nginx is often not in an ordinary user's PATH.
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 
 MAIN = """
@@ -39,7 +39,7 @@ http {{
 
 
 @dataclass(frozen=True)
-class Front:
+class NginxProxy:
     address: str
     folder: Path
     certificate: Path
@@ -48,12 +48,12 @@ class Front:
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def logged(self, text: str) -> bool:
-        """Sooner or later: nginx writes a request down when its client has the answer already."""
+        """Wait for this text in the logs: nginx logs a request after its client has the response."""
         return eventually(lambda: text in self.logs())
 
 
 def written(folder: Path, port: int, bridge_address: str) -> list[str]:
-    """The command that runs nginx by the example, with only its places changed."""
+    """Write the example with changed paths and ports, and return the command that runs nginx with it."""
     made = make_certificate(folder, "localhost", "127.0.0.1")
     site = EXAMPLE.read_text()
     for pattern, place in (
@@ -74,14 +74,14 @@ def written(folder: Path, port: int, bridge_address: str) -> list[str]:
 
 
 @contextmanager
-def nginx_front(folder: Path, bridge_address: str) -> Iterator[Front]:
+def nginx_proxy(folder: Path, bridge_address: str) -> Iterator[NginxProxy]:
     port = free_port()
     command = written(folder, port, bridge_address)
     process = subprocess.Popen(command)
     try:
         assert eventually(lambda: process.poll() is not None or _listens(port)), "nginx does not listen"
         assert process.poll() is None, "nginx did not start"
-        yield Front(f"https://localhost:{port}", folder, folder / "localhost.pem")
+        yield NginxProxy(f"https://localhost:{port}", folder, folder / "localhost.pem")
     finally:
         process.terminate()
         process.wait(20)

@@ -1,7 +1,7 @@
-"""A conversation that is too long is told to each client in its vendor's own words, whole and in a stream.
+"""A context overflow is reported with the message of each client's vendor, whole and in a stream.
 
-Agents know an overflow by the words alone, and compact instead of failing. What they look for was read in
-their packages in November 2026 and tried with each; below it stands in short.
+Agents recognise an overflow only by its message, and compact instead of failing. Their search patterns were
+read in their packages in November 2026 and tested with each agent; below is the essence.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WORDS = {
     "/v1beta/models/gemini-pro-latest:generateContent": {said: said for said in (BOTH, LIMIT, NEITHER)},
 }
 
-#: What an agent searches the message for; any one is enough.
+#: Patterns that an agent searches in the message; one match is enough.
 LOOKED_FOR = {
     "pi and opencode": (
         "prompt is too long",
@@ -90,11 +90,11 @@ def test_an_overflow_in_the_middle_of_the_answer(bridge, gemini, path):
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
 @pytest.mark.parametrize("agent", LOOKED_FOR)
 @pytest.mark.parametrize("said", [BOTH, LIMIT, NEITHER], ids=["both", "limit", "neither"])
-def test_agents_find_what_they_look_for(path, agent, said):
+def test_agents_recognise_the_overflow_message(path, agent, said):
     assert any(re.search(pattern, WORDS[path][said], re.IGNORECASE) for pattern in LOOKED_FOR[agent])
 
 
-def test_a_background_answer_tells_it_in_the_same_words(bridge, gemini):
+def test_a_background_answer_has_the_same_overflow_message(bridge, gemini):
     gemini.will_say(Reply([orjson.dumps(envelope(BOTH))], status=400))
     address = f"{bridge.address}/v1/responses"
     made = requests.post(address, json={**ASKED["/v1/responses"], "background": True}, timeout=30).json()

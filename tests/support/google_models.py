@@ -1,4 +1,4 @@
-"""Which models Google served on 18 November 2026, written down apart from the bridge's own table."""
+"""The models that Google served on 18 November 2026, independent of the bridge's own table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RETIRED = (
     "gemini-3-pro-image-preview",
     "imagen-4.0-generate-001",
 )
-#: Another model answers under these names.
+#: Google answers these names with another model.
 REROUTED = ("gemini-3.5-flash", "gemini-3.7-flash")
 MEANT_BY_LATEST = {
     "gemini-flash-latest": "gemini-3.8-flash",
@@ -63,8 +63,8 @@ def error(code: int, status: str, message: str) -> Reply:
     return Reply([orjson.dumps(body)], code, {"Content-Type": "application/json"})
 
 
-def google_today(asked: Asked) -> Any:
-    """Answers as the living models do, and 404 for all others."""
+def google_reply(asked: Asked) -> Any:
+    """Answer requests for current models, and return 404 for all others."""
     model = model_of(asked)
     if model not in ALIVE:
         return not_found(model)
@@ -75,7 +75,7 @@ def google_today(asked: Asked) -> Any:
 
 
 def listed(*names: str, **fields: Any) -> dict[str, Any]:
-    """A page of Google's list of models."""
+    """Return a page of Google's model list."""
     limits = {"inputTokenLimit": 1048576, "outputTokenLimit": 65536, "thinking": True}
     methods = {"supportedGenerationMethods": ["generateContent", "countTokens"]}
     return {"models": [{"name": f"models/{name}", **limits, **methods, **fields} for name in names]}

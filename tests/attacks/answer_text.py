@@ -1,4 +1,4 @@
-"""The text that an answer tells, in each protocol, streamed or whole."""
+"""Extracts the text of an answer in each protocol, streamed or whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 Json = dict[str, Any]
 
 
-def told_text(protocol: str, body: bytes, stream: bool) -> str:
+def answer_text(protocol: str, body: bytes, stream: bool) -> str:
     streamed, whole = READERS[protocol]
     if not stream:
         return "".join(whole(json.loads(body)))
