@@ -10,7 +10,7 @@
     ├ LimitReached                   limited            429   a limit that the administrator set
     │ └ BudgetSpent                  budget_spent       429   one that will not open soon: waiting is no use
     ├ SlowRequest                    slow_request       408   the client took too long to send its body
-    ├ ClientLeft                     client_left        499   nobody waits for the answer any more
+    ├ ClientDisconnected                     client_left        499   nobody waits for the answer any more
     ├ UnknownRoute                   unknown_route      404
     │ ├ UnknownModel                 unknown_model      404
     │ └ UnknownAnswer                unknown_answer     404   no such stored answer, or somebody else's
@@ -56,7 +56,7 @@ class BridgeError(Exception):
     kind: ClassVar[str]
     status: ClassVar[int]
     #: Clients repeat every 5xx; some faults only a person can mend.
-    worth_repeating: ClassVar[bool] = True
+    retryable: ClassVar[bool] = True
     usual_wait: ClassVar[float | None] = None  #: for when nobody said how long to wait
     longest_wait: ClassVar[float] = LONGEST_RETRY_AFTER
     #: What the log says instead, where the message has words of the upstream's: they may repeat a prompt.
@@ -110,12 +110,12 @@ class RequestTooLarge(InvalidRequest):
 
 class NotAuthorized(BridgeError):
     kind, status = "unauthorized", 401
-    worth_repeating = False
+    retryable = False
 
 
 class NotAllowed(BridgeError):
     kind, status = "forbidden", 403
-    worth_repeating = False
+    retryable = False
 
 
 class LimitReached(BridgeError):
@@ -125,7 +125,7 @@ class LimitReached(BridgeError):
 
 class BudgetSpent(LimitReached):
     kind = "budget_spent"
-    worth_repeating = False
+    retryable = False
     longest_wait = math.inf  # true, since clients are told not to wait for it
 
 
@@ -133,7 +133,7 @@ class SlowRequest(BridgeError):
     kind, status = "slow_request", 408
 
 
-class ClientLeft(BridgeError):
+class ClientDisconnected(BridgeError):
     kind, status = "client_left", 499
 
 
@@ -201,7 +201,7 @@ class ServiceTierRefused(UpstreamRefused):
 
 class UpstreamMisconfigured(UpstreamError):
     kind, status = "misconfigured", 502
-    worth_repeating = False
+    retryable = False
 
 
 class UpstreamRateLimited(UpstreamError):

@@ -20,7 +20,7 @@ from bridge.gemini.types import MODEL, Content, FileData, GenerateRequest, Inlin
 LONGEST_NAME = 128
 LONGEST_METADATA = 4096
 #: Of each part: what comes behind so much would not tell two conversations apart that this did not.
-MOST_DIGESTED = 1 << 14
+MAX_DIGESTED = 1 << 14
 DIGEST_CHARACTERS = 32
 
 #: The headers of a session and of an agent in it: Claude Code's, Codex's, and those of opencode and pi.
@@ -30,7 +30,7 @@ SESSION_HEADERS = (
     ("X-Session-Affinity", None),
     ("X-Session-Id", None),
 )
-_BEFORE_SESSION = "_session_"
+_SESSION_MARK = "_session_"
 _NOT_PRINTABLE = re.compile(r"[^!-~]+")
 
 
@@ -56,7 +56,7 @@ def session_in_metadata(body: JsonObject) -> Session | None:
     user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
     if not isinstance(user, str) or len(user) > LONGEST_METADATA:
         return None
-    named = _session_id(user) if user.startswith("{") else user.partition(_BEFORE_SESSION)[2]
+    named = _session_id(user) if user.startswith("{") else user.partition(_SESSION_MARK)[2]
     session = _printable(named)
     return Session(session) if session else None
 
@@ -80,7 +80,7 @@ def conversation_id(
         return digest(owner, "prompt_cache_key", key)
     if (told := session_in_metadata(body)) is not None:
         return digest(owner, "session", told.id, "")
-    return chain or digest(owner, "opening", *_opening(request))
+    return chain or digest(owner, "opening", *_opening_texts(request))
 
 
 def digest(owner: str, *words: str) -> str:
@@ -93,35 +93,35 @@ def digest(owner: str, *words: str) -> str:
     return told.hexdigest()[:DIGEST_CHARACTERS]
 
 
-def _opening(request: GenerateRequest) -> Iterator[str]:
+def _opening_texts(request: GenerateRequest) -> Iterator[str]:
     """The instruction and the user's first turn, which stay as they are while a conversation grows."""
     if request.system is not None:
-        yield from map(_words, request.system.parts)
-    for content in takewhile(_is_users, dropwhile(_is_models, request.contents)):
-        yield from map(_words, content.parts)
+        yield from map(_digest_text, request.system.parts)
+    for content in takewhile(_is_user_turn, dropwhile(_is_model_turn, request.contents)):
+        yield from map(_digest_text, content.parts)
 
 
-def _is_models(content: Content) -> bool:
+def _is_model_turn(content: Content) -> bool:
     return content.role == MODEL
 
 
-def _is_users(content: Content) -> bool:
+def _is_user_turn(content: Content) -> bool:
     return content.role != MODEL
 
 
-def _words(part: Part) -> str:
+def _digest_text(part: Part) -> str:
     match part.data:
         case str(text):
-            return text[:MOST_DIGESTED]
+            return text[:MAX_DIGESTED]
         case InlineData(data=data):
-            return data[:MOST_DIGESTED]
+            return data[:MAX_DIGESTED]
         case FileData(uri=uri):
             return uri
     return type(part.data).__name__
 
 
 def _text(value: Any) -> str:
-    return value[:MOST_DIGESTED] if isinstance(value, str) else ""
+    return value[:MAX_DIGESTED] if isinstance(value, str) else ""
 
 
 def _printable(value: Any) -> str | None:

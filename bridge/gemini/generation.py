@@ -14,10 +14,10 @@ from bridge.gemini.repairs import SAMPLING
 from bridge.gemini.thinking import thinking_config
 from bridge.gemini.types import FunctionCall, FunctionResponse, GenerateRequest, JsonObject, Part
 
-MOST = "maxOutputTokens"
+OUTPUT_LIMIT = "maxOutputTokens"
 
 #: A token has about four characters in prose and three in code. The estimate must not be too low.
-CHARACTERS_OF_A_TOKEN = 3
+CHARACTERS_PER_TOKEN = 3
 
 
 def adapt_generation(
@@ -29,45 +29,47 @@ def adapt_generation(
         config = thinking_config(capabilities, request.thinking)
         if config is not None:
             generation["thinkingConfig"] = config
-        if capabilities.ignores_sampling and _dropped(generation, SAMPLING):
+        if capabilities.ignores_sampling and _drop_fields(generation, SAMPLING):
             notes.append("generation.sampling_not_sent")
-        if _raised(generation, capabilities.output_floor):
+        if _raise_output_limit(generation, capabilities.output_floor):
             notes.append("generation.output_limit_raised")
-    if 0 < capabilities.output_limit < _most(generation, 0):
-        generation[MOST] = capabilities.output_limit
-    if capabilities.shared_window and _lowered(generation, request, capabilities):
+    if 0 < capabilities.output_limit < _output_limit(generation, 0):
+        generation[OUTPUT_LIMIT] = capabilities.output_limit
+    if capabilities.shared_window and _lower_output_limit(generation, request, capabilities):
         notes.append("generation.output_limit_lowered")
     return generation, tuple(notes)
 
 
-def _dropped(generation: dict[str, Any], fields: Iterable[str]) -> bool:
+def _drop_fields(generation: dict[str, Any], fields: Iterable[str]) -> bool:
     present = [field for field in fields if field in generation]
     for field in present:
         del generation[field]
     return bool(present)
 
 
-def _most(generation: dict[str, Any], otherwise: int) -> int:
+def _output_limit(generation: dict[str, Any], otherwise: int) -> int:
     """The output limit. One that is no number is left to Google, which says what is wrong with it."""
-    most = generation.get(MOST)
+    most = generation.get(OUTPUT_LIMIT)
     return most if isinstance(most, int) else otherwise
 
 
-def _raised(generation: dict[str, Any], floor: int) -> bool:
+def _raise_output_limit(generation: dict[str, Any], floor: int) -> bool:
     """Thoughts count as output: of a low limit nothing would be left for the answer, and it is paid for."""
-    if _most(generation, floor) >= floor:
+    if _output_limit(generation, floor) >= floor:
         return False
-    generation[MOST] = floor
+    generation[OUTPUT_LIMIT] = floor
     return True
 
 
-def _lowered(generation: dict[str, Any], request: GenerateRequest, capabilities: ModelCapabilities) -> bool:
+def _lower_output_limit(
+    generation: dict[str, Any], request: GenerateRequest, capabilities: ModelCapabilities
+) -> bool:
     """The model refuses a request whose input and output limit together exceed its window."""
     left = capabilities.window - estimated_tokens(request)
-    most = _most(generation, capabilities.output_limit)
+    most = _output_limit(generation, capabilities.output_limit)
     if left >= most:
         return False
-    generation[MOST] = max(left, capabilities.output_floor, 1)
+    generation[OUTPUT_LIMIT] = max(left, capabilities.output_floor, 1)
     return True
 
 
@@ -75,12 +77,12 @@ def estimated_tokens(request: GenerateRequest) -> int:
     """How many tokens the texts, calls and tools have at the most. Media are not counted: their tokens do not
     depend on their size."""
     contents = request.contents if request.system is None else (request.system, *request.contents)
-    characters = sum(_characters(part) for content in contents for part in content.parts)
+    characters = sum(_character_count(part) for content in contents for part in content.parts)
     tools = sum(len(str(function)) for tool in request.tools for function in tool.functions)
-    return (characters + tools) // CHARACTERS_OF_A_TOKEN
+    return (characters + tools) // CHARACTERS_PER_TOKEN
 
 
-def _characters(part: Part) -> int:
+def _character_count(part: Part) -> int:
     data = part.data
     if isinstance(data, str):
         return len(data)

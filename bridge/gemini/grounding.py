@@ -21,7 +21,7 @@ class WebSearch(NamedTuple):
         return ", ".join(self.queries)
 
 
-def search_in(grounding: JsonObject | None) -> WebSearch | None:
+def web_search_from(grounding: JsonObject | None) -> WebSearch | None:
     """None if no search was made."""
     queries = [query for query in _list(grounding, "webSearchQueries") if isinstance(query, str)]
     found = [chunk.get("web") for chunk in _list(grounding, "groundingChunks") if isinstance(chunk, dict)]

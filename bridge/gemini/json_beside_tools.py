@@ -17,7 +17,7 @@ _WISH = "When you answer, and do not call a tool, answer with JSON alone: no oth
 _SCHEMAS = ("responseJsonSchema", "responseSchema")
 
 
-def with_json_in_words(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
+def ask_for_json_in_instruction(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
     if not request.tools or request.generation.get("responseMimeType") != "application/json":
         return request, ()
     schema = next((request.generation[name] for name in _SCHEMAS if name in request.generation), None)

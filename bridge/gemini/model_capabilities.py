@@ -30,6 +30,6 @@ class ModelCapabilities:
     ignores_sampling: bool = False  #: it takes no notice of temperature and its kin, or refuses them
     fallbacks: tuple[str, ...] = ()  #: models that are asked instead while it is overloaded or out of quota
 
-    def served_in(self, realm: str) -> ModelCapabilities:
+    def in_realm(self, realm: str) -> ModelCapabilities:
         """The same model behind another door: there its family has other signatures."""
         return replace(self, family=f"{realm}.{self.family}") if realm else self

@@ -23,7 +23,7 @@ _PREFIX = "service_tier_"
 _BY_TRAFFIC = {"ON_DEMAND": STANDARD, "ON_DEMAND_FLEX": FLEX, "ON_DEMAND_PRIORITY": PRIORITY}
 
 
-def tier_named(name: str) -> str:
+def normalise_tier(name: str) -> str:
     """`FLEX` and `SERVICE_TIER_FLEX` are older spellings of `flex`."""
     tier = name.lower().removeprefix(_PREFIX)
     return STANDARD if tier in ("", "unspecified") else tier
@@ -35,10 +35,10 @@ def tier_to_send(wish: str, auto: str) -> str | None:
     return None if tier == STANDARD else tier
 
 
-def tier_in(usage: Mapping[str, Any]) -> str | None:
+def tier_from_usage(usage: Mapping[str, Any]) -> str | None:
     """The tier that served, where `usageMetadata` says it."""
     named = usage.get("serviceTier")
     if isinstance(named, str):
-        return tier_named(named)[:32]
+        return normalise_tier(named)[:32]
     traffic = usage.get("trafficType")
     return _BY_TRAFFIC.get(traffic) if isinstance(traffic, str) else None

@@ -23,11 +23,11 @@ DUMMY = "skip_thought_signature_validator"
 DUMMY_NOTE = "signatures.dummy"
 
 #: The vault's shelf for who made a signature; a family's name has no blanks.
-_MAKERS = "made by"
+_FAMILY_RECORDS = "made by"
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
-class Vault(Protocol):
+class SignatureStore(Protocol):
     """Keeps signatures of calls for all workers and across restarts. It may forget; it never fails."""
 
     def keep(self, family: str, signatures: Mapping[str, str]) -> None:
@@ -36,10 +36,10 @@ class Vault(Protocol):
     def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]: ...
 
 
-class SharedVault(Protocol):
+class SharedSignatureStore(Protocol):
     """One for all clients, each of whom finds its own alone."""
 
-    def of(self, owner: str) -> Vault: ...
+    def of(self, owner: str) -> SignatureStore: ...
 
 
 def seal(signature: str, family: str) -> str:
@@ -55,26 +55,26 @@ def unseal(sealed: str, family: str) -> str | None:
     return sealed[len(prefix) :] if sealed.startswith(prefix) else None
 
 
-def unsealed(contents: Iterable[Content], family: str) -> list[Content]:
+def unseal_contents(contents: Iterable[Content], family: str) -> list[Content]:
     """Gemini's own signatures as it made them, and no others: it checks one wherever it stands."""
-    return [_unsealed(content, family) for content in contents]
+    return [_unseal_content(content, family) for content in contents]
 
 
-def remember_maker(family: str, signatures: Iterable[str], vault: Vault) -> None:
+def remember_family(family: str, signatures: Iterable[str], store: SignatureStore) -> None:
     made = {_digest(signature): family for signature in signatures}
     if made:
-        vault.keep(_MAKERS, made)
+        store.keep(_FAMILY_RECORDS, made)
 
 
-def without_foreign(contents: Sequence[Content], family: str, vault: Vault) -> list[Content]:
+def drop_foreign_signatures(contents: Sequence[Content], family: str, store: SignatureStore) -> list[Content]:
     """Signatures that left unsealed, and not those that another family is known to have made."""
     present = dict.fromkeys(
         part.signature for content in contents for part in content.parts if part.signature
     )
     digests = {signature: _digest(signature) for signature in present if signature}
-    makers = vault.find(_MAKERS, digests.values()) if digests else {}
+    makers = store.find(_FAMILY_RECORDS, digests.values()) if digests else {}
     foreign = {each for each, digest in digests.items() if makers.get(digest, family) != family}
-    return [_without(content, foreign) for content in contents] if foreign else list(contents)
+    return [_drop_signatures(content, foreign) for content in contents] if foreign else list(contents)
 
 
 def _digest(signature: str) -> str:
@@ -82,7 +82,7 @@ def _digest(signature: str) -> str:
     return sha256(signature.translate(_URL_SAFE).rstrip("=").encode()).hexdigest()[:32]
 
 
-def _without(content: Content, foreign: Container[str]) -> Content:
+def _drop_signatures(content: Content, foreign: Container[str]) -> Content:
     kept = tuple(
         replace(part, signature=None) if part.signature and part.signature in foreign else part
         for part in content.parts
@@ -90,33 +90,35 @@ def _without(content: Content, foreign: Container[str]) -> Content:
     return replace(content, parts=kept)
 
 
-def signed(contents: Sequence[Content], family: str, *, required: bool, vault: Vault) -> tuple[Content, ...]:
+def add_signatures(
+    contents: Sequence[Content], family: str, *, required: bool, store: SignatureStore
+) -> tuple[Content, ...]:
     """Signatures from the vault for steps that lack one, or the dummy where the model insists."""
     lacking = [call.id for content in contents if (call := _unsigned_call(content)) and call.id]
-    kept = vault.find(family, lacking) if lacking else {}
+    kept = store.find(family, lacking) if lacking else {}
     fallback = DUMMY if required else None
     if not kept and fallback is None:
         return tuple(contents)
-    return tuple(_signed(content, kept, fallback) for content in contents)
+    return tuple(_add_signature(content, kept, fallback) for content in contents)
 
 
 def dummy_notes(before: Sequence[Content], after: Sequence[Content]) -> tuple[str, ...]:
     """One for each call that got the dummy: Gemini goes on from there without what it had thought."""
     changed = ((old, new) for old, new in zip(before, after, strict=True) if new is not old)
-    return (DUMMY_NOTE,) * sum(_dummies(new) - _dummies(old) for old, new in changed)
+    return (DUMMY_NOTE,) * sum(_count_dummies(new) - _count_dummies(old) for old, new in changed)
 
 
-def _dummies(content: Content) -> int:
+def _count_dummies(content: Content) -> int:
     return sum(part.signature == DUMMY for part in content.parts)
 
 
-def _unsealed(content: Content, family: str) -> Content:
+def _unseal_content(content: Content, family: str) -> Content:
     if all(part.signature is None for part in content.parts):
         return content
-    return replace(content, parts=tuple(_unsealed_part(part, family) for part in content.parts))
+    return replace(content, parts=tuple(_unseal_part(part, family) for part in content.parts))
 
 
-def _unsealed_part(part: Part, family: str) -> Part:
+def _unseal_part(part: Part, family: str) -> Part:
     return part if part.signature is None else replace(part, signature=unseal(part.signature, family))
 
 
@@ -138,7 +140,7 @@ def _has_signed_thought(content: Content) -> bool:
     return False
 
 
-def _signed(content: Content, kept: Mapping[str, str], fallback: str | None) -> Content:
+def _add_signature(content: Content, kept: Mapping[str, str], fallback: str | None) -> Content:
     call = _unsigned_call(content)
     if call is None:
         return content

@@ -19,8 +19,8 @@ LEVEL_OF_EFFORT = {level: level for level in LEVELS} | {"xhigh": "high", "max": 
 #: The lowest level has no number here: it is the least that the model takes.
 BUDGET_OF_LEVEL = {"low": 1024, "medium": 8192, "high": 24576}
 
-MOST_FOR_LOW = 2048
-MOST_FOR_MEDIUM = 12288
+MAX_BUDGET_FOR_LOW = 2048
+MAX_BUDGET_FOR_MEDIUM = 12288
 
 
 def thinking_config(capabilities: ModelCapabilities, wish: Thinking | None) -> dict[str, Any] | None:
@@ -30,7 +30,7 @@ def thinking_config(capabilities: ModelCapabilities, wish: Thinking | None) -> d
     if wish is None:
         return {"includeThoughts": True}
     # Gemini refuses to include thoughts where thinking is off.
-    config: dict[str, Any] = {"includeThoughts": wish.show and not _wants_none(wish)}
+    config: dict[str, Any] = {"includeThoughts": wish.show and not _is_off(wish)}
     if capabilities.thinking_levels:
         level = _level(capabilities.thinking_levels, wish)
         return config if level is None else config | {"thinkingLevel": level.upper()}
@@ -38,14 +38,14 @@ def thinking_config(capabilities: ModelCapabilities, wish: Thinking | None) -> d
     return config if budget is None else config | {"thinkingBudget": budget}
 
 
-def _wants_none(wish: Thinking) -> bool:
+def _is_off(wish: Thinking) -> bool:
     return wish.budget == 0 if wish.budget is not None else wish.effort == "none"
 
 
 def _budget(capabilities: ModelCapabilities, wish: Thinking) -> int | None:
     assert capabilities.thinking_budget is not None
     least, most = capabilities.thinking_budget
-    if _wants_none(wish):
+    if _is_off(wish):
         return 0 if capabilities.thinking_can_be_off else least
     if wish.budget == AUTOMATIC:
         return AUTOMATIC
@@ -56,7 +56,7 @@ def _budget(capabilities: ModelCapabilities, wish: Thinking) -> int | None:
 
 
 def _level(allowed: tuple[str, ...], wish: Thinking) -> str | None:
-    if _wants_none(wish):
+    if _is_off(wish):
         return min(allowed, key=LEVELS.index)
     if wish.budget is not None:
         wanted = _level_of_budget(wish.budget)
@@ -68,9 +68,9 @@ def _level(allowed: tuple[str, ...], wish: Thinking) -> str | None:
 def _level_of_budget(budget: int) -> str | None:
     if budget == AUTOMATIC:
         return None
-    if budget <= MOST_FOR_LOW:
+    if budget <= MAX_BUDGET_FOR_LOW:
         return "low"
-    return "medium" if budget <= MOST_FOR_MEDIUM else "high"
+    return "medium" if budget <= MAX_BUDGET_FOR_MEDIUM else "high"
 
 
 def _nearest(allowed: tuple[str, ...], wanted: str) -> str:

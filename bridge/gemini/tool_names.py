@@ -12,32 +12,32 @@ import re
 from functools import lru_cache
 from hashlib import sha256
 
-LONGEST = 63
+LONGEST_LEGAL = 63
 _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,62}")
 _ILLEGAL_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
 #: Clients choose the names; a longer one is made legal each time, and not remembered.
-LONGEST_REMEMBERED = 512
+LONGEST_CACHED = 512
 
 
 def legal_name(name: str) -> str:
-    return _remembered(name) if len(name) <= LONGEST_REMEMBERED else _made_legal(name)
+    return _cached_legal_name(name) if len(name) <= LONGEST_CACHED else _make_legal(name)
 
 
 @lru_cache(1024)
-def _remembered(name: str) -> str:
-    return _made_legal(name)
+def _cached_legal_name(name: str) -> str:
+    return _make_legal(name)
 
 
-def _made_legal(name: str) -> str:
+def _make_legal(name: str) -> str:
     if _LEGAL.fullmatch(name):
         return name
     tail = sha256(name.encode()).hexdigest()[:8]
     head = _ILLEGAL_CHARACTER.sub("_", name)
     if not _LEGAL.match(head):
         head = f"_{head}"
-    return f"{head[: LONGEST - len(tail) - 1]}_{tail}"
+    return f"{head[: LONGEST_LEGAL - len(tail) - 1]}_{tail}"
 
 
 class ToolNames:

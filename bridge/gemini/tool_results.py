@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from bridge.gemini.json_text import object_in
+from bridge.gemini.json_text import parse_object
 
 #: The blanks and signs before it are those of its own line: with line ends among them each line would be
 #: tried once more for every line before it.
@@ -25,16 +25,16 @@ Structured = dict[str, Any]
 
 def tool_response(name: str, output: str, failed: bool | None = None) -> Structured:
     """`failed` is what the protocol says of the result, where it says anything."""
-    as_object = object_in(output)
+    as_object = parse_object(output)
     if as_object is not None:
-        return {"error": as_object} if failed and not _says_so(as_object) else as_object
+        return {"error": as_object} if failed and not _reports_error(as_object) else as_object
     shape = _SHAPES.get(name)
     if shape is not None:
         return shape(output, failed)
     return {"error": output} if failed else {"result": output}
 
 
-def _says_so(response: Structured) -> bool:
+def _reports_error(response: Structured) -> bool:
     return "error" in response or response.get("status") == "error"
 
 

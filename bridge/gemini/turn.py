@@ -23,11 +23,11 @@ class RunKind(Enum):
     OTHER = auto()  #: media, executed code and what the future brings; whole, like calls
 
 
-class Began(NamedTuple):
+class TurnStarted(NamedTuple):
     """The first chunk is here."""
 
 
-class Opened(NamedTuple):
+class RunOpened(NamedTuple):
     """A run starts. `part` is the whole of it for calls and other parts that come at once."""
 
     candidate: int
@@ -36,14 +36,14 @@ class Opened(NamedTuple):
     part: Part | None
 
 
-class Grew(NamedTuple):
+class TextAdded(NamedTuple):
     candidate: int
     run: int
     kind: RunKind
     text: str
 
 
-class Signed(NamedTuple):
+class PartSigned(NamedTuple):
     """A part of the run is signed; `length` is that of its text, which has just been told."""
 
     candidate: int
@@ -53,7 +53,7 @@ class Signed(NamedTuple):
     length: int = 0
 
 
-class Closed(NamedTuple):
+class RunClosed(NamedTuple):
     """A run ended; `parts` is all of it as Gemini would want it back."""
 
     candidate: int
@@ -62,7 +62,7 @@ class Closed(NamedTuple):
     parts: tuple[Part, ...]
 
 
-class Noted(NamedTuple):
+class MetadataReceived(NamedTuple):
     """What Gemini said beside the parts: log probabilities, sources, ratings."""
 
     candidate: int
@@ -75,35 +75,37 @@ class Ending(NamedTuple):
     called: bool  #: a call was made; Gemini itself reports this as an ordinary STOP
 
 
-class Ended(NamedTuple):
+class TurnEnded(NamedTuple):
     endings: tuple[Ending, ...]
     usage: Usage
 
 
-class Failed(NamedTuple):
+class TurnFailed(NamedTuple):
     error: BridgeError
 
 
-Step = Began | Opened | Grew | Signed | Closed | Noted | Ended | Failed
+Step = (
+    TurnStarted | RunOpened | TextAdded | PartSigned | RunClosed | MetadataReceived | TurnEnded | TurnFailed
+)
 
 
 class Turn:
-    """One answer. `feed` every chunk, then `finish`. `most` candidates are followed, the rest left aside.
+    """One answer. `feed` every chunk, then `finish`. `max_candidates` candidates are followed, the rest left aside.
 
-    `any_reason`: who is told of the answer knows Gemini's finish reasons, so that any is a proper end.
+    `any_finish_reason_ends`: who is told of the answer knows Gemini's finish reasons, so that any is a proper end.
     """
 
-    def __init__(self, most: int = 1, *, any_reason: bool = False) -> None:
-        self._counted: JsonObject = EMPTY
-        self._most = most
-        self._any_reason = any_reason
-        self._candidates: dict[int, _Runs] = {}
+    def __init__(self, max_candidates: int = 1, *, any_finish_reason_ends: bool = False) -> None:
+        self._usage_fields: JsonObject = EMPTY
+        self._max_candidates = max_candidates
+        self._any_reason = any_finish_reason_ends
+        self._candidates: dict[int, _CandidateRuns] = {}
         self._begun = False
         self._blocked: str | None = None
 
     @property
     def usage(self) -> Usage:
-        return Usage(self._counted)
+        return Usage(self._usage_fields)
 
     @property
     def finish_reasons(self) -> tuple[str, ...]:
@@ -115,24 +117,24 @@ class Turn:
         steps: list[Step] = []
         if not self._begun:
             self._begun = True
-            steps.append(Began())
+            steps.append(TurnStarted())
         if isinstance(chunk, TextChunk):
-            self._counted = chunk.source.get("usageMetadata", self._counted)
-            (self._candidates.get(0) or self._runs_of(0)).say(chunk.text, steps)
+            self._usage_fields = chunk.source.get("usageMetadata", self._usage_fields)
+            (self._candidates.get(0) or self._runs_of(0)).add_text(chunk.text, steps)
             return steps
         if chunk.usage is not None:
-            self._counted = chunk.usage.raw
+            self._usage_fields = chunk.usage.raw
         if chunk.prompt_feedback:
             self._blocked = chunk.prompt_feedback.get("blockReason") or self._blocked
         for candidate in chunk.candidates:
-            if candidate.number < self._most:
+            if candidate.number < self._max_candidates:
                 self._runs_of(candidate.number).feed(candidate, steps)
         return steps
 
-    def _runs_of(self, number: int) -> _Runs:
+    def _runs_of(self, number: int) -> _CandidateRuns:
         runs = self._candidates.get(number)
         if runs is None:
-            runs = self._candidates[number] = _Runs(number)
+            runs = self._candidates[number] = _CandidateRuns(number)
         return runs
 
     def finish(self) -> list[Step]:
@@ -146,14 +148,14 @@ class Turn:
         if not runs:
             error = UpstreamTruncated("Gemini closed the stream before it answered")
         if error is not None:
-            return [Failed(error)]
+            return [TurnFailed(error)]
         steps: list[Step] = []
         for each in runs:
             each.close(steps)
-        return [*steps, Ended(tuple(each.ending() for each in runs), self.usage)]
+        return [*steps, TurnEnded(tuple(each.ending() for each in runs), self.usage)]
 
 
-class _Runs:
+class _CandidateRuns:
     """The runs of one candidate."""
 
     def __init__(self, candidate: int) -> None:
@@ -168,52 +170,52 @@ class _Runs:
     def feed(self, candidate: Candidate, steps: list[Step]) -> None:
         for part in candidate.parts:
             if isinstance(part.data, str):
-                self._text(part, part.data, steps)
+                self._add_text_part(part, part.data, steps)
             elif part.data is not None or part.signature or part.extra:
-                self._whole(part, steps)
+                self._add_whole_part(part, steps)
         if candidate.extra:
-            steps.append(Noted(self._candidate, candidate.extra))
+            steps.append(MetadataReceived(self._candidate, candidate.extra))
         if candidate.finish_reason is not None:
             self.reason = candidate.finish_reason
 
-    def say(self, text: str, steps: list[Step], kind: RunKind = RunKind.TEXT) -> None:
+    def add_text(self, text: str, steps: list[Step], kind: RunKind = RunKind.TEXT) -> None:
         """Unsigned text, which may be joined with what came before."""
         if self._open is not kind:
             self._start(kind, None, steps)
-        steps.append(Grew(self._candidate, self._run, kind, text))
+        steps.append(TextAdded(self._candidate, self._run, kind, text))
         self._pieces.append(text)
 
-    def _text(self, part: Part, text: str, steps: list[Step]) -> None:
+    def _add_text_part(self, part: Part, text: str, steps: list[Step]) -> None:
         kind = RunKind.THOUGHT if part.thought else RunKind.TEXT
         if part.signature is None and not part.extra:
             if text:
-                self.say(text, steps, kind)
+                self.add_text(text, steps, kind)
             return
         if self._open is not kind:
             self._start(kind, None, steps)
         if text:
-            steps.append(Grew(self._candidate, self._run, kind, text))
-        self._settle()
+            steps.append(TextAdded(self._candidate, self._run, kind, text))
+        self._flush_text()
         self._parts.append(part)
         if part.signature is not None:
-            steps.append(Signed(self._candidate, self._run, kind, part.signature, len(text)))
+            steps.append(PartSigned(self._candidate, self._run, kind, part.signature, len(text)))
 
-    def _whole(self, part: Part, steps: list[Step]) -> None:
+    def _add_whole_part(self, part: Part, steps: list[Step]) -> None:
         kind = RunKind.CALL if isinstance(part.data, FunctionCall) else RunKind.OTHER
         self._called = self._called or kind is RunKind.CALL
         self._start(kind, part, steps)
         self._parts.append(part)
         if part.signature is not None:
-            steps.append(Signed(self._candidate, self._run, kind, part.signature))
+            steps.append(PartSigned(self._candidate, self._run, kind, part.signature))
         self.close(steps)
 
     def _start(self, kind: RunKind, part: Part | None, steps: list[Step]) -> None:
         self.close(steps)
         self._run += 1
         self._open = kind
-        steps.append(Opened(self._candidate, self._run, kind, part))
+        steps.append(RunOpened(self._candidate, self._run, kind, part))
 
-    def _settle(self) -> None:
+    def _flush_text(self) -> None:
         if self._pieces:
             self._parts.append(Part("".join(self._pieces), thought=self._open is RunKind.THOUGHT))
             self._pieces = []
@@ -221,18 +223,18 @@ class _Runs:
     def close(self, steps: list[Step]) -> None:
         if self._open is None:
             return
-        self._settle()
-        steps.append(Closed(self._candidate, self._run, self._open, tuple(self._parts)))
+        self._flush_text()
+        steps.append(RunClosed(self._candidate, self._run, self._open, tuple(self._parts)))
         self._open, self._parts = None, []
 
     def blocked(self) -> None:
         """The prompt was refused: where no other reason was given, that is why it stopped."""
         self.reason = self.reason or FinishReason.SAFETY
 
-    def failure(self, any_reason: bool) -> BridgeError | None:
+    def failure(self, any_finish_reason_ends: bool) -> BridgeError | None:
         if self.reason is None:
             return UpstreamTruncated("Gemini's answer stopped in the middle, without a finish reason")
-        if outcome_of(self.reason) is Outcome.BROKEN and not (self._called or any_reason):
+        if outcome_of(self.reason) is Outcome.BROKEN and not (self._called or any_finish_reason_ends):
             return UpstreamMalformed(f"Gemini ended its answer with {self.reason}")
         return None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, dataclass_transform
 
-from bridge.gemini.service_tier import tier_in
+from bridge.gemini.service_tier import tier_from_usage
 
 JsonObject = Mapping[str, Any]
 
@@ -159,7 +159,7 @@ class GenerateRequest:
 
 
 #: A larger count is a mistake; JSON and databases would choke on some of them.
-MOST_TOKENS = 1 << 50
+MAX_TOKEN_COUNT = 1 << 50
 
 
 @value
@@ -170,7 +170,7 @@ class Usage:
 
     def _count(self, name: str) -> int:
         value = self.raw.get(name)
-        return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else 0
+        return value if isinstance(value, int) and 0 <= value <= MAX_TOKEN_COUNT else 0
 
     def __add__(self, other: Usage) -> Usage:
         """Of two answers together: the numbers alone, since details cannot be added."""
@@ -203,7 +203,7 @@ class Usage:
 
     @property
     def service_tier(self) -> str | None:
-        return tier_in(self.raw)
+        return tier_from_usage(self.raw)
 
     @property
     def total(self) -> int:
@@ -266,7 +266,7 @@ class TextChunk(Chunk):
         return {key: value for key, value in self.source.items() if key not in named} or EMPTY
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Chunk) and _told(self) == _told(other)
+        return isinstance(other, Chunk) and _fields(self) == _fields(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -274,5 +274,5 @@ class TextChunk(Chunk):
         return TextChunk, (self.text, self.source)
 
 
-def _told(chunk: Chunk) -> tuple[Any, ...]:
+def _fields(chunk: Chunk) -> tuple[Any, ...]:
     return chunk.candidates, chunk.usage, chunk.prompt_feedback, chunk.extra

@@ -35,10 +35,10 @@ T = TypeVar("T")
 Fields = dict[str, Any]
 
 #: Usage as it should be, or none.
-_COUNTED = (dict, type(EMPTY))
+_USAGE_TYPES = (dict, type(EMPTY))
 
 #: Members of Part's oneof that are carried but not understood.
-CARRIED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+CARRIED_FIELDS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
 
 # --- JSON → values -----------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _take_data(fields: Fields) -> PartData:
         if type(fields.get(key)) is dict and (data := read(fields[key])) is not None:
             del fields[key]
             return data
-    for key in CARRIED:
+    for key in CARRIED_FIELDS:
         if key in fields:
             return OtherData(key, fields.pop(key))
     return None
@@ -173,7 +173,7 @@ def _candidate_from_json(source: JsonObject) -> Candidate:
     )
 
 
-def _text_alone(source: JsonObject) -> str | None:
+def _single_text(source: JsonObject) -> str | None:
     """The text of a chunk that has the first candidate alone with one plain text, and is no end of
     anything."""
     try:
@@ -190,8 +190,8 @@ def _text_alone(source: JsonObject) -> str | None:
 
 
 def chunk_from_json(source: JsonObject) -> Chunk:
-    text = _text_alone(source)
-    if text and type(source.get("usageMetadata", EMPTY)) in _COUNTED and "promptFeedback" not in source:
+    text = _single_text(source)
+    if text and type(source.get("usageMetadata", EMPTY)) in _USAGE_TYPES and "promptFeedback" not in source:
         return TextChunk(text, source)
     fields = dict(source)
     usage = _take(fields, "usageMetadata", dict)

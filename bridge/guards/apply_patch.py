@@ -22,46 +22,46 @@ from bridge.guards.base import Guard
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _HEADER = re.compile(r"\+?\*\*\* (Add|Update|Delete) File: ")
 #: What a line within a patch begins with; an empty one may stand there too.
-_WITHIN = ("+", "-", " ", "@@", "*** ")
+_BODY_PREFIXES = ("+", "-", " ", "@@", "*** ")
 
 
 class ApplyPatch(Guard):
     name = "apply_patch"
 
     def on_call(self, call: FunctionCall) -> FunctionCall:
-        names = self._arguments(call.name)
+        names = self._patch_arguments(call.name)
         if not names or not call.args:
             return call
-        repaired = {key: _repaired(value) if key in names else value for key, value in call.args.items()}
+        repaired = {key: _repair_value(value) if key in names else value for key, value in call.args.items()}
         return call if repaired == call.args else replace(call, args=repaired)
 
-    def _arguments(self, tool: str) -> tuple[str, ...]:
+    def _patch_arguments(self, tool: str) -> tuple[str, ...]:
         if (patch := self.settings.patch(tool)) is not None:
             return patch.arguments
         shell = self.settings.shell(tool)  # a patch may come to a shell, as a here-document
         return () if shell is None else (shell.argument,)
 
 
-def _repaired(value: Any) -> Any:
+def _repair_value(value: Any) -> Any:
     if isinstance(value, list):
-        return [_repaired(item) for item in value]
+        return [_repair_value(item) for item in value]
     return repair_patches(value) if isinstance(value, str) and "+*** " in value else value
 
 
 def repair_patches(text: str) -> str:
     """The text with the patch in it repaired; what stands around the patch is left alone."""
     lines = text.split("\n")
-    for first, last in list(_patches(lines)):
-        lines[first : last + 1] = _repaired_lines(lines[first : last + 1])
+    for first, last in list(_find_patches(lines)):
+        lines[first : last + 1] = _repair_lines(lines[first : last + 1])
     return "\n".join(lines)
 
 
-def _patches(lines: list[str]) -> Iterator[tuple[int, int]]:
+def _find_patches(lines: list[str]) -> Iterator[tuple[int, int]]:
     """First and last lines. An end with a + may be a body line; it is one if the patch goes on behind it."""
     first = last = next_first = None
     for number, line in enumerate(lines):
         bare = line.rstrip()
-        outside = bare == BEGIN or (bare != "" and not line.startswith(_WITHIN))
+        outside = bare == BEGIN or (bare != "" and not line.startswith(_BODY_PREFIXES))
         if first is not None and last is not None and outside:
             yield first, last
             first, last, next_first = next_first, None, None
@@ -78,7 +78,7 @@ def _patches(lines: list[str]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def _repaired_lines(lines: list[str]) -> list[str]:
+def _repair_lines(lines: list[str]) -> list[str]:
     patch = _Patch(lines)
     return [patch.line(number) for number in range(len(lines))]
 
@@ -94,14 +94,14 @@ class _Patch:
     def line(self, number: int) -> str:
         line = self._lines[number]
         header = _HEADER.match(line)
-        if header and (not line.startswith("+") or self._header_is_due(number, header[1])):
+        if header and (not line.startswith("+") or self._may_be_header(number, header[1])):
             self._section, self._header = header[1], number
             return line.removeprefix("+")
         if line.startswith("+*** ") and self._is_delimiter(line.rstrip(), number):
             return line[1:]
         return line
 
-    def _header_is_due(self, number: int, section: str) -> bool:
+    def _may_be_header(self, number: int, section: str) -> bool:
         if self._marks_headers or self._section in (None, "Delete"):
             return True
         return self._section == "Add" and section == "Update" and self._lines[number + 1].startswith("@@")

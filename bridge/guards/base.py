@@ -39,7 +39,7 @@ class Guard:
     """Holds settings only, so one serves all requests."""
 
     name: ClassVar[str]
-    wants_words: ClassVar[bool] = False  #: it looks only at shells that take a list of words
+    argv_only: ClassVar[bool] = False  #: it looks only at shells that take a list of words
 
     def __init__(self, settings: GuardSettings) -> None:
         self.settings = settings

@@ -26,21 +26,21 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.guards.base import Guard, ShortCircuit
-from bridge.guards.map_texts import with_texts
+from bridge.guards.map_texts import map_texts
 
 FAILURE_WORDS = (b"error", b"Error", b"failed")
 #: Words that are about something else, then: a test run that says "0 failed", a search for "error".
-_SUCCEEDED = re.compile(rb"(?i)exit(?:ed with)?[ _]code\"?[: ]+0\b")
+_EXIT_CODE_ZERO = re.compile(rb"(?i)exit(?:ed with)?[ _]code\"?[: ]+0\b")
 #: Agents put these into the user's turn by themselves; they are not the user speaking.
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
 #: Codex and Gemini CLI put these beside every output; they differ each time and mean nothing.
-_CLOCK = re.compile(r"^(?:Chunk ID|Wall time|Process Group PGID): .*\n", re.MULTILINE)
-_NUMBERS = count()
-DEEPEST = 64
+_TIMING_LINES = re.compile(r"^(?:Chunk ID|Wall time|Process Group PGID): .*\n", re.MULTILINE)
+_UNIQUE_NUMBERS = count()
+MAX_DEPTH = 64
 SHORTEST_LOOP = 4  #: two calls and their results, each a content
 
 
-class _Call(NamedTuple):
+class _AnsweredCall(NamedTuple):
     name: str
     args: bytes
     result: JsonObject
@@ -50,7 +50,7 @@ class _Call(NamedTuple):
         return self.name, self.args
 
 
-class _Made(NamedTuple):
+class _CallOutcome(NamedTuple):
     """A call and how it went. Results are long, so they are looked at only where the calls repeat."""
 
     key: tuple[str, bytes]
@@ -67,59 +67,59 @@ class LoopDetector(Guard):
         limits = self.settings.loop
         horizon = max(2 * limits.window, limits.failures, limits.successes)
         calls = _recent_calls(request.contents, limits.polling, horizon)
-        repeated = self._repeated_at_the_end(calls) or self._repeated_in_windows(calls)
+        repeated = self._find_identical_calls(calls) or self._find_repeated_window(calls)
         return request if repeated is None else ShortCircuit(repeated)
 
-    def _repeated_at_the_end(self, calls: list[_Call]) -> str | None:
+    def _find_identical_calls(self, calls: list[_AnsweredCall]) -> str | None:
         limits = self.settings.loop
         least = min(limits.failures, limits.successes)
         if len(calls) < least or any(call.key != calls[-1].key for call in calls[-least:]):
             return None
-        last = _made(calls[-1])
+        last = _outcome_of(calls[-1])
         needed = limits.failures if last.failed else limits.successes
-        if len(calls) < needed or any(_made(call) != last for call in calls[-needed:]):
+        if len(calls) < needed or any(_outcome_of(call) != last for call in calls[-needed:]):
             return None
         how = "failed each time" if last.failed else "gave the same result each time"
-        return _told(f"{calls[-1].name} was called {needed} times with the same arguments and {how}")
+        return _message(f"{calls[-1].name} was called {needed} times with the same arguments and {how}")
 
-    def _repeated_in_windows(self, calls: list[_Call]) -> str | None:
+    def _find_repeated_window(self, calls: list[_AnsweredCall]) -> str | None:
         size, alike = self.settings.loop.window, self.settings.loop.alike
         if len(calls) < 2 * size:
             return None
         newer, older = calls[-size:], calls[-2 * size : -size]
-        if _common((call.key for call in newer), (call.key for call in older)) < alike * size:
+        if _overlap((call.key for call in newer), (call.key for call in older)) < alike * size:
             return None
-        equal = _common(map(_made, newer), map(_made, older))
+        equal = _overlap(map(_outcome_of, newer), map(_outcome_of, older))
         if equal < alike * size:
             return None
-        return _told(f"{equal} of the last {size} calls repeat the {size} before them")
+        return _message(f"{equal} of the last {size} calls repeat the {size} before them")
 
 
-def _common(newer: Iterable[Hashable], older: Iterable[Hashable]) -> int:
+def _overlap(newer: Iterable[Hashable], older: Iterable[Hashable]) -> int:
     """Counted, not compared in place: a round of three is never in step with a window of ten."""
     return (Counter(newer) & Counter(older)).total()
 
 
-def _told(what: str) -> str:
+def _message(what: str) -> str:
     return f"[System] Detected an infinite loop: {what}. Try another way, or ask the user how to go on."
 
 
-def _recent_calls(contents: tuple[Content, ...], exempt: Container[str], most: int) -> list[_Call]:
+def _recent_calls(contents: tuple[Content, ...], exempt: Container[str], most: int) -> list[_AnsweredCall]:
     """The newest calls since the user last spoke, the oldest of them first."""
-    results = _Results()
-    found: list[_Call] = []
-    since = reversed(contents[_start(contents) :])
+    results = _PendingResults()
+    found: list[_AnsweredCall] = []
+    since = reversed(contents[_last_user_input(contents) :])
     for is_model, turn in groupby(since, key=lambda content: content.role == MODEL):
         parts = [part for content in reversed(list(turn)) for part in content.parts]
         if is_model:
-            found += reversed(list(_calls_of(parts, results, exempt)))
+            found += reversed(list(_answered_calls(parts, results, exempt)))
         results.add(parts)
         if len(found) >= most:
             break
     return found[::-1]
 
 
-class _Results:
+class _PendingResults:
     """The results behind the calls that are looked at, going back in time."""
 
     def __init__(self) -> None:
@@ -142,48 +142,50 @@ class _Results:
         return waiting.popleft() if waiting else None
 
 
-def _start(contents: tuple[Content, ...]) -> int:
+def _last_user_input(contents: tuple[Content, ...]) -> int:
     """Behind the last thing the user said."""
     for index in range(len(contents) - 1, -1, -1):
-        if contents[index].role != MODEL and any(map(_is_said, contents[index].parts)):
+        if contents[index].role != MODEL and any(map(_is_user_input, contents[index].parts)):
             return index
     return 0
 
 
-def _is_said(part: Part) -> bool:
+def _is_user_input(part: Part) -> bool:
     if isinstance(part.data, str):
         return bool(_REMINDER.sub("", part.data).strip())
     return part.data is not None and not isinstance(part.data, FunctionResponse)
 
 
-def _calls_of(parts: Iterable[Part], results: _Results, exempt: Container[str]) -> Iterator[_Call]:
+def _answered_calls(
+    parts: Iterable[Part], results: _PendingResults, exempt: Container[str]
+) -> Iterator[_AnsweredCall]:
     """The calls of one turn. One that has no result yet repeats nothing."""
     seen: set[tuple[str, bytes]] = set()
     for call in (part.data for part in parts if isinstance(part.data, FunctionCall)):
         result = results.take(call)
         if result is None or call.name in exempt:
             continue
-        made = _Call(call.name, _canonical(dict(call.args or {})), result)
-        if made.key not in seen:
-            seen.add(made.key)
-            yield made
+        call_with_result = _AnsweredCall(call.name, _canonical_json(dict(call.args or {})), result)
+        if call_with_result.key not in seen:
+            seen.add(call_with_result.key)
+            yield call_with_result
 
 
-def _made(call: _Call) -> _Made:
-    told = _canonical(dict(call.result))
-    failed = any(word in told for word in FAILURE_WORDS) and not _SUCCEEDED.search(told)
-    return _Made(call.key, failed, b"" if failed else told)
+def _outcome_of(call: _AnsweredCall) -> _CallOutcome:
+    told = _canonical_json(dict(call.result))
+    failed = any(word in told for word in FAILURE_WORDS) and not _EXIT_CODE_ZERO.search(told)
+    return _CallOutcome(call.key, failed, b"" if failed else told)
 
 
-def _canonical(value: Any) -> bytes:
+def _canonical_json(value: Any) -> bytes:
     """Equal for equal meaning: keys sorted, blanks around texts gone."""
     try:
         return orjson.dumps(
-            with_texts(value, _trimmed, DEEPEST), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+            map_texts(value, _normalised, MAX_DEPTH), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
         )
     except (orjson.JSONEncodeError, RecursionError):
-        return b"?%d" % next(_NUMBERS)  # nothing is equal to what cannot be told
+        return b"?%d" % next(_UNIQUE_NUMBERS)  # nothing is equal to what cannot be told
 
 
-def _trimmed(text: str) -> str:
-    return _CLOCK.sub("", text).strip()
+def _normalised(text: str) -> str:
+    return _TIMING_LINES.sub("", text).strip()

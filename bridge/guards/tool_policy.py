@@ -19,12 +19,12 @@ from bridge.settings.patterns import Pattern
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiled:
+class _CompiledRule:
     rule: PolicyRule
     tool: re.Pattern[str]
     args: Pattern | None
 
-    def fits(self, call: FunctionCall, arguments: str) -> bool:
+    def matches(self, call: FunctionCall, arguments: str) -> bool:
         if not self.tool.match(call.name):
             return False
         return self.args is None or self.args.found_in(arguments)
@@ -36,34 +36,34 @@ class ToolPolicy(Guard):
     def __init__(self, settings: GuardSettings) -> None:
         super().__init__(settings)
         ordered = sorted(settings.rules, key=lambda rule: -rule.priority)
-        self._rules = [_compiled(rule) for rule in ordered]
+        self._rules = [_compile(rule) for rule in ordered]
 
     def on_call(self, call: FunctionCall) -> FunctionCall | Blocked | NeedsApproval:
         policy = self.settings.tool_policy
         if not self._rules and policy.default == "allow":
             return call
-        arguments = _arguments(call)
-        fitting = next((each.rule for each in self._rules if each.fits(call, arguments)), None)
-        decision = policy.default if fitting is None else fitting.decision
+        arguments = _encode_arguments(call)
+        matching = next((each.rule for each in self._rules if each.matches(call, arguments)), None)
+        decision = policy.default if matching is None else matching.decision
         if decision == "deny" or (decision == "ask" and policy.non_interactive):
-            return _held_back(call, fitting)
+            return _blocked(call, matching)
         return NeedsApproval(call) if decision == "ask" else call
 
 
-def _compiled(rule: PolicyRule) -> _Compiled:
+def _compile(rule: PolicyRule) -> _CompiledRule:
     args = Pattern(rule.args_pattern) if rule.args_pattern else None
-    return _Compiled(rule, re.compile(translate(rule.tool)), args)
+    return _CompiledRule(rule, re.compile(translate(rule.tool)), args)
 
 
-def _arguments(call: FunctionCall) -> str:
+def _encode_arguments(call: FunctionCall) -> str:
     try:
         encoded = orjson.dumps(dict(call.args or {}), option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
-        return _otherwise_encoded(call)
+        return _encode_large_arguments(call)
     return encoded.decode()
 
 
-def _otherwise_encoded(call: FunctionCall) -> str:
+def _encode_large_arguments(call: FunctionCall) -> str:
     """Deep nesting and large numbers are no way around a rule."""
     try:
         return json.dumps(call.args, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -71,7 +71,7 @@ def _otherwise_encoded(call: FunctionCall) -> str:
         return ""
 
 
-def _held_back(call: FunctionCall, rule: PolicyRule | None) -> Blocked:
+def _blocked(call: FunctionCall, rule: PolicyRule | None) -> Blocked:
     why = (
         rule.reason
         if rule is not None and rule.reason

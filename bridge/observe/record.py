@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bridge.errors import BridgeError, ClientLeft, InternalError, UpstreamError
+from bridge.errors import BridgeError, ClientDisconnected, InternalError, UpstreamError
 from bridge.gemini.types import Usage
 
 log = logging.getLogger("bridge.access")
 
 CLIENT_LEFT = "client_left"
 #: Failures that are not the bridge's answer to what the client sent.
-NO_REFUSALS = (ClientLeft, InternalError, UpstreamError)
+NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
 
 

@@ -18,7 +18,18 @@ from typing import Any, ClassVar, NamedTuple
 from marshmallow import Schema
 
 from bridge.errors import BridgeError, IllegalTransition
-from bridge.gemini.turn import Began, Closed, Ended, Failed, Grew, Noted, Opened, Signed, Step, Turn
+from bridge.gemini.turn import (
+    MetadataReceived,
+    PartSigned,
+    RunClosed,
+    RunOpened,
+    Step,
+    TextAdded,
+    Turn,
+    TurnEnded,
+    TurnFailed,
+    TurnStarted,
+)
 from bridge.gemini.types import Chunk, Content, GenerateRequest, JsonObject, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.interruption import Interruption
@@ -41,10 +52,10 @@ class StreamFraming:
         self._encode = encode
         self._keep_alive = keep_alive
 
-    def written(self, events: Iterable[Event]) -> bytes:
+    def encode_events(self, events: Iterable[Event]) -> bytes:
         return b"".join(map(self._encode, events))
 
-    def silence(self) -> bytes:
+    def keep_alive(self) -> bytes:
         """A sign of life while the upstream says nothing."""
         return self._keep_alive
 
@@ -91,26 +102,28 @@ class Protocol:
     show_model: Callable[[JsonObject], JsonObject]
     models_path: str = "/v1/models"
     #: Request headers by which a client of this protocol is known where the path does not tell.
-    marks: frozenset[str] = frozenset()
+    identifying_headers: frozenset[str] = frozenset()
     counting: TokenCounting | None = None
     embedding: Embedding | None = None
     storing: AnswerStoring | None = None
     #: Where nothing is, though a path beside it would take another HTTP method: a 404 tells more than a 405.
-    nowhere: tuple[str, ...] = ()
+    unsupported_paths: tuple[str, ...] = ()
     root: str = ""  #: what lies below is this protocol's alone, whether it exists or not
     request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
     #: What a limit leaves, in the vendor's headers.
     limit_headers: Callable[[RateLimitStatus], Mapping[str, str]] = lambda _allowance: {}
-    longest_wait: float = math.inf  #: clients are not told to wait longer, since they would, without a word
+    max_retry_after: float = (
+        math.inf
+    )  #: clients are not told to wait longer, since they would, without a word
 
     @property
-    def served(self) -> Iterator[str]:
+    def all_paths(self) -> Iterator[str]:
         """Every path at which something is answered."""
-        for asked in (self, self.counting, self.embedding):
-            yield from asked.paths if asked else ()
+        for route in (self, self.counting, self.embedding):
+            yield from route.paths if route else ()
 
     @property
-    def homes(self) -> tuple[str, ...]:
+    def path_prefixes(self) -> tuple[str, ...]:
         """Beginnings of a path that make it this protocol's."""
         heads = (path.partition("<")[0].rstrip("/") for path in self.paths)
         return (self.root,) if self.root else tuple(heads)
@@ -152,31 +165,31 @@ class PastTurn(NamedTuple):
 
 
 #: An answer that is not over yet has one of these for its `status`.
-WORKING = ("queued", "in_progress")
+UNFINISHED_STATUSES = ("queued", "in_progress")
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerStoring:
     """A protocol's way to keep answers and to go on from them. Answers have an `id` and a `status`."""
 
-    wanted: Callable[[JsonObject], bool]
-    previous: Callable[[JsonObject], str | None]  #: the id of the answer that a request goes on from
+    should_store: Callable[[JsonObject], bool]
+    previous_id: Callable[[JsonObject], str | None]  #: the id of the answer that a request goes on from
     previous_field: str
-    background: Callable[[JsonObject], bool]
-    question: Callable[[JsonObject], list[dict[str, Any]]]
+    is_background: Callable[[JsonObject], bool]
+    input_items: Callable[[JsonObject], list[dict[str, Any]]]
     #: The request with its references to stored items replaced by what the given function finds for them.
-    dereferenced: Callable[[JsonObject, Callable[[str], JsonObject | None]], JsonObject]
-    resumed: Callable[[JsonObject, Sequence[PastTurn]], JsonObject]
+    resolve_references: Callable[[JsonObject, Callable[[str], JsonObject | None]], JsonObject]
+    with_history: Callable[[JsonObject, Sequence[PastTurn]], JsonObject]
     id_prefix: str  #: of the ids of this protocol's answers: all protocols share one store
     id_field: str  #: what the vendor calls such an id
-    unknown: type[BridgeError]  #: how a request is refused that goes on from an answer that is not there
-    cancellable: Callable[[JsonObject], bool]
-    failed: Callable[[JsonObject, BridgeError], JsonObject]
-    deleted: Callable[[str], JsonObject]  #: what is said of an answer that was deleted
+    not_found: type[BridgeError]  #: how a request is refused that goes on from an answer that is not there
+    is_cancellable: Callable[[JsonObject], bool]
+    as_failed: Callable[[JsonObject, BridgeError], JsonObject]
+    deletion_body: Callable[[str], JsonObject]  #: what is said of an answer that was deleted
     #: How an answer is shown that was asked for again: with what was asked, and the query.
-    shown: Callable[[JsonObject, Sequence[JsonObject], Mapping[str, str]], JsonObject]
+    render: Callable[[JsonObject, Sequence[JsonObject], Mapping[str, str]], JsonObject]
     cancel_paths: tuple[str, ...] = ("/cancel",)  #: behind the id
-    question_path: str | None = None  #: behind the id, where what was asked is listed
+    input_path: str | None = None  #: behind the id, where what was asked is listed
 
 
 Transitions = Mapping[Enum, Mapping[str, Enum]]
@@ -188,37 +201,41 @@ class EventMachine(ABC):
     LEGAL: ClassVar[Transitions]
     START: ClassVar[Enum]
     _on: ClassVar[Mapping[type[Step], Callable[[Any, Any], Iterable[Event]]]]
-    MOST_CANDIDATES: ClassVar[int] = 1  #: how many answers to one question the protocol can tell apart
-    KNOWS_REASONS: ClassVar[bool] = False  #: its clients read Gemini's finish reasons, whatever they say
+    MAX_CANDIDATES: ClassVar[int] = 1  #: how many answers to one question the protocol can tell apart
+    ANY_FINISH_REASON_ENDS: ClassVar[bool] = (
+        False  #: its clients read Gemini's finish reasons, whatever they say
+    )
 
-    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
-        self.asked = asked
+    def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        self.converted = converted
         self.ids_and_clock = ids_and_clock
         self.state: Enum = self.START
         self._legal = self.LEGAL[self.START]  #: what may follow; kept, since to look it up costs more
         self.error: BridgeError | None = None
-        self.handed_on: BridgeError | None = None  #: a failure that the client reads in the answer itself
+        self.error_in_answer: BridgeError | None = (
+            None  #: a failure that the client reads in the answer itself
+        )
         self.losses: list[str] = []
         self.pending: JsonObject = {}  #: the answer before anything is said, where it can be stored
         self.answer: JsonObject | None = None  #: the whole of it, once it is over, where it can be stored
-        self._turn = Turn(self.MOST_CANDIDATES, any_reason=self.KNOWS_REASONS)
+        self._turn = Turn(self.MAX_CANDIDATES, any_finish_reason_ends=self.ANY_FINISH_REASON_ENDS)
         #: The service tier in the request that is being answered; only who sends it knows.
         self.sent_tier: Callable[[], str | None] = lambda: None
 
     def __init_subclass__(cls) -> None:
         """The table is the class's: one in each machine would make the machine hold on to itself."""
         cls._on = {
-            Began: cls.on_began,
-            Opened: cls.on_opened,
-            Grew: cls.on_grew,
-            Signed: cls.on_signed,
-            Closed: cls.on_closed,
-            Noted: cls.on_noted,
-            Ended: cls.on_ended,
-            Failed: cls._on_failed,
+            TurnStarted: cls.on_turn_started,
+            RunOpened: cls.on_run_opened,
+            TextAdded: cls.on_text_added,
+            PartSigned: cls.on_part_signed,
+            RunClosed: cls.on_run_closed,
+            MetadataReceived: cls.on_metadata,
+            TurnEnded: cls.on_turn_ended,
+            TurnFailed: cls._on_turn_failed,
         }
 
-    def takes_in_stream(self, error: BridgeError) -> bool:
+    def reports_in_stream(self, error: BridgeError) -> bool:
         """Whether a failure before the first event is better told in the stream than by an HTTP status."""
         return False
 
@@ -243,29 +260,29 @@ class EventMachine(ABC):
     def feed(self, chunks: Iterable[Chunk]) -> list[Event]:
         events: list[Event] = []
         for chunk in chunks:
-            self._take(self._turn.feed(chunk), events)
+            self._add_events(self._turn.feed(chunk), events)
         return events
 
     def finish(self) -> list[Event]:
         events: list[Event] = []
-        self._take(self._turn.finish(), events)
+        self._add_events(self._turn.finish(), events)
         return events
 
     def fail(self, error: BridgeError) -> list[Event]:
         if self.over:
             return []
         events: list[Event] = []
-        self._take([Failed(error)], events)
+        self._add_events([TurnFailed(error)], events)
         return events
 
-    def _take(self, steps: Iterable[Step], events: list[Event]) -> None:
+    def _add_events(self, steps: Iterable[Step], events: list[Event]) -> None:
         for step in steps:
             for event in self._on[type(step)](self, step):
                 if self._legal.get(event.type) is not self.state:  # else it stays where it is
-                    self._pass(event)
+                    self._advance(event)
                 events.append(event)
 
-    def _pass(self, event: Event) -> None:
+    def _advance(self, event: Event) -> None:
         following = self._legal.get(event.type)
         if following is None:
             raise IllegalTransition(
@@ -273,35 +290,35 @@ class EventMachine(ABC):
             )
         self.state, self._legal = following, self.LEGAL[following]
 
-    def _on_failed(self, step: Failed) -> Iterable[Event]:
+    def _on_turn_failed(self, step: TurnFailed) -> Iterable[Event]:
         self.error = step.error
-        return self.on_failed(step.error)
+        return self.on_turn_failed(step.error)
 
     # What a protocol does with each step. Most need only some of them.
 
-    def on_began(self, step: Began) -> Iterable[Event]:
+    def on_turn_started(self, step: TurnStarted) -> Iterable[Event]:
         return ()
 
     @abstractmethod
-    def on_opened(self, step: Opened) -> Iterable[Event]: ...
+    def on_run_opened(self, step: RunOpened) -> Iterable[Event]: ...
 
     @abstractmethod
-    def on_grew(self, step: Grew) -> Iterable[Event]: ...
+    def on_text_added(self, step: TextAdded) -> Iterable[Event]: ...
 
-    def on_signed(self, step: Signed) -> Iterable[Event]:
+    def on_part_signed(self, step: PartSigned) -> Iterable[Event]:
         return ()
 
     @abstractmethod
-    def on_closed(self, step: Closed) -> Iterable[Event]: ...
+    def on_run_closed(self, step: RunClosed) -> Iterable[Event]: ...
 
-    def on_noted(self, step: Noted) -> Iterable[Event]:
+    def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
         return ()
 
     @abstractmethod
-    def on_ended(self, step: Ended) -> Iterable[Event]: ...
+    def on_turn_ended(self, step: TurnEnded) -> Iterable[Event]: ...
 
     @abstractmethod
-    def on_failed(self, error: BridgeError) -> Iterable[Event]: ...
+    def on_turn_failed(self, error: BridgeError) -> Iterable[Event]: ...
 
     @abstractmethod
     def fold(self, events: Iterable[Event]) -> JsonObject:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import USER, Content, FileData, FunctionResponse, InlineData, JsonObject, Part
-from bridge.protocols.json_reading import chosen_by, needed, objects, refuse
+from bridge.protocols.json_reading import each_object, invalid_field, lookup_by, required
 
 REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 
@@ -18,22 +18,24 @@ def read_content(content: Any, path: str, readers: Mapping[str, Reader]) -> list
     if isinstance(content, str):
         return [Part(content)]
     if not isinstance(content, list):
-        raise refuse("must be a string or an array of content parts", path)
-    return [chosen_by(part, "type", readers, where)(part, where) for where, part in objects(content, path)]
+        raise invalid_field("must be a string or an array of content parts", path)
+    return [
+        lookup_by(part, "type", readers, where)(part, where) for where, part in each_object(content, path)
+    ]
 
 
 def text_part(part: JsonObject, path: str) -> Part:
-    return Part(needed(part, "text", str, path))
+    return Part(required(part, "text", str, path))
 
 
 def refusal_part(part: JsonObject, path: str) -> Part:
-    return Part(needed(part, "refusal", str, path))
+    return Part(required(part, "refusal", str, path))
 
 
 def only_texts(parts: Sequence[Part], param: str) -> list[str]:
     texts = [part.data for part in parts if isinstance(part.data, str)]
     if len(texts) < len(parts):
-        raise refuse("only text is possible here", param)
+        raise invalid_field("only text is possible here", param)
     return texts
 
 

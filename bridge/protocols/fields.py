@@ -58,7 +58,7 @@ class OneOfTypes(Validator):
         return value
 
 
-class Refused(Validator):
+class Unsupported(Validator):
     def __init__(self, why: str) -> None:
         self.why = why
 
@@ -148,6 +148,6 @@ def _union(*types: type, wanted: str, shape: dict[str, Any], required: bool) -> 
     return fields.Raw(validate=known, **_options(wanted, shape, required=required))
 
 
-def refused(why: str) -> fields.Field[Any]:
+def unsupported(why: str) -> fields.Field[Any]:
     """A field that the vendor knows and the bridge cannot serve: left out it would be missed."""
-    return fields.Raw(validate=Refused(why), **_options("left out", {"type": "null"}))
+    return fields.Raw(validate=Unsupported(why), **_options("left out", {"type": "null"}))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.protocols.json_reading import refuse
+from bridge.protocols.json_reading import invalid_field
 
 LARGEST_PAGE = 1000
 #: What the bridge adds to the upstream's description, for other protocols.
@@ -28,5 +28,5 @@ def list_models(models: Sequence[JsonObject], query: Mapping[str, str]) -> dict[
 def _whole(query: Mapping[str, str], name: str, default: int) -> int:
     given = query.get(name) or str(default)
     if not given.isascii() or not given.isdecimal():
-        raise refuse("must be a whole number" if name == "pageSize" else "is not one of ours", name)
+        raise invalid_field("must be a whole number" if name == "pageSize" else "is not one of ours", name)
     return int(given[:9])

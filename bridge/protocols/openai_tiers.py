@@ -17,10 +17,10 @@ TIERS: Mapping[str, str] = {
 }
 
 
-def wished_tier(body: JsonObject) -> str | None:
+def requested_tier(body: JsonObject) -> str | None:
     wish = body.get("service_tier")
     return None if wish is None else TIERS[wish]
 
 
-def told_tier(served: str | None) -> str:
+def tier_for_answer(served: str | None) -> str:
     return "default" if served in (None, STANDARD) else str(served)

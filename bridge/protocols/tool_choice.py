@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.gemini.types import EMPTY, JsonObject, Tool
-from bridge.protocols.json_reading import refuse, shown
+from bridge.protocols.json_reading import invalid_field, quoted
 
 MUST_CALL = "ANY"
 CHECKED = "VALIDATED"  #: text or a call, as with AUTO; but a call keeps to its schema, and names may be given
@@ -19,10 +19,10 @@ def tool_config(mode: str, allowed: Sequence[str], declared: Sequence[Tool], par
     names = {function.name for tool in declared for function in tool.functions}
     for name in allowed:
         if name not in names:
-            raise refuse(f"{shown(name)} is not among the declared tools", param)
+            raise invalid_field(f"{quoted(name)} is not among the declared tools", param)
     if not names:
         if mode == MUST_CALL and not declared:
-            raise refuse("asks for a tool call, but no tools are declared", param)
+            raise invalid_field("asks for a tool call, but no tools are declared", param)
         return EMPTY  # Gemini refuses the wish without a function to call, and searches when it sees fit
     calling: dict[str, Any] = {"mode": mode}
     if allowed:

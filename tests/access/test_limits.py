@@ -145,7 +145,7 @@ def test_tokens_per_day_end_at_midnight(worker: Make, clock: Clock) -> None:
     assert "100 tokens per day for the key 'alice' is reached" in refusal.message
     assert refusal.message.endswith("it is free again at 2024-10-05 00:00 UTC.")
     assert refusal.retry_after_seconds == 11 * 3600
-    assert not refusal.worth_repeating
+    assert not refusal.retryable
     clock.now += 11 * 3600 - 100
     assert type(limiter.admit(alice).refusal) is LimitReached, "close to midnight waiting is worth it"
     clock.now += 100

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 
 from bridge.gemini.model_capabilities import ModelCapabilities
-from bridge.gemini.service_tier import tier_in, tier_named
+from bridge.gemini.service_tier import normalise_tier, tier_from_usage
 from bridge.settings import SettingsError, load
 from bridge.settings.models import ModelRow, ModelTable
 from bridge.web.app import create_app
@@ -184,7 +184,9 @@ def test_the_answer_tells_who_served(make: Make, gemini, records, call, wish, re
     streamed = ask(make(), call, service_tier=wish, stream=True).get_data()
     assert tiers_in(streamed) <= {answer} if answer else not tiers_in(streamed)
     assert not answer or tiers_in(streamed)
-    assert getattr(records(), "service_tier", None) == (tier_named(reported) if reported else sent_as(wish))
+    assert getattr(records(), "service_tier", None) == (
+        normalise_tier(reported) if reported else sent_as(wish)
+    )
 
 
 def tiers_in(stream: bytes) -> set[str]:
@@ -229,7 +231,7 @@ def test_a_native_answer_is_googles_own(make: Make, gemini) -> None:
     ],
 )
 def test_each_of_googles_ways_to_say_it_is_understood(usage, tier) -> None:
-    assert tier_in(usage) == tier
+    assert tier_from_usage(usage) == tier
 
 
 # --- no room, and no such tier -----------------------------------------------------------------------

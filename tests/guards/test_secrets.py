@@ -22,7 +22,7 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
-from bridge.guards.secrets import MARK, SecretRedaction, redacted
+from bridge.guards.secrets import MARK, SecretRedaction, redact
 from bridge.settings import PROJECT
 from bridge.settings.guards import GuardSettings, load_guards
 
@@ -94,9 +94,9 @@ def spoken(*parts: Part, system: Content | None = None) -> GenerateRequest:
 
 @EVERY_KEY
 def test_each_kind_of_key_is_replaced_where_it_stands(key):
-    assert redacted(f"before {key} behind") == f"before {MARK} behind"
-    assert redacted(key) == MARK
-    assert redacted(f'KEY="{key}"\nNEXT={key}\n') == f'KEY="{MARK}"\nNEXT={MARK}\n'
+    assert redact(f"before {key} behind") == f"before {MARK} behind"
+    assert redact(key) == MARK
+    assert redact(f'KEY="{key}"\nNEXT={key}\n') == f'KEY="{MARK}"\nNEXT={MARK}\n'
 
 
 @EVERY_KEY
@@ -127,13 +127,13 @@ def test_what_is_no_key_is_not_touched(text):
         Part(FunctionResponse("f", {"a": text}, "c1")),
         system=Content(USER, (Part(text),)),
     )
-    assert redacted(text) == text
+    assert redact(text) == text
     assert guarded(request) is request
 
 
 def test_only_the_keys_among_many_words_are_replaced():
     words = " ".join(ORDINARY.values())
-    assert redacted(" ".join([words, *KEYS.values(), words])) == " ".join([words, *[MARK] * len(KEYS), words])
+    assert redact(" ".join([words, *KEYS.values(), words])) == " ".join([words, *[MARK] * len(KEYS), words])
 
 
 def test_the_rest_of_a_part_is_kept():
@@ -204,13 +204,13 @@ def test_a_private_key_that_is_cut_in_its_midst_is_not_told_in_part():
 @ANY_SPEED
 @given(ODD, st.sampled_from(sorted(KEYS.values())), ODD)
 def test_a_key_between_any_words_is_gone(before, key, behind):
-    assert key not in redacted(f"{before} {key} {behind}")
+    assert key not in redact(f"{before} {key} {behind}")
 
 
 @ANY_SPEED
 @given(st.text(alphabet=st.characters(exclude_characters="-_", max_codepoint=0x3FF), max_size=30))
 def test_a_text_too_short_for_a_key_is_the_same(text):
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 VALUES = st.recursive(

@@ -39,7 +39,7 @@ KINDS = sorted(
 def test_codex_repeats_what_a_repetition_may_mend_and_nothing_else(kind: type[BridgeError]) -> None:
     told = stream_error(kind("What happened."))
     assert told["message"].startswith("Your messages" if kind is ContextOverflow else "What happened.")
-    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.worth_repeating)
+    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.retryable)
 
 
 def test_codex_is_told_in_words_how_long_to_wait() -> None:

@@ -7,46 +7,46 @@ from typing import Any, NamedTuple
 from bridge.errors import BridgeError, ContextOverflow
 
 
-class _Words(NamedTuple):
+class _ErrorType(NamedTuple):
     type: str
     status: int
 
 
 #: One row for each kind in the tree; a test fails when one is missing.
-WORDS: dict[str, _Words] = {
-    "invalid_request": _Words("invalid_request_error", 400),
-    "context_overflow": _Words("invalid_request_error", 400),
-    "too_large": _Words("request_too_large", 413),
-    "unauthorized": _Words("authentication_error", 401),
+ERROR_TYPES: dict[str, _ErrorType] = {
+    "invalid_request": _ErrorType("invalid_request_error", 400),
+    "context_overflow": _ErrorType("invalid_request_error", 400),
+    "too_large": _ErrorType("request_too_large", 413),
+    "unauthorized": _ErrorType("authentication_error", 401),
     # A key that is good, but not for this model. Of a 403 Claude Code says that it could not log in.
-    "forbidden": _Words("invalid_request_error", 400),
-    "limited": _Words("rate_limit_error", 429),
-    "budget_spent": _Words("billing_error", 429),
-    "slow_request": _Words("invalid_request_error", 408),
-    "client_left": _Words("invalid_request_error", 499),
-    "unknown_route": _Words("not_found_error", 404),
-    "unknown_model": _Words("not_found_error", 404),
-    "unknown_answer": _Words("not_found_error", 404),
-    "method": _Words("invalid_request_error", 405),
-    "upgrade": _Words("invalid_request_error", 426),
-    "busy": _Words("overloaded_error", 529),
-    "shutting_down": _Words("overloaded_error", 529),
-    "refused": _Words("invalid_request_error", 400),
-    "misconfigured": _Words("api_error", 502),
-    "rate_limited": _Words("rate_limit_error", 429),
-    "overloaded": _Words("overloaded_error", 529),
-    "timeout": _Words("timeout_error", 504),
-    "unreachable": _Words("api_error", 502),
-    "truncated": _Words("api_error", 502),
-    "malformed": _Words("api_error", 502),
-    "internal": _Words("api_error", 500),
+    "forbidden": _ErrorType("invalid_request_error", 400),
+    "limited": _ErrorType("rate_limit_error", 429),
+    "budget_spent": _ErrorType("billing_error", 429),
+    "slow_request": _ErrorType("invalid_request_error", 408),
+    "client_left": _ErrorType("invalid_request_error", 499),
+    "unknown_route": _ErrorType("not_found_error", 404),
+    "unknown_model": _ErrorType("not_found_error", 404),
+    "unknown_answer": _ErrorType("not_found_error", 404),
+    "method": _ErrorType("invalid_request_error", 405),
+    "upgrade": _ErrorType("invalid_request_error", 426),
+    "busy": _ErrorType("overloaded_error", 529),
+    "shutting_down": _ErrorType("overloaded_error", 529),
+    "refused": _ErrorType("invalid_request_error", 400),
+    "misconfigured": _ErrorType("api_error", 502),
+    "rate_limited": _ErrorType("rate_limit_error", 429),
+    "overloaded": _ErrorType("overloaded_error", 529),
+    "timeout": _ErrorType("timeout_error", 504),
+    "unreachable": _ErrorType("api_error", 502),
+    "truncated": _ErrorType("api_error", 502),
+    "malformed": _ErrorType("api_error", 502),
+    "internal": _ErrorType("api_error", 500),
 }
 
 
 def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
     body: dict[str, Any] = {
         "type": "error",
-        "error": {"type": WORDS[error.kind].type, "message": _message(error)},
+        "error": {"type": ERROR_TYPES[error.kind].type, "message": _message(error)},
     }
     return {**body, "request_id": request_id} if request_id else body
 
@@ -65,4 +65,4 @@ def _overflow(error: ContextOverflow) -> str:
 
 
 def error_status(error: BridgeError) -> int:
-    return WORDS[error.kind].status
+    return ERROR_TYPES[error.kind].status

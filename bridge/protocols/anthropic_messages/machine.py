@@ -16,9 +16,19 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
-from bridge.gemini.grounding import search_in
+from bridge.gemini.grounding import web_search_from
 from bridge.gemini.service_tier import STANDARD
-from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Noted, Opened, RunKind, Signed
+from bridge.gemini.turn import (
+    Ending,
+    MetadataReceived,
+    PartSigned,
+    RunClosed,
+    RunKind,
+    RunOpened,
+    TextAdded,
+    TurnEnded,
+    TurnStarted,
+)
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.anthropic_messages.errors import error_body
@@ -28,7 +38,7 @@ from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transit
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 
 
-class State(Enum):
+class MessagesState(Enum):
     IDLE = auto()  #: nothing sent
     OPEN = auto()  #: message started, between blocks
     BLOCK = auto()  #: inside a content block
@@ -51,33 +61,33 @@ class MessagesOptions:
 
 
 class MessagesMachine(EventMachine):
-    START = State.IDLE
+    START = MessagesState.IDLE
     LEGAL: ClassVar[Transitions] = {
-        State.IDLE: {"message_start": State.OPEN, "error": State.FAILED},
-        State.OPEN: {
-            "content_block_start": State.BLOCK,
-            "message_delta": State.CLOSING,
-            "error": State.FAILED,
+        MessagesState.IDLE: {"message_start": MessagesState.OPEN, "error": MessagesState.FAILED},
+        MessagesState.OPEN: {
+            "content_block_start": MessagesState.BLOCK,
+            "message_delta": MessagesState.CLOSING,
+            "error": MessagesState.FAILED,
         },
-        State.BLOCK: {
-            "content_block_delta": State.BLOCK,
-            "content_block_stop": State.OPEN,
-            "error": State.FAILED,
+        MessagesState.BLOCK: {
+            "content_block_delta": MessagesState.BLOCK,
+            "content_block_stop": MessagesState.OPEN,
+            "error": MessagesState.FAILED,
         },
-        State.CLOSING: {"message_stop": State.DONE, "error": State.FAILED},
-        State.DONE: {},
-        State.FAILED: {},
+        MessagesState.CLOSING: {"message_stop": MessagesState.DONE, "error": MessagesState.FAILED},
+        MessagesState.DONE: {},
+        MessagesState.FAILED: {},
     }
 
-    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
-        super().__init__(asked, ids_and_clock)
-        options = asked.options
+    def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(converted, ids_and_clock)
+        options = converted.options
         self._shows_thinking = isinstance(options, MessagesOptions) and options.thinking
         self._index = -1
         self._open: str | None = None  # the kind of the block being written
         self._thought = 0  # the length of the thinking in the open block
         self._spoke = False
-        self._held: list[Grew | Signed] | None = None  # a thought behind text: what follows decides
+        self._held: list[TextAdded | PartSigned] | None = None  # a thought behind text: what follows decides
         self._grounding: JsonObject | None = None
 
     # --- blocks --------------------------------------------------------------------------------------
@@ -103,7 +113,7 @@ class MessagesMachine(EventMachine):
             self._thought += len(text)
             yield self._delta("thinking_delta", thinking=text)
 
-    def _sign_thought(self, step: Signed) -> Iterator[Event]:
+    def _sign_thought(self, step: PartSigned) -> Iterator[Event]:
         yield from self._think()
         yield from self._sign(for_thought(step.signature, step.length, self._thought))
 
@@ -116,19 +126,19 @@ class MessagesMachine(EventMachine):
         """Show the thought that waited, now that something follows it."""
         held, self._held = self._held or [], None
         for step in held:
-            if isinstance(step, Grew):
+            if isinstance(step, TextAdded):
                 yield from self._think(step.text)
             else:
                 yield from self._sign_thought(step)
 
     # --- steps ---------------------------------------------------------------------------------------
 
-    def on_began(self, _step: Began) -> Iterator[Event]:
+    def on_turn_started(self, _step: TurnStarted) -> Iterator[Event]:
         message: dict[str, Any] = {
             "id": self.ids_and_clock.new_id("msg_"),
             "type": "message",
             "role": "assistant",
-            "model": self.asked.request.model,  # another name makes Claude Code drop all signed thinking
+            "model": self.converted.request.model,  # another name makes Claude Code drop all signed thinking
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -138,10 +148,10 @@ class MessagesMachine(EventMachine):
 
     def _tier(self) -> dict[str, str]:
         """Which one serves, for who named one."""
-        named = self.asked.request.service_tier is not None
+        named = self.converted.request.service_tier is not None
         return {"service_tier": self.service_tier or STANDARD} if named else {}
 
-    def on_opened(self, step: Opened) -> Iterator[Event]:
+    def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
         if step.kind is RunKind.THOUGHT:
             yield from self._opened_thought()
         elif step.kind is RunKind.OTHER:
@@ -172,14 +182,14 @@ class MessagesMachine(EventMachine):
         """Behind text no thinking block is made up; the signature is then in the vault alone."""
         return self._open == "thinking" or (self._shows_thinking and not self._spoke)
 
-    def on_grew(self, step: Grew) -> Iterable[Event]:
+    def on_text_added(self, step: TextAdded) -> Iterable[Event]:
         if step.kind is RunKind.TEXT and self._open == "text":
             said = {"type": "text_delta", "text": step.text}
             kind = "content_block_delta"
             return (Event(kind, {"type": kind, "index": self._index, "delta": said}),)
         return self._began(step)
 
-    def _began(self, step: Grew) -> Iterator[Event]:
+    def _began(self, step: TextAdded) -> Iterator[Event]:
         if step.kind is RunKind.TEXT:
             yield from self._begin_text()
             yield self._delta("text_delta", text=step.text)
@@ -195,7 +205,7 @@ class MessagesMachine(EventMachine):
         self._spoke = True
         yield self._start("text", text="")
 
-    def on_signed(self, step: Signed) -> Iterator[Event]:
+    def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
         if step.kind is RunKind.CALL:
             return  # it went before the call
         if step.kind is not RunKind.THOUGHT or not self._shows_thinking:
@@ -205,16 +215,16 @@ class MessagesMachine(EventMachine):
         else:
             yield from self._sign_thought(step)
 
-    def on_closed(self, step: Closed) -> Iterator[Event]:
+    def on_run_closed(self, step: RunClosed) -> Iterator[Event]:
         # A thinking block stays open: the call that follows may want to sign it.
         if step.kind is RunKind.TEXT:
             yield from self._stop()
 
-    def on_noted(self, step: Noted) -> Iterable[Event]:
+    def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
         self._grounding = step.fields.get("groundingMetadata") or self._grounding
         return ()
 
-    def on_ended(self, step: Ended) -> Iterator[Event]:
+    def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._stop()
         if self._held:
             self.losses.append("messages.thought_at_the_end")
@@ -226,7 +236,7 @@ class MessagesMachine(EventMachine):
 
     def _searches(self) -> Generator[Event, None, dict[str, Any]]:
         """What Google found, as the blocks of Anthropic's own search. Gemini tells it last."""
-        search = search_in(self._grounding)
+        search = web_search_from(self._grounding)
         if search is None:
             return {}
         own_id = self.ids_and_clock.new_id("srvtoolu_")
@@ -238,7 +248,7 @@ class MessagesMachine(EventMachine):
         yield from self._stop()
         return {"server_tool_use": {"web_search_requests": max(1, len(search.queries))}}
 
-    def on_failed(self, error: BridgeError) -> tuple[Event, ...]:
+    def on_turn_failed(self, error: BridgeError) -> tuple[Event, ...]:
         return (Event("error", error_body(error)),)
 
     def fold(self, events: Iterable[Event]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.gemini.model_names import picker_name, plain_name, shown_in_picker
 from bridge.gemini.types import JsonObject
-from bridge.protocols.json_reading import refuse, shown
+from bridge.protocols.json_reading import invalid_field, quoted
 
 #: The vendor's largest page, and ours unless a client asks for less: not all of them ask for the next one.
 LARGEST_PAGE = 1000
@@ -76,11 +76,11 @@ def _page(ids: Sequence[str], query: Mapping[str, str]) -> tuple[int, int]:
 def _limit(query: Mapping[str, str]) -> int:
     given = query.get("limit", str(LARGEST_PAGE))
     if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= LARGEST_PAGE):
-        raise refuse(f"must be a whole number from 1 to {LARGEST_PAGE}, not {shown(given)}", "limit")
+        raise invalid_field(f"must be a whole number from 1 to {LARGEST_PAGE}, not {quoted(given)}", "limit")
     return int(given)
 
 
 def _place(ids: Sequence[str], query: Mapping[str, str], cursor: str) -> int:
     if query[cursor] not in ids:
-        raise refuse(f"there is no model {shown(query[cursor])} in the list", cursor)
+        raise invalid_field(f"there is no model {quoted(query[cursor])} in the list", cursor)
     return ids.index(query[cursor])

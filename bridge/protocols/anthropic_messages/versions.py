@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.protocols.json_reading import objects, refuse, shown
+from bridge.protocols.json_reading import each_object, invalid_field, quoted
 
 HEADER = "anthropic-version"
 WITHOUT_SAMPLING = "2026-10-21"  #: the first that takes no sampling parameters
@@ -27,25 +27,25 @@ def check_version(body: JsonObject, headers: Mapping[str, str]) -> list[str]:
     if not version:
         return []
     if not _DATE.fullmatch(version):
-        raise refuse(f"{shown(version)} is not a valid version", HEADER)
+        raise invalid_field(f"{quoted(version)} is not a valid version", HEADER)
     if version >= WITHOUT_SAMPLING:
-        _refuse_sampling(body)
-        for path, message in objects(body["messages"], "messages"):
-            _refuse_blocks(message, f"{path}.content")
+        _reject_sampling(body)
+        for path, message in each_object(body["messages"], "messages"):
+            _reject_blocks(message, f"{path}.content")
     return [] if version in KNOWN else ["messages.unknown_version"]
 
 
-def _refuse_sampling(body: JsonObject) -> None:
+def _reject_sampling(body: JsonObject) -> None:
     for name in _SAMPLING:
         if name in body:
-            raise refuse("Extra inputs are not permitted", name)
+            raise invalid_field("Extra inputs are not permitted", name)
 
 
-def _refuse_blocks(message: JsonObject, path: str) -> None:
+def _reject_blocks(message: JsonObject, path: str) -> None:
     role, content = message.get("role"), message.get("content")
     for index, block in enumerate(content if isinstance(content, list) else ()):
         kind: Any = block.get("type") if isinstance(block, dict) else None
         if role == "assistant" and kind == "document":
-            raise refuse("document blocks are not permitted in assistant messages", f"{path}[{index}]")
+            raise invalid_field("document blocks are not permitted in assistant messages", f"{path}[{index}]")
         if role == "user" and kind == "text" and block.get("citations"):
-            raise refuse("are not permitted on text of user messages", f"{path}[{index}].citations")
+            raise invalid_field("are not permitted on text of user messages", f"{path}[{index}].citations")

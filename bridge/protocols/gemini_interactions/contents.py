@@ -7,7 +7,7 @@ from typing import Any
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.types import EMPTY, FileData, InlineData, JsonObject, Part
 from bridge.protocols.content_parts import Reader, text_part
-from bridge.protocols.json_reading import needed, optional, refuse, shown
+from bridge.protocols.json_reading import invalid_field, optional, quoted, required
 
 _RESOLUTIONS = ("low", "medium", "high", "ultra_high")
 _CLIP = {"start_offset": "startOffset", "end_offset": "endOffset", "fps": "fps"}
@@ -23,8 +23,10 @@ def _media(content: JsonObject, path: str) -> Part:
 def _data(content: JsonObject, path: str, mime_type: str | None) -> InlineData | FileData:
     address = optional(content, "uri", str, path)
     if address is None:
-        data = needed(content, "data", str, path)
-        return inline_from_base64(mime_type or needed(content, "mime_type", str, path), data, f"{path}.data")
+        data = required(content, "data", str, path)
+        return inline_from_base64(
+            mime_type or required(content, "mime_type", str, path), data, f"{path}.data"
+        )
     if address[:5].lower() == "data:":
         return media_from_url(address, f"{path}.uri")
     return FileData(address, mime_type)  # Gemini reads it, as it does in its own protocol
@@ -35,8 +37,8 @@ def _resolution(content: JsonObject, path: str) -> JsonObject:
     if resolution is None:
         return EMPTY
     if resolution not in _RESOLUTIONS:
-        problem = f"must be one of {', '.join(_RESOLUTIONS)}, not {shown(resolution)}"
-        raise refuse(problem, f"{path}.resolution")
+        problem = f"must be one of {', '.join(_RESOLUTIONS)}, not {quoted(resolution)}"
+        raise invalid_field(problem, f"{path}.resolution")
     return {"mediaResolution": {"level": f"MEDIA_RESOLUTION_{resolution.upper()}"}}
 
 
@@ -55,7 +57,7 @@ def _video(content: JsonObject, path: str) -> Part:
     if processing is None or processing == "static":
         return part
     if not isinstance(processing, dict) or processing.get("type", "static") != "static":
-        raise refuse("must be static: other ways exist at Google only", where)
+        raise invalid_field("must be static: other ways exist at Google only", where)
     clip = {ours: processing[theirs] for theirs, ours in _CLIP.items() if processing.get(theirs) is not None}
     return Part(part.data, extra={**part.extra, "videoMetadata": clip}) if clip else part
 

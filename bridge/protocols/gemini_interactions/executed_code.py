@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.model_adapter import MINTED_ID
+from bridge.gemini.model_adapter import GENERATED_ID_PREFIX
 from bridge.gemini.types import JsonObject, OtherData
-from bridge.protocols.json_reading import needed, optional
+from bridge.protocols.json_reading import optional, required
 
 CALL, RESULT = "code_execution_call", "code_execution_result"
 _CODE, _OUTCOME = "executableCode", "codeExecutionResult"
@@ -35,9 +35,9 @@ def is_told_in_full(data: OtherData) -> bool:
 
 
 def read_call(step: JsonObject, path: str) -> OtherData:
-    arguments, where = needed(step, "arguments", dict, path), f"{path}.arguments"
+    arguments, where = required(step, "arguments", dict, path), f"{path}.arguments"
     language = optional(arguments, "language", str, where) or "python"
-    code = {"language": language.upper(), "code": needed(arguments, "code", str, where)}
+    code = {"language": language.upper(), "code": required(arguments, "code", str, where)}
     return OtherData(_CODE, {**code, **_own_id(step, "id", path)})
 
 
@@ -50,4 +50,4 @@ def read_result(step: JsonObject, path: str) -> OtherData:
 def _own_id(step: JsonObject, field: str, path: str) -> dict[str, str]:
     """Gemini never saw the ids that were made up here."""
     own_id = optional(step, field, str, path)
-    return {"id": own_id} if own_id and not own_id.startswith(MINTED_ID) else {}
+    return {"id": own_id} if own_id and not own_id.startswith(GENERATED_ID_PREFIX) else {}

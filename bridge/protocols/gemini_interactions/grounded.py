@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.grounding import search_in
+from bridge.gemini.grounding import web_search_from
 from bridge.gemini.types import JsonObject
 
 Steps = list[tuple[dict[str, Any], dict[str, Any]]]
@@ -12,7 +12,7 @@ Steps = list[tuple[dict[str, Any], dict[str, Any]]]
 
 def citations(grounding: JsonObject | None) -> list[dict[str, Any]]:
     """Which words of the text have which page for a source; without words, where Gemini names none."""
-    search = search_in(grounding)
+    search = web_search_from(grounding)
     if grounding is None or search is None:
         return []
     supports = [each for each in _list(grounding, "groundingSupports") if isinstance(each, dict)]
@@ -38,7 +38,7 @@ def _span(segment: Any) -> dict[str, int]:
 
 def search_steps(grounding: JsonObject | None, call_id: str) -> Steps:
     """Each step with the delta that says the rest of it."""
-    search = search_in(grounding)
+    search = web_search_from(grounding)
     if grounding is None or search is None:
         return []
     shown = grounding.get("searchEntryPoint")

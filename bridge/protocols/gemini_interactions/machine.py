@@ -16,8 +16,17 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
-from bridge.gemini.model_adapter import MINTED_ID
-from bridge.gemini.turn import Began, Closed, Ended, Grew, Noted, Opened, RunKind, Signed
+from bridge.gemini.model_adapter import GENERATED_ID_PREFIX
+from bridge.gemini.turn import (
+    MetadataReceived,
+    PartSigned,
+    RunClosed,
+    RunKind,
+    RunOpened,
+    TextAdded,
+    TurnEnded,
+    TurnStarted,
+)
 from bridge.gemini.types import (
     FileData,
     FunctionCall,
@@ -35,7 +44,7 @@ from bridge.protocols.gemini_interactions.fold import STEP_DELTA, STEP_START, ST
 from bridge.protocols.gemini_interactions.grounded import citations, search_steps
 from bridge.protocols.gemini_interactions.signatures import for_part, for_text, written
 from bridge.protocols.gemini_interactions.usage import usage_from_gemini
-from bridge.protocols.google_errors import WORDS
+from bridge.protocols.google_errors import RPC_CODES
 from bridge.protocols.sse import encode_named
 
 CREATED, UPDATED, COMPLETED = "interaction.created", "interaction.status_update", "interaction.completed"
@@ -45,7 +54,7 @@ THOUGHT, OUTPUT = "thought", "model_output"
 END = b"event: done\ndata: [DONE]\n\n"
 
 
-class State(Enum):
+class InteractionsState(Enum):
     IDLE = auto()  #: nothing sent
     CREATED = auto()
     OPEN = auto()  #: between steps
@@ -61,19 +70,27 @@ class InteractionOptions:
 
 
 class InteractionsMachine(EventMachine):
-    START = State.IDLE
+    START = InteractionsState.IDLE
     LEGAL: ClassVar[Transitions] = {
-        State.IDLE: {CREATED: State.CREATED, ERROR: State.ENDING},
-        State.CREATED: {UPDATED: State.OPEN, ERROR: State.ENDING},
-        State.OPEN: {STEP_START: State.STEP, COMPLETED: State.ENDING, ERROR: State.ENDING},
-        State.STEP: {STEP_DELTA: State.STEP, STEP_STOP: State.OPEN, ERROR: State.ENDING},
-        State.ENDING: {DONE: State.DONE},
-        State.DONE: {},
+        InteractionsState.IDLE: {CREATED: InteractionsState.CREATED, ERROR: InteractionsState.ENDING},
+        InteractionsState.CREATED: {UPDATED: InteractionsState.OPEN, ERROR: InteractionsState.ENDING},
+        InteractionsState.OPEN: {
+            STEP_START: InteractionsState.STEP,
+            COMPLETED: InteractionsState.ENDING,
+            ERROR: InteractionsState.ENDING,
+        },
+        InteractionsState.STEP: {
+            STEP_DELTA: InteractionsState.STEP,
+            STEP_STOP: InteractionsState.OPEN,
+            ERROR: InteractionsState.ENDING,
+        },
+        InteractionsState.ENDING: {DONE: InteractionsState.DONE},
+        InteractionsState.DONE: {},
     }
 
-    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
-        super().__init__(asked, ids_and_clock)
-        options = asked.options
+    def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(converted, ids_and_clock)
+        options = converted.options
         self._options = options if isinstance(options, InteractionOptions) else InteractionOptions()
         self._told = 0  # events
         self._index = -1  # of the newest step
@@ -88,7 +105,7 @@ class InteractionsMachine(EventMachine):
             "id": ids_and_clock.new_id(ID_PREFIX),
             "object": "interaction",
             "status": "in_progress",
-            "model": asked.request.model,
+            "model": converted.request.model,
             "created": now,
             "updated": now,
             **({} if previous is None else {"previous_interaction_id": previous}),
@@ -142,11 +159,11 @@ class InteractionsMachine(EventMachine):
 
     # --- steps ---------------------------------------------------------------------------------------
 
-    def on_began(self, _step: Began) -> Iterator[Event]:
+    def on_turn_started(self, _step: TurnStarted) -> Iterator[Event]:
         yield self._event(CREATED, interaction=self._interaction)
         yield self._event(UPDATED, interaction_id=self._interaction["id"], status="in_progress")
 
-    def on_opened(self, step: Opened) -> Iterator[Event]:
+    def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
         if step.kind is RunKind.THOUGHT:
             if not self._options.thoughts:
                 self.losses.append("interactions.thought_not_asked_for")
@@ -176,7 +193,7 @@ class InteractionsMachine(EventMachine):
 
     def _code(self, data: OtherData, signature: str | None) -> Iterator[Event]:
         if data.field == "executableCode":
-            self._code_id = self.ids_and_clock.new_id(MINTED_ID)
+            self._code_id = self.ids_and_clock.new_id(GENERATED_ID_PREFIX)
         told = code_step(data, self._code_id)
         if told is None:
             self.losses.append("interactions.part_not_shown")
@@ -188,7 +205,7 @@ class InteractionsMachine(EventMachine):
             step, delta if signature is None else {**delta, "signature": written(signature)}
         )
 
-    def on_grew(self, step: Grew) -> Iterable[Event]:
+    def on_text_added(self, step: TextAdded) -> Iterable[Event]:
         if step.kind is RunKind.THOUGHT:
             return self._think(step.text) if self._options.thoughts else ()
         if self._open == OUTPUT:
@@ -207,7 +224,7 @@ class InteractionsMachine(EventMachine):
         }
         return Event(STEP_DELTA, data)
 
-    def on_signed(self, step: Signed) -> Iterator[Event]:
+    def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
         if step.kind is RunKind.THOUGHT:
             length = step.length if self._options.thoughts else self._thought_length
             yield from self._sign(for_thought(step.signature, length, self._thought_length))
@@ -216,7 +233,7 @@ class InteractionsMachine(EventMachine):
             yield from self._sign(for_text(step.signature, step.length))
         # That of a call or another part was told with it.
 
-    def on_closed(self, step: Closed) -> Iterator[Event]:
+    def on_run_closed(self, step: RunClosed) -> Iterator[Event]:
         # A thought stays open: the call that follows may want to sign it.
         if any(part.extra for part in step.parts):
             self.losses.append("interactions.part_fields")
@@ -231,14 +248,14 @@ class InteractionsMachine(EventMachine):
             yield self._delta(type="text_annotation_delta", annotations=cited)
         yield from self._end_step()
 
-    def on_noted(self, step: Noted) -> Iterable[Event]:
+    def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
         if grounding := step.fields.get("groundingMetadata"):
             self._grounding = self._uncited = grounding
         return ()
 
-    def on_ended(self, step: Ended) -> Iterator[Event]:
+    def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._end_step()
-        for told, delta in search_steps(self._grounding, self.ids_and_clock.new_id(MINTED_ID)):
+        for told, delta in search_steps(self._grounding, self.ids_and_clock.new_id(GENERATED_ID_PREFIX)):
             yield from self._whole(told, delta)
         ending = step.endings[0]
         status = "completed" if ending.outcome is Outcome.COMPLETE else "incomplete"
@@ -261,7 +278,7 @@ class InteractionsMachine(EventMachine):
         self.answer = {**interaction, "steps": self._said.steps}
         return interaction
 
-    def on_failed(self, error: BridgeError) -> Iterator[Event]:
+    def on_turn_failed(self, error: BridgeError) -> Iterator[Event]:
         self._ended("failed", [told := error_from(error)])
         yield self._event(ERROR, error=told)
         yield Event(DONE, None)
@@ -276,8 +293,8 @@ class InteractionsMachine(EventMachine):
 
 
 def error_from(error: BridgeError) -> dict[str, str]:
-    return {"code": WORDS[error.kind].status, "message": error.message}
+    return {"code": RPC_CODES[error.kind].status, "message": error.message}
 
 
-def framing(_asked: ConvertedRequest) -> StreamFraming:
+def framing(_converted: ConvertedRequest) -> StreamFraming:
     return StreamFraming(lambda event: END if event.type == DONE else encode_named(event))

@@ -11,13 +11,13 @@ from bridge.protocols.envelope import Envelope
 
 
 class InteractionSchema(Envelope):
-    agent = fields.refused("agents run at Google only; name a model")
-    agent_config = fields.refused("agents run at Google only; name a model")
-    environment = fields.refused("environments exist at Google only")
-    webhook_config = fields.refused(
+    agent = fields.unsupported("agents run at Google only; name a model")
+    agent_config = fields.unsupported("agents run at Google only; name a model")
+    environment = fields.unsupported("environments exist at Google only")
+    webhook_config = fields.unsupported(
         "the bridge calls no address that a request names; ask for the answer again"
     )
-    continuation_token = fields.refused("no answer here gives such a token; send the question again")
+    continuation_token = fields.unsupported("no answer here gives such a token; send the question again")
 
     model = fields.text(required=True, longest=256)
     input = fields.text_array_or_mapping(required=True)
@@ -41,9 +41,9 @@ class InteractionSchema(Envelope):
 class GenerationSchema(Envelope):
     """The `generation_config` of a request."""
 
-    speech_config = fields.refused("speech is not offered here; use generateContent")
-    transcription_config = fields.refused("transcription is not offered here; use generateContent")
-    video_config = fields.refused("video is not offered here; use generateContent")
+    speech_config = fields.unsupported("speech is not offered here; use generateContent")
+    transcription_config = fields.unsupported("transcription is not offered here; use generateContent")
+    video_config = fields.unsupported("video is not offered here; use generateContent")
 
     max_output_tokens = fields.whole(1)
     temperature = fields.number(0, 2)

@@ -24,7 +24,14 @@ from bridge.protocols.content_parts import read_content, tool_result
 from bridge.protocols.gemini_interactions import signatures
 from bridge.protocols.gemini_interactions.contents import READERS
 from bridge.protocols.gemini_interactions.executed_code import read_call, read_result
-from bridge.protocols.json_reading import arguments_object, needed, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    arguments_object,
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+)
 
 ROLES = (USER, MODEL)
 UNSAID = frozenset(
@@ -53,7 +60,7 @@ class Steps:
         if "type" not in step and "role" in step:
             self._turn(step, path)
             return
-        kind = needed(step, "type", str, path)
+        kind = required(step, "type", str, path)
         if kind in READERS:
             self._count_names([step])
             self._say(role, READERS[kind](step, path))
@@ -65,7 +72,7 @@ class Steps:
     def _reader(self, kind: str, path: str) -> Callable[[Steps, JsonObject, str], None]:
         if kind not in self._READERS:
             known = ", ".join((*self._READERS, *READERS))
-            raise refuse(f"must be one of {known}, not {shown(kind)}", f"{path}.type")
+            raise invalid_field(f"must be one of {known}, not {quoted(kind)}", f"{path}.type")
         return self._READERS[kind]
 
     def _say(self, role: str, *parts: Part) -> None:
@@ -76,14 +83,14 @@ class Steps:
     # --- what was said -------------------------------------------------------------------------------
 
     def _turn(self, turn: JsonObject, path: str) -> None:
-        role = needed(turn, "role", str, path)
+        role = required(turn, "role", str, path)
         if role not in ROLES:
-            raise refuse(f"must be user or model, not {shown(role)}", f"{path}.role")
+            raise invalid_field(f"must be user or model, not {quoted(role)}", f"{path}.role")
         content = turn.get("content")
         if isinstance(content, str):
             self._say(role, Part(content))
             return
-        for where, step in objects(needed(turn, "content", list, path), f"{path}.content"):
+        for where, step in each_object(required(turn, "content", list, path), f"{path}.content"):
             self.add(step, where, role)
 
     def _user_input(self, step: JsonObject, path: str) -> None:
@@ -147,7 +154,7 @@ class Steps:
     # --- calls and their results ---------------------------------------------------------------------
 
     def _function_call(self, step: JsonObject, path: str) -> None:
-        call_id, name = needed(step, "id", str, path), needed(step, "name", str, path)
+        call_id, name = required(step, "id", str, path), required(step, "name", str, path)
         signature = self._for_next_call or self._own_signature(step, path)
         if self._unanswered.get(call_id) == name:
             self._for_next_call = None
@@ -164,7 +171,7 @@ class Steps:
         return signatures.read(given) if given else None
 
     def _function_result(self, step: JsonObject, path: str) -> None:
-        call_id = needed(step, "call_id", str, path)
+        call_id = required(step, "call_id", str, path)
         name = self._call_names.get(call_id) or optional(step, "name", str, path) or ""
         failed = optional(step, "is_error", bool, path)
         self._unanswered.pop(call_id, None)
@@ -173,7 +180,7 @@ class Steps:
             self._say(USER, tool_result(self._content(result, f"{path}.result"), name, call_id, failed))
             return
         if "result" not in step:
-            raise refuse("is required", f"{path}.result")
+            raise invalid_field("is required", f"{path}.result")
         response = (
             result if isinstance(result, dict) and not failed else {"error" if failed else "result": result}
         )

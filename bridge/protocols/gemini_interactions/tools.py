@@ -7,9 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.json_reading import chosen_by, needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    lookup_by,
+    optional,
+    quoted,
+    required,
+    required_name,
+)
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
 CHOICE = "generation_config.tool_choice"
@@ -20,33 +28,34 @@ Value = Callable[[Any, str], Any]  #: a field's value in Gemini's words, or the 
 ToolReader = Callable[[JsonObject, str], FunctionDeclaration | Tool]
 
 
-def declared_tools(tools: list[Any], schemas: Schemas) -> tuple[Tool, ...]:
-    schemas.declared(len(tools), "tools")
+def declared_tools(tools: list[Any], schemas: RequestSchemas) -> tuple[Tool, ...]:
+    schemas.count_tools(len(tools), "tools")
     read = [
-        (path, chosen_by(tool, "type", _READERS, path)(tool, path)) for path, tool in objects(tools, "tools")
+        (path, lookup_by(tool, "type", _READERS, path)(tool, path))
+        for path, tool in each_object(tools, "tools")
     ]
     functions = [
         _with_schema(each, path, schemas) for path, each in read if isinstance(each, FunctionDeclaration)
     ]
     for name, times in Counter(function.name for function in functions).items():
         if times > 1:
-            raise refuse(f"{shown(name)} is declared twice", "tools")
+            raise invalid_field(f"{quoted(name)} is declared twice", "tools")
     declared = (Tool(tuple(functions)),) if functions else ()
     return (*declared, *(each for _, each in read if isinstance(each, Tool)))
 
 
 def _function(tool: JsonObject, path: str) -> FunctionDeclaration:
     return FunctionDeclaration(
-        needed_name(tool, path),
+        required_name(tool, path),
         optional(tool, "description", str, path),
         optional(tool, "parameters", dict, path) or None,
     )
 
 
-def _with_schema(function: FunctionDeclaration, path: str, schemas: Schemas) -> FunctionDeclaration:
+def _with_schema(function: FunctionDeclaration, path: str, schemas: RequestSchemas) -> FunctionDeclaration:
     if function.schema is None:
         return function
-    schema = schemas.tool(function.name, function.schema, f"{path}.parameters")
+    schema = schemas.tool_schema(function.name, function.schema, f"{path}.parameters")
     return replace(function, schema=schema)
 
 
@@ -61,7 +70,7 @@ def _searches(value: Any, path: str) -> dict[str, Any]:
     kinds = value if isinstance(value, list) else [value]
     for kind in kinds:
         if not isinstance(kind, str) or kind not in _SEARCHES:
-            raise refuse(f"must hold {' or '.join(_SEARCHES)}, not {shown(kind)}", path)
+            raise invalid_field(f"must hold {' or '.join(_SEARCHES)}, not {quoted(kind)}", path)
     return {_SEARCHES[kind]: {} for kind in kinds}
 
 
@@ -71,7 +80,7 @@ def _environment(value: Any, _path: str) -> str:
 
 def _policies(value: Any, path: str) -> list[str]:
     if not isinstance(value, list):
-        raise refuse("must be an array", path)
+        raise invalid_field("must be an array", path)
     return [str(each).upper() for each in value]
 
 
@@ -80,7 +89,7 @@ def _googles(name: str, **fields: tuple[str, Value]) -> ToolReader:
         given = {key: value for key, value in tool.items() if key != "type" and value is not None}
         for key in given:
             if key not in fields:
-                raise refuse("the bridge does not know this field", f"{path}.{key}")
+                raise invalid_field("the bridge does not know this field", f"{path}.{key}")
         options = {}
         for key, value in given.items():
             ours, converted = fields[key]
@@ -92,7 +101,7 @@ def _googles(name: str, **fields: tuple[str, Value]) -> ToolReader:
 
 def _nowhere(why: str) -> ToolReader:
     def read(_tool: JsonObject, path: str) -> Tool:
-        raise refuse(why, f"{path}.type")
+        raise invalid_field(why, f"{path}.type")
 
     return read
 
@@ -143,9 +152,9 @@ def chosen_tools(body: JsonObject, choice: Any, declared: Sequence[Tool]) -> Jso
 def _choice(choice: Any) -> tuple[str, list[str]]:
     if isinstance(choice, dict) and isinstance(choice.get("allowed_tools"), dict):
         allowed, where = choice["allowed_tools"], f"{CHOICE}.allowed_tools"
-        names = needed(allowed, "tools", list, where)
+        names = required(allowed, "tools", list, where)
         if not all(isinstance(name, str) for name in names):
-            raise refuse("must be an array of strings", f"{where}.tools")
+            raise invalid_field("must be an array of strings", f"{where}.tools")
         mode = _mode(optional(allowed, "mode", str, where) or "auto", f"{where}.mode")
         # Gemini takes names only where it must call, or checks what it calls.
         return ("VALIDATED" if mode == "AUTO" else mode), ([] if mode == "NONE" else names)
@@ -154,7 +163,7 @@ def _choice(choice: Any) -> tuple[str, list[str]]:
 
 def _mode(mode: Any, path: str) -> str:
     if not isinstance(mode, str) or mode not in _MODES:
-        raise refuse(f"must be one of {', '.join(_MODES)}, not {shown(mode)}", path)
+        raise invalid_field(f"must be one of {', '.join(_MODES)}, not {quoted(mode)}", path)
     return _MODES[mode]
 
 

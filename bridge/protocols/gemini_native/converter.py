@@ -20,7 +20,14 @@ from bridge.gemini.types import (
 from bridge.gemini.wire import request_from_json
 from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.gemini_native.normalise import REQUEST, read
-from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    required_name,
+)
 
 #: `function` is how Google's older SDKs call the one who answers a call.
 ROLES = (None, USER, MODEL, "function")
@@ -46,7 +53,9 @@ def counted_to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     """Tokens are counted of contents alone, or of a whole request."""
     whole = optional(body, "generateContentRequest", dict, "")
     if (whole is None) == ("contents" not in body):
-        raise refuse("either contents or a generateContentRequest is required, and not both", "contents")
+        raise invalid_field(
+            "either contents or a generateContentRequest is required, and not both", "contents"
+        )
     path = "" if whole is None else "generateContentRequest"
     return ConvertedRequest(
         _request(body if whole is None else whole, model_named(caller), path), stream=False
@@ -56,7 +65,7 @@ def counted_to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
 def model_named(caller: Caller) -> str:
     model = caller.path["model"]
     if len(model) > LONGEST_MODEL:
-        raise refuse(f"must be at most {LONGEST_MODEL} characters", "model")
+        raise invalid_field(f"must be at most {LONGEST_MODEL} characters", "model")
     return model
 
 
@@ -64,7 +73,7 @@ def _wants_sse(query: Mapping[str, str]) -> bool:
     # "json;enum-encoding=int" is what the older SDKs ask for; they read names as well as numbers.
     form = query.get("alt") or query.get("$alt") or "json"
     if form.partition(";")[0] not in ("json", "sse"):
-        raise refuse(f"must be json or sse, not {shown(form)}", "alt")
+        raise invalid_field(f"must be json or sse, not {quoted(form)}", "alt")
     return form == "sse"
 
 
@@ -90,34 +99,36 @@ def _says_something(part: Part) -> bool:
     return not blank or bool(part.extra)
 
 
-# --- what Google would refuse, and what would get lost if it were not looked at ------------------------
+# --- what Google would invalid_field, and what would get lost if it were not looked at ------------------------
 
 
 def _check_contents(contents: list[dict[str, Any]], path: str) -> None:
-    for where, content in objects(contents, path):
+    for where, content in each_object(contents, path):
         if content.get("role") not in ROLES:
-            raise refuse(f"must be user or model, not {shown(content['role'])}", f"{where}.role")
-        for place, part in objects(content.get("parts", []), f"{where}.parts"):
+            raise invalid_field(f"must be user or model, not {quoted(content['role'])}", f"{where}.role")
+        for place, part in each_object(content.get("parts", []), f"{where}.parts"):
             _check_part(part, place)
     if not any(content.get("parts") for content in contents):
-        raise refuse("must hold at least one part", path)
+        raise invalid_field("must hold at least one part", path)
 
 
 def _check_part(part: dict[str, Any], path: str) -> None:
     for name in ("functionCall", "functionResponse"):
         if name in part:
-            needed_name(part[name], f"{path}.{name}")
+            required_name(part[name], f"{path}.{name}")
     if "functionResponse" in part:
         part["functionResponse"].setdefault("response", {})
     for name, needs in (("inlineData", ("mimeType", "data")), ("fileData", ("fileUri",))):
         for field in needs if name in part else ():
-            needed(part[name], field, str, f"{path}.{name}")
+            required(part[name], field, str, f"{path}.{name}")
 
 
 def _check_tools(fields: dict[str, Any], where: str) -> None:
-    for path, tool in objects(fields.get("tools", []), f"{where}tools"):
-        for place, function in objects(tool.get("functionDeclarations", []), f"{path}.functionDeclarations"):
-            needed_name(function, place)
+    for path, tool in each_object(fields.get("tools", []), f"{where}tools"):
+        for place, function in each_object(
+            tool.get("functionDeclarations", []), f"{path}.functionDeclarations"
+        ):
+            required_name(function, place)
     calling = fields.get("toolConfig", {}).get("functionCallingConfig", {})
     _check_names(calling.get("allowedFunctionNames", []), f"{where}toolConfig.functionCallingConfig")
     mode = calling.get("mode")
@@ -127,4 +138,4 @@ def _check_tools(fields: dict[str, Any], where: str) -> None:
 
 def _check_names(names: Iterable[Any], path: str) -> None:
     if not all(isinstance(name, str) for name in names):
-        raise refuse("must be an array of strings", f"{path}.allowedFunctionNames")
+        raise invalid_field("must be an array of strings", f"{path}.allowedFunctionNames")

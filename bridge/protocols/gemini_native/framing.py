@@ -25,8 +25,8 @@ NOTHING_SAID = b"{}\n\n"
 OPENING, BETWEEN = b"[", b",\n"
 
 
-def framing(asked: ConvertedRequest) -> StreamFraming:
-    sse = isinstance(asked.options, NativeOptions) and asked.options.sse
+def framing(converted: ConvertedRequest) -> StreamFraming:
+    sse = isinstance(converted.options, NativeOptions) and converted.options.sse
     return EventFraming() if sse else ArrayFraming()
 
 
@@ -36,7 +36,7 @@ class EventFraming(StreamFraming):
         self._begun = False  #: an event of which only the beginning was sent
         self._finished = False  #: the model is done, and nothing may come that could end a begun event
 
-    def silence(self) -> bytes:
+    def keep_alive(self) -> bytes:
         if self._finished:
             return b""
         if self._begun:
@@ -64,7 +64,7 @@ class ArrayFraming(StreamFraming):
         super().__init__(self._element)
         self._before = OPENING  #: what stands before the next element
 
-    def silence(self) -> bytes:
+    def keep_alive(self) -> bytes:
         if self._before == OPENING:
             self._before = b""
             return OPENING

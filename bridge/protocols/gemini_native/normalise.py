@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.protocols.json_reading import objects, optional, refuse
+from bridge.protocols.json_reading import each_object, invalid_field, optional
 
 _HUMP = re.compile(r"_([a-z0-9])")
 
@@ -54,7 +54,7 @@ def in_one_spelling(source: JsonObject, path: str = "") -> dict[str, Any]:
     """The names of this message's own fields in camel case, and no nulls."""
     spelled = {_camel(name): value for name, value in source.items() if value is not None}
     if len(spelled) < sum(value is not None for value in source.values()):
-        raise refuse("has a field twice, in two spellings", path or "request")
+        raise invalid_field("has a field twice, in two spellings", path or "request")
     return spelled
 
 
@@ -75,8 +75,8 @@ def _each(message: Message, value: Any, path: str) -> list[dict[str, Any]]:
     if isinstance(value, dict):
         return [read(message, value, path)]
     if not isinstance(value, list):
-        raise refuse("must be an array", path)
-    return [read(message, item, where) for where, item in objects(value, path)]
+        raise invalid_field("must be an array", path)
+    return [read(message, item, where) for where, item in each_object(value, path)]
 
 
 def _below(path: str, name: str) -> str:

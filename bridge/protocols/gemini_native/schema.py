@@ -21,7 +21,7 @@ class GenerateSchema(NativeSchema):
     contents = fields.mapping_or_array(required=True)
 
 
-class CountSchema(NativeSchema):
+class NativeCountSchema(NativeSchema):
     """Of contents alone, or of a whole request; the converter looks for one of the two."""
 
     contents = fields.mapping_or_array()

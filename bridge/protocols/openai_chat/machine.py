@@ -17,20 +17,29 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.freeform import freeform_text
-from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Noted, Opened, RunKind
+from bridge.gemini.turn import (
+    Ending,
+    MetadataReceived,
+    RunClosed,
+    RunKind,
+    RunOpened,
+    TextAdded,
+    TurnEnded,
+    TurnStarted,
+)
 from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.openai_chat.logprobs import logprobs_from_gemini
-from bridge.protocols.openai_chat.part_order import layout_of
+from bridge.protocols.openai_chat.part_order import part_layout
 from bridge.protocols.openai_errors import error_body
-from bridge.protocols.openai_tiers import told_tier
+from bridge.protocols.openai_tiers import tier_for_answer
 from bridge.protocols.sse import encode_data
 
-MOST_CHOICES = 8
+MAX_CHOICES = 8
 
 
-class State(Enum):
+class ChatState(Enum):
     IDLE = auto()  #: nothing sent
     OPEN = auto()  #: choices are being written
     CLOSING = auto()  #: a choice has its finish reason
@@ -40,7 +49,7 @@ class State(Enum):
 
 
 _WRITING = dict.fromkeys(
-    ("role", "content", "reasoning", "tool_call", "image", "logprobs", "extra"), State.OPEN
+    ("role", "content", "reasoning", "tool_call", "image", "logprobs", "extra"), ChatState.OPEN
 )
 
 FINISH_REASONS: Mapping[Outcome, str] = {
@@ -62,36 +71,36 @@ class ChatOptions:
 
 
 class ChatMachine(EventMachine):
-    START = State.IDLE
-    MOST_CANDIDATES = MOST_CHOICES
+    START = ChatState.IDLE
+    MAX_CANDIDATES = MAX_CHOICES
     LEGAL: ClassVar[Transitions] = {
-        State.IDLE: {"role": State.OPEN, "error": State.FAILED},
-        State.OPEN: {**_WRITING, "finish": State.CLOSING, "error": State.FAILED},
-        State.CLOSING: {
-            "role": State.CLOSING,
-            "extra": State.CLOSING,
-            "finish": State.CLOSING,
-            "usage": State.COUNTED,
-            "done": State.DONE,
-            "error": State.FAILED,
+        ChatState.IDLE: {"role": ChatState.OPEN, "error": ChatState.FAILED},
+        ChatState.OPEN: {**_WRITING, "finish": ChatState.CLOSING, "error": ChatState.FAILED},
+        ChatState.CLOSING: {
+            "role": ChatState.CLOSING,
+            "extra": ChatState.CLOSING,
+            "finish": ChatState.CLOSING,
+            "usage": ChatState.COUNTED,
+            "done": ChatState.DONE,
+            "error": ChatState.FAILED,
         },
-        State.COUNTED: {"done": State.DONE, "error": State.FAILED},
-        State.FAILED: {"done": State.DONE},
-        State.DONE: {},
+        ChatState.COUNTED: {"done": ChatState.DONE, "error": ChatState.FAILED},
+        ChatState.FAILED: {"done": ChatState.DONE},
+        ChatState.DONE: {},
     }
 
-    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
-        super().__init__(asked, ids_and_clock)
-        options = asked.options
+    def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(converted, ids_and_clock)
+        options = converted.options
         self._options = options if isinstance(options, ChatOptions) else ChatOptions()
         self._head = {
             "id": ids_and_clock.new_id("chatcmpl-"),
             "object": "chat.completion.chunk",
             "created": int(ids_and_clock.now()),
-            "model": asked.request.model,
+            "model": converted.request.model,
         }
         self._tail: dict[str, Any] = {"usage": None} if self._options.include_usage else {}
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, _ChoiceState] = {}
 
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {**self._head, "choices": choices, **self._tail}
@@ -100,10 +109,10 @@ class ChatMachine(EventMachine):
         choice = {"index": candidate, "delta": delta, "logprobs": None, "finish_reason": finish}
         return Event(kind, self._chunk([choice]))
 
-    def _choice(self, candidate: int) -> _Choice:
+    def _choice(self, candidate: int) -> _ChoiceState:
         choice = self._choices.get(candidate)
         if choice is None:
-            choice = self._choices[candidate] = _Choice()
+            choice = self._choices[candidate] = _ChoiceState()
         return choice
 
     def _greeting(self, candidate: int, kind: RunKind | None) -> Iterator[Event]:
@@ -113,16 +122,16 @@ class ChatMachine(EventMachine):
             content = "" if kind is RunKind.TEXT else None
             yield self._delta("role", candidate, {"role": "assistant", "content": content})
 
-    def on_began(self, _step: Began) -> tuple[Event, ...]:
+    def on_turn_started(self, _step: TurnStarted) -> tuple[Event, ...]:
         self._tell_tier()
         return ()
 
     def _tell_tier(self) -> None:
         """To who named one; what has been told of it is known better at the end."""
-        if self.asked.request.service_tier is not None:
-            self._head["service_tier"] = told_tier(self.service_tier)
+        if self.converted.request.service_tier is not None:
+            self._head["service_tier"] = tier_for_answer(self.service_tier)
 
-    def on_opened(self, step: Opened) -> Iterator[Event]:
+    def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
         yield from self._greeting(step.candidate, step.kind)
         if step.part is None:
             return
@@ -160,18 +169,18 @@ class ChatMachine(EventMachine):
         choice.images += 1
         return self._delta("image", candidate, {"images": [shown]})
 
-    def on_grew(self, step: Grew) -> tuple[Event, ...]:
+    def on_text_added(self, step: TextAdded) -> tuple[Event, ...]:
         if step.kind is not RunKind.TEXT:
             return (self._delta("reasoning", step.candidate, {"reasoning_content": step.text}),)
         said = {"content": step.text}
         choice = {"index": step.candidate, "delta": said, "logprobs": None, "finish_reason": None}
         return (Event("content", {**self._head, "choices": [choice], **self._tail}),)
 
-    def on_closed(self, step: Closed) -> tuple[Event, ...]:
+    def on_run_closed(self, step: RunClosed) -> tuple[Event, ...]:
         self._choice(step.candidate).parts.extend(step.parts)
         return ()
 
-    def on_noted(self, step: Noted) -> Iterator[Event]:
+    def on_metadata(self, step: MetadataReceived) -> Iterator[Event]:
         if self._options.logprobs and (result := step.fields.get("logprobsResult")):
             yield from self._greeting(step.candidate, RunKind.TEXT)
             shown = {"index": step.candidate, "delta": {}, "logprobs": logprobs_from_gemini(result)}
@@ -179,7 +188,7 @@ class ChatMachine(EventMachine):
         if grounding := step.fields.get("groundingMetadata"):
             self._choice(step.candidate).google["grounding_metadata"] = grounding
 
-    def on_ended(self, step: Ended) -> Iterator[Event]:
+    def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         self._tell_tier()
         for ending in step.endings:
             yield from self._finished(ending)
@@ -190,7 +199,7 @@ class ChatMachine(EventMachine):
     def _finished(self, ending: Ending) -> Iterator[Event]:
         yield from self._greeting(ending.candidate, None)
         choice = self._choice(ending.candidate)
-        if (layout := layout_of(choice.parts)) is not None:
+        if (layout := part_layout(choice.parts)) is not None:
             choice.google["parts"] = layout
         if choice.google:
             yield self._delta("extra", ending.candidate, {"extra_content": {"google": choice.google}})
@@ -201,11 +210,11 @@ class ChatMachine(EventMachine):
             return FINISH_REASONS[ending.outcome]
         return "function_call" if self._options.legacy_functions else "tool_calls"
 
-    def on_failed(self, error: BridgeError) -> tuple[Event, ...]:
+    def on_turn_failed(self, error: BridgeError) -> tuple[Event, ...]:
         return Event("error", error_body(error)), DONE
 
     def fold(self, events: Iterable[Event]) -> dict[str, Any]:
-        folded: dict[int, _Folded] = defaultdict(_Folded)
+        folded: dict[int, _FoldedChoice] = defaultdict(_FoldedChoice)
         usage = None
         for event in events:
             if event.type == "usage":
@@ -217,7 +226,7 @@ class ChatMachine(EventMachine):
         return {**self._head, "object": "chat.completion", "choices": choices, "usage": usage}
 
 
-class _Choice:
+class _ChoiceState:
     """What has been sent of one candidate."""
 
     def __init__(self) -> None:
@@ -253,7 +262,7 @@ def encode(event: Event) -> bytes:
 # --- the whole completion ----------------------------------------------------------------------------
 
 
-class _Folded:
+class _FoldedChoice:
     """One choice, put together from its deltas as a client's SDK does it."""
 
     def __init__(self) -> None:

@@ -20,14 +20,14 @@ from bridge.gemini.wire import part_from_json, part_to_json
 Entry = dict[str, Any]
 
 
-def layout_of(parts: Sequence[Part]) -> list[Entry] | None:
+def part_layout(parts: Sequence[Part]) -> list[Entry] | None:
     """What the message must carry to give these parts again; None where the plain reading gives them."""
-    if plain_order(parts) == list(parts):
+    if default_order(parts) == list(parts):
         return None
     return [_entry(part) for part in parts]
 
 
-def plain_order(parts: Iterable[Part]) -> list[Part]:
+def default_order(parts: Iterable[Part]) -> list[Part]:
     """What a message without a layout is read as, if it was made of these parts."""
     reasoning = answer = ""
     calls: list[Part] = []
@@ -38,10 +38,10 @@ def plain_order(parts: Iterable[Part]) -> list[Part]:
             answer += part.data
         elif isinstance(part.data, FunctionCall):
             calls.append(replace(part, extra={}, thought=False))
-    return [*plain_parts(reasoning, answer), *calls]
+    return [*default_parts(reasoning, answer), *calls]
 
 
-def plain_parts(reasoning: str, answer: str) -> list[Part]:
+def default_parts(reasoning: str, answer: str) -> list[Part]:
     thought = [Part(reasoning, thought=True)] if reasoning else []
     return [*thought, Part(answer)] if answer else thought
 
@@ -62,7 +62,7 @@ def arrange(
     layout: Sequence[JsonObject], reasoning: str, answer: str, calls: Sequence[Part], images: Sequence[Part]
 ) -> list[Part] | None:
     """The parts in Gemini's order, or None if the layout does not fit the message."""
-    seats = _Positions(reasoning, answer, calls, images)
+    seats = _MessageContents(reasoning, answer, calls, images)
     if not all(isinstance(entry, dict) for entry in layout):
         return None
     try:
@@ -72,7 +72,7 @@ def arrange(
     return parts if seats.empty else None
 
 
-class _Positions:
+class _MessageContents:
     """What the message holds, taken from the front. A client may send a hundred thousand entries: each takes
     its own piece, and nothing behind it is copied."""
 

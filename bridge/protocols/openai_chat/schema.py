@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
-from bridge.protocols.openai_chat.machine import MOST_CHOICES
+from bridge.protocols.openai_chat.machine import MAX_CHOICES
 from bridge.protocols.openai_tiers import TIERS
 
 
@@ -21,7 +21,7 @@ class ChatSchema(Envelope):
     temperature = fields.number(0, 2)
     top_p = fields.number(0, 1)
     top_k = fields.whole(1)
-    n = fields.whole(1, MOST_CHOICES)
+    n = fields.whole(1, MAX_CHOICES)
     seed = fields.whole()
     presence_penalty = fields.number(-2, 2)
     frequency_penalty = fields.number(-2, 2)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from bridge.protocols.base import Caller
-from bridge.protocols.json_reading import refuse, shown
+from bridge.protocols.json_reading import invalid_field, quoted
 
 HEADER = "x-bridge-dialect"  #: a request may choose by it, and every answer says by it which was chosen
 
@@ -85,7 +85,7 @@ def choose(caller: Caller) -> Dialect:
 
 def _named(name: str) -> Dialect:
     if name not in DIALECTS:
-        raise refuse(f"must be one of {', '.join(DIALECTS)}, not {shown(name)}", HEADER)
+        raise invalid_field(f"must be one of {', '.join(DIALECTS)}, not {quoted(name)}", HEADER)
     return DIALECTS[name]
 
 

@@ -6,7 +6,7 @@ from bridge.errors import BridgeError
 from bridge.protocols.openai_errors import ERROR_NAMES, message_of
 
 #: A repetition of these cannot help, or the status would make Codex repeat them thirty times over.
-TOLD_IN_THE_STREAM = frozenset(
+STREAM_ERROR_KINDS = frozenset(
     {
         "context_overflow",
         "too_large",
@@ -38,5 +38,5 @@ def stream_error(error: BridgeError) -> dict[str, str]:
     message = message_of(error)
     if error.kind == "rate_limited" and error.retry_after_seconds:
         message = f"{message} Please try again in {error.retry_after_seconds}s."
-    code = _IN_THE_STREAM.get(error.kind, ERROR_NAMES[error.kind].code) if error.worth_repeating else None
+    code = _IN_THE_STREAM.get(error.kind, ERROR_NAMES[error.kind].code) if error.retryable else None
     return {"code": code or FATAL_WITH_MESSAGE, "message": message}

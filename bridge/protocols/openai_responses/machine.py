@@ -12,23 +12,32 @@ from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
-from bridge.gemini.grounding import search_in
-from bridge.gemini.turn import Began, Closed, Ended, Grew, Noted, Opened, RunKind, Signed
+from bridge.gemini.grounding import web_search_from
+from bridge.gemini.turn import (
+    MetadataReceived,
+    PartSigned,
+    RunClosed,
+    RunKind,
+    RunOpened,
+    TextAdded,
+    TurnEnded,
+    TurnStarted,
+)
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, StreamFraming, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
-from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, TOLD_IN_THE_STREAM, stream_error
+from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, STREAM_ERROR_KINDS, stream_error
 from bridge.protocols.openai_responses.tools import CalledTool
-from bridge.protocols.openai_tiers import told_tier
+from bridge.protocols.openai_tiers import tier_for_answer
 from bridge.protocols.sse import encode_named
 
 ID_PREFIX = "resp_"
 
 
-class State(Enum):
+class ResponsesState(Enum):
     IDLE = auto()  #: nothing sent
     CREATED = auto()
     OPEN = auto()  #: between items
@@ -40,7 +49,7 @@ class State(Enum):
     DONE = auto()
 
 
-_FAIL: dict[str, Enum] = {"response.failed": State.FAILED}
+_FAIL: dict[str, Enum] = {"response.failed": ResponsesState.FAILED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,47 +64,47 @@ class ResponsesOptions:
 
 
 class ResponsesMachine(EventMachine):
-    START = State.IDLE
+    START = ResponsesState.IDLE
     LEGAL: ClassVar[Transitions] = {
-        State.IDLE: {"response.created": State.CREATED},
-        State.CREATED: {"response.in_progress": State.OPEN, **_FAIL},
-        State.OPEN: {
-            "response.output_item.added": State.ITEM,
-            "response.done": State.ENDING,
-            "response.completed": State.DONE,
-            "response.incomplete": State.DONE,
+        ResponsesState.IDLE: {"response.created": ResponsesState.CREATED},
+        ResponsesState.CREATED: {"response.in_progress": ResponsesState.OPEN, **_FAIL},
+        ResponsesState.OPEN: {
+            "response.output_item.added": ResponsesState.ITEM,
+            "response.done": ResponsesState.ENDING,
+            "response.completed": ResponsesState.DONE,
+            "response.incomplete": ResponsesState.DONE,
             **_FAIL,
         },
-        State.ITEM: {
-            "response.content_part.added": State.TEXT,
-            "response.reasoning_summary_part.added": State.SUMMARY,
-            "response.function_call_arguments.delta": State.ITEM,
-            "response.function_call_arguments.done": State.ITEM,
-            "response.custom_tool_call_input.delta": State.ITEM,
-            "response.custom_tool_call_input.done": State.ITEM,
-            "response.output_item.done": State.OPEN,
+        ResponsesState.ITEM: {
+            "response.content_part.added": ResponsesState.TEXT,
+            "response.reasoning_summary_part.added": ResponsesState.SUMMARY,
+            "response.function_call_arguments.delta": ResponsesState.ITEM,
+            "response.function_call_arguments.done": ResponsesState.ITEM,
+            "response.custom_tool_call_input.delta": ResponsesState.ITEM,
+            "response.custom_tool_call_input.done": ResponsesState.ITEM,
+            "response.output_item.done": ResponsesState.OPEN,
             **_FAIL,
         },
-        State.TEXT: {
-            "response.output_text.delta": State.TEXT,
-            "response.output_text.done": State.TEXT,
-            "response.content_part.done": State.ITEM,
+        ResponsesState.TEXT: {
+            "response.output_text.delta": ResponsesState.TEXT,
+            "response.output_text.done": ResponsesState.TEXT,
+            "response.content_part.done": ResponsesState.ITEM,
             **_FAIL,
         },
-        State.SUMMARY: {
-            "response.reasoning_summary_text.delta": State.SUMMARY,
-            "response.reasoning_summary_text.done": State.SUMMARY,
-            "response.reasoning_summary_part.done": State.ITEM,
+        ResponsesState.SUMMARY: {
+            "response.reasoning_summary_text.delta": ResponsesState.SUMMARY,
+            "response.reasoning_summary_text.done": ResponsesState.SUMMARY,
+            "response.reasoning_summary_part.done": ResponsesState.ITEM,
             **_FAIL,
         },
-        State.FAILED: {"response.done": State.ENDING},
-        State.ENDING: {"response.completed": State.DONE},
-        State.DONE: {},
+        ResponsesState.FAILED: {"response.done": ResponsesState.ENDING},
+        ResponsesState.ENDING: {"response.completed": ResponsesState.DONE},
+        ResponsesState.DONE: {},
     }
 
-    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
-        super().__init__(asked, ids_and_clock)
-        options = asked.options
+    def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(converted, ids_and_clock)
+        options = converted.options
         self._options = options if isinstance(options, ResponsesOptions) else ResponsesOptions()
         self._dialect = self._options.dialect
         self._sequence = 0
@@ -109,7 +118,7 @@ class ResponsesMachine(EventMachine):
             "status": "in_progress",
             "error": None,
             "incomplete_details": None,
-            "model": asked.request.model,
+            "model": converted.request.model,
             "output": [],
             "usage": None,
             **self._options.echo,
@@ -119,10 +128,10 @@ class ResponsesMachine(EventMachine):
     @property
     def over(self) -> bool:
         failed_for_good = len(self._dialect.failure_ends_with) == 1
-        return super().over or (self.state is State.FAILED and failed_for_good)
+        return super().over or (self.state is ResponsesState.FAILED and failed_for_good)
 
-    def takes_in_stream(self, error: BridgeError) -> bool:
-        return self._dialect.errors_in_stream and error.kind in TOLD_IN_THE_STREAM
+    def reports_in_stream(self, error: BridgeError) -> bool:
+        return self._dialect.errors_in_stream and error.kind in STREAM_ERROR_KINDS
 
     # --- events --------------------------------------------------------------------------------------
 
@@ -172,12 +181,12 @@ class ResponsesMachine(EventMachine):
 
     # --- steps ---------------------------------------------------------------------------------------
 
-    def on_began(self, _step: Began) -> Iterator[Event]:
-        self._response["service_tier"] = told_tier(self.service_tier)
+    def on_turn_started(self, _step: TurnStarted) -> Iterator[Event]:
+        self._response["service_tier"] = tier_for_answer(self.service_tier)
         yield self._event("response.created", response=self._response)
         yield self._event("response.in_progress", response=self._response)
 
-    def on_opened(self, step: Opened) -> Iterator[Event]:
+    def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
         if step.kind is RunKind.THOUGHT:
             if self._options.thinking:
                 yield from self._reasoning()
@@ -203,7 +212,7 @@ class ResponsesMachine(EventMachine):
             yield self._of_item(f"{shown.event}.done", **{shown.field: shown.text})
         yield self._done(**shown.whole, status=self._dialect.call_status)
 
-    def on_grew(self, step: Grew) -> Iterable[Event]:
+    def on_text_added(self, step: TextAdded) -> Iterable[Event]:
         if step.kind is RunKind.THOUGHT:
             return self._reasoning(step.text) if self._options.thinking else ()
         if self._item is None:
@@ -230,7 +239,7 @@ class ResponsesMachine(EventMachine):
         yield self._added({**message, "status": "in_progress", "content": []})
         yield self._of_item("response.content_part.added", content_index=0, part=_text_part(""))
 
-    def on_signed(self, step: Signed) -> Iterator[Event]:
+    def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
         if step.kind is RunKind.CALL:
             return  # it went before the call
         if step.kind is RunKind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
@@ -240,7 +249,7 @@ class ResponsesMachine(EventMachine):
         else:
             self.losses.append("responses.signature_without_a_seat")
 
-    def on_closed(self, step: Closed) -> Iterator[Event]:
+    def on_run_closed(self, step: RunClosed) -> Iterator[Event]:
         # Reasoning stays open: the call that follows may want to sign it.
         if step.kind is not RunKind.TEXT or self._item is None:
             return
@@ -250,11 +259,11 @@ class ResponsesMachine(EventMachine):
         yield self._of_item("response.content_part.done", content_index=0, part=_text_part(text))
         yield self._done(status="completed", content=[_text_part(text)])
 
-    def on_noted(self, step: Noted) -> Iterable[Event]:
+    def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
         self._grounding = step.fields.get("groundingMetadata") or self._grounding
         return ()
 
-    def on_ended(self, step: Ended) -> Iterator[Event]:
+    def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._end_reasoning()
         yield from self._search()
         ending = step.endings[0]
@@ -272,7 +281,7 @@ class ResponsesMachine(EventMachine):
 
     def _search(self) -> Iterator[Event]:
         """Google's search as an item of OpenAI's own. Gemini tells it last."""
-        search = search_in(self._grounding)
+        search = web_search_from(self._grounding)
         if search is None:
             return
         sources = [{"type": "url", "url": page.url} for page in search.pages]
@@ -286,7 +295,7 @@ class ResponsesMachine(EventMachine):
     ) -> Iterator[Event]:
         response = {
             **self._response,
-            "service_tier": told_tier(self.service_tier),
+            "service_tier": tier_for_answer(self.service_tier),
             "status": status,
             "output": self._output,
             "usage": usage_from_gemini(self.usage),
@@ -297,8 +306,8 @@ class ResponsesMachine(EventMachine):
         for kind in events:
             yield self._event(kind, response=response)
 
-    def on_failed(self, error: BridgeError) -> Iterator[Event]:
-        if self.state is State.IDLE:
+    def on_turn_failed(self, error: BridgeError) -> Iterator[Event]:
+        if self.state is ResponsesState.IDLE:
             yield self._event("response.created", response=self._response)
         yield from self._end(self._dialect.failure_ends_with, "failed", error=stream_error(error))
 
@@ -325,7 +334,7 @@ def usage_from_gemini(usage: Usage) -> dict[str, Any]:
     }
 
 
-def framing(asked: ConvertedRequest) -> StreamFraming:
-    if isinstance(asked.options, ResponsesOptions) and asked.options.dialect.data_heartbeat:
+def framing(converted: ConvertedRequest) -> StreamFraming:
+    if isinstance(converted.options, ResponsesOptions) and converted.options.dialect.data_heartbeat:
         return StreamFraming(encode_named, HEARTBEAT)
     return StreamFraming(encode_named)

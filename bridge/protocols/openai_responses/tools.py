@@ -13,9 +13,16 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_declaration
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    required_name,
+)
 from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 LOCAL_SHELL = "local_shell"
@@ -58,15 +65,15 @@ class DeclaredTools:
     def __init__(self) -> None:
         self.calls: dict[str, CalledTool] = {}  #: by the name that Gemini is told
         self.losses: list[str] = []
-        self.schemas = Schemas()
+        self.schemas = RequestSchemas()
         self._functions: dict[str, FunctionDeclaration] = {}
         self._search = False
 
     def add(self, tools: list[Any], path: str, namespace: str | None = None) -> list[str]:
         """The names under which these tools can be called from now on."""
         names: list[str] = []
-        for where, tool in objects(tools, path):
-            kind = needed(tool, "type", str, where)
+        for where, tool in each_object(tools, path):
+            kind = required(tool, "type", str, where)
             if kind.startswith("web_search"):
                 self._search = True
             elif kind in self._READERS:
@@ -91,9 +98,9 @@ class DeclaredTools:
     def _declare(self, function: FunctionDeclaration, called: CalledTool, path: str) -> list[str]:
         known = self.calls.get(function.name)
         if known is not None and known.kind is not called.kind:
-            raise refuse(f"{shown(function.name)} is declared twice, as different tools", path)
+            raise invalid_field(f"{quoted(function.name)} is declared twice, as different tools", path)
         if known is None:
-            self.schemas.declared(1, path)
+            self.schemas.count_tools(1, path)
         # Found again by a tool search or sent along once more: the newest word counts.
         self.calls[function.name] = called
         self._functions[function.name] = function
@@ -102,18 +109,18 @@ class DeclaredTools:
     def _function(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         if isinstance(tool.get("function"), dict):  # the nested form of Chat Completions
             tool, path = tool["function"], f"{path}.function"
-        name = needed_name(tool, path)
+        name = required_name(tool, path)
         schema = optional(tool, "parameters", dict, path)
         joined = self.name_for(name, namespace)
         function = FunctionDeclaration(
             joined,
             optional(tool, "description", str, path),
-            self.schemas.tool(joined, schema, f"{path}.parameters") if schema else None,
+            self.schemas.tool_schema(joined, schema, f"{path}.parameters") if schema else None,
         )
         return self._declare(function, CalledTool(ToolKind.FUNCTION, name, namespace), path)
 
     def _custom(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
-        name = needed_name(tool, path)
+        name = required_name(tool, path)
         form, where = optional(tool, "format", dict, path) or {}, f"{path}.format"
         function = freeform_declaration(
             self.name_for(name, namespace),
@@ -125,8 +132,8 @@ class DeclaredTools:
 
     def _namespace(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         if namespace is not None:
-            raise refuse("a namespace cannot stand in another", path)
-        return self.add(needed(tool, "tools", list, path), f"{path}.tools", needed_name(tool, path))
+            raise invalid_field("a namespace cannot stand in another", path)
+        return self.add(required(tool, "tools", list, path), f"{path}.tools", required_name(tool, path))
 
     def _local_shell(self, _tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         function = FunctionDeclaration(
@@ -137,7 +144,7 @@ class DeclaredTools:
     def _tool_search(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         schema = optional(tool, "parameters", dict, path)
         description = optional(tool, "description", str, path) or "Finds tools that are not declared yet."
-        prepared = self.schemas.tool(TOOL_SEARCH, schema, f"{path}.parameters") if schema else None
+        prepared = self.schemas.tool_schema(TOOL_SEARCH, schema, f"{path}.parameters") if schema else None
         called = CalledTool(ToolKind.TOOL_SEARCH, TOOL_SEARCH)
         return self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
 
@@ -167,9 +174,9 @@ def _choice(choice: Any, declared: DeclaredTools) -> tuple[str, list[str]]:
     if isinstance(choice, str) and choice in MODES:
         return MODES[choice], []
     if not isinstance(choice, dict):
-        raise refuse(f"must be one of {', '.join(MODES)} or name a tool", "tool_choice")
+        raise invalid_field(f"must be one of {', '.join(MODES)} or name a tool", "tool_choice")
     if choice.get("type") == "allowed_tools":
-        tools = objects(needed(choice, "tools", list, "tool_choice"), "tool_choice.tools")
+        tools = each_object(required(choice, "tools", list, "tool_choice"), "tool_choice.tools")
         names = [_chosen(tool, path, declared) for path, tool in tools if not _is_search(tool)]
         return MUST_CALL if choice.get("mode") == "required" else CHECKED, names
     if _is_search(choice):  # Gemini decides by itself when to search
@@ -187,4 +194,4 @@ def _chosen(choice: JsonObject, path: str, declared: DeclaredTools) -> str:
         return str(kind)
     if isinstance(choice.get("function"), dict):  # the nested form of Chat Completions
         choice, path = choice["function"], f"{path}.function"
-    return declared.name_for(needed(choice, "name", str, path), optional(choice, "namespace", str, path))
+    return declared.name_for(required(choice, "name", str, path), optional(choice, "namespace", str, path))
