@@ -86,8 +86,8 @@ def scarcest(everything: Iterable[RateLimitStatus]) -> tuple[RateLimitStatus, ..
     """Of each thing that is counted, the limit that will be reached first."""
     found: dict[str, RateLimitStatus] = {}
     for each in everything:
-        if each.counted not in found or each.remaining < found[each.counted].remaining:
-            found[each.counted] = each
+        if each.unit not in found or each.remaining < found[each.unit].remaining:
+            found[each.unit] = each
     return tuple(found.values())
 
 

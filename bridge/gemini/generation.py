@@ -1,7 +1,7 @@
-"""`generationConfig` as the model takes it: thinking, sampling, and how long the answer may be.
+"""Adapts `generationConfig` to the model: thinking, sampling and the output limit.
 
-What had to be left out or changed is said in the notes, so that it can be counted. A client that speaks
-Gemini itself knows these rules; of its settings only an output limit that is too high is lowered.
+The notes name what was remaining out or changed, so that metrics can count it. A client of Gemini's own API
+knows these rules: of its settings the bridge only lowers an output limit that is too high.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHARACTERS_PER_TOKEN = 3
 def adapt_generation(
     request: GenerateRequest, capabilities: ModelCapabilities
 ) -> tuple[JsonObject, tuple[str, ...]]:
-    """The settings, and notes on what was changed in them."""
+    """The adapted settings, and notes on the changes."""
     generation, notes = dict(request.generation), []
     if not request.native:
         config = thinking_config(capabilities, request.thinking)
@@ -47,14 +47,15 @@ def _drop_fields(generation: dict[str, Any], fields: Iterable[str]) -> bool:
     return bool(present)
 
 
-def _output_limit(generation: dict[str, Any], otherwise: int) -> int:
-    """The output limit. One that is no number is left to Google, which says what is wrong with it."""
+def _output_limit(generation: dict[str, Any], default: int) -> int:
+    """The output limit. Google reports the error if it is not a number."""
     most = generation.get(OUTPUT_LIMIT)
-    return most if isinstance(most, int) else otherwise
+    return most if isinstance(most, int) else default
 
 
 def _raise_output_limit(generation: dict[str, Any], floor: int) -> bool:
-    """Thoughts count as output: of a low limit nothing would be left for the answer, and it is paid for."""
+    """Thoughts count as output tokens: with a low limit the client would pay for thoughts and get no
+    answer."""
     if _output_limit(generation, floor) >= floor:
         return False
     generation[OUTPUT_LIMIT] = floor
@@ -64,18 +65,18 @@ def _raise_output_limit(generation: dict[str, Any], floor: int) -> bool:
 def _lower_output_limit(
     generation: dict[str, Any], request: GenerateRequest, capabilities: ModelCapabilities
 ) -> bool:
-    """The model refuses a request whose input and output limit together exceed its window."""
-    left = capabilities.window - estimated_tokens(request)
+    """The model rejects a request whose input plus output limit exceeds its context window."""
+    remaining = capabilities.window - estimated_tokens(request)
     most = _output_limit(generation, capabilities.output_limit)
-    if left >= most:
+    if remaining >= most:
         return False
-    generation[OUTPUT_LIMIT] = max(left, capabilities.output_floor, 1)
+    generation[OUTPUT_LIMIT] = max(remaining, capabilities.output_floor, 1)
     return True
 
 
 def estimated_tokens(request: GenerateRequest) -> int:
-    """How many tokens the texts, calls and tools have at the most. Media are not counted: their tokens do not
-    depend on their size."""
+    """An upper bound for the tokens of texts, calls and tools. Media are not counted: the size of a file says
+    nothing about its tokens."""
     contents = request.contents if request.system is None else (request.system, *request.contents)
     characters = sum(_character_count(part) for content in contents for part in content.parts)
     tools = sum(len(str(function)) for tool in request.tools for function in tool.functions)

@@ -1,9 +1,9 @@
-"""A conversation that obeys Gemini's rules, whatever the client sent.
+"""Repairs a conversation so that it follows Gemini's rules.
 
-Gemini wants turns that alternate and begin with the user; no empty part; each turn of calls followed at once
-by a user turn that opens with exactly one response per call, in the order of the calls; and, for newer
-models, no model turn at the end. Clients send results late, out of order, twice, or not at all. What had to
-be added or moved is said in the notes, so that it can be counted.
+Gemini requires turns that alternate and begin with the user; no empty part; after each turn with calls, a
+user turn that begins with exactly one response per call, in the order of the calls; and, for newer models, no
+model turn at the end. Clients send results late, out of order, twice, or not at all. The notes name what was
+added or moved, so that metrics can count it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class _PositionedCall(NamedTuple):
 
 
 def repair_history(contents: Iterable[Content], *, prefill: bool) -> RepairedHistory:
-    """`prefill`: the model accepts a model turn at the end and goes on from it."""
+    """The repaired conversation. `prefill`: the model accepts a model turn at the end and continues it."""
     turns = _merge_neighbours(_clean(contents))
     if _is_valid(turns, prefill=prefill):
         return RepairedHistory(tuple(turns), ())
     pairing = _CallPairing(turns)
-    turns = _merge_neighbours(pairing.turns_in_order())
+    turns = _merge_neighbours(pairing.repaired_turns())
     notes = pairing.notes
     if not turns or turns[0].role != USER:
         turns.insert(0, _continue_turn())
@@ -49,7 +49,7 @@ def repair_history(contents: Iterable[Content], *, prefill: bool) -> RepairedHis
 
 
 def _is_valid(turns: Sequence[Content], *, prefill: bool) -> bool:
-    """Nearly always, and far sooner seen than repaired: agents write long histories, and write them well."""
+    """Whether no repair is needed. Nearly all histories are valid, and this check is faster than a repair."""
     if not turns or turns[0].role != USER or (turns[-1].role != USER and not prefill):
         return False
     due: list[tuple[str, str | None]] = []
@@ -81,7 +81,7 @@ def _clean(contents: Iterable[Content]) -> Iterator[Content]:
 
 
 def _is_clean(content: Content) -> bool:
-    """Nearly always: nothing blank, and every part on its rightful side."""
+    """Whether the content has no blank part and each part has the correct role, as nearly all contents do."""
     role = content.role
     if (role != USER and role != MODEL) or not content.parts:
         return False
@@ -99,7 +99,7 @@ def _is_clean(content: Content) -> bool:
 
 
 def _correct_role(part: Part, content: Content) -> str:
-    """Calls are the model's and results the user's, wherever a client put them."""
+    """Calls belong to the model and results to the user, in whichever message the client put them."""
     if isinstance(part.data, FunctionCall):
         return MODEL
     if isinstance(part.data, FunctionResponse):
@@ -114,7 +114,8 @@ def _is_blank(part: Part) -> bool:
 
 
 def _merge_neighbours(contents: Iterable[Content]) -> list[Content]:
-    """Neighbours of one role become one turn. Parts are never joined: a signature belongs to its own part."""
+    """Merge neighbours of one role into one turn. Parts stay separate: a signature belongs to its own
+    part."""
     turns: list[list[Content]] = []
     for content in contents:
         if turns and turns[-1][0].role == content.role:
@@ -131,8 +132,8 @@ def _join(contents: list[Content]) -> Content:
 
 
 class _PendingCalls:
-    """Calls that wait for their result under some key. Some clients number their calls anew each turn, so
-    those of the newest turn come first."""
+    """Calls without a result, by id or name. Some clients reuse call ids in each turn, so a result belongs to
+    the newest call."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[str, list[tuple[int, deque[_PositionedCall]]]] = defaultdict(list)
@@ -156,7 +157,7 @@ class _PendingCalls:
 
 
 class _CallPairing:
-    """Which response answers which call, in turns that alternate."""
+    """Assigns each response to the call that it answers, in turns that alternate."""
 
     def __init__(self, turns: list[Content]) -> None:
         self.notes: list[str] = []
@@ -178,14 +179,14 @@ class _CallPairing:
         else:
             self._without_id.add(call.call.name, call)
 
-    def _call_for(self, response: FunctionResponse) -> _PositionedCall | None:
+    def _find_call(self, response: FunctionResponse) -> _PositionedCall | None:
         if not response.id:
             return self._by_name.take(response.name, self._answers)
         found = self._by_id.take(response.id, self._answers)
         return found or self._without_id.take(response.name, self._answers)
 
     def _add_response(self, turn: int, part: Part, response: FunctionResponse) -> None:
-        call = self._call_for(response)
+        call = self._find_call(response)
         if call is None:
             self._orphans[turn].append(part)
             self.notes.append("history.result_without_call")
@@ -196,20 +197,21 @@ class _CallPairing:
         if turn != call.turn + 1:
             self.notes.append("history.result_moved")
 
-    def turns_in_order(self) -> Iterator[Content]:
-        due: list[Part] = []  # the responses the next user turn must open with
+    def repaired_turns(self) -> Iterator[Content]:
+        due: list[Part] = []  # the responses with which the next user turn must begin
         for index, turn in enumerate(self._turns):
             if turn.role == MODEL:
                 made_up = [_call_for_stray(part) for part in self._orphans.pop(index + 1, ())]
                 due = self._responses(index, turn) + [response for _, response in made_up]
                 yield Content(MODEL, turn.parts + tuple(call for call, _ in made_up), turn.extra)
                 continue
-            if strays := self._orphans.pop(index, None):  # only the first turn has no model turn before it
+            # Only responses in the first turn are still orphans here: no model turn precedes them.
+            if strays := self._orphans.pop(index, None):
                 yield Content(MODEL, tuple(call for call, _ in map(_call_for_stray, strays)))
                 due = [response for _, response in map(_call_for_stray, strays)]
-            said = tuple(part for part in turn.parts if not isinstance(part.data, FunctionResponse))
-            if due or said:
-                yield Content(USER, (*due, *said), turn.extra)
+            others = tuple(part for part in turn.parts if not isinstance(part.data, FunctionResponse))
+            if due or others:
+                yield Content(USER, (*due, *others), turn.extra)
             due = []
         if due:
             yield Content(USER, tuple(due))
@@ -231,7 +233,7 @@ def _missing_response(call: FunctionCall) -> Part:
 
 
 def _call_for_stray(part: Part) -> tuple[Part, Part]:
-    """A call that a stray response can answer, and the response under the call's name."""
+    """A call for a response that has none, and the response under the name of that call."""
     response = part.data
     assert isinstance(response, FunctionResponse)
     name = response.name or "unknown_tool"

@@ -1,7 +1,8 @@
-"""The last step before Gemini and the first after it, the same for every protocol.
+"""Adapts a request to a model and its answer to the client. All protocols share this code.
 
 Converters write requests with the client's own tool names, call ids and sealed signatures. `adapt_request`
-makes of that what this model accepts, and returns the AnswerAdapter that undoes the changes in the answer.
+changes such a request to one that this model accepts, and returns the AnswerAdapter that reverses the changes
+in the answer.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from bridge.gemini.types import (
     Tool,
 )
 
-#: Ids we made up for calls that came without one begin so; they are ours, and Gemini never sees them.
+#: Prefix of the ids that the bridge generates for calls without an id. Gemini never sees these ids.
 GENERATED_ID_PREFIX = "call_gb"
 
 NewId = Callable[[str], str]
 
 
 class AnswerAdapter:
-    """What one answer needs to become the client's: its tool names, call ids and sealed signatures.
+    """Restores the client's tool names in one answer, adds call ids and seals signatures.
 
-    `native` clients do without ids, and take signatures as they are.
+    `native` clients need no call ids, and get signatures unchanged.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class AnswerAdapter:
         self._call_ids: set[str] = set()
 
     def reserve(self, call_ids: Iterable[str | None]) -> None:
-        """Ids of earlier turns: clients lose a turn whose call repeats one."""
+        """Exclude the ids of earlier turns: clients lose a turn whose call reuses one."""
         self._call_ids.update(filter(None, call_ids))
 
     def feed(self, chunk: Chunk) -> Chunk:
@@ -134,7 +135,7 @@ def adapt_request(
     signature_store: SignatureStore,
     new_id: NewId,
 ) -> tuple[GenerateRequest, AnswerAdapter]:
-    # First unsealed, then repaired: a part that held nothing but a foreign signature is empty then.
+    # Unseal first: the repair then removes parts that held nothing but a foreign signature.
     history = repair_history(
         _restore_signatures(request, capabilities.family, signature_store), prefill=capabilities.prefill
     )
@@ -142,9 +143,7 @@ def adapt_request(
         history.contents, capabilities.family, required=capabilities.needs_signatures, store=signature_store
     )
     request, search_notes = _drop_clashing_search(_declare_past_tools(replace(request, contents=contents)))
-    json_allowed = (
-        capabilities.json_beside_tools or request.native
-    )  # who speaks Gemini's own language knows its rules
+    json_allowed = capabilities.json_beside_tools or request.native  # native clients know the rule
     request, json_notes = (request, ()) if json_allowed else ask_for_json_in_instruction(request)
     adapter = AnswerAdapter(capabilities, signature_store, new_id, native=request.native)
     generation, generation_notes = adapt_generation(request, capabilities)
@@ -172,7 +171,8 @@ def _restore_signatures(
 
 
 def _declare_past_tools(request: GenerateRequest) -> GenerateRequest:
-    """Past calls without any declared tool make Gemini call them again, and fail: declare, but forbid."""
+    """If a request declares no tools, Gemini repeats past calls and fails. So declare them, but forbid
+    calls."""
     if any(tool.functions for tool in request.tools) or (request.native and request.tools):
         return request
     past = dict.fromkeys(call.name for content in request.contents for call in content.calls())
@@ -184,7 +184,8 @@ def _declare_past_tools(request: GenerateRequest) -> GenerateRequest:
 
 
 def _drop_clashing_search(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
-    """Gemini refuses its own search beside functions; an agent can do without search, not without them."""
+    """Gemini rejects its own search beside functions. An agent can work without search, but not without
+    tools."""
     clash = any(tool.functions for tool in request.tools) and not all(
         tool.functions for tool in request.tools
     )
@@ -205,7 +206,7 @@ def _adapt_part(part: Part, names: ToolNames) -> Part:
     data = part.data
     if not isinstance(data, FunctionCall | FunctionResponse):
         return part
-    # Gemini never saw the ids we minted; order alone pairs those calls with their responses.
+    # Gemini never saw generated ids: it pairs those calls with their responses by order.
     own_id = data.id if data.id and not data.id.startswith(GENERATED_ID_PREFIX) else None
     name = names.to_gemini(data.name)
     if name == data.name and own_id == data.id:
@@ -214,7 +215,8 @@ def _adapt_part(part: Part, names: ToolNames) -> Part:
 
 
 def _move_media_out(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Older models refuse media inside a response: it follows the responses, before what the user said."""
+    """Older models reject media inside a response: move it behind the responses, before the user's own
+    parts."""
     media = [
         Part(item) for part in parts if isinstance(part.data, FunctionResponse) for item in part.data.media
     ]

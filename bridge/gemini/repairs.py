@@ -1,8 +1,8 @@
-"""What can be mended in a request that Gemini refused, one function for each kind of refusal.
+"""Repairs for requests that Gemini rejected, one function for each kind of rejection.
 
-Each gives up something for the sake of an answer: signatures, what a schema says beyond its shape, the wish
-for thinking, sampling or a service tier, the wish that Google keep nothing. A function returns the very
-request it was given if there is nothing to give up.
+Each repair drops something so that Gemini can answer: signatures, details of a schema, the settings for
+thinking, sampling, service tier or `store`. A function returns the same request object if there is nothing to
+drop.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from bridge.gemini.service_tier import FLEX
 from bridge.gemini.signatures import add_signatures
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
 
-#: Deeper than this a schema says only that there is an object.
+#: Below this depth a schema becomes a plain object.
 MAX_DEPTH = 8
 _KEPT_KEYWORDS = ("type", "description", "properties", "required", "items", "anyOf")
 _MAX_CHOICES_LENGTH = 500
 
-#: Fields that steer how a model picks its words.
+#: Fields that control how the model samples its output.
 SAMPLING = ("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty")
 _THINKING_AMOUNT = ("thinkingLevel", "thinkingBudget")
 
@@ -45,7 +45,7 @@ class _EmptySignatureStore:
 
 
 def without_signatures(request: GenerateRequest) -> GenerateRequest:
-    """All signatures gone, and the documented dummy where Gemini insists on one."""
+    """The request without signatures, with Google's documented dummy where Gemini requires one."""
     bare = tuple(
         replace(content, parts=tuple(replace(part, signature=None) for part in content.parts))
         for content in request.contents
@@ -55,7 +55,7 @@ def without_signatures(request: GenerateRequest) -> GenerateRequest:
 
 
 def without_thinking_amount(request: GenerateRequest) -> GenerateRequest:
-    """Thoughts are still asked for; how much to think is left to the model."""
+    """The request without a thinking level or budget. It still asks for thoughts."""
     config = request.generation.get("thinkingConfig") or {}
     kept = {key: value for key, value in config.items() if key not in _THINKING_AMOUNT}
     if kept == config:
@@ -80,12 +80,12 @@ def without_service_tier(request: GenerateRequest) -> GenerateRequest:
 
 
 def at_standard_tier(request: GenerateRequest) -> GenerateRequest:
-    """Of a request that the flex tier has no room for."""
+    """The request at the standard tier, if the flex tier has no capacity for it."""
     return without_service_tier(request) if request.service_tier == FLEX else request
 
 
 def _without_generation_fields(request: GenerateRequest, fields: Collection[str]) -> GenerateRequest:
-    """Without these fields of the generation's settings."""
+    """The request without these fields of `generationConfig`."""
     kept = {key: value for key, value in request.generation.items() if key not in fields}
     return request if len(kept) == len(request.generation) else replace(request, generation=kept)
 
@@ -127,20 +127,20 @@ def _simplify_keyword(key: str, value: Any, depth: int) -> Any:
 
 
 def _describe_choices(schema: JsonObject) -> str:
-    """What an enumeration allowed, in words: a model that cannot be bound can still be told."""
+    """The values of an enumeration as text, for models that reject the keyword itself."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else []
     return f"One of: {', '.join(map(str, values))}"[:_MAX_CHOICES_LENGTH] if values else ""
 
 
 class Repair(NamedTuple):
     apply: Callable[[GenerateRequest], GenerateRequest]
-    #: What is learnt when the mended request is accepted; later requests are mended before they are sent.
+    #: The fact that an accepted repair proves. Later requests are then repaired before they are sent.
     fact: str = ""
-    for_all_models: bool = False  #: the fact holds for all models
-    note: str = ""  #: what is counted, where the answer will cost otherwise
+    for_all_models: bool = False  #: the fact is about the upstream, not about one model
+    note: str = ""  #: counted in the metrics, if the repair changes what the answer costs
 
 
-#: What to try, in this order, after each kind of refusal.
+#: The repairs to try after each kind of rejection, in this order.
 REPAIRS: Mapping[type[BridgeError], tuple[Repair, ...]] = {
     SignaturesRefused: (Repair(without_signatures),),
     SchemaRefused: (Repair(with_simple_schemas),),
@@ -153,12 +153,12 @@ REPAIRS: Mapping[type[BridgeError], tuple[Repair, ...]] = {
     ServiceTierRefused: (Repair(without_service_tier, note="service_tier.refused"),),
 }
 _FLEX_SHED = Repair(at_standard_tier, note="service_tier.flex_shed")
-#: The same for a client that left the service tier to the bridge.
+#: The same for a client that asked for the service tier `auto`.
 REPAIRS_FOR_AUTO_TIER: Mapping[type[BridgeError], tuple[Repair, ...]] = {
     **REPAIRS,
     UpstreamOverloaded: (_FLEX_SHED,),
     UpstreamRateLimited: (_FLEX_SHED,),
 }
 
-#: The repairs that are remembered.
+#: The repairs whose facts are stored for later requests.
 REMEMBERED_REPAIRS = tuple(repair for repairs in REPAIRS.values() for repair in repairs if repair.fact)

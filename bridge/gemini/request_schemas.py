@@ -1,7 +1,7 @@
-"""The schemas of one request. They have one budget together, and what was made of a tool's is remembered.
+"""The schemas of one request: they share one size limit, and a cache holds prepared tool schemas.
 
-A reference may name what holds two references, and so on: two kilobytes can stand for hundreds of megabytes.
-So what is written out is counted over all tools of a request, and a request that takes too much is refused.
+Expanded references can grow exponentially: two kilobytes of schema can become hundreds of megabytes. So the
+limit counts expanded bytes over all tools of a request, and a request above the limit is rejected.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from bridge.errors import InvalidRequest
 from bridge.gemini.tool_schema import PreparedSchema, SchemaLimits, prepare_object_schema, prepare_schema
 from bridge.gemini.types import JsonObject
 
-#: Ten times what agents with many MCP servers declare, and more than any model can choose from.
+#: Ten times as many as agents with many MCP servers declare, and more than a model can handle.
 MAX_TOOLS = 4096
 
-#: Bytes that remembered schemas take: a few hundred tools.
+#: Bytes that the cache may take: enough for a few hundred tools.
 MAX_CACHED_BYTES = 32 << 20
-#: One that takes more is not remembered, as it would push out all others.
+#: A larger schema is not cached, since it would evict all others.
 LARGEST_CACHED = MAX_CACHED_BYTES // 16
-#: In memory, a value takes at most so many times the bytes of its JSON.
+#: In memory, a value takes at most this many times the bytes of its JSON.
 MEMORY_FACTOR = 24
 
 
 class _SchemaCache:
-    """What was made of schemas, by their bytes; the oldest goes first."""
+    """Prepared schemas by the bytes of the declared schema. The oldest entry is evicted first."""
 
     def __init__(self) -> None:
         self._schemas: dict[bytes, PreparedSchema] = {}
@@ -41,7 +41,7 @@ class _SchemaCache:
     def keep(self, written: bytes, prepared: PreparedSchema) -> None:
         try:
             size = len(written) + MEMORY_FACTOR * len(orjson.dumps(prepared.schema))
-        except orjson.JSONEncodeError:  # written out, it is too deep to be sent, which whoever sends it tells
+        except orjson.JSONEncodeError:  # too deep to send; the upstream layer reports the error
             return
         if size > LARGEST_CACHED:
             return
@@ -52,7 +52,7 @@ class _SchemaCache:
                 oldest = next(iter(self._schemas))
                 del self._schemas[oldest]
                 self._size -= self._sizes.pop(oldest)
-            written = bytes(memoryview(written))  # the writer's own has room for much more
+            written = bytes(memoryview(written))  # orjson's buffer is much larger than the text
             self._schemas[written], self._sizes[written] = prepared, size
             self._size += size
 
@@ -61,21 +61,23 @@ _CACHE = _SchemaCache()
 
 
 class RequestSchemas:
+    """Prepares the schemas of one request, within one limit for all of them."""
+
     def __init__(self) -> None:
         self.losses: list[str] = []
         self._tools = 0
         self._remaining = SchemaLimits()
-        self._by_tool: dict[str, tuple[JsonObject, JsonObject]] = {}  #: as declared, and as Gemini takes it
+        self._by_tool: dict[str, tuple[JsonObject, JsonObject]] = {}  #: the declared and the prepared schema
 
     def count_tools(self, number: int, param: str) -> None:
-        """So many tools more."""
+        """Add to the number of declared tools, and reject too many."""
         self._tools += number
         if self._tools > MAX_TOOLS:
             raise InvalidRequest(f"{param}: a request may declare {MAX_TOOLS} tools at most", param=param)
 
     def tool_schema(self, name: str, schema: JsonObject, param: str) -> JsonObject:
-        """The schema of a tool's arguments. A history may declare the same tool in each turn: it counts
-        once."""
+        """The prepared schema of a tool's arguments. A history may declare the same tool in each turn; the
+        limit counts it once."""
         declared, prepared = self._by_tool.get(name, (None, schema))
         if declared != schema:
             prepared = self._charge(self._prepare(schema, param))
@@ -85,7 +87,7 @@ class RequestSchemas:
     def _prepare(self, schema: JsonObject, param: str) -> PreparedSchema:
         try:
             written = orjson.dumps(schema)
-        except orjson.JSONEncodeError:  # too deep, which the walk tells in better words
+        except orjson.JSONEncodeError:  # too deep; the walker raises a clearer error
             return prepare_object_schema(schema, param, self._remaining)
         known = _CACHE.find(written)
         if (
@@ -93,12 +95,12 @@ class RequestSchemas:
             or known.nodes > self._remaining.nodes
             or known.expanded_bytes > self._remaining.expanded_bytes
         ):
-            known = prepare_object_schema(schema, param, self._remaining)  # which says what is too much
+            known = prepare_object_schema(schema, param, self._remaining)  # raises if it exceeds a limit
             _CACHE.keep(written, known)
         return known
 
     def answer_format(self, schema: JsonObject, param: str) -> dict[str, Any]:
-        """The part of `generationConfig` that asks for an answer of this schema."""
+        """The fields of `generationConfig` that request an answer of this schema."""
         prepared = self._charge(prepare_schema(schema, param, self._remaining))
         return {"responseMimeType": "application/json", "responseJsonSchema": prepared}
 

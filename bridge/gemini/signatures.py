@@ -1,12 +1,13 @@
-"""Thought signatures on their way through a client and back.
+"""Thought signatures on their way to a client and back.
 
-A signature goes to the client sealed: a prefix says that it is ours and which model family made it. What
-comes back without that prefix, or from another family, is foreign, and Gemini rejects the whole request over
-one foreign signature; so it is dropped. Clients that speak Gemini themselves get theirs unsealed, as bytes
-that their SDKs decode; there the vault remembers which family made which, and one that nobody remembers is
-taken for good. Clients that drop unknown fields are served from a vault keyed by call id. The last resort is
-Google's documented dummy, on the first call of a step only: on parallel calls it makes newer models fall
-silent.
+The bridge seals a signature before it goes to the client: it adds a prefix with the model family that made
+the signature. A signature that returns without the prefix, or from another family, is foreign. Gemini rejects
+a whole request because of one foreign signature, so the bridge drops it.
+
+Clients of Gemini's own API get signatures unsealed, as bytes that their SDKs decode. For them the signature
+store records the family of each signature; a signature without a record counts as genuine. For clients that
+drop unknown fields the signature store keeps signatures by call id. The last resort is Google's documented
+dummy, on the first call of a step only: on parallel calls it makes newer models return nothing.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ _SEAL = "gb1"
 DUMMY = "skip_thought_signature_validator"
 DUMMY_NOTE = "signatures.dummy"
 
-#: The vault's shelf for who made a signature; a family's name has no blanks.
+#: The store's key for records of families. It contains a space, so that it is never the name of a family.
 _FAMILY_RECORDS = "made by"
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
 class SignatureStore(Protocol):
-    """Keeps signatures of calls for all workers and across restarts. It may forget; it never fails."""
+    """Keeps the signatures of calls, for all workers and across restarts. It may lose entries; it never
+    raises."""
 
     def keep(self, family: str, signatures: Mapping[str, str]) -> None:
-        """Signatures by call id."""
+        """Keep signatures by call id."""
 
     def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]: ...
 
 
 class SharedSignatureStore(Protocol):
-    """One for all clients, each of whom finds its own alone."""
+    """The store of all clients. Each client finds only its own signatures."""
 
     def of(self, owner: str) -> SignatureStore: ...
 
@@ -56,7 +58,7 @@ def unseal(sealed: str, family: str) -> str | None:
 
 
 def unseal_contents(contents: Iterable[Content], family: str) -> list[Content]:
-    """Gemini's own signatures as it made them, and no others: it checks one wherever it stands."""
+    """The contents with this family's signatures unsealed and all others removed."""
     return [_unseal_content(content, family) for content in contents]
 
 
@@ -67,7 +69,7 @@ def remember_family(family: str, signatures: Iterable[str], store: SignatureStor
 
 
 def drop_foreign_signatures(contents: Sequence[Content], family: str, store: SignatureStore) -> list[Content]:
-    """Signatures that left unsealed, and not those that another family is known to have made."""
+    """The contents of a native client, without signatures that another family is known to have made."""
     present = dict.fromkeys(
         part.signature for content in contents for part in content.parts if part.signature
     )
@@ -78,7 +80,8 @@ def drop_foreign_signatures(contents: Sequence[Content], family: str, store: Sig
 
 
 def _digest(signature: str) -> str:
-    """Of what it says: SDKs decode it and write it anew, in the other of the two alphabets."""
+    """A digest that does not depend on the Base64 alphabet: SDKs decode a signature and may encode it in the
+    other."""
     return sha256(signature.translate(_URL_SAFE).rstrip("=").encode()).hexdigest()[:32]
 
 
@@ -93,7 +96,7 @@ def _drop_signatures(content: Content, foreign: Container[str]) -> Content:
 def add_signatures(
     contents: Sequence[Content], family: str, *, required: bool, store: SignatureStore
 ) -> tuple[Content, ...]:
-    """Signatures from the vault for steps that lack one, or the dummy where the model insists."""
+    """Add signatures from the store to calls without one, or the dummy if the model requires a signature."""
     lacking = [call.id for content in contents if (call := _unsigned_call(content)) and call.id]
     kept = store.find(family, lacking) if lacking else {}
     fallback = DUMMY if required else None
@@ -103,7 +106,7 @@ def add_signatures(
 
 
 def dummy_notes(before: Sequence[Content], after: Sequence[Content]) -> tuple[str, ...]:
-    """One for each call that got the dummy: Gemini goes on from there without what it had thought."""
+    """One note for each call that got the dummy. Gemini then continues without its earlier thoughts."""
     changed = ((old, new) for old, new in zip(before, after, strict=True) if new is not old)
     return (DUMMY_NOTE,) * sum(_count_dummies(new) - _count_dummies(old) for old, new in changed)
 
@@ -123,7 +126,7 @@ def _unseal_part(part: Part, family: str) -> Part:
 
 
 def _unsigned_call(content: Content) -> FunctionCall | None:
-    """The first call of a model turn, if it is not signed."""
+    """The first call of a model turn, if it has no signature."""
     for part in content.parts if content.role == MODEL else ():
         if isinstance(part.data, FunctionCall):
             return None if part.signature else part.data

@@ -1,8 +1,8 @@
-"""JSON Schema of a tool or an answer, as Gemini's JSON-schema fields accept it.
+"""Converts the JSON Schema of a tool or an answer to the subset that Gemini's JSON-schema fields accept.
 
-The schema is walked by position, never by key name: a *property* called `$ref`, `title` or `format` is data.
-Local references are written out, since Gemini refuses siblings beside `$ref`; a reference to itself becomes a
-plain object; what would grow without bound is cut to plain objects too.
+The walk follows the position in the schema, never the key name: a *property* called `$ref`, `title` or
+`format` is data. Local references are expanded, since Gemini rejects keywords beside `$ref`. A recursive
+reference becomes a plain object, and so does a reference whose expansion would be too large.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import orjson
 from bridge.errors import InvalidRequest
 from bridge.gemini.types import JsonObject
 
-#: Deeper than any real tool, shallower than what the JSON writer and Python's stack bear.
+#: Deeper than any real tool, and less than the limits of orjson and of Python's stack.
 MAX_DEPTH = 64
-#: References expanding references multiply. Beyond this many bytes written out for those of one schema, which is
-#: more than a model can make use of, a plain object must do.
+#: Nested references multiply. Above this many expanded bytes in one schema, which is more than a model can
+#: use, further references become plain objects.
 MAX_EXPANDED_BYTES = 128 << 10
 
-# For all schemas of a request together:
-#: Places of a schema: properties, items, alternatives. A large tool has a hundred.
+# Limits for all schemas of a request together:
+#: Nodes of a schema: properties, items, alternatives. A large tool has a hundred.
 MAX_NODES = 100_000
-#: Bytes written out for references: as much as a third of the largest context window.
+#: Bytes of expanded references: about a third of the largest context window.
 MAX_EXPANDED_BYTES_OF_REQUEST = 1 << 20
 
 _SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
@@ -52,16 +52,16 @@ PLAIN_OBJECT: JsonObject = {"type": "object"}
 
 
 class PreparedSchema(NamedTuple):
-    """A schema as Gemini takes it, and what it took to make it."""
+    """A schema that Gemini accepts, and how much of the limits it used."""
 
     schema: JsonObject
     nodes: int
-    expanded_bytes: int  #: bytes written out for references
-    cut: bool  #: of some references nothing is left but that there is an object
+    expanded_bytes: int  #: bytes of expanded references
+    cut: bool  #: some references became plain objects
 
 
 class SchemaLimits(NamedTuple):
-    """What a schema may take, where others of the same request have taken some already."""
+    """What the request's other schemas left of the limits."""
 
     nodes: int = MAX_NODES
     expanded_bytes: int = MAX_EXPANDED_BYTES_OF_REQUEST
@@ -78,7 +78,7 @@ def _require_object(schema: JsonObject, param: str) -> JsonObject:
         return schema
     if "type" not in schema and ("properties" in schema or not schema):
         return {"type": "object", "properties": {}, **schema}
-    if "type" not in schema:  # a bare anyOf of objects: say what it must be, keep what it says
+    if "type" not in schema:  # for example a bare anyOf of objects
         return {"type": "object", **schema}
     if isinstance(schema["type"], list) and "object" in schema["type"]:
         return {**schema, "type": "object"}
@@ -100,12 +100,12 @@ class _SchemaWalker:
         self._root = root
         self._param = param
         self._limits = limits
-        self._sizes: dict[int, int] = {}  #: of what references name, whichever way they spell it
+        self._sizes: dict[int, int] = {}  #: encoded sizes of reference targets, by their id()
 
     def node(self, schema: Any, depth: int, expanding: tuple[str, ...]) -> Any:
-        """`expanding` holds the references being written out around this node."""
+        """The converted schema node. `expanding`: the references whose expansion contains this node."""
         if not isinstance(schema, dict):
-            return schema  # true, false, or nonsense that Gemini will name better than we can
+            return schema  # true, false, or an invalid value for which Gemini has a better message
         if depth > MAX_DEPTH:
             raise InvalidRequest(f"{self._param} is nested deeper than {MAX_DEPTH} levels", param=self._param)
         self.nodes += 1
@@ -137,7 +137,7 @@ class _SchemaWalker:
         return self.node(_merge_siblings(target, beside), depth + 1, (*expanding, reference))
 
     def _may_expand(self, target: JsonObject) -> bool:
-        size = self._sizes.get(id(target))  # it is a piece of the root, and lives as long as that
+        size = self._sizes.get(id(target))  # part of the root, so the id stays valid
         if size is None:
             size = self._sizes[id(target)] = _encoded_size(target)
         if self.expanded_bytes + size > MAX_EXPANDED_BYTES:
@@ -145,23 +145,23 @@ class _SchemaWalker:
             return False
         self.expanded_bytes += size
         if self.expanded_bytes > self._limits.expanded_bytes:
-            raise self._limit_exceeded(f"{MAX_EXPANDED_BYTES_OF_REQUEST} bytes written out for references")
+            raise self._limit_exceeded(f"{MAX_EXPANDED_BYTES_OF_REQUEST} bytes after references are expanded")
         return True
 
     def _limit_exceeded(self, limit: str) -> InvalidRequest:
-        problem = f"with this one the schemas of the request have more than {limit}"
+        problem = f"with this schema, the schemas of the request exceed {limit}"
         return InvalidRequest(f"{self._param}: {problem}", param=self._param)
 
 
 def _encoded_size(target: JsonObject) -> int:
     try:
         return len(orjson.dumps(target))
-    except orjson.JSONEncodeError:  # deeper than the writer goes, so deeper than we do
+    except orjson.JSONEncodeError:  # deeper than orjson can write, so deeper than MAX_DEPTH
         return MAX_EXPANDED_BYTES + 1
 
 
 def _merge_siblings(target: JsonObject, beside: JsonObject) -> JsonObject:
-    """What stands beside a reference adds to what it names."""
+    """The target of a reference, extended by the keywords beside the reference."""
     combined = {**target, **beside}
     for key in ("properties", "required"):
         named, added = target.get(key), beside.get(key)
@@ -173,7 +173,7 @@ def _merge_siblings(target: JsonObject, beside: JsonObject) -> JsonObject:
 
 
 def _resolve_pointer(root: JsonObject, reference: str) -> Any:
-    """What a JSON pointer within this document names, or None."""
+    """The target of a JSON pointer within this document, or None."""
     if not reference.startswith("#"):
         return None
     found: Any = root

@@ -1,8 +1,8 @@
-"""Gemini's chunks to neutral steps: the part of streaming that is the same for every protocol.
+"""Converts Gemini's chunks to neutral steps: the part of streaming that all protocols share.
 
-Chunks are deltas. Neighbouring text parts are one run, a thought ends where the answer begins, calls arrive
-whole, usage comes late, and the stream may stop anywhere. A run may hold several parts, since a signed part
-is never joined with another. This module does no IO and knows no protocol.
+Chunks are deltas. Neighbouring text parts form one run, a run of thoughts ends where the answer begins, calls
+arrive whole, usage arrives late, and the stream may stop at any chunk. A run may hold several parts, since a
+signed part is never joined with another. No IO, no client protocol.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class RunKind(Enum):
     TEXT = auto()
     THOUGHT = auto()
     CALL = auto()
-    OTHER = auto()  #: media, executed code and what the future brings; whole, like calls
+    OTHER = auto()  #: media, executed code and unknown parts; they arrive whole, like calls
 
 
 class TurnStarted(NamedTuple):
-    """The first chunk is here."""
+    """The first chunk arrived."""
 
 
 class RunOpened(NamedTuple):
-    """A run starts. `part` is the whole of it for calls and other parts that come at once."""
+    """A run starts. `part` is the whole run if it is a call or another part that arrives whole."""
 
     candidate: int
     run: int
@@ -44,7 +44,7 @@ class TextAdded(NamedTuple):
 
 
 class PartSigned(NamedTuple):
-    """A part of the run is signed; `length` is that of its text, which has just been told."""
+    """A part of the run is signed. `length` is the length of its text, which the steps before contained."""
 
     candidate: int
     run: int
@@ -54,7 +54,7 @@ class PartSigned(NamedTuple):
 
 
 class RunClosed(NamedTuple):
-    """A run ended; `parts` is all of it as Gemini would want it back."""
+    """A run ended. `parts` is the whole run in the form in which a later request must return it to Gemini."""
 
     candidate: int
     run: int
@@ -63,7 +63,7 @@ class RunClosed(NamedTuple):
 
 
 class MetadataReceived(NamedTuple):
-    """What Gemini said beside the parts: log probabilities, sources, ratings."""
+    """Fields beside the parts: log probabilities, sources, safety ratings."""
 
     candidate: int
     fields: Mapping[str, Any]
@@ -72,7 +72,7 @@ class MetadataReceived(NamedTuple):
 class Ending(NamedTuple):
     candidate: int
     outcome: Outcome
-    called: bool  #: a call was made; Gemini itself reports this as an ordinary STOP
+    called: bool  #: the candidate called a tool; Gemini reports STOP for this too
 
 
 class TurnEnded(NamedTuple):
@@ -90,9 +90,9 @@ Step = (
 
 
 class Turn:
-    """One answer. `feed` every chunk, then `finish`. `max_candidates` candidates are followed, the rest left aside.
+    """One answer: `feed` every chunk, then `finish`. Candidates beyond `max_candidates` are ignored.
 
-    `any_finish_reason_ends`: who is told of the answer knows Gemini's finish reasons, so that any is a proper end.
+    `any_finish_reason_ends`: the client reads Gemini's finish reasons itself, so none of them is a failure.
     """
 
     def __init__(self, max_candidates: int = 1, *, any_finish_reason_ends: bool = False) -> None:
@@ -109,7 +109,7 @@ class Turn:
 
     @property
     def finish_reasons(self) -> tuple[str, ...]:
-        """Why Gemini stopped, as far as it has said."""
+        """The finish reasons received so far."""
         reasons = (self._candidates[number].reason for number in sorted(self._candidates))
         return tuple(reason[:64] for reason in reasons if reason is not None)
 
@@ -138,12 +138,13 @@ class Turn:
         return runs
 
     def finish(self) -> list[Step]:
-        """The stream is over. No finish reason is not a finish; what failed stays open, not being whole."""
+        """The last steps, after the stream ended. An answer without a finish reason failed; its open run
+        stays open."""
         runs = [self._candidates[number] for number in sorted(self._candidates)]
         if self._blocked is not None:
             runs = runs or [self._runs_of(0)]
             for each in runs:
-                each.blocked()
+                each.mark_blocked()
         error = next(filter(None, (each.failure(self._any_reason) for each in runs)), None)
         if not runs:
             error = UpstreamTruncated("Gemini closed the stream before it answered")
@@ -163,7 +164,7 @@ class _CandidateRuns:
         self._run = -1
         self._open: RunKind | None = None
         self._parts: list[Part] = []
-        self._pieces: list[str] = []  # unsigned text not yet made a part
+        self._pieces: list[str] = []  # unsigned text that is not yet a part
         self.reason: str | None = None
         self._called = False
 
@@ -179,7 +180,7 @@ class _CandidateRuns:
             self.reason = candidate.finish_reason
 
     def add_text(self, text: str, steps: list[Step], kind: RunKind = RunKind.TEXT) -> None:
-        """Unsigned text, which may be joined with what came before."""
+        """Add unsigned text, which may be joined with the text before it."""
         if self._open is not kind:
             self._start(kind, None, steps)
         steps.append(TextAdded(self._candidate, self._run, kind, text))
@@ -227,8 +228,8 @@ class _CandidateRuns:
         steps.append(RunClosed(self._candidate, self._run, self._open, tuple(self._parts)))
         self._open, self._parts = None, []
 
-    def blocked(self) -> None:
-        """The prompt was refused: where no other reason was given, that is why it stopped."""
+    def mark_blocked(self) -> None:
+        """Gemini mark_blocked the prompt: set the finish reason, if the candidate has none."""
         self.reason = self.reason or FinishReason.SAFETY
 
     def failure(self, any_finish_reason_ends: bool) -> BridgeError | None:

@@ -255,7 +255,7 @@ def test_an_answer_without_usage_counts_as_a_request_alone(worker: Make) -> None
     ended = record()
     ended.usage = None
     limiter.admit(alice).settle(ended)
-    left = {each.counted: each.remaining for each in limiter.look(alice)}
+    left = {each.unit: each.remaining for each in limiter.look(alice)}
     assert left == {"requests": 4, "tokens": 5}
 
 

@@ -72,7 +72,8 @@ def _losses(body: JsonObject) -> list[str]:
 
 
 def _thinking(body: JsonObject) -> Thinking:
-    """Thoughts are quoted only to those who asked for them: others may not know what to do with the blocks."""
+    """Thoughts are quoted only to those who asked for them: others may not know what to do with the
+    blocks."""
     wanted = body.get("thinking") or {}
     effort = optional(body.get("output_config") or {}, "effort", str, "output_config")
     match optional(wanted, "type", str, "thinking"):

@@ -99,7 +99,8 @@ def _says_something(part: Part) -> bool:
     return not blank or bool(part.extra)
 
 
-# --- what Google would invalid_field, and what would get lost if it were not looked at ------------------------
+# --- what Google would invalid_field, and what would get lost if it were not looked at
+# ------------------------
 
 
 def _check_contents(contents: list[dict[str, Any]], path: str) -> None:
