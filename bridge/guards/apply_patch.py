@@ -1,12 +1,12 @@
-"""A `+` before the delimiters of a patch, which models put there because every added line has one.
+"""Removes a `+` before the delimiters of a patch. Models add it because every added line has one.
 
-Body lines are never changed, and an added line may itself look like a delimiter. So position decides:
+Body lines must not change, and an added line may look like a delimiter. So the position of a line decides:
 
-* the first line of the patch is its beginning and the last its end;
-* a file header is one where a header is due: at the beginning, or behind a deleted file. If the first header
-  had a `+`, the model marks its headers so, and every such line is one;
-* `*** Move to:` stands directly behind `*** Update File:`;
-* `*** End of File` stands in an update, directly before the next hunk, header or end.
+* the first line of the patch is `*** Begin Patch`, and the last is `*** End Patch`;
+* a line is a file header where a header must follow: at the beginning, or after a deleted file. If the
+first header has a `+`, the model marks all headers that way, and every such line is a header; * `*** Move
+to:` directly follows `*** Update File:`; * `*** End of File` is part of an update, directly before the next
+hunk, header or end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bridge.guards.base import Guard
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _HEADER = re.compile(r"\+?\*\*\* (Add|Update|Delete) File: ")
-#: What a line within a patch begins with; an empty one may stand there too.
+#: How a non-empty line within a patch begins.
 _BODY_PREFIXES = ("+", "-", " ", "@@", "*** ")
 
 
@@ -38,7 +38,7 @@ class ApplyPatch(Guard):
     def _patch_arguments(self, tool: str) -> tuple[str, ...]:
         if (patch := self.settings.patch(tool)) is not None:
             return patch.arguments
-        shell = self.settings.shell(tool)  # a patch may come to a shell, as a here-document
+        shell = self.settings.shell(tool)  # a shell may receive a patch as a here-document
         return () if shell is None else (shell.argument,)
 
 
@@ -49,7 +49,7 @@ def _repair_value(value: Any) -> Any:
 
 
 def repair_patches(text: str) -> str:
-    """The text with the patch in it repaired; what stands around the patch is left alone."""
+    """The text with its patches repaired. The text around them stays unchanged."""
     lines = text.split("\n")
     for first, last in list(_find_patches(lines)):
         lines[first : last + 1] = _repair_lines(lines[first : last + 1])
@@ -57,7 +57,8 @@ def repair_patches(text: str) -> str:
 
 
 def _find_patches(lines: list[str]) -> Iterator[tuple[int, int]]:
-    """First and last lines. An end with a + may be a body line; it is one if the patch goes on behind it."""
+    """The first and the last line of each patch. A marked end is a body line if the patch continues after
+    it."""
     first = last = next_first = None
     for number, line in enumerate(lines):
         bare = line.rstrip()

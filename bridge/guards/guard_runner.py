@@ -1,7 +1,7 @@
-"""The guards at work on one exchange: modes, counting, and never an exception.
+"""Runs the guards on one exchange: modes and counting.
 
-A guard in shadow mode is asked like any other, and its answer thrown away after it was counted. A guard that
-fails is counted too, and what it looked at passes unchanged.
+The result of a guard in shadow mode is counted and then discarded. A guard that raises is counted too, and
+its input passes unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ACTION_NAMES: dict[type, str] = {
 
 
 class ActiveGuards:
-    """The guards that are switched on, made once at the start."""
+    """The guards that the settings enable, created once at the start."""
 
     def __init__(self, settings: GuardSettings) -> None:
         modes = {guard: getattr(settings.modes, guard.name) for guard in GUARDS}
@@ -49,15 +49,14 @@ class ActiveGuards:
 
 
 class GuardRunner:
-    """One exchange under guard. `notes` counts what was done."""
+    """Runs the guards on one exchange. `notes` counts their actions."""
 
     def __init__(self, guards: ActiveGuards, request_id: str) -> None:
         self._guards = guards
         self._request_id = request_id
-        self._text_sent = False  #: the model said something before
-        self._text_tools: frozenset[str] = (
-            frozenset()
-        )  #: tools with the name of a shell that takes argv_arguments
+        self._text_sent = False  #: the client already got text
+        #: Tools that share the name of an argv shell, but take a text.
+        self._text_tools: frozenset[str] = frozenset()
         self.notes: Counter[str] = Counter()
 
     def request(self, request: GenerateRequest) -> GenerateRequest | ShortCircuit:
@@ -79,7 +78,7 @@ class GuardRunner:
         return request
 
     def for_token_count(self, request: GenerateRequest) -> GenerateRequest:
-        """The request as it would be sent, if it were; nothing is done, so nothing is told."""
+        """The request as it would be sent, for a token count. Actions are not recorded."""
         for guard, enforced in self._guards.on_request:
             result = self._run(guard, request)
             if enforced and isinstance(result, GenerateRequest):
@@ -120,7 +119,7 @@ class GuardRunner:
         result = self._check_call(part.data)
         if isinstance(result, Blocked):
             gap, self._text_sent = "\n\n" if self._text_sent else "", True
-            return Part(gap + result.reason)  # the signature was the call's, and goes with it
+            return Part(gap + result.reason)  # drop the signature too: it belongs to the call
         return part if result is part.data else replace(part, data=result)
 
     def _check_call(self, call: FunctionCall) -> FunctionCall | Blocked:
@@ -153,7 +152,7 @@ class GuardRunner:
 
 
 def _declares_text(function: FunctionDeclaration, argv_arguments: Mapping[str, str]) -> bool:
-    """Whether a tool of that name declares its command as one text: its schema is right, not the table."""
+    """Whether the tool declares its command as one text. Its schema overrides the settings for its name."""
     if function.name not in argv_arguments:
         return False
     found: Any = function.schema or function.extra.get("parameters")

@@ -1,7 +1,7 @@
-"""A tool result too long for its worth: Gemini gets its beginning and its end; the client keeps the whole.
+"""Truncates long tool results: Gemini gets the beginning and the end; the client keeps the whole result.
 
-Long texts are cut where they stand. An object that is too long all the same, by many short texts, is cut as
-the JSON text that it came as.
+Long texts are truncated in place. An object that is still too long, because of many short texts, is
+truncated as JSON text.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bridge.guards.base import Guard
 
 HEAD_SHARE = 0.2
 MAX_DEPTH = 32
-TOLERANCE = 0.1  #: so much may stand around a text that is just within the limit
-MARKER_RESERVE = 100  #: so that a cut text is within the limit, and is not cut again
+TOLERANCE = 0.1  #: an object may exceed the limit by this share
+MARKER_RESERVE = 100  #: characters for the marker, so that a truncated text is within the limit
 
 
 class LargeOutput(Guard):
@@ -45,7 +45,7 @@ class LargeOutput(Guard):
         return replace(part, data=replace(part.data, response=response))
 
     def _fits(self, part: Part) -> bool:
-        """Nearly always: no result, or a few texts, none of them long."""
+        """Fast check that succeeds for nearly all parts: no result, or texts within the limit."""
         if not isinstance(part.data, FunctionResponse):
             return True
         texts = part.data.response.values()
@@ -54,17 +54,17 @@ class LargeOutput(Guard):
         return sum(map(len, texts)) <= self.settings.large_output.most_characters
 
     def _limit_object(self, response: JsonObject) -> JsonObject:
-        most = self.settings.large_output.most_characters
-        if _length(response, 0) <= most * (1 + TOLERANCE):
+        limit = self.settings.large_output.most_characters
+        if _length(response, 0) <= limit * (1 + TOLERANCE):
             return response
         try:
             text = orjson.dumps(dict(response), option=orjson.OPT_INDENT_2).decode()
         except orjson.JSONEncodeError:
             return response
-        return {"result": truncate(text, most)}
+        return {"result": truncate(text, limit)}
 
     def _truncate_texts(self, value: Any, depth: int) -> Any:
-        """The value with its long texts cut; the same object if there are none."""
+        """The value with its long texts truncated; the same object if it has none."""
         if isinstance(value, str):
             return truncate(value, self.settings.large_output.most_characters)
         if depth > MAX_DEPTH:
@@ -76,9 +76,9 @@ class LargeOutput(Guard):
             listed = [self._truncate_texts(item, depth + 1) for item in value]
             if all(isinstance(item, str) for item in listed):
                 together = "\n".join(listed)
-                most = self.settings.large_output.most_characters
-                if len(together) > most:
-                    return truncate(together, most).split("\n")
+                limit = self.settings.large_output.most_characters
+                if len(together) > limit:
+                    return truncate(together, limit).split("\n")
             return listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
         return value
 
@@ -95,14 +95,15 @@ def _length(value: Any, depth: int) -> int:
     return len(str(value))
 
 
-def truncate(text: str, most: int) -> str:
-    """The first fifth and the end, cut at line ends where there are any, with a mark for what is missing."""
-    if len(text) <= most:
+def truncate(text: str, limit: int) -> str:
+    """The first fifth and the end of the text, cut at line ends if possible, with a marker for the missing
+    part."""
+    if len(text) <= limit:
         return text
-    head = text[: int(most * HEAD_SHARE)]
-    tail = text[-(most - len(head) - MARKER_RESERVE) :]
+    head = text[: int(limit * HEAD_SHARE)]
+    tail = text[-(limit - len(head) - MARKER_RESERVE) :]
     end, start = head.rfind("\n") + 1, tail.find("\n") + 1
-    head = head[:end] if end > len(head) // 2 else head  # else one line would take too much with it
+    head = head[:end] if end > len(head) // 2 else head  # keep a partial line rather than lose a long one
     tail = tail[start:] if start < len(tail) // 2 else tail
     missing = text[len(head) : len(text) - len(tail)]
     mark = f"[… {len(missing)} characters in {missing.count(chr(10))} lines left out …]"

@@ -1,4 +1,4 @@
-"""The texts inside a JSON value, however deep."""
+"""Applies a function to all texts inside a JSON value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def map_texts(value: Any, change: Callable[[str], str], max_depth: int) -> Any:
-    """The value with each of its texts changed. What lies deeper than `max_depth` is left as it is."""
+    """The value with each text changed. Anything deeper than `max_depth` stays unchanged."""
     if isinstance(value, str):
         return change(value)
     if max_depth > 0 and isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""Keys in what goes upstream, replaced by a mark: of clouds, code hosts, chats, our clients; private keys.
+"""Replaces secrets in requests by a marker: API keys of common services, keys of this bridge, private keys.
 
-Only texts with an unmistakable shape are touched; a guess would eat ordinary words.
+Only strings with an unmistakable format are replaced; looser patterns would remove ordinary words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SECRETS = re.compile(
     r"|\bgh[pousr]_[0-9A-Za-z]{36,255}\b|\bgithub_pat_[0-9A-Za-z_]{22,255}\b|\bglpat-[0-9A-Za-z_\-]{20,}"
     r"|\bxox[abposr]-[0-9A-Za-z\-]{10,}"  # Slack
     r"|\bsk-(?:ant|proj|svcacct|admin|or)-[0-9A-Za-z_\-]{20,}|\bsk-[0-9A-Za-z]{32,}"  # OpenAI, Anthropic
-    r"|\bgbk_[0-9A-Za-z]{38}\b"  # this bridge's clients
+    r"|\bgbk_[0-9A-Za-z]{38}\b"  # keys of this bridge
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----)){0,20000}"
     r"-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 )

@@ -1,4 +1,4 @@
-"""A command for a tool that wants a list of words, given as one text: split as a shell would split it."""
+"""Splits a command that the model sent as one text to a tool that takes a list of words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from bridge.gemini.types import FunctionCall
 from bridge.guards.base import Guard, NotUnderstood
 
-#: Nobody types a longer command, and `shlex` copies a word for each of its characters: 100 000 take 0.3 s.
+#: Longer commands are not split: `shlex` copies the word for each of its characters, and 100 000 take 0.3 s.
 LONGEST_SPLIT = 20_000
 
 
@@ -30,14 +30,15 @@ class ShellArguments(Guard):
 
 
 def _is_argv(command: Any) -> bool:
-    """What the tool wants. A single word with blanks is a command that could not be split."""
+    """Whether the tool can run the command. A single word with blanks is a command that could not be
+    split."""
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
         return False
     return len(command) > 1 or (len(command) == 1 and not _has_whitespace(command[0]))
 
 
 def _split_command(command: Any) -> list[str] | None:
-    """None where there is nothing to split, or no certain way to."""
+    """The words of the command, or None if there is nothing to split or the split is ambiguous."""
     if isinstance(command, list):
         if len(command) != 1 or not isinstance(command[0], str) or not _has_whitespace(command[0]):
             return None
@@ -47,17 +48,17 @@ def _split_command(command: Any) -> list[str] | None:
     try:
         words = shlex.split(command)
         lines = _split_at_blanks(command.strip())
-    except ValueError:  # a quote that is never closed
+    except ValueError:  # an unclosed quote
         return None
-    if words != lines or "\\\n" in command:  # several lines are several commands
+    if words != lines or "\\\n" in command:  # several lines may be several commands
         return None
-    if len(words) == 1 and _has_whitespace(words[0]):  # looked at again it would be split
+    if len(words) == 1 and _has_whitespace(words[0]):  # the next check would split it again
         return None
     return words
 
 
 def _split_at_blanks(command: str) -> list[str]:
-    """Split at blanks, but not where a line ends."""
+    """The words, split at spaces and tabs but not at line ends."""
     lexer = shlex.shlex(command, posix=True)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
     return list(lexer)

@@ -1,6 +1,7 @@
-"""Which calls may be made: rules by tool and arguments, the one with the highest priority decides.
+"""Allows or denies calls by rules on tool and arguments. The matching rule with the highest priority decides.
 
-`ask` has nobody to ask in a gateway: the call is forwarded and noted, and the client's own approval decides.
+A gateway cannot ask the user. So it forwards and counts a call with the decision `ask`, and the client asks
+its user.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _encode_arguments(call: FunctionCall) -> str:
 
 
 def _encode_large_arguments(call: FunctionCall) -> str:
-    """Deep nesting and large numbers are no way around a rule."""
+    """The arguments that orjson cannot encode: deep nesting and large numbers must not bypass a rule."""
     try:
         return json.dumps(call.args, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

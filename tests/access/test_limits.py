@@ -130,7 +130,7 @@ def test_tokens_per_minute_are_settled_at_the_end(worker: Make, clock: Clock) ->
     refused = other.admit(alice)
     assert not passes(refused)
     assert refused.refusal.retry_after_seconds == 61
-    assert [(left.counted, left.remaining) for left in refused.allowances] == [("tokens", 0)]
+    assert [(left.unit, left.remaining) for left in refused.allowances] == [("tokens", 0)]
     clock.now += 61
     assert passes(other.admit(alice))
 
