@@ -234,7 +234,7 @@ class _CandidateRuns:
 
     def failure(self, any_finish_reason_ends: bool) -> BridgeError | None:
         if self.reason is None:
-            return UpstreamTruncated("Gemini's answer ended early, without a finish reason")
+            return UpstreamTruncated("Gemini's answer stopped in the middle, without a finish reason")
         if outcome_of(self.reason) is Outcome.BROKEN and not (self._called or any_finish_reason_ends):
             return UpstreamMalformed(f"Gemini ended its answer with {self.reason}")
         return None

@@ -1,4 +1,4 @@
-"""What the protocols' contents have in common: a string or a list of typed parts, texts, tool results."""
+"""Reads contents that several protocols share: a string or a list of typed parts, texts, tool results."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ def refusal_part(part: JsonObject, path: str) -> Part:
 def only_texts(parts: Sequence[Part], param: str) -> list[str]:
     texts = [part.data for part in parts if isinstance(part.data, str)]
     if len(texts) < len(parts):
-        raise invalid_field("only text is possible here", param)
+        raise invalid_field("only text is supported here", param)
     return texts
 
 
 def system_content(texts: Sequence[str]) -> Content | None:
-    """Instructions from wherever they came, in their order."""
+    """The system instruction from all instructions of the request, in their order."""
     return Content(None, (Part("\n\n".join(texts)),)) if texts else None
 
 
 def reminders(texts: Iterable[str]) -> Content:
-    """Instructions in the middle of a conversation, marked as agents mark their own. They stay where they
-    are: moved into the system instruction they would change the prefix that Gemini has cached."""
+    """Instructions in the middle of a conversation, marked like the reminders of agents. They stay in place:
+    in the system instruction they would change the prefix that Gemini has cached."""
     return Content(USER, tuple(Part(REMINDER.format(text)) for text in texts if text.strip()))
 
 
 def tool_result(parts: Sequence[Part], name: str, call_id: str | None, failed: bool | None = None) -> Part:
-    """`name` is that of the call; an empty one is filled in when the history is repaired."""
+    """`name` is the name of the call. The repair of the history fills in an empty name."""
     text = "\n".join(part.data for part in parts if isinstance(part.data, str))
     media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
     return Part(FunctionResponse(name, tool_response(name, text, failed), call_id, media))

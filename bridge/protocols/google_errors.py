@@ -1,6 +1,6 @@
-"""Our errors in Google's words, for both of its protocols.
+"""Renders errors in Google's format, for both of Google's protocols.
 
-An error is a name of google.rpc.Code, the HTTP status that goes with it, and details.
+An error has a name from google.rpc.Code, the HTTP status for that name, and details.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXHAUSTED = _RpcCode("RESOURCE_EXHAUSTED", 429)
 _UNAVAILABLE = _RpcCode("UNAVAILABLE", 503)
 _INTERNAL = _RpcCode("INTERNAL", 500)
 
-#: One row for each kind in the tree; a test fails when one is missing.
+#: One row for each kind of error; a test fails if one is missing.
 RPC_CODES: dict[str, _RpcCode] = {
     "invalid_request": _INVALID,
     "context_overflow": _INVALID,
@@ -43,7 +43,7 @@ RPC_CODES: dict[str, _RpcCode] = {
     "busy": _UNAVAILABLE,
     "shutting_down": _UNAVAILABLE,
     "refused": _INVALID,
-    # Google's clients repeat every 5xx, some ten times over; this they show at once, and it is nobody's key.
+    # Google's clients retry every 5xx, some of them ten times. They show a 400 at once.
     "misconfigured": _RpcCode("FAILED_PRECONDITION", 400),
     "rate_limited": _EXHAUSTED,
     "overloaded": _UNAVAILABLE,
@@ -56,8 +56,8 @@ RPC_CODES: dict[str, _RpcCode] = {
 
 
 def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
-    words = RPC_CODES[error.kind]
-    body: dict[str, Any] = {"code": words.code, "message": error.message, "status": words.status}
+    rpc = RPC_CODES[error.kind]
+    body: dict[str, Any] = {"code": rpc.code, "message": error.message, "status": rpc.status}
     if details := list(_details(error, request_id)):
         body["details"] = details
     return {"error": body}

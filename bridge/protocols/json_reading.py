@@ -1,6 +1,7 @@
-"""Reading a client's nested JSON with errors that name the path.
+"""Reads a client's nested JSON with errors that name the path of the field.
 
-Schemas check a request's envelope; converters walk what is inside it with these. None knows any protocol.
+Schemas check the top level of a request; converters read the rest with these functions. No protocol is named
+here.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ _TYPE_NAMES: dict[type, str] = {
     bool: "true or false",
 }
 
-#: Where arguments go that are no JSON object, so that the turn survives them.
+#: The key for arguments that are not a JSON object, so that the request does not fail.
 UNPARSED = "unparsed_arguments"
 
 MAX_STOP_SEQUENCES = 5
 LONGEST_QUOTED = 64
-#: Of tools: a namespace's name stands before that of each of its tools.
+#: Of tools. The limit is generous, since the name of a namespace becomes part of the name of each of its
+#: tools.
 LONGEST_NAME = 512
 
 
@@ -40,8 +42,8 @@ def invalid_field(problem: str, param: str) -> InvalidRequest:
 
 @contextmanager
 def reject_deep_nesting() -> Iterator[None]:
-    """Contents may hold contents. Those who read them call themselves, a few hundred levels deep at the
-    most, which is far more than any client means and less than JSON allows."""
+    """Convert a RecursionError to InvalidRequest. Readers of nested contents are recursive; their limit of a
+    few hundred levels is far above real requests, but below what JSON allows."""
     try:
         yield
     except RecursionError:
@@ -49,7 +51,7 @@ def reject_deep_nesting() -> Iterator[None]:
 
 
 def optional(source: JsonObject, key: str, kind: type[T], path: str) -> T | None:
-    """The value if there is one and it is not null."""
+    """The value, or None if it is missing or null."""
     value = source.get(key)
     if value is None or type(value) is kind:
         return value
@@ -61,7 +63,7 @@ def required(source: JsonObject, key: str, kind: type[T], path: str) -> T:
     value: T | None = source.get(key)
     if type(value) is kind:
         return value
-    optional(source, key, kind, path)  # says what is wrong with another value
+    optional(source, key, kind, path)  # raises for a value of another type
     raise invalid_field("is required", f"{path}.{key}" if path else key)
 
 
@@ -75,7 +77,7 @@ def required_name(source: JsonObject, path: str) -> str:
 
 
 def lookup_by(source: JsonObject, key: str, choices: Mapping[str, T], path: str) -> T:
-    """What one of the source's fields, its type or role, stands for."""
+    """The choice that a field of the source selects, for example its type or role."""
     kind = required(source, key, str, path)
     if kind not in choices:
         raise invalid_field(f"must be one of {', '.join(choices)}, not {quoted(kind)}", f"{path}.{key}")
@@ -83,7 +85,7 @@ def lookup_by(source: JsonObject, key: str, choices: Mapping[str, T], path: str)
 
 
 def each_object(items: list[Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each item with its own path."""
+    """Each item with its path."""
     for index, item in enumerate(items):
         if type(item) is not dict:
             raise invalid_field(f"must be an object, not {_describe(item)}", f"{path}[{index}]")
@@ -91,7 +93,7 @@ def each_object(items: list[Any], path: str) -> Iterator[tuple[str, dict[str, An
 
 
 def arguments_object(arguments: str) -> dict[str, Any]:
-    """A call's arguments. What is not a JSON object is kept under one key rather than lost."""
+    """A call's arguments as an object. Anything but a JSON object is kept under one key."""
     try:
         value = orjson.loads(arguments or "{}")
     except orjson.JSONDecodeError:
@@ -111,7 +113,7 @@ def stop_sequences(stop: Any, param: str) -> list[str]:
 
 
 def quoted(value: Any) -> str:
-    """A value as a message may quote it: short, whatever the client sent."""
+    """A short form of the value for error messages."""
     if not isinstance(value, str):
         return _describe(value)
     return repr(value if len(value) <= LONGEST_QUOTED else value[:LONGEST_QUOTED] + "…")

@@ -14,7 +14,7 @@ Parts = list[Part]
 
 
 def content_parts(content: Any, path: str) -> Parts:
-    """What a user says: a string or blocks, without tool results."""
+    """The parts of a user's content: a string or blocks, without tool results."""
     if isinstance(content, str):
         return [Part(content)]
     return [part for where, block in blocks(content, path) for part in block_parts(block, where)]

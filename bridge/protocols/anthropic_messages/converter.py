@@ -1,4 +1,4 @@
-"""A Messages request to Gemini's."""
+"""Converts a Messages request to Gemini's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SAMPLING = {
 }
 
 
-#: Anthropic's names for whether more than the standard tier may be used.
+#: Anthropic's values of `service_tier`.
 SERVICE_TIERS = {"auto": AUTO, "standard_only": STANDARD}
 
 
@@ -60,9 +60,9 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
 def _reject_unsupported_fields(body: JsonObject) -> None:
     if body.get("mcp_servers"):
         raise invalid_field(
-            "Gemini cannot call these; let the client do so, and declare their tools", "mcp_servers"
+            "Gemini cannot call MCP servers; let the client call them, and declare their tools", "mcp_servers"
         )
-    if body.get("safeguards"):  # Claude Code takes this for its cue to make the checks itself
+    if body.get("safeguards"):  # this error makes Claude Code run the checks itself
         raise invalid_field("Gemini makes no such checks; the client can make them itself", "safeguards")
 
 
@@ -72,8 +72,7 @@ def _losses(body: JsonObject) -> list[str]:
 
 
 def _thinking(body: JsonObject) -> Thinking:
-    """Thoughts are quoted only to those who asked for them: others may not know what to do with the
-    blocks."""
+    """Thoughts are shown only to clients that asked for them: others may not understand thinking blocks."""
     wanted = body.get("thinking") or {}
     effort = optional(body.get("output_config") or {}, "effort", str, "output_config")
     match optional(wanted, "type", str, "thinking"):
@@ -93,7 +92,7 @@ def _thinking(body: JsonObject) -> Thinking:
 
 def _generation(body: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
-    if generation.get("topK") == 0:  # no limit, which Gemini has no number for
+    if generation.get("topK") == 0:  # 0 means no limit, for which Gemini has no value
         del generation["topK"]
     if stop := stop_sequences(body.get("stop_sequences"), "stop_sequences"):
         generation["stopSequences"] = stop

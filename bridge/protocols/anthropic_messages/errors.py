@@ -1,4 +1,4 @@
-"""Our errors in Anthropic's words. Its clients know overload by the status 529, not 503."""
+"""Renders errors in Anthropic's format. Its clients expect the status 529 for overload, not 503."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class _ErrorType(NamedTuple):
     status: int
 
 
-#: One row for each kind in the tree; a test fails when one is missing.
+#: One row for each kind of error; a test fails if one is missing.
 ERROR_TYPES: dict[str, _ErrorType] = {
     "invalid_request": _ErrorType("invalid_request_error", 400),
     "context_overflow": _ErrorType("invalid_request_error", 400),
     "too_large": _ErrorType("request_too_large", 413),
     "unauthorized": _ErrorType("authentication_error", 401),
-    # A key that is good, but not for this model. Of a 403 Claude Code says that it could not log in.
+    # The key is valid, but not for this model. Claude Code reports a 403 as a failed login.
     "forbidden": _ErrorType("invalid_request_error", 400),
     "limited": _ErrorType("rate_limit_error", 429),
     "budget_spent": _ErrorType("billing_error", 429),
@@ -52,11 +52,12 @@ def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
 
 
 def _message(error: BridgeError) -> str:
-    return _overflow(error) if isinstance(error, ContextOverflow) else error.message
+    return _overflow_message(error) if isinstance(error, ContextOverflow) else error.message
 
 
-def _overflow(error: ContextOverflow) -> str:
-    """Claude Code compacts at these very words, and reads from the numbers how much it must drop."""
+def _overflow_message(error: ContextOverflow) -> str:
+    """Claude Code compacts the conversation if it sees this sentence, and reads from the numbers how much to
+    drop."""
     if error.limit is None:
         return "prompt is too long for the model"
     if error.tokens is None:

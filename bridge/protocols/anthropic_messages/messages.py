@@ -1,4 +1,4 @@
-"""The conversation of a Messages request to Gemini contents."""
+"""Converts the conversation of a Messages request to Gemini contents."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content_parts import only_texts, reminders, system_content
 from bridge.protocols.json_reading import invalid_field, lookup_by, optional, required
 
-#: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini
-#: from ever finding the rest in its cache.
+#: Claude Code's first line. It differs for each conversation, so Gemini's prefix cache would never match.
 BILLING_LINE = "x-anthropic-billing-header:"
 
-#: What a search found is told by the text that follows it; Gemini itself never said these blocks.
+#: Blocks of a search. Dropped: the text after them has the results, and Gemini never produced these blocks.
 SEARCH_BLOCKS = ("server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
-#: What other tools of another vendor's servers did.
+#: Blocks of other server-side tools of Anthropic.
 SERVER_TOOL_BLOCKS = (
     "mcp_tool_use",
     "mcp_tool_result",
@@ -78,13 +77,13 @@ class AnthropicMessages:
         if isinstance(content, str):
             self.contents.append(Content(MODEL, (Part(content),)))
             return
-        said = _AssistantMessage(self.losses)
+        message_reader = _AssistantMessage(self.losses)
         for at, block in blocks(content, where):
-            said.add(block, at)
-        self._call_names.update((call.id or "", call.name) for call in said.content().calls())
-        self.contents.append(said.content())
+            message_reader.add(block, at)
+        self._call_names.update((call.id or "", call.name) for call in message_reader.content().calls())
+        self.contents.append(message_reader.content())
 
-    #: In the class and not in each object, which would then hold on to itself.
+    #: A class attribute: in each object it would be a reference cycle.
     _ROLES: ClassVar[Mapping[str, Callable[[AnthropicMessages, JsonObject, str], None]]] = {
         "user": _user,
         "assistant": _assistant,
@@ -93,7 +92,8 @@ class AnthropicMessages:
 
 
 def _without_billing(text: str) -> str:
-    """Some clients send all of their instructions as one text, which begins with that line."""
+    """The text without the billing line. Some clients send all instructions as one text that begins with
+    it."""
     return text.partition("\n")[2] if text.startswith(BILLING_LINE) else text
 
 
@@ -121,7 +121,7 @@ class _AssistantMessage:
         self._parts += parts
 
     def _redacted(self, _block: JsonObject, _path: str) -> None:
-        self._losses.append("messages.redacted_thinking")  # another vendor's, and closed to everybody else
+        self._losses.append("messages.redacted_thinking")  # encrypted by another vendor
 
     def _search(self, _block: JsonObject, _path: str) -> None:
         pass
@@ -138,7 +138,7 @@ class _AssistantMessage:
         self._parts.append(Part(call, signature=self._for_next_call))
         self._for_next_call = None
 
-    #: In the class and not in each object, which would then hold on to itself.
+    #: A class attribute: in each object it would be a reference cycle.
     _READERS: ClassVar[Mapping[str, Callable[[_AssistantMessage, JsonObject, str], None]]] = {
         "text": _text,
         "thinking": _thinking,

@@ -1,7 +1,7 @@
 """The envelope of a Messages request: types and ranges of its own fields.
 
-Blocks are checked by the converter. Unknown fields pass: `metadata`, `context_management`, betas and their
-kin ask for nothing that Gemini could do.
+The converter checks blocks. Unknown fields are accepted: `metadata`, `context_management`, beta fields and
+similar ones have no counterpart in Gemini.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bridge.protocols.envelope import Envelope
 
 
 class MessagesCountSchema(Envelope):
-    """What counting tokens needs; an answer needs a little more."""
+    """The fields that counting tokens needs."""
 
     model = fields.text(required=True, longest=256)
     messages = fields.array(required=True)

@@ -1,4 +1,4 @@
-"""Tools and tool choice of a Messages request to Gemini's declarations."""
+"""Converts the tools and the tool choice of a Messages request to Gemini's declarations."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def declared_tools(body: JsonObject, schemas: RequestSchemas) -> tuple[Tool, ...
 
 
 def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
-    """Claude Code declares a tool when its search has found it, and sorts it in among the others. Behind them
-    it leaves what Gemini has cached of their declarations as it was."""
+    """The tools with their paths, deferred tools last. Claude Code declares a tool after its search found it,
+    and sorts it among the others. At the end it does not invalidate Gemini's cache of the other
+    declarations."""
     tools = list(each_object(body.get("tools") or [], "tools"))
     if not any(tool.get("defer_loading") for _, tool in tools):
         return tools
@@ -59,7 +60,7 @@ def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _references(value: Any) -> Iterator[str]:
-    """The names in all blocks of the kind, in their order; messages and results hold them in lists."""
+    """The tool names in all `tool_reference` blocks of the messages and their tool results, in order."""
     for block in value if isinstance(value, list) else ():
         if isinstance(block, dict) and block.get("type") == "tool_reference":
             yield str(block.get("tool_name"))

@@ -1,7 +1,7 @@
-"""The version that a client asks for in `anthropic-version`, and what that version forbids.
+"""Checks a request against the version in `anthropic-version`.
 
-Versions are dates. One that is not known here is held to the rules of the last one before it: clients are
-updated sooner than a bridge, and a refusal would stop all of them at once.
+Versions are dates. An unknown version follows the rules of the latest known version before it: clients are
+updated earlier than the bridge, and rejecting a new version would stop all of them at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridge.gemini.types import JsonObject
 from bridge.protocols.json_reading import each_object, invalid_field, quoted
 
 HEADER = "anthropic-version"
-WITHOUT_SAMPLING = "2026-10-21"  #: the first that takes no sampling parameters
+WITHOUT_SAMPLING = "2026-10-21"  #: the first version that rejects sampling parameters
 KNOWN = ("2023-01-01", "2023-06-01", WITHOUT_SAMPLING)
 
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -22,7 +22,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 def check_version(body: JsonObject, headers: Mapping[str, str]) -> list[str]:
-    """What to note of the version. Raises InvalidRequest for what it forbids."""
+    """The losses to count. Raises InvalidRequest for fields that the version forbids."""
     version = headers.get(HEADER)
     if not version:
         return []

@@ -1,4 +1,4 @@
-"""An Interactions request to Gemini's."""
+"""Converts an Interactions request to Gemini's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
         generation=_generation(body, config, schemas),
         thinking=thinking,
         service_tier=body.get("service_tier"),
-        extra=_beside(body) or EMPTY,
+        extra=_top_level_fields(body) or EMPTY,
     )
     options = InteractionOptions(thinking.show, body.get("previous_interaction_id"))
     return ConvertedRequest(
@@ -109,7 +109,7 @@ def _generation(body: JsonObject, config: JsonObject, schemas: RequestSchemas) -
 
 
 def _answer_formats(given: Any, schemas: RequestSchemas) -> dict[str, Any]:
-    """A format or a list of them; or a bare JSON Schema, as older SDKs write it."""
+    """The settings for one format, a list of formats, or a bare JSON Schema, as older SDKs send it."""
     if isinstance(given, dict) and given.get("type") not in _FORMATS:
         return schemas.answer_format(given, "response_format")
     if given is None or isinstance(given, dict):
@@ -144,16 +144,16 @@ def _image_config(given: JsonObject) -> dict[str, Any]:
     return {ours: given[theirs] for theirs, ours in _IMAGE.items() if given.get(theirs) is not None}
 
 
-def _beside(body: JsonObject) -> dict[str, Any]:
-    """What stands beside the conversation in Gemini's own request too."""
-    beside: dict[str, Any] = {}
+def _top_level_fields(body: JsonObject) -> dict[str, Any]:
+    """Fields that are also top-level fields of Gemini's request."""
+    fields: dict[str, Any] = {}
     if settings := body.get("safety_settings"):
-        beside["safetySettings"] = [
+        fields["safetySettings"] = [
             _safety(each, path) for path, each in each_object(settings, "safety_settings")
         ]
     if cached := body.get("cached_content"):
-        beside["cachedContent"] = cached
-    return beside
+        fields["cachedContent"] = cached
+    return fields
 
 
 def _safety(setting: JsonObject, path: str) -> dict[str, str]:
@@ -162,5 +162,5 @@ def _safety(setting: JsonObject, path: str) -> dict[str, str]:
         required(setting, "threshold", str, path).upper(),
         optional(setting, "method", str, path),
     )
-    told = {"category": f"HARM_CATEGORY_{category}", "threshold": threshold}
-    return told if method is None else {**told, "method": method.upper()}
+    converted = {"category": f"HARM_CATEGORY_{category}", "threshold": threshold}
+    return converted if method is None else {**converted, "method": method.upper()}

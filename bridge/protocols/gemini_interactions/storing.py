@@ -1,4 +1,4 @@
-"""How interactions are kept and gone on from."""
+"""Rules for stored interactions and their continuation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.protocols.json_reading import invalid_field
 
 
 def _should_store(body: JsonObject) -> bool:
-    return body.get("store") is not False  # as the vendor does it: kept unless told otherwise
+    return body.get("store") is not False  # the vendor's default is to store
 
 
 def _previous_id(body: JsonObject) -> str | None:
@@ -33,11 +33,11 @@ def _input_items(body: JsonObject) -> list[dict[str, Any]]:
 
 
 def _resolve_references(body: JsonObject, _find: Callable[[str], JsonObject | None]) -> JsonObject:
-    return body  # nothing here is referred to by an id of its own
+    return body  # the protocol has no references to single items
 
 
 def _with_history(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
-    """Tools, instruction and configuration are each request's own; everything said is taken over."""
+    """The request with the earlier steps. Tools, instruction and configuration are not inherited."""
     past = [step for turn in turns for step in (*turn.question, *turn.answer["steps"])]
     return {**body, "input": [*past, *_input_items(body)]}
 
@@ -45,7 +45,7 @@ def _with_history(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
 def _render(answer: JsonObject, question: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
     if query.get("stream", "false").lower() != "false":
         raise invalid_field(
-            "a kept interaction is not streamed again; ask for it without stream until it is completed",
+            "a stored interaction cannot be streamed; request it without stream until it is completed",
             "stream",
         )
     return {**answer, "input": question} if query.get("include_input", "").lower() == "true" else answer

@@ -1,4 +1,4 @@
-"""Tools of an Interactions request to Gemini's: the client's functions, and those that Google runs itself."""
+"""Converts the tools of an Interactions request: the client's functions and Google's built-in tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHOICE = "generation_config.tool_choice"
 _MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE", "validated": "VALIDATED"}
 _SEARCHES = {"web_search": "webSearch", "image_search": "imageSearch"}
 
-Value = Callable[[Any, str], Any]  #: a field's value in Gemini's words, or the path's refusal
+ValueConverter = Callable[[Any, str], Any]  #: converts a field's value, or raises with its path
 ToolReader = Callable[[JsonObject, str], FunctionDeclaration | Tool]
 
 
@@ -62,7 +62,7 @@ def _with_schema(function: FunctionDeclaration, path: str, schemas: RequestSchem
 # --- tools that Google runs --------------------------------------------------------------------------
 
 
-def _as_it_is(value: Any, _path: str) -> Any:
+def _unchanged(value: Any, _path: str) -> Any:
     return value
 
 
@@ -84,7 +84,7 @@ def _policies(value: Any, path: str) -> list[str]:
     return [str(each).upper() for each in value]
 
 
-def _googles(name: str, **fields: tuple[str, Value]) -> ToolReader:
+def _builtin(name: str, **fields: tuple[str, ValueConverter]) -> ToolReader:
     def read(tool: JsonObject, path: str) -> Tool:
         given = {key: value for key, value in tool.items() if key != "type" and value is not None}
         for key in given:
@@ -99,7 +99,7 @@ def _googles(name: str, **fields: tuple[str, Value]) -> ToolReader:
     return read
 
 
-def _nowhere(why: str) -> ToolReader:
+def _unsupported(why: str) -> ToolReader:
     def read(_tool: JsonObject, path: str) -> Tool:
         raise invalid_field(why, f"{path}.type")
 
@@ -107,46 +107,47 @@ def _nowhere(why: str) -> ToolReader:
 
 
 def _maps(tool: JsonObject, path: str) -> FunctionDeclaration | Tool:
-    """Where the user is stands beside the tools in Gemini's request."""
-    place = ("latitude", "longitude")
-    return _MAPS({key: value for key, value in tool.items() if key not in place}, path)
+    """Google Maps without the user's location, which is part of the tool configuration in Gemini's
+    request."""
+    location = ("latitude", "longitude")
+    return _MAPS({key: value for key, value in tool.items() if key not in location}, path)
 
 
-_MAPS = _googles("googleMaps", enable_widget=("enableWidget", _as_it_is))
+_MAPS = _builtin("googleMaps", enable_widget=("enableWidget", _unchanged))
 
 _READERS: Mapping[str, ToolReader] = {
     "function": _function,
-    "google_search": _googles("googleSearch", search_types=("searchTypes", _searches)),
-    "url_context": _googles("urlContext"),
-    "code_execution": _googles("codeExecution"),
+    "google_search": _builtin("googleSearch", search_types=("searchTypes", _searches)),
+    "url_context": _builtin("urlContext"),
+    "code_execution": _builtin("codeExecution"),
     "google_maps": _maps,
-    "file_search": _googles(
+    "file_search": _builtin(
         "fileSearch",
-        file_search_store_names=("fileSearchStoreNames", _as_it_is),
-        top_k=("topK", _as_it_is),
-        metadata_filter=("metadataFilter", _as_it_is),
+        file_search_store_names=("fileSearchStoreNames", _unchanged),
+        top_k=("topK", _unchanged),
+        metadata_filter=("metadataFilter", _unchanged),
     ),
-    "computer_use": _googles(
+    "computer_use": _builtin(
         "computerUse",
         environment=("environment", _environment),
-        excluded_predefined_functions=("excludedPredefinedFunctions", _as_it_is),
-        enable_prompt_injection_detection=("enablePromptInjectionDetection", _as_it_is),
+        excluded_predefined_functions=("excludedPredefinedFunctions", _unchanged),
+        enable_prompt_injection_detection=("enablePromptInjectionDetection", _unchanged),
         disabled_safety_policies=("disabledSafetyPolicies", _policies),
     ),
-    "mcp_server": _nowhere(
-        "the bridge calls no server that a request names; let the client call it, and declare its tools"
+    "mcp_server": _unsupported(
+        "the bridge calls no MCP server; let the client call it, and declare its tools"
     ),
-    "retrieval": _nowhere("this tool exists at Google only"),
+    "retrieval": _unsupported("the bridge does not support this tool"),
 }
 
 
-# --- what shall be called ----------------------------------------------------------------------------
+# --- tool choice -------------------------------------------------------------------------------------
 
 
 def chosen_tools(body: JsonObject, choice: Any, declared: Sequence[Tool]) -> JsonObject:
     config = EMPTY if choice is None else tool_config(*_choice(choice), declared, CHOICE)
-    place = _place(body.get("tools") or [])
-    return {**config, "retrievalConfig": {"latLng": place}} if place else config
+    location = _location(body.get("tools") or [])
+    return {**config, "retrievalConfig": {"latLng": location}} if location else config
 
 
 def _choice(choice: Any) -> tuple[str, list[str]]:
@@ -156,7 +157,7 @@ def _choice(choice: Any) -> tuple[str, list[str]]:
         if not all(isinstance(name, str) for name in names):
             raise invalid_field("must be an array of strings", f"{where}.tools")
         mode = _mode(optional(allowed, "mode", str, where) or "auto", f"{where}.mode")
-        # Gemini takes names only where it must call, or checks what it calls.
+        # Gemini accepts names only with the modes ANY and VALIDATED.
         return ("VALIDATED" if mode == "AUTO" else mode), ([] if mode == "NONE" else names)
     return _mode(choice, CHOICE), []
 
@@ -167,6 +168,6 @@ def _mode(mode: Any, path: str) -> str:
     return _MODES[mode]
 
 
-def _place(tools: list[JsonObject]) -> dict[str, Any]:
+def _location(tools: list[JsonObject]) -> dict[str, Any]:
     maps = next((tool for tool in tools if tool.get("type") == "google_maps"), {})
     return {key: maps[key] for key in ("latitude", "longitude") if maps.get(key) is not None}

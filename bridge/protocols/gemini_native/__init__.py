@@ -11,7 +11,7 @@ from bridge.protocols.google_models import list_models, show_model
 
 
 def _paths(method: str) -> tuple[str, ...]:
-    """In both versions of the API. `path`: a model's name may hold slashes."""
+    """The paths in both API versions. `<path:…>`, since a model name may contain slashes."""
     return tuple(f"/{version}/models/<path:model>:{method}" for version in ("v1beta", "v1"))
 
 

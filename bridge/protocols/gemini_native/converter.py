@@ -1,6 +1,6 @@
-"""A native request to the very same values: it is Gemini's already, in one of several spellings.
+"""Converts a native request, which is already Gemini's but may use another spelling.
 
-Model and method stand in the path. Whatever the bridge has no name for is carried along and reaches Gemini.
+The path holds model and method. Fields that the bridge does not know are passed on to Gemini.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from bridge.protocols.json_reading import (
     required_name,
 )
 
-#: `function` is how Google's older SDKs call the one who answers a call.
+#: Google's older SDKs use the role `function` for the result of a call.
 ROLES = (None, USER, MODEL, "function")
 STREAMING = "streamGenerateContent"
-#: Google's older SDKs send the numbers of these names.
+#: Google's older SDKs send the index in this list instead of the name.
 CALLING_MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
 LONGEST_MODEL = 256
 
 
 @dataclass(frozen=True, slots=True)
 class NativeOptions:
-    sse: bool = False  #: else a stream is one JSON array
+    sse: bool = False  #: False: a stream is one JSON array
 
 
 def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
@@ -50,7 +50,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
 
 
 def counted_to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
-    """Tokens are counted of contents alone, or of a whole request."""
+    """A request to count tokens: either of contents or of a whole request."""
     whole = optional(body, "generateContentRequest", dict, "")
     if (whole is None) == ("contents" not in body):
         raise invalid_field(
@@ -70,7 +70,7 @@ def model_named(caller: Caller) -> str:
 
 
 def _wants_sse(query: Mapping[str, str]) -> bool:
-    # "json;enum-encoding=int" is what the older SDKs ask for; they read names as well as numbers.
+    # Older SDKs ask for "json;enum-encoding=int", but they also read names.
     form = query.get("alt") or query.get("$alt") or "json"
     if form.partition(";")[0] not in ("json", "sse"):
         raise invalid_field(f"must be json or sse, not {quoted(form)}", "alt")
@@ -79,27 +79,27 @@ def _wants_sse(query: Mapping[str, str]) -> bool:
 
 def _request(body: JsonObject, model: str, path: str = "") -> GenerateRequest:
     fields = read(REQUEST, body, path)
-    fields.pop("model", None)  # the path's counts, and which model it means is decided here
+    fields.pop("model", None)  # the model in the path counts
     where = f"{path}." if path else ""
     _check_contents(fields.get("contents", []), f"{where}contents")
     _check_tools(fields, where)
-    request = request_from_json(model, dict(sorted(fields.items())))  # the same bytes for the same request
-    return replace(request, system=_said(request.system), native=True)
+    request = request_from_json(model, dict(sorted(fields.items())))  # the same request gives the same bytes
+    return replace(request, system=_without_empty_parts(request.system), native=True)
 
 
-def _said(system: Content | None) -> Content | None:
-    """Google refuses an instruction that says nothing."""
-    if system is None or not any(map(_says_something, system.parts)):
+def _without_empty_parts(system: Content | None) -> Content | None:
+    """The instruction without empty parts, which Google rejects."""
+    if system is None or not any(map(_has_content, system.parts)):
         return None
-    return replace(system, parts=tuple(filter(_says_something, system.parts)))
+    return replace(system, parts=tuple(filter(_has_content, system.parts)))
 
 
-def _says_something(part: Part) -> bool:
+def _has_content(part: Part) -> bool:
     blank = part.data is None or (isinstance(part.data, str) and not part.data.strip())
     return not blank or bool(part.extra)
 
 
-# --- what Google would invalid_field, and what would get lost if it were not looked at
+# --- checks -----------------------------------------------------------------------------------------
 # ------------------------
 
 

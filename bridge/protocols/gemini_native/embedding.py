@@ -1,4 +1,4 @@
-"""Vectors of texts: the request goes on as it came, under the name of the model that it means."""
+"""Embedding requests: passed on unchanged except for the model name."""
 
 from __future__ import annotations
 

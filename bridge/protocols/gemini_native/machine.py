@@ -1,7 +1,7 @@
-"""Chunks to native events, which are the chunks themselves, and events to the whole answer.
+"""Passes chunks on as native events, and merges events to the whole answer.
 
-The Turn follows the answer as it does for every protocol and judges whether it came to an end. Which end that
-was stands in the chunks, in the client's own words. Google sends no last event: at `end` the body closes.
+The Turn detects whether the answer is complete, as for every protocol. The chunks themselves contain the
+finish reason. Google sends no last event: at `end` the body closes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NativeMachine(EventMachine):
         return [self._event(chunk) for chunk in chunks]
 
     def _event(self, chunk: Chunk) -> Event:
-        self._turn.feed(chunk)  # its steps say nothing that the chunk does not
+        self._turn.feed(chunk)  # the steps are not needed: the chunk contains everything
         event = Event(CHUNK, chunk_to_json(chunk))
         self._advance(event)
         return event

@@ -1,6 +1,7 @@
-"""A Chat Completions request to Gemini's.
+"""Converts a Chat Completions request to Gemini's.
 
-What Gemini lacks is left out only where that is harmless, and then counted; otherwise it is a 400.
+A field that Gemini does not support is dropped and counted if that is harmless; otherwise the request gets a
+400.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bridge.protocols.openai_tiers import requested_tier
 
 _SEED_BITS = 0x7FFF_FFFF
 
-#: Same meaning on both sides.
+#: Fields with the same meaning in both APIs.
 _SAMPLING = {
     "temperature": "temperature",
     "top_p": "topP",
@@ -59,7 +60,7 @@ def _options(body: JsonObject, stream: bool) -> ChatOptions:
 
 
 def _losses(body: JsonObject) -> list[str]:
-    """Wishes without a counterpart, which a client can do without."""
+    """Dropped fields that Gemini does not support and a client can do without."""
     losses = ["chat.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
     losses += [f"chat.{name}" for name in ("verbosity", "prediction") if body.get(name)]
     return losses
@@ -92,7 +93,7 @@ def _reject_unsupported_fields(body: JsonObject) -> None:
     if body.get("logit_bias"):
         raise invalid_field("Gemini cannot bias single tokens; leave it out", "logit_bias")
     if any(modality != "text" for modality in body.get("modalities") or ()):
-        raise invalid_field("only text answers are possible here", "modalities")
+        raise invalid_field("the bridge supports only text answers", "modalities")
     if body.get("top_logprobs") and not body.get("logprobs"):
         raise invalid_field("needs logprobs: true", "top_logprobs")
 

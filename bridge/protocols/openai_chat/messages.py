@@ -1,4 +1,4 @@
-"""Chat messages to Gemini contents. Nothing is joined or dropped: each message becomes its own content."""
+"""Converts chat messages to Gemini contents. Each message becomes its own content."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ class ChatMessages:
         images = _images(message, path)
         if message.get("audio"):
             self.losses.append("chat.assistant_audio")
-        parts = self._arranged(message, reasoning, answer, calls, images)
+        parts = self._ordered_parts(message, reasoning, answer, calls, images)
         self.contents.append(Content(MODEL, tuple(parts)))
 
-    def _arranged(
+    def _ordered_parts(
         self, message: JsonObject, reasoning: str, answer: str, calls: list[Part], images: list[Part]
     ) -> list[Part]:
         layout = _google(message).get("parts")
@@ -116,7 +116,8 @@ class ChatMessages:
 
     def _tool(self, message: JsonObject, path: str) -> None:
         call_id = required(message, "tool_call_id", str, path)
-        # Clients that shorten a history keep results whose call is gone; some name the tool here too.
+        # Clients that shorten a history keep results without their call; some of them send the tool's name
+        # too.
         name = self._call_names.get(call_id) or optional(message, "name", str, path) or ""
         self.contents.append(Content(USER, (_response_part(message, name, call_id, path),)))
 
@@ -124,7 +125,7 @@ class ChatMessages:
         name = required(message, "name", str, path)
         self.contents.append(Content(USER, (_response_part(message, name, None, path),)))
 
-    #: In the class and not in each object, which would then hold on to itself.
+    #: A class attribute: in each object it would be a reference cycle.
     _ROLES: ClassVar[Mapping[str, Callable[[ChatMessages, JsonObject, str], None]]] = {
         "system": _instruction,
         "developer": _instruction,
@@ -146,7 +147,7 @@ def _text_or_none(value: Any) -> str | None:
 
 
 def _google(holder: JsonObject) -> JsonObject:
-    """What `extra_content` brings back. It is a hint: whatever does not look like ours is left alone."""
+    """The bridge's own data in `extra_content`. It is optional: data of another shape is ignored."""
     extra = holder.get("extra_content")
     google = extra.get("google") if isinstance(extra, dict) else None
     return google if isinstance(google, dict) else {}
@@ -173,7 +174,7 @@ def _content_parts(message: JsonObject, path: str, *, must_exist: bool = True) -
 
 def _image_url(part: JsonObject, path: str) -> Part:
     image = part.get("image_url")
-    if isinstance(image, str):  # the short form some editors send
+    if isinstance(image, str):  # the short form that some editors send
         return Part(media_from_url(image, f"{path}.image_url"))
     image = required(part, "image_url", dict, path)
     return Part(media_from_url(required(image, "url", str, f"{path}.image_url"), f"{path}.image_url.url"))

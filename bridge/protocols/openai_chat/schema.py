@@ -1,7 +1,7 @@
-"""The envelope of a Chat Completions request: types and ranges of its own fields.
+"""The top-level fields of a Chat Completions request with their types and ranges.
 
-Messages, tools and content parts are checked by the converter, which knows their kinds and names the path of
-a bad one; nested schemas would cost forty times as much. Unknown fields pass: agents add some every month.
+The converter checks messages, tools and content parts, and its errors name the path. Nested schemas would
+take forty times as long. Unknown fields are accepted: agents add new ones every month.
 """
 
 from __future__ import annotations

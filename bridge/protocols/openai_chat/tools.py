@@ -1,4 +1,4 @@
-"""Tools and tool choice of a chat request to Gemini's declarations."""
+"""Converts the tools and the tool choice of a chat request to Gemini's declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Responses request to Gemini's."""
+"""Converts a Responses request to Gemini's."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
 
 
 def _reject_unsupported_fields(body: JsonObject) -> None:
-    """Left out, each of these would leave out what was said or asked before."""
+    """Reject fields that refer to stored content: without it the request would be incomplete."""
     if body.get("conversation") is not None:
         raise invalid_field(
-            "there are no stored conversations here; use previous_response_id", "conversation"
+            "the bridge does not store conversations; use previous_response_id", "conversation"
         )
     if body.get("prompt") is not None:
-        raise invalid_field("there are no stored prompts here; send the text itself", "prompt")
+        raise invalid_field("the bridge does not store prompts; send the text itself", "prompt")
     if body.get("background") and body.get("store") is False:
         raise invalid_field("needs store: true, since the answer is fetched later", "background")
 
@@ -101,7 +101,7 @@ def _losses(body: JsonObject) -> list[str]:
 
 
 def _thinking(body: JsonObject) -> Thinking:
-    """Thoughts are quoted to those who asked for a summary, as their vendor does it."""
+    """Thoughts are shown only to clients that asked for a summary, like at OpenAI."""
     reasoning = body.get("reasoning") or {}
     effort = optional(reasoning, "effort", str, "reasoning")
     summary = optional(reasoning, "summary", str, "reasoning")

@@ -1,6 +1,7 @@
-"""Steps to Responses events. The terminal event holds the whole response, so the fold is nearly nothing.
+"""Converts steps to Responses events. The terminal event contains the whole response, so the fold just
+returns it.
 
-Codex reads its content from `response.output_item.done` and nothing else; SDKs need every event in its place.
+Codex reads the content only from `response.output_item.done`; SDKs need every event in the right order.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class ResponsesState(Enum):
     ITEM = auto()  #: inside an output item
     TEXT = auto()  #: inside a text part of a message
     SUMMARY = auto()  #: inside a summary part of a reasoning item
-    FAILED = auto()  #: the end for most; the bridge's own dialect adds its two
-    ENDING = auto()  #: response.done is out, response.completed not yet
+    FAILED = auto()  #: final in most dialects; the bridge's own adds two events
+    ENDING = auto()  #: response.done was sent, response.completed not yet
     DONE = auto()
 
 
@@ -55,11 +56,10 @@ _FAIL: dict[str, Enum] = {"response.failed": ResponsesState.FAILED}
 @dataclass(frozen=True, slots=True)
 class ResponsesOptions:
     dialect: Dialect = DIALECTS["bridge"]
-    calls: Mapping[str, CalledTool] = field(
-        default_factory=dict
-    )  #: what each declared function is to the client
+    #: The client's tool behind each declared function.
+    calls: Mapping[str, CalledTool] = field(default_factory=dict)
     thinking: bool = False
-    encrypted_reasoning: bool = False  #: signatures may travel in reasoning items
+    encrypted_reasoning: bool = False  #: reasoning items may carry signatures
     echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats
 
 
@@ -140,15 +140,15 @@ class ResponsesMachine(EventMachine):
         self._sequence += 1
         return event
 
-    def _of_item(self, kind: str, **data: Any) -> Event:
+    def _item_event(self, kind: str, **data: Any) -> Event:
         assert self._item is not None
         return self._event(kind, item_id=self._item["id"], output_index=len(self._output), **data)
 
-    def _added(self, item: dict[str, Any]) -> Event:
+    def _start_item(self, item: dict[str, Any]) -> Event:
         self._item = item
         return self._event("response.output_item.added", output_index=len(self._output), item=item)
 
-    def _done(self, **finished: Any) -> Event:
+    def _finish_item(self, **finished: Any) -> Event:
         assert self._item is not None
         item = {**self._item, **finished}
         event = self._event("response.output_item.done", output_index=len(self._output), item=item)
@@ -160,14 +160,16 @@ class ResponsesMachine(EventMachine):
 
     def _reasoning(self, text: str = "") -> Iterator[Event]:
         if self._item is None:
-            yield self._added({"type": "reasoning", "id": self.ids_and_clock.new_id("rs_"), "summary": []})
+            yield self._start_item(
+                {"type": "reasoning", "id": self.ids_and_clock.new_id("rs_"), "summary": []}
+            )
         if not text:
             return
         if not self._pieces:
             part = {"type": "summary_text", "text": ""}
-            yield self._of_item("response.reasoning_summary_part.added", summary_index=0, part=part)
+            yield self._item_event("response.reasoning_summary_part.added", summary_index=0, part=part)
         self._pieces.append(text)
-        yield self._of_item("response.reasoning_summary_text.delta", summary_index=0, delta=text)
+        yield self._item_event("response.reasoning_summary_text.delta", summary_index=0, delta=text)
 
     def _end_reasoning(self, signature: str | None = None) -> Iterator[Event]:
         if self._item is None or self._item["type"] != "reasoning":
@@ -175,9 +177,9 @@ class ResponsesMachine(EventMachine):
         summary, self._pieces = "".join(self._pieces), []
         part = {"type": "summary_text", "text": summary}
         if summary:
-            yield self._of_item("response.reasoning_summary_text.done", summary_index=0, text=summary)
-            yield self._of_item("response.reasoning_summary_part.done", summary_index=0, part=part)
-        yield self._done(summary=[part] if summary else [], encrypted_content=signature)
+            yield self._item_event("response.reasoning_summary_text.done", summary_index=0, text=summary)
+            yield self._item_event("response.reasoning_summary_part.done", summary_index=0, part=part)
+        yield self._finish_item(summary=[part] if summary else [], encrypted_content=signature)
 
     # --- steps ---------------------------------------------------------------------------------------
 
@@ -205,21 +207,21 @@ class ResponsesMachine(EventMachine):
         if carried is not None:
             yield from self._reasoning()
         yield from self._end_reasoning(None if carried is None else for_next_call(carried))
-        shown: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
-        yield self._added({**shown.item, **shown.empty, "status": "in_progress"})
-        if shown.event is not None:
-            yield self._of_item(f"{shown.event}.delta", delta=shown.text)
-            yield self._of_item(f"{shown.event}.done", **{shown.field: shown.text})
-        yield self._done(**shown.whole, status=self._dialect.call_status)
+        entry: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
+        yield self._start_item({**entry.item, **entry.empty, "status": "in_progress"})
+        if entry.event is not None:
+            yield self._item_event(f"{entry.event}.delta", delta=entry.text)
+            yield self._item_event(f"{entry.event}.done", **{entry.field: entry.text})
+        yield self._finish_item(**entry.whole, status=self._dialect.call_status)
 
     def on_text_added(self, step: TextAdded) -> Iterable[Event]:
         if step.kind is RunKind.THOUGHT:
             return self._reasoning(step.text) if self._options.thinking else ()
         if self._item is None:
-            return (*self._begin_message(), self._said(step.text))
-        return (self._said(step.text),)
+            return (*self._begin_message(), self._text_delta(step.text))
+        return (self._text_delta(step.text),)
 
-    def _said(self, text: str) -> Event:
+    def _text_delta(self, text: str) -> Event:
         assert self._item is not None
         self._pieces.append(text)
         sequence, self._sequence = self._sequence, self._sequence + 1
@@ -236,12 +238,12 @@ class ResponsesMachine(EventMachine):
 
     def _begin_message(self) -> Iterator[Event]:
         message = {"type": "message", "id": self.ids_and_clock.new_id("msg_"), "role": "assistant"}
-        yield self._added({**message, "status": "in_progress", "content": []})
-        yield self._of_item("response.content_part.added", content_index=0, part=_text_part(""))
+        yield self._start_item({**message, "status": "in_progress", "content": []})
+        yield self._item_event("response.content_part.added", content_index=0, part=_text_part(""))
 
     def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
         if step.kind is RunKind.CALL:
-            return  # it went before the call
+            return  # already sent before the call
         if step.kind is RunKind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
             yield from self._reasoning()
             whole = sum(map(len, self._pieces))
@@ -250,14 +252,14 @@ class ResponsesMachine(EventMachine):
             self.losses.append("responses.signature_without_a_seat")
 
     def on_run_closed(self, step: RunClosed) -> Iterator[Event]:
-        # Reasoning stays open: the call that follows may want to sign it.
+        # Reasoning stays open: the next call may need to sign it.
         if step.kind is not RunKind.TEXT or self._item is None:
             return
         text, self._pieces = "".join(self._pieces), []
         whole = {"output_text": text} if self._dialect.repeats_text else {}
-        yield self._of_item("response.output_text.done", content_index=0, text=text, logprobs=[], **whole)
-        yield self._of_item("response.content_part.done", content_index=0, part=_text_part(text))
-        yield self._done(status="completed", content=[_text_part(text)])
+        yield self._item_event("response.output_text.done", content_index=0, text=text, logprobs=[], **whole)
+        yield self._item_event("response.content_part.done", content_index=0, part=_text_part(text))
+        yield self._finish_item(status="completed", content=[_text_part(text)])
 
     def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
         self._grounding = step.fields.get("groundingMetadata") or self._grounding
@@ -280,15 +282,15 @@ class ResponsesMachine(EventMachine):
             yield from self._end(self._dialect.limit_ends_with, "incomplete", reason="content_filter")
 
     def _search(self) -> Iterator[Event]:
-        """Google's search as an item of OpenAI's own. Gemini tells it last."""
+        """Google's search as an item of OpenAI's search tool. Gemini sends the results last."""
         search = web_search_from(self._grounding)
         if search is None:
             return
         sources = [{"type": "url", "url": page.url} for page in search.pages]
         action = {"type": "search", "query": search.query, "queries": search.queries, "sources": sources}
         item = {"type": "web_search_call", "id": self.ids_and_clock.new_id("ws_"), "action": action}
-        yield self._added({**item, "status": "in_progress"})
-        yield self._done(status="completed")
+        yield self._start_item({**item, "status": "in_progress"})
+        yield self._finish_item(status="completed")
 
     def _end(
         self, events: tuple[str, ...], status: str, *, reason: str | None = None, error: Any = None

@@ -1,4 +1,4 @@
-"""How Responses are kept and gone on from."""
+"""Rules for stored responses and their continuation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.protocols.openai_responses.machine import ID_PREFIX
 
 
 def _should_store(body: JsonObject) -> bool:
-    return body.get("store") is not False  # as the vendor does it: kept unless told otherwise
+    return body.get("store") is not False  # the vendor's default is to store
 
 
 def _previous_id(body: JsonObject) -> str | None:
@@ -27,7 +27,7 @@ def _is_background(body: JsonObject) -> bool:
 
 
 def _input_items(body: JsonObject) -> list[dict[str, Any]]:
-    """The request's own items, each with an id to be listed by."""
+    """The request's input items, each with an id."""
     given = body["input"]
     items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
     return [{"id": random_id("item_"), **item} for item in items if isinstance(item, dict)]
@@ -51,12 +51,12 @@ def _is_reference(item: Any) -> bool:
 def _found(item: JsonObject, find: Callable[[str], JsonObject | None], param: str) -> JsonObject:
     found = find(str(item.get("id")))
     if found is None:
-        raise invalid_field("names no stored item; send the item itself", param)
+        raise invalid_field("there is no stored item with this id; send the item itself", param)
     return found
 
 
 def _with_history(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
-    """Instructions are not taken over from earlier turns; everything said is."""
+    """The request with the items of earlier turns. Instructions of earlier turns are not inherited."""
     past = [item for turn in turns for item in (*turn.question, *turn.answer["output"])]
     return {**body, "input": [*past, *_input_items(body)]}
 

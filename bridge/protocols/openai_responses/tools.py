@@ -1,7 +1,7 @@
-"""Tools of a Responses request to Gemini's declarations, and the kinds their calls must be answered in.
+"""Converts the tools of a Responses request to Gemini's declarations, and records the kind of each tool.
 
-The kind of the answer matters as much as its content: Codex aborts a turn in which a freeform tool is called
-as a function, and knows a namespaced tool only by its two names.
+The output item of a call must have the kind of its tool: Codex aborts a turn if a freeform tool is called as
+a function, and finds a namespaced tool only by namespace and name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ToolKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CalledTool:
-    """What a call of a declared function is for the client."""
+    """The client's tool behind a declared function."""
 
     kind: ToolKind
     name: str
@@ -60,17 +60,17 @@ class CalledTool:
 
 
 class DeclaredTools:
-    """Every tool of a request, wherever it was declared."""
+    """All tools of a request, declared in `tools` or in input items."""
 
     def __init__(self) -> None:
-        self.calls: dict[str, CalledTool] = {}  #: by the name that Gemini is told
+        self.calls: dict[str, CalledTool] = {}  #: by the name that Gemini gets
         self.losses: list[str] = []
         self.schemas = RequestSchemas()
         self._functions: dict[str, FunctionDeclaration] = {}
         self._search = False
 
     def add(self, tools: list[Any], path: str, namespace: str | None = None) -> list[str]:
-        """The names under which these tools can be called from now on."""
+        """Declare the tools, and return the names under which Gemini can call them."""
         names: list[str] = []
         for where, tool in each_object(tools, path):
             kind = required(tool, "type", str, where)
@@ -87,11 +87,11 @@ class DeclaredTools:
         return (*functions, GOOGLE_SEARCH) if self._search else functions
 
     def name_for(self, name: str, namespace: str | None) -> str:
-        """The one name under which Gemini knows a tool. Two tools whose names run together stay two."""
-        place = _place(namespace)
+        """The name of a tool for Gemini. A hash separates two tools whose joined names are equal."""
+        place = _namespace_prefix(namespace)
         joined = f"{place}__{name}" if place else name
         known = self.calls.get(joined)
-        if known is None or (known.name, _place(known.namespace)) == (name, place):
+        if known is None or (known.name, _namespace_prefix(known.namespace)) == (name, place):
             return joined
         return f"{joined}_{sha256(f'{place}/{name}'.encode()).hexdigest()[:8]}"
 
@@ -101,7 +101,7 @@ class DeclaredTools:
             raise invalid_field(f"{quoted(function.name)} is declared twice, as different tools", path)
         if known is None:
             self.schemas.count_tools(1, path)
-        # Found again by a tool search or sent along once more: the newest word counts.
+        # A tool search may declare a tool again: the latest declaration counts.
         self.calls[function.name] = called
         self._functions[function.name] = function
         return [function.name]
@@ -132,7 +132,7 @@ class DeclaredTools:
 
     def _namespace(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         if namespace is not None:
-            raise invalid_field("a namespace cannot stand in another", path)
+            raise invalid_field("a namespace cannot contain another namespace", path)
         return self.add(required(tool, "tools", list, path), f"{path}.tools", required_name(tool, path))
 
     def _local_shell(self, _tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
@@ -148,7 +148,7 @@ class DeclaredTools:
         called = CalledTool(ToolKind.TOOL_SEARCH, TOOL_SEARCH)
         return self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
 
-    #: In the class and not in each object, which would then hold on to itself.
+    #: A class attribute: in each object it would be a reference cycle.
     _READERS: ClassVar[Mapping[str, Callable[[DeclaredTools, JsonObject, str, str | None], list[str]]]] = {
         "function": _function,
         "custom": _custom,
@@ -158,8 +158,8 @@ class DeclaredTools:
     }
 
 
-def _place(namespace: str | None) -> str:
-    """Codex names the namespace of plain tools in four ways."""
+def _namespace_prefix(namespace: str | None) -> str:
+    """The namespace as a prefix. Clients use both None and `functions` for tools without a namespace."""
     return "" if namespace in (None, "functions") else namespace
 
 
@@ -179,7 +179,7 @@ def _choice(choice: Any, declared: DeclaredTools) -> tuple[str, list[str]]:
         tools = each_object(required(choice, "tools", list, "tool_choice"), "tool_choice.tools")
         names = [_chosen(tool, path, declared) for path, tool in tools if not _is_search(tool)]
         return MUST_CALL if choice.get("mode") == "required" else CHECKED, names
-    if _is_search(choice):  # Gemini decides by itself when to search
+    if _is_search(choice):  # Gemini itself decides when to search
         return "AUTO", []
     return MUST_CALL, [_chosen(choice, "tool_choice", declared)]
 
