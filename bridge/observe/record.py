@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bridge.errors import BridgeError, ClientLeft, InternalError, UpstreamError
+from bridge.errors import BridgeError, ClientDisconnected, InternalError, UpstreamError
 from bridge.gemini.types import Usage
 
 log = logging.getLogger("bridge.access")
 
 CLIENT_LEFT = "client_left"
 #: Failures that are not caused by the client's request.
-NO_REFUSALS = (ClientLeft, InternalError, UpstreamError)
+NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
 
 

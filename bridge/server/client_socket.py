@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from bridge.socket_timeouts import SIZE, seconds_in, timeval
+from bridge.socket_timeouts import TIMEVAL_SIZE, seconds_from_timeval, timeval
 
 #: A client that has closed its side no longer waits. Where the platform has no such sign, errors must do.
 _HUNG_UP = getattr(select, "POLLRDHUP", 0)
@@ -20,7 +20,7 @@ _HUNG_UP = getattr(select, "POLLRDHUP", 0)
 
 def send_limit(client: socket.socket) -> float:
     """Seconds that it may take nothing."""
-    return seconds_in(client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SIZE))
+    return seconds_from_timeval(client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, TIMEVAL_SIZE))
 
 
 class ClientSocket:

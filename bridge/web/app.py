@@ -103,7 +103,7 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage.stored_bytes))
-    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.served]
+    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.all_paths]
     endpoints += [
         "GET /v1/models",
         "GET /v1/models/{id}",

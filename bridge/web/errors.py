@@ -30,8 +30,10 @@ log = logging.getLogger(__name__)
 def spoken_protocol(protocols: Iterable[Protocol], path: str, headers: Headers) -> Protocol:
     """By the path, else by the caller's headers, else the first."""
     everything = tuple(protocols)
-    by_path = next((each for each in everything if path.startswith(each.homes)), None)
-    by_mark = next((each for each in everything if any(mark in headers for mark in each.marks)), None)
+    by_path = next((each for each in everything if path.startswith(each.path_prefixes)), None)
+    by_mark = next(
+        (each for each in everything if any(mark in headers for mark in each.identifying_headers)), None
+    )
     return by_path or by_mark or everything[0]
 
 
@@ -45,10 +47,10 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
         request.record.failed(error)
         body = protocol.error_body(error, request.record.request_id)
         response = json_response(body, protocol.error_status(error))
-        if not error.worth_repeating:
+        if not error.retryable:
             response.headers["X-Should-Retry"] = "false"
         wait = error.retry_after_seconds
-        if wait is not None and wait <= protocol.longest_wait:
+        if wait is not None and wait <= protocol.max_retry_after:
             response.headers["Retry-After"] = str(wait)
         if response.status_code == HTTPStatus.UNAUTHORIZED:
             response.headers["WWW-Authenticate"] = "Bearer"

@@ -16,7 +16,7 @@ from gunicorn.http.errors import NoMoreData, ParseException
 from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from bridge.errors import ClientLeft, InvalidRequest, SlowRequest
+from bridge.errors import ClientDisconnected, InvalidRequest, SlowRequest
 from bridge.exchange.exchange import Exchange, Services, open_exchange
 from bridge.exchange.stored_answers import AnswerRecorder, BackgroundAnswers, Keep
 from bridge.gemini.types import JsonObject
@@ -81,7 +81,7 @@ def make_blueprint(
             body = recorder.dereferenced(body)
             keep, resumed, given = recorder.keeping(body, record), recorder.resumed(body), body
             body, who = resumed.body, replace(who, chain=resumed.conversation)
-            if keep and recorder.storing.background(given):
+            if keep and recorder.storing.is_background(given):
                 # The background answer gets its own line in the log, when the work is done.
                 work = replace(record, status=200, notes=Counter())
                 exchange = open_exchange(protocol, body, who, services, work, trace)
@@ -150,7 +150,7 @@ def _body(
     except NoMoreData:
         raise InvalidRequest(ENDED_EARLY) from None
     except OSError:
-        raise ClientLeft("The client left while it sent its request") from None
+        raise ClientDisconnected("The client left while it sent its request") from None
     finally:
         if not client_side.slow_clients.arrived(client.socket):
             raise SlowRequest(f"The body did not arrive within {seconds:g} seconds")

@@ -37,7 +37,7 @@ def make_stored_blueprint(
     def forget(answer_id: str) -> Response:
         def forgotten(recorder: AnswerRecorder) -> Mapping[str, Any]:
             recorder.forget(answer_id)
-            return storing.deleted(answer_id)
+            return storing.deletion_body(answer_id)
 
         return answered(forgotten)
 
@@ -52,8 +52,8 @@ def make_stored_blueprint(
         blueprint.delete(path)(forget)
         for behind in storing.cancel_paths:
             blueprint.post(f"{path}{behind}")(cancel)
-        if storing.question_path is not None:
-            blueprint.get(f"{path}{storing.question_path}")(list_question)
+        if storing.input_path is not None:
+            blueprint.get(f"{path}{storing.input_path}")(list_question)
     return blueprint
 
 

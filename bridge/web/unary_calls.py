@@ -52,8 +52,8 @@ def add_unary_calls(
         )
         for path in embedding.paths:
             blueprint.add_url_rule(path, "embed", vectors, methods=["POST"])
-    nothing = _nothing(list(protocol.served))
-    for path in protocol.nowhere:  # last: of paths that fit equally well the first is taken
+    nothing = _nothing(list(protocol.all_paths))
+    for path in protocol.unsupported_paths:  # last: of paths that fit equally well the first is taken
         blueprint.add_url_rule(path, "nothing", nothing, methods=["POST"])
 
 

@@ -108,8 +108,8 @@ def convert(protocol: Protocol, answer: list[bytes], sent: bytes) -> None:
         for batch in chunks_in(answer, "m", Mask(SECRET, sent)):
             events += run.machine.feed([watch.feed(run.adapter.feed(each)) for each in batch])
     events += run.machine.finish()
-    framing.written(events)
-    framing.silence()
+    framing.encode_events(events)
+    framing.keep_alive()
     if run.machine.error is None:
         run.machine.fold(events)
 

@@ -32,7 +32,7 @@ from bridge.gemini.types import (
 from bridge.gemini.wire import chunk_from_json
 from bridge.guards.apply_patch import repair_patches
 from bridge.guards.guard_runner import GuardRunner
-from bridge.guards.shell_arguments import _words
+from bridge.guards.shell_arguments import _split_command
 from bridge.protocols.base import Caller, PastTurn
 from bridge.protocols.gemini_interactions.storing import STORING as INTERACTIONS
 from bridge.protocols.gemini_native.converter import counted_to_gemini
@@ -219,7 +219,7 @@ def _counted(n: int) -> Work:
 
     def work() -> None:
         asked = counted_to_gemini(body, Caller(path={"model": "m"}))
-        GuardRunner(GUARDS, "request").counted(asked.request)
+        GuardRunner(GUARDS, "request").for_token_count(asked.request)
 
     return work
 
@@ -230,15 +230,15 @@ def _resumed_responses(n: int) -> Work:
     past = [PastTurn([{"role": "user", "content": "x"}], {"output": [{"type": "message"}]})] * n
 
     def work() -> None:
-        body = RESPONSES.dereferenced({"input": items}, lambda _id: {"type": "message"})
-        RESPONSES.resumed(body, past)
+        body = RESPONSES.resolve_references({"input": items}, lambda _id: {"type": "message"})
+        RESPONSES.with_history(body, past)
 
     return work
 
 
 def _resumed_interactions(n: int) -> Work:
     past = [PastTurn([{"type": "user_input"}], {"steps": [{"type": "model_output"}]})] * n
-    return lambda: INTERACTIONS.resumed({"input": [{"type": "text", "text": "x"}] * n}, past)
+    return lambda: INTERACTIONS.with_history({"input": [{"type": "text", "text": "x"}] * n}, past)
 
 
 def _fields_of_a_chunk(n: int) -> Work:
@@ -280,10 +280,10 @@ PIECES: dict[str, Case] = DECODERS | {
     "fields of a chunk": _fields_of_a_chunk,
     "counts of tokens": _counts_of_tokens,
     "settings of a generation": _settings_of_a_generation,
-    "blanks in a word": lambda n: lambda: _words(["a" * 10 * n]),
+    "blanks in a word": lambda n: lambda: _split_command(["a" * 10 * n]),
     "store: a chain of answers": _stored_chain,
     "patches": _patches,
     "an exit code behind empty lines": _exit_code,
-    "words of a command": lambda n: lambda: _words("a b " * n),
-    "a long word": lambda n: lambda: _words("a " + "b" * 10 * n),
+    "words of a command": lambda n: lambda: _split_command("a b " * n),
+    "a long word": lambda n: lambda: _split_command("a " + "b" * 10 * n),
 }

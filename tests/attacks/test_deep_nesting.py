@@ -150,4 +150,4 @@ def test_a_deep_answer_is_passed_on_or_malformed(protocol, level: str, depth: in
         assert depth > 200
         return
     assert depth < 254
-    protocol.framing(run.asked).written(run.whole(chunks))
+    protocol.framing(run.asked).encode_events(run.whole(chunks))

@@ -127,22 +127,22 @@ LOOKED_AT = (
 
 #: Loops that need no case: a client or an upstream cannot make their input long.
 BOUNDED = {
-    "gemini/generation.py:_dropped": "over the names of the sampling fields",
+    "gemini/generation.py:_drop_fields": "over the names of the sampling fields",
     "guards/tool_policy.py:__init__": "over the operator's rules",
     "protocols/anthropic_messages/models.py:_for_the_picker": "over the operator's models",
     "protocols/anthropic_messages/models.py:list_models": "over the operator's models",
-    "protocols/base.py:homes": "over the paths of a protocol",
-    "protocols/base.py:served": "over the paths of a protocol",
+    "protocols/base.py:path_prefixes": "over the paths of a protocol",
+    "protocols/base.py:all_paths": "over the paths of a protocol",
     "protocols/fields.py:whole": "over two bounds",
     "protocols/gemini_interactions/contents.py:_audio": "over two fields",
     "protocols/gemini_interactions/contents.py:_video": "over three fields",
-    "protocols/gemini_interactions/tools.py:_googles": "makes a reader, whose own loops are run",
+    "protocols/gemini_interactions/tools.py:_builtin": "makes a reader, whose own loops are run",
     "protocols/gemini_native/__init__.py:_paths": "over the paths of a protocol",
     "protocols/google_models.py:list_models": "over the operator's models",
     "protocols/google_models.py:show_model": "over the operator's models",
     "protocols/openai_models.py:list_models": "over the operator's models",
     "protocols/openai_models.py:show_model": "over the operator's models",
-    "protocols/openai_responses/dialects.py:_any_of": "over the operator's patterns",
+    "protocols/openai_responses/dialects.py:_compile_patterns": "over the operator's patterns",
     "protocols/openai_responses/items.py:_file": "over two fields",
 }
 

@@ -233,7 +233,7 @@ def test_references_to_items_of_one_answer_load_it_once_and_each_is_admitted(tmp
     assert recorder.dereferenced({"input": given})["input"] == [items[0], items[1], items[0]]
     assert admitted == [len(orjson.dumps(kept))] * 3
     stranger = AnswerRecorder(STORING, store, "you", admitted.append)
-    with pytest.raises(InvalidRequest, match="names no stored item"):
+    with pytest.raises(InvalidRequest, match="there is no stored item with this id"):
         stranger.dereferenced({"input": given})
 
 

@@ -39,7 +39,7 @@ KINDS = sorted(
 def test_codex_retries_only_retryable_errors(kind: type[BridgeError]) -> None:
     told = stream_error(kind("What happened."))
     assert told["message"].startswith("Your messages" if kind is ContextOverflow else "What happened.")
-    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.worth_repeating)
+    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.retryable)
 
 
 def test_codex_gets_the_retry_delay_in_the_message() -> None:

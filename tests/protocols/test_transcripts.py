@@ -41,7 +41,7 @@ def run(protocol, caller, vault=None):
 @EVERY
 def test_the_events_are_the_recorded_ones(name, protocol, caller):
     played, label = run(protocol, caller), f"{protocol.name}{caller}"
-    sent = protocol.framing(played.asked).written(played.whole(chunks_of(name)))
+    sent = protocol.framing(played.asked).encode_events(played.whole(chunks_of(name)))
     expected = FOLDER / name / f"{label}.sse"
     if ACCEPT:
         expected.write_bytes(sent)
