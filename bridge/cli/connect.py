@@ -83,7 +83,7 @@ def _target(arguments: argparse.Namespace) -> Target:
 def _checked(url: str) -> str:
     rule = WebAddress()
     if not rule.accepts(url):
-        raise SettingsError(f"--url must be{rule.words.removeprefix(':')}")
+        raise SettingsError(f"--url must be{rule.description.removeprefix(':')}")
     if url.rstrip("/").endswith(("/v1", "/v1beta")):
         raise SettingsError("--url goes without the /v1: the settings of those clients that need it have it")
     return url.rstrip("/")

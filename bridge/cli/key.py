@@ -96,7 +96,7 @@ def _explain(text: str) -> None:
 
 def _warn_of_patterns(rules: Rules) -> None:
     """Of patterns that look like names of clients' vendors: they would allow nothing."""
-    served = load().models.named
+    served = load().models.known_models
     for pattern in rules.models:
         if "*" in pattern and not any(map(Patterns([pattern]).match, served)):
             _explain(

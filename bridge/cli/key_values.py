@@ -44,7 +44,7 @@ def networks(text: str) -> tuple[str, ...]:
     ranges = () if text == "anywhere" else _listed(text)
     rule = Networks()
     if not rule.accepts(ranges):
-        raise argparse.ArgumentTypeError(f"must be 'anywhere' or a list{rule.words}")
+        raise argparse.ArgumentTypeError(f"must be 'anywhere' or a list{rule.description}")
     return ranges
 
 
@@ -81,7 +81,7 @@ def dialect(text: str) -> str:
     try:
         return str(_DIALECT.read("", text))
     except SettingsError:
-        raise argparse.ArgumentTypeError(f"must be {_DIALECT.words}") from None
+        raise argparse.ArgumentTypeError(f"must be {_DIALECT.description}") from None
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def _amount(field: str) -> Callable[[str], Any]:
         try:
             return shape.read("", number)
         except SettingsError:
-            raise argparse.ArgumentTypeError(f"must be {shape.words}; 0: no limit") from None
+            raise argparse.ArgumentTypeError(f"must be {shape.description}; 0: no limit") from None
 
     return read
 

@@ -48,7 +48,7 @@ def _gone(settings: Settings, upstream: Upstream, names: set[str]) -> list[str]:
     """The first choices that do not exist, each with the model of its row that serves instead."""
     return [
         row[0] + _served_instead(settings, upstream, names, row[1:])
-        for row in _living_rows(settings)
+        for row in _usable_rows(settings)
         if not _exists(settings, upstream, names, row[0])
     ]
 
@@ -58,11 +58,13 @@ def _served_instead(settings: Settings, upstream: Upstream, names: set[str], row
     return f" ({serving} serves instead)" if serving else ""
 
 
-def _living_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
+def _usable_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
     """The rows of models that clients' names stand for, without the retired."""
     lifecycle = settings.models.lifecycle
     for row in settings.models.target_rows:
-        living = tuple(dict.fromkeys(each for model in row for each in lifecycle.living(model, today())))
+        usable = tuple(
+            dict.fromkeys(each for model in row for each in lifecycle.usable_models(model, today()))
+        )
         if living:
             yield living
 
@@ -120,7 +122,7 @@ def _if_retired(settings: Settings, model: str) -> str:
     row = settings.models.lifecycle.retired(model, today())
     if row is None:
         return ""
-    serves = ", ".join(dict.fromkeys(settings.models.lifecycle.living(model, today()))) or "nothing"
+    serves = ", ".join(dict.fromkeys(settings.models.lifecycle.usable_models(model, today()))) or "nothing"
     return f"{model} is asked for and was retired on {row.since} ({serves} serves instead)"
 
 

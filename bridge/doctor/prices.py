@@ -24,7 +24,7 @@ def check_prices(installation: Installation) -> Finding:
     if settings.limits.cost_per_day and settings.limits.unpriced == "refuse":
         found = red  # every client is turned away
     return found(
-        f"none for {_named(unpriced)}: {settings.fate_of_unpriced}", "add a row in prices.toml, and reload"
+        f"none for {_named(unpriced)}: {settings.unpriced_effect}", "add a row in prices.toml, and reload"
     )
 
 

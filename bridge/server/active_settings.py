@@ -51,7 +51,7 @@ def _price_notices(settings: Settings) -> list[str]:
     if not (unpriced := settings.unpriced_models):
         return []
     named = f"models without a price in prices.toml: {', '.join(unpriced)}"
-    return [f"models.toml names {named}; {settings.fate_of_unpriced}"]
+    return [f"models.toml names {named}; {settings.unpriced_effect}"]
 
 
 def _short_secrets(settings: Settings) -> Iterator[str]:

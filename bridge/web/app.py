@@ -167,7 +167,7 @@ def _observers(settings: Settings, accounts: AccountStore) -> tuple[Observer, ..
         RequestMetrics(models),
         UsageObserver(accounts, settings.prices_in_force),
     ]
-    if settings.otel.wanted:
+    if settings.otel.enabled:
         from bridge.observe.otel import RequestSpans  # an extra, and nothing that others should load
 
         observers.append(RequestSpans(settings.otel.endpoint))

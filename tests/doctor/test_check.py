@@ -67,7 +67,7 @@ def test_every_broken_file_is_told_at_once(config: Path, capsys: pytest.CaptureF
     assert all(line.startswith("gemini-bridge: ") for line in told)
     assert any("server.thraeds is not a setting; did you mean threads?" in line for line in told)
     assert any("models.toml: default must be a list of texts" in line for line in told)
-    assert any("guards.toml: is not valid TOML" in line for line in told)
+    assert any("guards.toml: invalid TOML" in line for line in told)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_folder_that_is_not_there_is_told(
 ) -> None:
     monkeypatch.setenv("BRIDGE_CONFIG_DIR", "/no/such/folder")
     assert wrong(capsys) == [
-        "gemini-bridge: environment BRIDGE_CONFIG_DIR: there is no folder /no/such/folder"
+        "gemini-bridge: environment BRIDGE_CONFIG_DIR: the folder /no/such/folder does not exist"
     ]
 
 
@@ -122,4 +122,4 @@ def test_a_missing_guards_file_is_the_releases_own(config: Path) -> None:
 
 def test_a_missing_models_file_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config / "models.toml").unlink()
-    assert any("models.toml: there is no such file" in line for line in wrong(capsys))
+    assert any("models.toml: the file does not exist" in line for line in wrong(capsys))
