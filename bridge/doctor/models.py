@@ -65,8 +65,8 @@ def _usable_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
         usable = tuple(
             dict.fromkeys(each for model in row for each in lifecycle.usable_models(model, today()))
         )
-        if living:
-            yield living
+        if usable:
+            yield usable
 
 
 def _exists(settings: Settings, upstream: Upstream, names: set[str], model: str) -> bool:

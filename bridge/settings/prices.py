@@ -44,8 +44,8 @@ class PriceRow:
 
 
 class PriceTable:
-    """The first matching row in force gives the price. From its start, a row replaces earlier rows for the same
-    pattern."""
+    """The first matching row in force gives the price. From its start, a row replaces earlier rows for the
+    same pattern."""
 
     def __init__(
         self,
@@ -191,6 +191,6 @@ def _reject_overlaps(where: str, rows: Iterable[PriceRow]) -> None:
             if before != number:
                 dated = "without `from`" if row.start == ALWAYS else f"from {row.start}"
                 raise SettingsError(
-                    f"{where}: [[price]] {number}: from: this row overlaps with [[price]] {before}; both have "
-                    f"a price for {pattern} {dated}. Set `from` in the newer row to its first day"
+                    f"{where}: [[price]] {number}: from: this row overlaps with [[price]] {before}; "
+                    f"both have a price for {pattern} {dated}. Set `from` in the newer row to its first day"
                 )

@@ -30,7 +30,7 @@ OFF = "off"
 #: The last characters are shown only of secrets longer than this.
 LONGEST_HIDDEN = 12
 
-#: A shorter secret is taken for a placeholder; masking it would mask ordinary description in the log.
+#: A shorter secret is taken for a placeholder; masking it would mask ordinary words in the log.
 SHORTEST_SECRET = 8
 
 

@@ -56,7 +56,7 @@ def test_a_refused_part_leaves_what_was_booked_before(memory) -> None:
 
 
 def test_what_an_idle_worker_could_not_hold_is_not_worth_repeating(memory) -> None:
-    with pytest.raises(RequestTooLarge, match="more than 10 MB together"):
+    with pytest.raises(RequestTooLarge, match="larger than 10 MB together"):
         MemoryReservation(memory).add(11 * MB)
 
 
@@ -81,12 +81,12 @@ def test_a_place_gives_its_bytes_back_too_but_not_those_of_work_that_goes_on(mem
 
 def test_a_place_that_is_wanted_is_told_of(memory) -> None:
     slots, told = Slots(9, memory), []
-    slots.tell = lambda: told.append(slots.free)
+    slots.on_free = lambda: told.append(slots.free)
     slot = slots.take()
     assert slots.reserve() is None
     with pytest.raises(TooBusy):
         slots.take()
-    slots.wanted = True
+    slots.notify_when_free = True
     slot.release()
     slot.release()
     assert told == [True]

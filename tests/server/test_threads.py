@@ -79,7 +79,7 @@ def test_a_task_that_raises_takes_no_thread_with_it(threads, caplog):
     pool.run(int, "no number")
     pool.run(done.put, "the next")
     assert done.get(timeout=30) == "the next"
-    assert "a thread failed" in caplog.text
+    assert "a task failed with an exception" in caplog.text
 
 
 def test_where_no_more_threads_can_be_had_those_that_are_there_do_the_work(threads, monkeypatch):

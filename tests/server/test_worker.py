@@ -27,7 +27,7 @@ def come():
 
 def test_nothing_has_come_yet(come) -> None:
     connection, _ = come
-    assert connection.beginning() is None
+    assert connection.peek() is None
     assert not connection.wants_slot()
 
 
@@ -38,7 +38,7 @@ def test_what_has_come_is_left_where_it_is(come, sent: bytes, wants: bool) -> No
     connection, theirs = come
     theirs.send(sent)
     with no_more_descriptors():
-        assert connection.beginning() == sent[:5]
+        assert connection.peek() == sent[:5]
         assert connection.wants_slot() is wants
     assert connection.sock.recv(100) == sent
 
@@ -46,7 +46,7 @@ def test_what_has_come_is_left_where_it_is(come, sent: bytes, wants: bool) -> No
 def test_one_that_has_gone_wants_nothing(come) -> None:
     connection, theirs = come
     theirs.close()
-    assert connection.beginning() == b""
+    assert connection.peek() == b""
     assert not connection.wants_slot()
 
 
@@ -127,19 +127,19 @@ def test_one_that_has_gone_already_is_closed_and_counted_once(half_closed, come)
 @pytest.fixture
 def together():
     made = OtherWorkers()
-    with made._giving, made.queue:
+    with made._sender, made.queue:
         yield made
 
 
 def test_siblings_know_who_has_room(together) -> None:
-    first, second = together.enter(), together.enter()
-    assert not together.have_room()
-    together.tell(first, True)
-    together.tell(second, False)
-    assert together.have_room()
-    together.leave(first)
-    assert not together.have_room()
-    assert together.enter() == first, "the next takes the place of one that ended"
+    first, second = together.register(), together.register()
+    assert not together.have_free_slot()
+    together.report(first, True)
+    together.report(second, False)
+    assert together.have_free_slot()
+    together.unregister(first)
+    assert not together.have_free_slot()
+    assert together.register() == first, "the next takes the place of one that ended"
 
 
 def test_a_connection_is_left_to_whoever_takes_it_with_all_that_was_sent(together, come) -> None:
