@@ -136,7 +136,7 @@ REMEDIES: Mapping[int, str] = {
     504: TRY_AGAIN,
     529: TRY_AGAIN,
 }
-NO_ROUTE = "There is no POST"  #: so the bridge says of a path that it does not have
+NO_ROUTE = "There is no route"  #: the start of the bridge's message for an unknown path
 UNKNOWN_MODEL = "Choose another model with --model; GET /v1/models lists them."
 
 

@@ -44,7 +44,7 @@ class Threads:
                 raise
 
     def shutdown(self, wait: bool = False) -> None:
-        """Each thread ends after the tasks in the queue. Only the end of the process waits for the threads."""
+        """Each thread ends after the queued tasks. This call does not wait; the end of the process does."""
         for _ in range(self._started):
             self._tasks.put(None)
 

@@ -6,9 +6,9 @@ poller itself, the head of a response is sent with the first bytes of its body (
 and gunicorn's settings are read once.
 
 The load limit: a request gets a slot before it gets a thread. A worker without a free slot accepts no new
-connections while a sibling has one (`bridge/server/siblings.py`). A request that arrives nevertheless, over a kept-alive
-connection, is handed over to a sibling or waits a moment. If no worker has a free slot, all workers accept
-connections, so that health checks are answered and other requests are rejected quickly.
+connections while a sibling has one (`bridge/server/siblings.py`). A request that arrives nevertheless, over a
+kept-alive connection, is handed over to a sibling or waits a moment. If no worker has a free slot, all
+workers accept connections, so that health checks are answered and other requests are rejected quickly.
 """
 
 from __future__ import annotations
@@ -257,8 +257,8 @@ class Worker(ThreadWorker):
         self.nr_conns -= 1
 
     def _await_next_request(self, conn: Connection) -> None:
-        """Do the work of gunicorn's `finish_request` in this thread, without waking the main loop. This is
-        safe: any thread may register a connection with the kernel's poller while the main loop waits on it."""
+        """Do the work of gunicorn's `finish_request` in this thread, without waking the main loop. Any thread
+        may register a connection with the kernel's poller while the main loop waits on it."""
         conn.sock.setblocking(False)
         conn.set_timeout()
         self.keepalived_conns.append(conn)
@@ -278,8 +278,8 @@ class Worker(ThreadWorker):
             slow_clients.arrived(conn.sock)
 
     def _keepalive_after(self, conn: Connection, keepalive: bool) -> bool:
-        """Read the rest of the body of an answered request. An error in it closes the connection without a
-        second answer. gunicorn waits five seconds for the rest: a client without a key could block a thread."""
+        """Read the rest of the body of an answered request; an error in it closes the connection without a
+        second answer. gunicorn waits five seconds for it, so a client without a key could block a thread."""
         try:
             return keepalive and bool(
                 conn.parser.finish_body(deadline=time.monotonic() + UNREAD_BODY_TIMEOUT)

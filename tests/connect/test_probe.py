@@ -138,7 +138,7 @@ EVENTS = {"Content_Type": "text/event-stream"}
     [
         (Answer(401, envelope("No valid key")), "HTTP 401: No valid key", "--key"),
         (Answer(403, envelope("Not this model")), "HTTP 403: Not this model", "--model"),
-        (Answer(404, envelope("There is no POST /v1/x here")), "HTTP 404", "without /v1"),
+        (Answer(404, envelope("There is no route POST /v1/x")), "HTTP 404", "without /v1"),
         (Answer(404, b"<html>nginx</html>"), "HTTP 404: an answer that is not the bridge's", "without /v1"),
         (Answer(404, envelope("Gemini has no model 'x'")), "HTTP 404", "GET /v1/models"),
         (Answer(429, envelope("Too many"), Retry_After="17"), "HTTP 429", "used up for 17 s"),

@@ -154,7 +154,7 @@ def test_metrics_are_for_the_monitor_alone(front: Front, gemini: ScriptedGemini)
 def test_the_bridges_own_errors_pass_unchanged(front: Front, gemini: ScriptedGemini) -> None:
     answer = post(front, "/v1/nothing")
     assert answer.status_code == 404
-    assert "There is no POST /v1/nothing here" in answer.json()["error"]["message"]
+    assert "There is no route POST /v1/nothing" in answer.json()["error"]["message"]
 
 
 def test_a_bridge_without_keys_serves_nobody_behind_nginx(tmp_path: Path) -> None:
