@@ -130,7 +130,7 @@ def test_the_doctor_finds_nothing_wrong_with_it(
     settings = load(ROOT / "config", {"GEMINI_API_KEY": "some-key"})
     found = check_public_address(Installation(settings, front.address))
     assert found.level is Level.GREEN
-    assert "as they are made" in found.says
+    assert "streaming works" in found.says
 
 
 class FromElsewhere(HTTPAdapter):

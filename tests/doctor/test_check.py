@@ -77,8 +77,8 @@ def test_every_broken_file_is_told_at_once(config: Path, capsys: pytest.CaptureF
         ("BRIDGE_UPSTREAM__TRANSPORT", "gemni", "upstream.transport is 'gemni'"),
         ("BRIDGE_UPSTREAM__TRANSPORT", "gemini", "there is no key"),
         ("BRIDGE_SERVER__HOST", "0.0.0.0", "which others can reach, and no key is defined"),
-        ("BRIDGE_STATE_DIR", "/dev/null/state", "the state folder /dev/null/state cannot be made"),
-        ("BRIDGE_STATE_DIR", "/proc/self/task", "the state folder /proc/self/task cannot be written to"),
+        ("BRIDGE_STATE_DIR", "/dev/null/state", "the state folder /dev/null/state cannot be created"),
+        ("BRIDGE_STATE_DIR", "/proc/self/task", "the state folder /proc/self/task is not writable"),
         ("GUNICORN_CMD_ARGS", "--thrads 3", "GUNICORN_CMD_ARGS: error: unrecognized arguments: --thrads"),
         ("GUNICORN_CMD_ARGS", "--worker-class nonsense", "nonsense"),
     ],
@@ -112,7 +112,7 @@ def test_an_application_that_cannot_be_built_is_told(
 def test_a_file_that_nobody_reads_is_noted(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config / "model.toml").write_text("default = 'x'\n")
     assert main(["check"]) == 0
-    assert "not read: the bridge knows no such file" in capsys.readouterr().out
+    assert "ignored: the bridge does not use a file with this name" in capsys.readouterr().out
 
 
 def test_a_missing_guards_file_is_the_releases_own(config: Path) -> None:

@@ -121,7 +121,7 @@ def test_code_that_runs_at_every_start_is_told_whoever_brought_it(
     found = check_path_files(installation())
     assert found.level is Level.RED
     assert "helper_init.pth" in found.says
-    assert "change every key" in found.remedy
+    assert "replace every key" in found.remedy
 
 
 def test_in_a_release_the_tools_of_a_checkout_are_strangers(installation, packages: Path, lock) -> None:

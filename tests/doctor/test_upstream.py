@@ -110,7 +110,7 @@ def test_an_address_that_is_not_the_api_is_told(installation, canary_key: str) -
 @pytest.mark.parametrize(
     ("shift", "level", "said"),
     [
-        (0, Level.GREEN, "as the upstream's"),
+        (0, Level.GREEN, "agrees with the upstream's clock"),
         (-3600, Level.RED, "seconds ahead"),
         (3600, Level.RED, "seconds behind"),
         (-120, Level.YELLOW, "seconds ahead"),
@@ -154,8 +154,8 @@ def test_the_look_around_sends_no_key(installation, canary_key: str) -> None:
 @pytest.mark.parametrize(
     ("organisation", "level", "said"),
     [
-        ("Example Company", Level.YELLOW, f"{GOOGLE} is vouched for by Example Company, not by Google"),
-        ("Google Trust Services", Level.GREEN, f"{GOOGLE}, by Google Trust Services"),
+        ("Example Company", Level.YELLOW, f"{GOOGLE} was issued by Example Company, not by Google"),
+        ("Google Trust Services", Level.GREEN, f"{GOOGLE}, issued by Google Trust Services"),
     ],
 )
 def test_a_proxy_that_reads_along_is_told(
@@ -204,7 +204,7 @@ def test_the_way_names_proxy_and_cas_and_no_password(installation, monkeypatch: 
     monkeypatch.setenv("HTTPS_PROXY", "http://user:hunter2@proxy.example:3128")
     found = check_route(installation(GEMINI_API_KEY="some-key"))
     assert found.level is Level.GREEN
-    assert "through the proxy http://proxy.example:3128" in found.says
+    assert "through proxy http://proxy.example:3128" in found.says
     assert "cacert.pem" in found.says
     assert "hunter2" not in found.says
 
@@ -244,7 +244,7 @@ def test_a_login_that_works_is_green(login: Installation, google: ScriptedGemini
     google.will_answer(lambda _: said(200, {"totalTokens": 1}))
     found = check_keys(login)
     assert found.level is Level.GREEN
-    assert "a login, which works" in found.says
+    assert "the login works" in found.says
     assert "countTokens" in google.asked[-1].path
 
 
@@ -296,6 +296,6 @@ def test_a_login_that_nobody_knows_is_red(
 def test_the_way_and_the_clock_are_those_of_the_upstream_in_force(
     login: Installation, google: ScriptedGemini
 ) -> None:
-    assert check_clock(login).says == "as the upstream's"
+    assert check_clock(login).says == "agrees with the upstream's clock"
     assert google.address in check_certificate(login).says
     assert PARTS["upstream"](login.settings).startswith(f"{google.address}, one ")
