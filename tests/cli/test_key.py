@@ -59,7 +59,7 @@ def test_a_new_key_stands_alone_on_stdout(run, store: KeyStore) -> None:
     assert well_formed(secret)
     assert digest(secret) in store.held()
     assert secret not in explained
-    assert "shown this once" in explained
+    assert "shown only once" in explained
     assert "the first" in explained
     assert "the first" not in run("add", "bob")[2]
 
@@ -103,8 +103,8 @@ def test_a_key_can_run_out_after_a_time(run, store: KeyStore, text: str, days: f
         ("--cost-per-day", "nan", "a number from 0"),
         ("--cost-per-day", "inf", "a number from 0"),
         ("--cost-per-day", "", "a number from 0"),
-        ("--expires", "2020-01-01", "in the future"),
-        ("--expires", "0", "in the future"),
+        ("--expires", "2020-01-01", "must be in the future"),
+        ("--expires", "0", "must be in the future"),
         ("--expires", "2027-13-01", "such as 2027-01-31"),
         ("--expires", "9999-12-31", "such as 2027-01-31"),
         ("--expires", "soon", "such as 30m"),
@@ -129,7 +129,7 @@ def test_a_wrong_value_is_named_and_nothing_is_made(
 def test_a_name_that_could_do_harm_is_refused(run, store: KeyStore, name: str) -> None:
     code, printed, explained = run("add", "--", name)
     assert (code, printed) == (2, "")
-    assert "a name is made of" in explained
+    assert "a name must consist of" in explained
     assert store.all() == []
 
 
@@ -172,11 +172,11 @@ def test_rotate_prints_the_new_value_and_says_how_long_the_old_one_is_good(run, 
     old = run("add", "alice")[1].strip()
     code, printed, explained = run("rotate", "alice")
     assert (code, well_formed(printed.strip())) == (0, True)
-    assert "for another 24 h" in explained
+    assert "stays valid for 1 day" in explained
     held = store.held()
     assert held[digest(old)].expires == pytest.approx(time.time() + 86400, abs=30)
     assert held[digest(printed.strip())].expires is None
-    assert "no longer" in run("rotate", "alice", "--grace", "0")[2]
+    assert "no longer valid" in run("rotate", "alice", "--grace", "0")[2]
     assert len(run("show", "alice")[1].split("gbk_…")) == 2
     assert run("rotate", "alice", "--grace", "later")[0] == 2
 
@@ -196,7 +196,7 @@ def test_revoke_is_for_good(run) -> None:
 
 
 def test_an_unknown_name_is_met_with_the_nearest(run) -> None:
-    assert "none is defined" in run("show", "alice")[2]
+    assert "there are no keys" in run("show", "alice")[2]
     run("add", "alice")
     for action in ("show", "revoke", "rotate", "set"):
         code, printed, explained = run(action, "alcie")
@@ -298,5 +298,5 @@ def test_a_lost_store_is_told_with_what_to_do(run, store: KeyStore, state: Path)
 
 def test_a_pattern_that_fits_no_gemini_model_is_told(run) -> None:
     assert "Note" not in run("add", "alice", "--models", "gemini-*flash*,claude-opus-4-8")[2]
-    assert "'claude-*' fits no model" in run("add", "bob", "--models", "claude-*")[2]
-    assert "'gpt-*' fits no model" in run("set", "alice", "--models", "gpt-*")[2]
+    assert "'claude-*' matches no Gemini model" in run("add", "bob", "--models", "claude-*")[2]
+    assert "'gpt-*' matches no Gemini model" in run("set", "alice", "--models", "gpt-*")[2]
