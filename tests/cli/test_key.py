@@ -176,6 +176,8 @@ def test_rotate_prints_the_new_value_and_says_how_long_the_old_one_is_good(run, 
     held = store.held()
     assert held[digest(old)].expires == pytest.approx(time.time() + 86400, abs=30)
     assert held[digest(printed.strip())].expires is None
+    for grace, words in (("1m", "1 minute"), ("90m", "90 minutes"), ("36h", "36 hours"), ("2w", "14 days")):
+        assert f"stays valid for {words}." in run("rotate", "alice", "--grace", grace)[2]
     assert "no longer valid" in run("rotate", "alice", "--grace", "0")[2]
     assert len(run("show", "alice")[1].split("gbk_…")) == 2
     assert run("rotate", "alice", "--grace", "later")[0] == 2

@@ -252,7 +252,7 @@ def sdk(budgeted: Bridge, upstream: ScriptedGemini) -> Iterator[OpenAI]:
 def test_the_start_names_models_without_a_price(budgeted: Bridge) -> None:
     (warning,) = [line for line in budgeted.told(level="warning") if "without a price" in line["message"]]
     assert UNKNOWN in warning["message"]
-    assert "they are refused where a limit on cost applies" in warning["message"]
+    assert "requests to them are rejected if a cost limit applies" in warning["message"]
 
 
 def test_the_openai_package_is_told_what_the_administrator_must_do(sdk: OpenAI, upstream) -> None:
