@@ -1,6 +1,5 @@
-"""What gunicorn serves: `gunicorn -c gunicorn.conf.py app:app`."""
+"""The application under a short name: `gunicorn -c gunicorn.conf.py app:app`."""
 
-from bridge.server.active_settings import active_settings
-from bridge.web.app import create_app
+from bridge.web.wsgi import app
 
-app = create_app(active_settings())
+__all__ = ["app"]

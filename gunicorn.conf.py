@@ -1,4 +1,4 @@
-"""How gunicorn runs the bridge, by the same settings as the application: the two cannot drift apart."""
+"""gunicorn's settings for the bridge, derived from the bridge's own settings."""
 
 import gc
 import logging
@@ -19,27 +19,27 @@ except SettingsError as error:
 
 _settings = _in_force.settings
 _server = _settings.server
-metrics_folder.choose_folder(_server.port, _settings.state.dir)  # before a worker imports what counts into it
+metrics_folder.choose_folder(_server.port, _settings.state.dir)  # before a worker imports the metrics
 
 _host = f"[{_server.host}]" if ":" in _server.host else _server.host
 bind = f"{_host}:{_server.port}"
-worker_class = "bridge.server.worker.Worker"  # threads, since a sync worker would be killed in a long stream
-workers = _server.workers  # about one for each core: conversion is CPU work under one lock per process
-threads = _server.threads  # one for each live answer; the bridge itself refuses what is too much
-worker_connections = _server.threads + 1000  # idle ones kept open by clients and proxies cost little
-backlog = 512  # what waits to be accepted while all workers are busy for a moment
-timeout = 120  # watches a worker's main loop only; streams may last longer
-graceful_timeout = _server.graceful_timeout  # a stop or reload lets running answers finish for this long
-keepalive = 75  # longer than a front proxy keeps idle connections, so that it closes them and not we
-max_requests = 0  # a worker that retires takes nothing new until its streams end: an outage, not hygiene
-preload_app = False  # connections and locks made before a fork break in the children
-reuse_port = False  # a port that is taken must be an error, not a second bridge beside the first
-control_socket_disable = True  # nobody asked for another door
-accesslog = None  # the bridge writes its own line, when a stream has ended
-logger_class = "bridge.observe.gunicorn_log.QuietLogger"  # or that line would be made and thrown away
+worker_class = "bridge.server.worker.Worker"  # a sync worker would be killed during a long stream
+workers = _server.workers  # about one per core: conversion needs CPU, and a process runs Python on one core
+threads = _server.threads  # one for each running answer; the bridge refuses more requests
+worker_connections = _server.threads + 1000  # idle connections of clients and proxies cost little
+backlog = 512  # connections that wait in the kernel while all workers are busy
+timeout = 120  # applies to a worker's main loop only; streams may last longer
+graceful_timeout = _server.graceful_timeout  # running answers get this long to finish at a stop or reload
+keepalive = 75  # longer than a proxy keeps idle connections: the proxy closes them first
+max_requests = 0  # a worker that retires accepts nothing until its streams end
+preload_app = False  # connections and locks break in a child process
+reuse_port = False  # a second bridge on the same port must fail
+control_socket_disable = True  # the bridge does not use it
+accesslog = None  # the bridge writes its own line when a stream has ended
+logger_class = "bridge.observe.gunicorn_log.QuietLogger"  # else gunicorn would still format its line
 logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.secrets)
 if Path("/dev/shm").is_dir():
-    worker_tmp_dir = "/dev/shm"  # the heartbeat file must not wait for a disk
+    worker_tmp_dir = "/dev/shm"  # gunicorn's heartbeat file must not wait for a disk
 
 _WELCOME = """
 Gemini Bridge on http://{host}:{port}  ({upstream})
@@ -60,8 +60,8 @@ def pre_fork(server, worker):
 
 
 def post_fork(server, worker):
-    gc.disable()  # what a worker loads stays; to look for garbage meanwhile takes a tenth of its start
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line tells of them
+    gc.disable()  # a worker keeps what it loads; collecting garbage takes a tenth of its start
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no log line shows them
     metrics_folder.take_room()
     pin_to_core(worker.core)
 
@@ -76,7 +76,7 @@ def on_exit(server):
 
 
 def when_ready(server):
-    metrics_folder.wipe()  # not sooner: a second start by mistake ends when it finds the port taken
+    metrics_folder.wipe()  # a second start by mistake has failed before this point
     upstream = f"upstream: {_in_force.home}" if _in_force.home else _OFFLINE
     host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
     welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_in_force.access)
@@ -90,8 +90,8 @@ def on_reload(server):
 
 
 def post_worker_init(worker):
-    gc.freeze()  # what was made until now stays for good: the collector need never look at it
+    gc.freeze()  # all objects so far stay: the collector can ignore them
     gc.enable()
-    # Our threads let go of the interpreter soon, by themselves. With many streams at once those that wait for
-    # it would wake up every 5 ms, only to wait again.
+    # Our threads release the interpreter's lock often by themselves. With the default interval of 5 ms, the
+    # threads that wait for the lock would wake up too often for nothing when many streams run.
     sys.setswitchinterval(0.02)

@@ -1,1 +1,1 @@
-"""What a request costs the bridge, beside a bare relay and other gateways: docs/PERFORMANCE.md"""
+"""Measures what a request costs the bridge, a minimal relay and other gateways: docs/PERFORMANCE.md"""

@@ -26,10 +26,10 @@ NAMES = [*(scenario.name for scenario in SCENARIOS), START]
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--peers", action="store_true", help="beside LiteLLM and Portkey too")
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="these scenarios")
+    parser.add_argument("--peers", action="store_true", help="measure LiteLLM and Portkey too")
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="run only these scenarios")
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results.json")
-    for effort, meaning in (("quick", "about a minute"), ("smoke", "only to see that it works")):
+    for effort, meaning in (("quick", "about a minute"), ("smoke", "only checks that the benchmark works")):
         parser.add_argument(f"--{effort}", action="store_const", const=effort, dest="effort", help=meaning)
     arguments = parser.parse_args()
     arguments.effort = arguments.effort or ("peers" if arguments.peers else "full")
@@ -53,7 +53,7 @@ def _document(results: Results, found: Sequence[Row], effort: str) -> dict[str, 
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the exit stops the started processes
     arguments = _arguments()
     effort = EFFORTS[arguments.effort]
     scenarios = [each for each in map(effort.fitted, SCENARIOS) if each and each.name in arguments.only]

@@ -1,4 +1,4 @@
-"""What arrived, read and verified: only an answer that is right in every character counts."""
+"""Reads and verifies the answers: only an answer that is right in every character counts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from bench.script import Script, mark, whole_text
 @dataclass(frozen=True, slots=True)
 class Checked:
     failure: str | None
-    first: float = 0.0  #: seconds until the first of the text was here
-    lateness: tuple[float, ...] = ()  #: seconds that each chunk of a paced stream came behind its time
+    first: float = 0.0  #: seconds until the first text arrived
+    lateness: tuple[float, ...] = ()  #: seconds by which each chunk of a paced stream was late
 
 
 def checked(answer: Answer, protocol: Protocol, script: Script, stream: bool) -> Checked:
@@ -62,7 +62,7 @@ def _read(body: bytes, protocol: Protocol, stream: bool) -> Reading:
 
 
 def _arrivals(answer: Answer, raw: bytes, chunks: int) -> Iterator[float]:
-    """When each chunk's mark was here, in seconds from the question."""
+    """When each chunk's mark arrived, in seconds after the request."""
     ends = list(accumulate(map(len, answer.pieces)))
     place = 0
     for number in range(chunks):

@@ -1,4 +1,4 @@
-"""Whoever is asked: a started gateway in one of its protocols, or the fake Gemini itself."""
+"""The targets of requests: a running gateway in one of its protocols, or the fake Gemini itself."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from bench.results import DIRECT, Who
 from bench.scenarios import Scenario
 from bench.script import Script
 
-PATIENCE = 120.0  #: seconds that a gateway has to start
+START_TIMEOUT = 120.0  #: seconds in which a gateway must start
 
-#: What a gateway must answer before it counts as started.
+#: A gateway counts as started when it has answered this scenario.
 FIRST = Scenario("first", Script(2), Load(), stream=False)
 
 
@@ -48,7 +48,7 @@ class Contender:
         return [checked(answer, protocol, scenario.script, scenario.stream) for answer in answers]
 
     def wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + START_TIMEOUT
         failure: str | None = ""
         while failure is not None:
             self.process.insist()
@@ -75,12 +75,12 @@ class Fake:
         return f"http://127.0.0.1:{self.contender.port}"
 
     def asked(self) -> dict[str, int]:
-        """What the last request held."""
+        """Counts of the parts of the last request."""
         connection = http.client.HTTPConnection("127.0.0.1", self.contender.port, timeout=10)
         connection.request("GET", "/asked")
-        told: dict[str, int] = orjson.loads(connection.getresponse().read())
+        counts: dict[str, int] = orjson.loads(connection.getresponse().read())
         connection.close()
-        return told
+        return counts
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def fake_gemini() -> Iterator[Fake]:
 
 @contextmanager
 def started(gateway: Gateway, upstream: str) -> Iterator[list[Contender]]:
-    """The gateway, once it answers, in each of its protocols."""
+    """Start the gateway and wait until it answers; one contender for each of its protocols."""
     with TemporaryDirectory() as folder:
         place = Place(free_port(), upstream, Path(folder))
         with _running(gateway.command(place), Path(folder) / "log") as process:

@@ -1,6 +1,6 @@
-"""What the clients ask, before it takes a protocol's form: one short question, or an agent's long history.
+"""The clients' conversations, independent of a protocol: a short question, or an agent's long history.
 
-Every request has a number of its own near its end, as an agent's next request begins like the one before.
+Every request has its own number near its end: like an agent's requests, all begin with the same bytes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-#: The request's number is put in its place; both have the same length.
+#: The request's number replaces these characters; both have the same length.
 NUMBER_PLACE = "@@NUMBER@@"
 
 TOOLS = 40
@@ -27,7 +27,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The model says something and makes a call; the tool answers."""
+    """One text and one tool call of the model, and the tool's result."""
 
     said: str
     call_id: str

@@ -1,8 +1,8 @@
-"""A Gemini on loopback that costs next to nothing: `python -m bench.fake_gemini PORT`
+"""A fake Gemini on loopback that needs very little CPU: `python -m bench.fake_gemini PORT`
 
-Every answer is ready before it is asked for. One thread serves all connections, so that hundreds of paced
-streams keep their time; each event is an HTTP chunk and a send of its own, as from a real model. What was
-asked last is told at `GET /asked`: a gateway that drops half of a request is quick, too.
+Every answer is prepared in advance. One thread serves all connections, so that hundreds of paced streams keep
+their schedule. Each event is an HTTP chunk with its own send, as with a real model. `GET /asked` counts the
+parts of the last request: a gateway that drops half of a request would be fast, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _json_response(document: Any) -> bytes:
 
 
 def _framed(head: str, events: list[bytes]) -> list[bytes]:
-    """The head goes with the first event, the end mark with the last."""
+    """The HTTP frames of a stream: the first contains the head, the last the end mark."""
     frames = [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
     frames[0] = _STREAM_HEAD.format(head).encode() + frames[0]
     frames[-1] += _END
@@ -53,7 +53,7 @@ def event_frames(chunks: int) -> list[bytes]:
 
 @lru_cache
 def array_frames(chunks: int) -> list[bytes]:
-    """Who does not ask for `alt=sse` gets one pretty-printed array, element by element."""
+    """Without `alt=sse` the answer is one pretty-printed array, sent element by element."""
     elements = [orjson.dumps(each, option=orjson.OPT_INDENT_2) + b"\n" for each in stream_payloads(chunks)]
     pieces = [(b",\r\n" if number else b"[") + element for number, element in enumerate(elements)]
     pieces[-1] += b"]\n"
@@ -71,8 +71,8 @@ def answer_to(path: str, script: Script) -> list[bytes]:
     return event_frames(script.chunks) if "alt=sse" in path else array_frames(script.chunks)
 
 
-def told(body: bytes) -> dict[str, int]:
-    """What a request held, in numbers."""
+def counts_of(body: bytes) -> dict[str, int]:
+    """How many turns, texts, calls, results and tools the request has."""
     request = orjson.loads(body)
     parts = [part for content in request["contents"] for part in content["parts"]]
     declared = [
@@ -92,14 +92,14 @@ def told(body: bytes) -> dict[str, int]:
 
 
 class Incoming:
-    """The bytes of one connection, until they make a request."""
+    """Collects the bytes of one connection until a request is complete."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._head: bytes | None = None
 
     def feed(self, data: bytes) -> tuple[str, bytes] | None:
-        """The path and the body, once they are here."""
+        """The path and the body once the request is complete, else None."""
         self._data += data
         if self._head is None:
             head, blank, rest = self._data.partition(b"\r\n\r\n")
@@ -152,7 +152,7 @@ class Connection:
 
     def _answer(self, path: str, body: bytes) -> None:
         if path == "/asked":
-            self._outgoing.append(_json_response(told(self._server.asked)))
+            self._outgoing.append(_json_response(counts_of(self._server.asked)))
             return self._flush()
         self._server.asked = body
         script = Script.named_in(path)
@@ -164,7 +164,7 @@ class Connection:
         return self._server.pace(self, script.pause_ms / 1000)
 
     def send_next(self) -> bool:
-        """The next event of a paced stream; whether there is one more."""
+        """Send the next event of a paced stream; return whether more follow."""
         try:
             if self._paced:
                 self._outgoing.append(self._paced.popleft())
@@ -205,15 +205,15 @@ class Server:
         self.asked = b"{}"
         self._selector = selectors.DefaultSelector()
         self._due: list[tuple[float, int, Connection, float]] = []
-        self._order = count()  #: two streams may be due at the same moment, and cannot be compared
+        self._order = count()  #: decides between streams that are due at the same moment
         self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def run(self) -> None:
         waiting = self._selector.fileno()
         while True:
-            # epoll counts whole milliseconds; select, which here has only epoll itself to watch, does not.
-            select.select([waiting], [], [], self._patience())
+            # epoll has a resolution of one millisecond; select is finer, and waits for the epoll descriptor.
+            select.select([waiting], [], [], self._seconds_until_due())
             for key, events in self._selector.select(0):
                 if key.data is None:
                     Connection(self, self._listener.accept()[0])
@@ -237,7 +237,7 @@ class Server:
     def _put_off(self, due: float, connection: Connection, pause: float) -> None:
         heapq.heappush(self._due, (due, next(self._order), connection, pause))
 
-    def _patience(self) -> float | None:
+    def _seconds_until_due(self) -> float | None:
         return max(0.0, self._due[0][0] - time.monotonic()) if self._due else None
 
     def _send_due(self) -> None:

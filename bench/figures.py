@@ -1,4 +1,4 @@
-"""The figures of a run and what they are meant to be: each beside the floor's and the other gateways'."""
+"""The figures of a run and their goals, each compared with the floor and the other gateways."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.gateways import BRIDGE
 from bench.results import DIRECT, FLOOR, Results, Spread, Who, ratio, spread
 from bench.scenarios import START
 
-FURTHER_CHUNKS = 198  #: S2 has so many more than S0
+FURTHER_CHUNKS = 198  #: S2 has this many more chunks than S0
 
 Series = Callable[[Results, Who], list[float]]
 
@@ -21,10 +21,10 @@ class Figure:
     title: str
     unit: str
     series: Series
-    most_of_floor: float | None = None  #: goal: at most so many times the floor's
-    most: float | None = None  #: goal: at most so much
-    least_less: Mapping[str, float] = field(default_factory=dict)  #: goal: so many times less than another's
-    of_gateway: bool = False  #: the same in every protocol
+    most_of_floor: float | None = None  #: goal: at most this many times the floor's
+    most: float | None = None  #: goal: at most this value
+    least_less: Mapping[str, float] = field(default_factory=dict)  #: goal: times less than another
+    of_gateway: bool = False  #: of the process, the same in every protocol
 
 
 def _of(scenario: str, quantity: str) -> Series:
@@ -65,7 +65,7 @@ FIGURES = (
 )
 
 
-# --- as found ----------------------------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Another gateway at the same work; `times` is how much more it takes."""
+    """Another gateway with the same scenario; `times` is its figure divided by the bridge's."""
 
     found: Spread
     times: Spread

@@ -1,7 +1,7 @@
-"""The floor: a bare Flask relay that parses each chunk and writes it again. None of its kind is cheaper.
+"""The floor: a minimal Flask relay that parses each chunk and serialises it again.
 
-It checks nothing, converts nothing, logs nothing and notices no silence. What urllib3 hands out at once
-leaves in one write.
+It does not check, convert or log anything, and has no heartbeat: a gateway in Flask cannot cost less. Data
+that urllib3 returns in one piece leaves in one write.
 """
 
 from __future__ import annotations

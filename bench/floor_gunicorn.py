@@ -1,4 +1,4 @@
-"""How gunicorn runs the floor: as it runs the bridge, and without the bridge's code."""
+"""gunicorn's settings for the floor: like those of the bridge, without the bridge's code."""
 
 worker_class = "gthread"
 workers = 1

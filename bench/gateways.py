@@ -1,4 +1,4 @@
-"""What stands between the clients and the fake Gemini: how each is started, and which protocols it speaks."""
+"""The gateways between the clients and the fake Gemini: how each starts, and which protocols it speaks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 
 from bench.processes import Command
 from bench.protocols import CHAT, GEMINI, MESSAGES, RESPONSES, Protocol
+from bridge.cli.serve import MEMORY
 
-THREADS = "256"  #: as many as the floor has: more than there are streams in S3
+THREADS = "256"  #: as many as the floor has, and more than S3 has streams
 GUNICORN = (sys.executable, "-m", "gunicorn")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a gateway is to listen, whom to ask, and a folder of its own."""
+    """The port on which a gateway listens, the address of its upstream, and its own folder."""
 
     port: int
     upstream: str
@@ -37,7 +38,7 @@ def _floor(place: Place) -> Command:
 
 
 def _bridge(place: Place) -> Command:
-    """As it comes, guards and log and all, but with one worker and room for the streams of a scenario."""
+    """With its default settings, guards and log, but one worker and enough threads for all streams."""
     return Command(
         (*GUNICORN, "-c", "gunicorn.conf.py", "app:app"),
         {
@@ -48,8 +49,7 @@ def _bridge(place: Place) -> Command:
             "BRIDGE_SERVER__WORKERS": "1",
             "BRIDGE_SERVER__THREADS": THREADS,
             "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "4",
-            # As `make run` and the service have it.
-            "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1",
+            **MEMORY,
         },
     )
 

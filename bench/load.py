@@ -1,7 +1,7 @@
-"""The clients: they ask over plain sockets, and keep what arrives with the time it came.
+"""The clients: they send requests over plain sockets, and keep the received bytes with their times.
 
-While a run lasts nothing is parsed, so that the instrument stays cheap; what came is read and checked later,
-by bench/check.py.
+The clients parse nothing during a run, so that they need little CPU. bench/check.py reads and checks the
+bytes later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import count
 from bench.conversation import NUMBER_PLACE
 
 READ_SIZE = 1 << 18
-PATIENCE = 120.0  #: seconds in which an answer must go on, or it is given up
+TIMEOUT = 120.0  #: seconds without a byte after which an answer has failed
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _CLOSING = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
@@ -28,7 +28,7 @@ _END = b"\r\n0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The bytes of a request, but for its number."""
+    """The bytes of a request before and after its number."""
 
     before: bytes
     after: bytes
@@ -49,26 +49,26 @@ class Request:
 class Answer:
     asked: float
     pieces: list[bytes] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)  #: when each piece came
+    times: list[float] = field(default_factory=list)  #: when each piece arrived
     failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     clients: int = 1
-    each: int = 1  #: requests of each client, one after the other
-    ramp: float = 0.0  #: seconds over which the clients begin
-    seconds: float = float("inf")  #: no request begins after this time
+    each: int = 1  #: requests of each client, one after another
+    ramp: float = 0.0  #: seconds over which the starts of the clients are spread
+    seconds: float = float("inf")  #: after this time no new request starts
 
 
 class _Client:
-    """One connection, kept for all of a client's requests as long as the gateway keeps it."""
+    """A client with one connection, which it uses for all requests unless the gateway closes it."""
 
     def __init__(self, port: int, selector: selectors.BaseSelector) -> None:
         self._port = port
         self._selector = selector
         self._socket: socket.socket | None = None
-        self._left: int | None = None  #: bytes to come, where the answer's head says how many
+        self._left: int | None = None  #: bytes still to come, if the head has a Content-Length
         self._headed = False
         self.answer = Answer(0.0)
         self.asked = 0
@@ -76,7 +76,7 @@ class _Client:
     def ask(self, request: bytes) -> None:
         self.asked += 1
         if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE)
+            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=TIMEOUT)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._selector.register(self._socket, selectors.EVENT_READ, self)
         self._headed, self._left = False, None
@@ -84,7 +84,7 @@ class _Client:
         self._socket.sendall(request)
 
     def take(self) -> bool:
-        """Read what is here; whether the answer is over."""
+        """Read the available bytes; return whether the answer has ended."""
         assert self._socket is not None
         data = self._socket.recv(READ_SIZE)
         self.answer.times.append(time.perf_counter())
@@ -111,7 +111,7 @@ class _Client:
         return over
 
     def _cut(self) -> bool:
-        """The end of the connection is the end of the answer only where the head promised nothing else."""
+        """The closed connection ends the answer only if the head names neither a length nor chunks."""
         self.leave()
         head = b"".join(self.answer.pieces).partition(b"\r\n\r\n")[0]
         if self._left is not None or _CHUNKED.search(head) or not self._headed:
@@ -140,7 +140,7 @@ class _Run:
     def answers(self) -> list[Answer]:
         self._begin_due()
         while self._busy or self._idle:
-            ready = self._selector.select(self._patience())
+            ready = self._selector.select(self._timeout())
             if not ready and not self._idle:
                 self._give_up()
                 break
@@ -151,11 +151,11 @@ class _Run:
             client.leave()
         return self._answers
 
-    def _patience(self) -> float:
-        return max(0.0, self._next_start() - time.perf_counter()) if self._idle else PATIENCE
+    def _timeout(self) -> float:
+        return max(0.0, self._next_start() - time.perf_counter()) if self._idle else TIMEOUT
 
     def _next_start(self) -> float:
-        """When the next of the clients that have not begun shall do so."""
+        """When the next of the waiting clients starts."""
         begun = len(self._clients) - len(self._idle)
         return self._began + self._load.ramp * begun / len(self._clients)
 
@@ -200,6 +200,6 @@ def _no_collection() -> Iterator[None]:
 
 
 def put(port: int, request: Request, load: Load) -> list[Answer]:
-    """Ask as the load says, and bring back every answer, whatever it is."""
+    """Send requests as the load says; return every answer, right or wrong."""
     with selectors.DefaultSelector() as selector, _no_collection():
         return _Run(port, request, load, selector).answers()

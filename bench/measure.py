@@ -1,4 +1,4 @@
-"""Runs the scenarios: each for everybody before the next, again and again, so that drift hits all alike."""
+"""Runs the scenarios. Each repetition measures all gateways, so that a slower machine affects all alike."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bench.processes import machine_cpu_seconds
 from bench.results import DIRECT, Results, Sample, sample_of
 from bench.scenarios import START, Scenario
 
-SETTLE = 0.1  #: seconds for what a gateway does after an answer, such as its log
-REST = 1.0  #: seconds until a gateway that has just started is idle
+SETTLE = 0.1  #: seconds for the work of a gateway after an answer, such as its log
+REST = 1.0  #: seconds until a started gateway is idle
 
 Progress = Callable[[str], None]
 
@@ -55,7 +55,7 @@ def _ask_all(
 
 
 def _rotated(contenders: Sequence[Contender], number: int) -> list[Contender]:
-    """Nobody always comes first, nor always behind the same one."""
+    """Change the order, so that no gateway always comes first or always after the same gateway."""
     start = number % len(contenders)
     turned = [*contenders[start:], *contenders[:start]]
     return turned if number % 2 == 0 else turned[::-1]
@@ -64,7 +64,7 @@ def _rotated(contenders: Sequence[Contender], number: int) -> list[Contender]:
 def _warmed_up(
     contenders: Sequence[Contender], scenario: Scenario, fake: Fake, results: Results
 ) -> list[Contender]:
-    """Those that give right answers. The others stand in the results with their failure."""
+    """The contenders that answer correctly; the results hold the failures of the others."""
     unpaced = replace(scenario, script=replace(scenario.script, pause_ms=0))
     able = []
     for contender in contenders:

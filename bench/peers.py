@@ -1,7 +1,7 @@
-"""The other gateways, from the registries: `make bench-peers` puts them into bench/installed/.
+"""The other gateways, which `make bench-peers` installs into bench/installed/.
 
-Each is set up in its own favour: no log, no database, no retries, one worker, as its documents advise for
-production.
+Each has the fastest settings that its documents recommend for production: no log, no database, no retries,
+one worker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LITELLM_KEY = "sk-bench-5d0c8f3a7b214e96ad1f60c2"
 
 
 def _litellm_models(upstream: str, scripts: set[Script]) -> list[dict[str, object]]:
-    """One for each script: LiteLLM knows its models by name, and each may have an address of its own."""
+    """One for each script: LiteLLM finds a model by its name, and each model can have its own address."""
     return [
         {
             "model_name": script.model,
@@ -49,7 +49,7 @@ def _litellm(scripts: set[Script], place: Place) -> Command:
         "router_settings": {"num_retries": 0},
     }
     file = place.folder / "litellm.yaml"
-    file.write_text(json.dumps(settings))  # JSON is YAML, too
+    file.write_text(json.dumps(settings))  # JSON is valid YAML
     program = str(INSTALLED / "litellm" / "bin" / "litellm")
     words = (
         program,
@@ -77,7 +77,7 @@ def _portkey_headers(place: Place) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Of what is installed, as its own files say."""
+    """The installed versions, read from the packages' own files."""
     found = [folder.stem for folder in INSTALLED.glob("litellm/lib/*/site-packages/litellm-*.dist-info")]
     package = INSTALLED / "portkey" / "node_modules" / "@portkey-ai" / "gateway" / "package.json"
     return {
@@ -92,6 +92,6 @@ def peers(scenarios: list[Scenario]) -> list[Gateway]:
     key = {"Authorization": f"Bearer {LITELLM_KEY}"}
     return [
         Gateway("litellm", (CHAT, RESPONSES, MESSAGES), partial(_litellm, scripts), lambda place: key),
-        # It answers for Gemini in chat alone, and leaves out the end mark.
+        # With Gemini, Portkey supports Chat Completions only, and sends no end mark.
         Gateway("portkey", (replace(CHAT, streamed=chat_without_end_mark),), _portkey, _portkey_headers),
     ]

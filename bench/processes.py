@@ -1,4 +1,4 @@
-"""The processes that are measured: started, asked for their CPU time and memory, and stopped by their ids."""
+"""The measured processes: starts them, reads their CPU time and memory, and stops them by their ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-#: The developer's own settings must not change what is measured.
+#: The developer's own settings must not influence the measurement.
 _OWN = (
     *("BRIDGE_", "GEMINI_", "GOOGLE_", "DEBUG", "DEFAULT_MODEL", "CODER_AGENT_", "USE_CCPA"),
     *("PYTHONDONTWRITEBYTECODE", "PYTHONOPTIMIZE", "GUNICORN_", "WEB_CONCURRENCY", "LITELLM_"),
@@ -34,7 +34,7 @@ class Command:
 
 
 class Process:
-    """A command and all that it starts."""
+    """A command with all processes that it starts."""
 
     def __init__(self, command: Command, log: Path) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
@@ -54,7 +54,7 @@ class Process:
         return _tree(self._process.pid)
 
     def insist(self) -> None:
-        """Fail with the log if it has ended."""
+        """Raise an error with the log if the process has ended."""
         if self._process.poll() is not None:
             raise RuntimeError(f"{self._process.args!r} ended:\n{self._log.read_text()[-4000:]}")
 
@@ -65,7 +65,7 @@ class Process:
         return sum(_kilobytes(pid, "status", "VmRSS:") for pid in self.tree()) / 1024
 
     def proportional_mb(self) -> float:
-        """As `resident_mb`, with memory that several processes share counted once."""
+        """Like `resident_mb`, but shared memory counts once."""
         return sum(_kilobytes(pid, "smaps_rollup", "Pss:") for pid in self.tree()) / 1024
 
     def stop(self) -> None:
@@ -75,13 +75,13 @@ class Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(10)
-        with suppress(ProcessLookupError):  # children that were left behind are still in its group
+        with suppress(ProcessLookupError):  # remaining child processes are still in its group
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _tree(pid: int) -> list[int]:
     found = [pid]
-    with suppress(FileNotFoundError, ProcessLookupError):  # it may end while we look
+    with suppress(FileNotFoundError, ProcessLookupError):  # the process may end meanwhile
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
                 found += _tree(int(child))
@@ -89,7 +89,7 @@ def _tree(pid: int) -> list[int]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Of all its threads, ended ones too, in nanoseconds: the clock that clock_getcpuclockid(3) gives."""
+    """CPU time of all threads, ended threads too: the precise clock of clock_getcpuclockid(3)."""
     try:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
@@ -105,6 +105,6 @@ def _kilobytes(pid: int, file: str, label: str) -> int:
 
 
 def machine_cpu_seconds() -> float:
-    """What all processes of this machine have used; idle time and waiting for disks are not counted."""
+    """CPU time of all processes of this machine, without idle time and waiting for disks."""
     ticks = [int(each) for each in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
-"""The protocols that gateways are asked in: how each puts a conversation, and how its answer is read.
+"""The protocols of the requests: how each represents a conversation, and how to read its answer.
 
-An answer is right when its text is all there and its proper end was seen. A further protocol is one more
-`Protocol` here, named in the entry of the gateways that speak it.
+An answer is right if its text is complete and it has the protocol's end. To add a protocol, add a `Protocol`
+here and name it in the entries of the gateways that speak it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Reading(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Protocol:
     name: str
-    path: Callable[[str, bool], str]  #: of a model, streaming or not
+    path: Callable[[str, bool], str]  #: takes the model, and whether to stream
     body: Callable[[Conversation, str, bool], Json]
-    streamed: Callable[[Iterable[bytes]], Reading]  #: of the data of its events
+    streamed: Callable[[Iterable[bytes]], Reading]  #: takes the data of the events
     whole: Callable[[Any], Reading]
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ def _chat_streamed(events: Iterable[bytes]) -> Reading:
 
 
 def chat_without_end_mark(events: Iterable[bytes]) -> Reading:
-    """For a gateway that is known to leave `[DONE]` out."""
+    """For a gateway that never sends `[DONE]`."""
     return _chat_choices(event for event in events if event != b"[DONE]")
 
 
@@ -125,7 +125,7 @@ def _responses_body(asked: Conversation, model: str, stream: bool) -> Json:
         "instructions": asked.system,
         "input": items,
         "stream": stream,
-        "store": False,  # as Codex asks
+        "store": False,  # as Codex does
         "max_output_tokens": 4096,
     }
     if asked.tools:
@@ -144,7 +144,7 @@ def _responses_body(asked: Conversation, model: str, stream: bool) -> Json:
 
 def _responses_streamed(events: Iterable[bytes]) -> Reading:
     texts, last = [], {}
-    for last in _documents(event for event in events if event != b"[DONE]"):  # some end as in chat, too
+    for last in _documents(event for event in events if event != b"[DONE]"):  # some gateways send it
         if last["type"] == "response.output_text.delta":
             texts.append(last["delta"])
     return Reading("".join(texts), last.get("type") == "response.completed")

@@ -1,4 +1,4 @@
-"""The samples of a run, by who gave them; medians and spreads of them."""
+"""The samples of a run by gateway and protocol, with medians and spreads."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Who(NamedTuple):
     protocol: str
 
 
-DIRECT = Who("direct", "gemini")  #: the clients ask the fake Gemini itself
+DIRECT = Who("direct", "gemini")  #: the clients send requests to the fake Gemini itself
 FLOOR = Who("floor", "gemini")
 
 
 @dataclass(slots=True)
 class Sample:
-    """One repetition of one scenario. What could not be measured is None."""
+    """One repetition of one scenario. A value that was not measured is None."""
 
     asked: int = 0
     right: int = 0
     failures: list[str] = field(default_factory=list)
-    cpu_ms: float | None = None  #: of the whole process tree, for each right answer
+    cpu_ms: float | None = None  #: of the whole process tree, per right answer
     cpu_chunk_us: float | None = None
     first_ms: float | None = None
     late_p50_ms: float | None = None
@@ -36,7 +36,7 @@ class Sample:
     start_s: float | None = None
     resident_mb: float | None = None
     proportional_mb: float | None = None
-    foreign_cores: float | None = None  #: used meanwhile by processes that are not of this run
+    foreign_cores: float | None = None  #: used by other processes of the machine at the same time
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -71,20 +71,20 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def ratio(values: Sequence[float], others: Sequence[float]) -> Spread | None:
-    """How many times the others' the values are, repetition by repetition: what slowed one slowed both."""
+    """The values divided by the others, for each repetition: a slow machine slows both alike."""
     return spread(value / other for value, other in zip(values, others, strict=False) if other)
 
 
 class Results:
     def __init__(self) -> None:
         self.samples: dict[Who, dict[str, list[Sample]]] = defaultdict(lambda: defaultdict(list))
-        self.passed_on: dict[Who, dict[str, int]] = {}  #: what of the long request came to the upstream
+        self.passed_on: dict[Who, dict[str, int]] = {}  #: parts of the long request at the upstream
 
     def add(self, who: Who, scenario: str, sample: Sample) -> None:
         self.samples[who][scenario].append(sample)
 
     def series(self, who: Who, scenario: str, quantity: str) -> list[float]:
-        """By repetition."""
+        """The measured values of all repetitions."""
         samples = self.samples[who][scenario] if who in self.samples else []
         values = [getattr(sample, quantity) for sample in samples]
         return [value for value in values if value is not None]
@@ -93,7 +93,7 @@ class Results:
         return [who.protocol for who in self.samples if who.gateway == gateway]
 
     def wrong(self) -> list[tuple[Who, str, Sample]]:
-        """The samples in which not every answer was right."""
+        """The samples with wrong answers."""
         return [
             (who, scenario, sample)
             for who, scenarios in self.samples.items()

@@ -1,4 +1,4 @@
-"""What is asked, how often and by how many at once: docs/PERFORMANCE.md tells why."""
+"""The scenarios: which request, how often, by how many clients at once. docs/PERFORMANCE.md explains them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _one_client(requests: int) -> Load:
 
 
 def _paced(name: str, clients: int, repetitions: int) -> Scenario:
-    """The clients begin within the second that a stream takes; when the first ends, all are at it."""
+    """The clients start within one second, the duration of a stream: at its end all streams run."""
     return Scenario(
         name, Script(50, 20), Load(clients, each=2, ramp=1.0, seconds=6.0), repetitions=repetitions
     )
@@ -44,11 +44,11 @@ SCENARIOS = (
     _paced("S3x400", 400, repetitions=1),
 )
 
-#: Not asked by clients: a gateway is started, answers once and then rests.
+#: A scenario without a load: a gateway starts, answers once and is then idle.
 START = "S5"
 
 
-# --- how much of it ----------------------------------------------------------------------------------
+# --- efforts -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Effort:
 
 
 def _beside_others(scenario: Scenario) -> Scenario | None:
-    """Some take a minute for what the floor does in three seconds."""
+    """Some gateways need a minute for the work that takes the floor three seconds."""
     if scenario.script.pause_ms:
         return replace(scenario, repetitions=2) if scenario.repetitions > 1 else None
     return scenario
@@ -72,7 +72,7 @@ def _quick(scenario: Scenario) -> Scenario | None:
 
 
 def _smoke(scenario: Scenario) -> Scenario | None:
-    """Shows that all works, and measures nothing."""
+    """Checks that the benchmark works; too short to measure."""
     if scenario.repetitions == 1:
         return None
     script = replace(scenario.script, chunks=min(scenario.script.chunks, 10))

@@ -1,7 +1,7 @@
-"""What the fake Gemini is told to say. Both ends know it: one says it, the other checks what arrives.
+"""The answer that the fake Gemini gives. The fake sends it, and the client checks that it arrives.
 
-The script travels in the model's name, which every gateway passes on, or in the path of the address that a
-gateway was given: `gemini-bench-n200-p20` is 200 chunks with 20 milliseconds between them.
+The script is encoded in the model's name, which every gateway passes on, or in the path of the upstream's
+address: `gemini-bench-n200-p20` is 200 chunks with 20 milliseconds between them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 CHUNK_CHARACTERS = 20
 _NAMED = re.compile(r"gemini-bench-n(\d+)-p(\d+)")
 _WORDS = "a gateway hands on every word in its order and drops none "
-#: Ends of some chunks: what is not escaped well on the way shows in the text that arrives.
+#: Ends of some chunks: wrong escaping would damage them.
 _ENDINGS = {3: "\n", 5: '"\\', 7: "é😀"}
 
 
@@ -34,7 +34,7 @@ class Script:
 
 
 def mark(number: int) -> str:
-    """Stands at the beginning of a chunk's text, and nowhere else in an answer."""
+    """The beginning of a chunk's text, unique in an answer."""
     return f"@{number:05d}:"
 
 
@@ -52,7 +52,7 @@ def whole_text(chunks: int) -> str:
 
 
 def payload(text: str, said: int, finish: bool) -> dict[str, Any]:
-    """A chunk, or a whole answer, in Gemini's form: counts and names come with every one."""
+    """A chunk or a whole answer in Gemini's format; each has token counts and names."""
     candidate: dict[str, Any] = {"content": {"parts": [{"text": text}], "role": "model"}, "index": 0}
     if finish:
         candidate["finishReason"] = "STOP"

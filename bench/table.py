@@ -1,4 +1,4 @@
-"""The figures as one table in Markdown, and what must be known to read it."""
+"""The figures as a table in Markdown, with notes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from bench.figures import Goal, Row
 from bench.results import DIRECT, Results, Spread
 
-NOISY = 0.2  #: cores; with more in other hands, times by the clock say little
+NOISY = 0.2  #: cores; if other processes use more, wall-clock times are unreliable
 
 
 def table(rows: Sequence[Row], others: Sequence[str]) -> str:
@@ -35,7 +35,7 @@ def _number(value: float) -> str:
 
 
 def _spread(found: Spread) -> str:
-    """The median, and the least and the most of all repetitions."""
+    """The median with the minimum and maximum of all repetitions."""
     return f"{_number(found.median)} [{_number(found.low)}–{_number(found.high)}]"
 
 
@@ -47,7 +47,7 @@ def notes(rows: Sequence[Row], results: Results) -> Iterator[str]:
     found = [each for row in rows for each in (row.goal, *(other.goal for other in row.others.values()))]
     goals = [goal for goal in found if goal]
     yield f"{sum(goal.met for goal in goals)} of {len(goals)} goals met."
-    yield "ms and µs are CPU time of the whole process tree, median [least–most]; below 1.4 × is noise."
+    yield "ms and µs are CPU time of the whole process tree, median [min–max]; below 1.4 × is noise."
     for gateway, (right, asked) in _counted(results).items():
         yield f"{gateway}: {right} of {asked} answers right."
     for who, scenario, sample in results.wrong():
@@ -55,7 +55,7 @@ def notes(rows: Sequence[Row], results: Results) -> Iterator[str]:
         yield f"{who.gateway} {who.protocol} {scenario}: {wrong} wrong: {sample.failures[0]}"
     yield from _kept_back(results)
     if (cores := results.foreign_cores()) > NOISY:
-        yield f"Others used {cores:.1f} cores meanwhile: times by the clock (late, passed, s) say little."
+        yield f"Other processes used {cores:.1f} cores: wall-clock times (late, passed, s) are unreliable."
 
 
 def _counted(results: Results) -> dict[str, tuple[int, int]]:
@@ -69,9 +69,9 @@ def _counted(results: Results) -> dict[str, tuple[int, int]]:
 
 
 def _kept_back(results: Results) -> Iterator[str]:
-    """What of the long request a gateway did not pass on: it had less to do."""
+    """The parts of the long request that a gateway did not pass on: it had less work."""
     whole = results.passed_on.get(DIRECT, {})
     for who, passed in results.passed_on.items():
         less = {kind: count for kind, count in passed.items() if kind != "turns" and count < whole[kind]}
         if less:
-            yield f"{who.gateway} {who.protocol}: of {whole} in S4 only {less} reached the upstream."
+            yield f"{who.gateway} {who.protocol}: only {less} of {whole} reached the upstream in S4."

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Install, upgrade, roll back or remove Gemini Bridge on a machine with systemd; docs/OPERATIONS.md tells how.
-# Every release has a folder and a virtual environment of its own, and `current` points to the one in force:
-# an upgrade that fails changes nothing, and a rollback is a matter of seconds.
+# Install, upgrade, roll back or remove Gemini Bridge on a machine with systemd; docs/OPERATIONS.md explains how.
+# Every release has its own folder and virtual environment, and the link `current` points to the release in use.
+# An upgrade that fails changes nothing, and a rollback takes seconds.
 set -eu
 umask 022
 
@@ -11,15 +11,15 @@ usage: deploy/install.sh [--key-file FILE] [--wheels DIR] [--python PYTHON]
        deploy/install.sh --rollback
        deploy/install.sh --uninstall [--purge]
 
-  --key-file FILE   take the Gemini API key from this file, or with - from standard input;
-                    otherwise the key that is there is kept, or a terminal is asked for one
-  --wheels DIR      install packages from this folder only, without any registry
-  --python PYTHON   the interpreter to use, 3.11 or newer (else the first suitable python3)
-  --rollback        go back to the release before; once more, and you are here again
-  --uninstall       remove the service and its releases; settings, key and state stay
-  --purge           with --uninstall: remove those too
+  --key-file FILE   read the Gemini API key from this file, or with - from standard input;
+                    without this option the script keeps the present key, or asks for one
+  --wheels DIR      install packages from this folder only, without a registry
+  --python PYTHON   use this interpreter, 3.11 or newer (default: the first suitable python3)
+  --rollback        return to the previous release; a second rollback undoes the first
+  --uninstall       remove the service and its releases; keep settings, key and state
+  --purge           with --uninstall: remove settings, key and state too
 
-With DESTDIR=/some/folder everything is done below that folder and systemd is left alone: for trying it out.
+For a trial, DESTDIR=/some/folder installs everything below that folder and does not use systemd.
 END
 }
 
@@ -33,7 +33,7 @@ action=install key_file='' wheels='' python='' purge=''
 while [ $# -gt 0 ]; do
     case $1 in
         --key-file | --wheels | --python)
-            [ $# -gt 1 ] || stop "$1 needs a value; --help shows how"
+            [ $# -gt 1 ] || stop "$1 needs a value; --help shows the usage"
             case $1 in
                 --key-file) key_file=$2 ;;
                 --wheels) wheels=$2 ;;
@@ -48,11 +48,11 @@ while [ $# -gt 0 ]; do
             usage
             exit 0
             ;;
-        *) stop "$1 is not an option; --help shows them" ;;
+        *) stop "$1 is not an option; --help lists the options" ;;
     esac
     shift
 done
-[ -z "$purge" ] || [ "$action" = uninstall ] || stop "--purge goes with --uninstall"
+[ -z "$purge" ] || [ "$action" = uninstall ] || stop "--purge needs --uninstall"
 
 name=gemini-bridge
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -68,33 +68,33 @@ unit=$root/etc/systemd/system/$name.service
 command=$root/usr/local/bin/$name
 credential=$etc/credentials/gemini_api_key
 contents='app.py bridge config deploy docs gunicorn.conf.py pyproject.toml requirements.in requirements.lock setup.cfg
-          README.md CHANGELOG.md'
-restart=$opt/.restart # there while something is different that the service was not yet restarted for
+          setup.py LICENSE README.md CHANGELOG.md SECURITY.md'
+restart=$opt/.restart # exists while the service needs a restart
 
-# --- may it be done here? ----------------------------------------------------------------------------
+# --- requirements ------------------------------------------------------------------------------------
 
 refuse_without_root() {
-    [ -n "$root" ] || [ "$(id -u)" = 0 ] || stop "it must be run as root: sudo $0"
+    [ -n "$root" ] || [ "$(id -u)" = 0 ] || stop "run this script as root: sudo $0"
 }
 
 refuse_without_systemd() {
     [ -z "$root" ] || return 0
     [ -d /run/systemd/system ] ||
-        stop "this machine does not run systemd; DESTDIR=/some/folder $0 tries it out in that folder"
+        stop "this machine does not run systemd; for a trial, run DESTDIR=/some/folder $0"
     number=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
-    [ "${number:-0}" -ge 247 ] || stop "systemd $number is too old: 247 is the first that hands over credentials"
+    [ "${number:-0}" -ge 247 ] || stop "systemd $number is too old: the service needs 247 or newer, for credentials"
 }
 
-why_not() { # what speaks against the interpreter $1; nothing, if it will do
+why_not() { # prints why the interpreter $1 is not suitable; prints nothing if it is suitable
     if ! command -v "$1" >/dev/null; then
-        echo "there is no $1"
+        echo "$1 does not exist"
     elif ! "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-        echo "$1 is $("$1" -V 2>&1), and 3.11 is needed"
+        echo "$1 is $("$1" -V 2>&1), and the bridge needs 3.11 or newer"
     elif ! "$1" -c 'import ensurepip, venv' 2>/dev/null; then
-        echo "$1 cannot make virtual environments; on Debian: apt install python3-venv"
+        echo "$1 cannot create virtual environments; on Debian: apt install python3-venv"
     elif [ -z "$root" ]; then
         case $("$1" -c 'import os, sys; print(os.path.realpath(sys.base_prefix))') in
-            /root/* | /home/*) echo "$1 lies in a home folder, where the service may not look" ;;
+            /root/* | /home/*) echo "$1 is in a home folder, which the service cannot read" ;;
         esac
     fi
 }
@@ -109,31 +109,31 @@ choose_python() {
         fi
         reasons="${reasons:-$reason}"
     done
-    stop "no suitable Python: $reasons. Name another one with --python /path/to/python3.12"
+    stop "no suitable Python: $reasons. Choose another one with --python /path/to/python3.12"
 }
 
 # --- the release -------------------------------------------------------------------------------------
 
-listed() { # the files of the release, without what a developer left among them
-    # shellcheck disable=SC2086 # names without blanks, to be split
+listed() { # the files of the release, without a developer's own files
+    # shellcheck disable=SC2086 # split the names, which contain no blanks
     (cd "$source" && find $contents -type f ! -path '*/__pycache__/*' ! -path config/local.toml)
 }
 
-digest() { # of the files, and of the Python they will run on
+digest() { # a checksum of the files and of the Python version
     (cd "$source" && listed | sort | tr '\n' '\0' | xargs -0 cksum && "$python" -V) | cksum | cut -d' ' -f1
 }
 
 refuse_half_a_release() {
     for each in $contents; do
-        [ -e "$source/$each" ] || stop "$source is not a whole release: $each is missing"
+        [ -e "$source/$each" ] || stop "$source is not a complete release: $each is missing"
     done
 }
 
 choose_release() {
     version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$source/bridge/__init__.py")
-    [ -n "$version" ] || stop "$source/bridge/__init__.py does not say which version this is"
+    [ -n "$version" ] || stop "$source/bridge/__init__.py contains no version"
     mark=$(digest)
-    # The same version with other contents gets a name of its own, 1.2.3+2: what runs is never changed underfoot.
+    # The same version with other contents gets another name, 1.2.3+2: an installed release never changes.
     number=1
     for folder in "$opt/releases/$version" "$opt/releases/$version+"*; do
         [ -e "$folder/.complete" ] || continue
@@ -156,7 +156,7 @@ pip_install() {
 build_release() {
     folder=$opt/releases/$release
     if [ -e "$folder/.complete" ]; then
-        say "release $release: is there"
+        say "release $release: already installed"
         return
     fi
     say "release $release: building in $folder"
@@ -180,19 +180,19 @@ build_release() {
     trap - EXIT HUP INT TERM
 }
 
-in_force() { # the name of the release that link $1 points to
+in_force() { # prints the name of the release that link $1 points to
     target=$(readlink "$opt/$1" 2>/dev/null) || return 0
     [ ! -e "$opt/$target/.complete" ] || echo "${target##*/}"
 }
 
-point() { # link $1 to release $2, in one step
+point() { # points link $1 to release $2, atomically
     ln -s "releases/$2" "$opt/.$1"
     mv -T "$opt/.$1" "$opt/$1"
 }
 
 # --- settings ----------------------------------------------------------------------------------------
 
-put() { # file $1 as $2, with mode $3
+put() { # copies file $1 to $2, with mode $3
     cmp -s "$1" "$2" && return
     mkdir -p "$(dirname "$2")"
     cp "$1" "$2.tmp"
@@ -204,7 +204,7 @@ put() { # file $1 as $2, with mode $3
     esac
 }
 
-merge_settings() { # into folder $1, from release $2, where release $3 was in force before, or none
+merge_settings() { # into folder $1, from release $2; $3 is the release used before, or empty
     for new in "$opt/releases/$2"/config/*.toml; do
         mine=$1/${new##*/}
         former=$opt/releases/${3:-none}/config/${new##*/}
@@ -215,19 +215,19 @@ merge_settings() { # into folder $1, from release $2, where release $3 was in fo
             rm -f "$mine.new"
         elif cmp -s "$former" "$mine"; then
             put "$new" "$mine" 644
-            say "settings: $mine is now that of $2"
+            say "settings: $mine updated to release $2"
         elif [ "${new##*/}" = default.toml ]; then
             put "$mine" "$mine.old" 644
             put "$new" "$mine" 644
-            say "settings: $mine belongs to the release; yours is kept as $mine.old"
+            say "settings: $mine belongs to the release and is replaced; your version is $mine.old"
         else
             put "$new" "$mine.new" 644
-            say "settings: $mine has changes of yours and stays; that of $2 is beside it, ending in .new"
+            say "settings: $mine has your changes and stays; the version of release $2 is $mine.new"
         fi
     done
 }
 
-try_settings() { # a release must accept the administrator's settings before anything is changed
+try_settings() { # release $1 must accept the administrator's settings before anything changes
     stage=$(mktemp -d)
     trap 'rm -rf "$stage"' EXIT
     for mine in "$etc"/*.toml; do
@@ -235,21 +235,21 @@ try_settings() { # a release must accept the administrator's settings before any
     done
     merge_settings "$stage" "$1" "$2" >/dev/null
     chmod -R a+rX "$stage"
-    told=$(BRIDGE_CONFIG_DIR=$stage "$opt/releases/$1/deploy/$name" check 2>&1) || {
-        printf '%s\n' "$told" | sed "s|$stage|$etc|g" >&2
-        stop "release $1 does not take your settings; nothing was changed"
+    output=$(BRIDGE_CONFIG_DIR=$stage "$opt/releases/$1/deploy/$name" check 2>&1) || {
+        printf '%s\n' "$output" | sed "s|$stage|$etc|g" >&2
+        stop "release $1 does not accept your settings; nothing was changed"
     }
-    say "settings: release $1 takes them"
+    say "settings: release $1 accepts them"
     rm -rf "$stage"
     trap - EXIT
 }
 
-read_key() { # early, so that nobody is asked, or told off, after a long wait
+read_key() { # early, so that a question or an error does not come after a long wait
     key='' origin=kept
     if [ -n "$key_file" ]; then
         [ "$key_file" = - ] || [ -r "$key_file" ] || stop "the key file $key_file cannot be read"
         key=$(if [ "$key_file" = - ]; then cat; else cat "$key_file"; fi)
-        [ -n "$key" ] || stop "there is no key in $key_file"
+        [ -n "$key" ] || stop "the key file $key_file is empty"
         origin=given
     elif [ -t 0 ] && [ ! -s "$credential" ]; then
         ask_for_key
@@ -258,7 +258,7 @@ read_key() { # early, so that nobody is asked, or told off, after a long wait
 }
 
 ask_for_key() {
-    printf 'Gemini API key (none: serve the offline demo model): '
+    printf 'Gemini API key (empty: serve the offline demo model): '
     trap 'stty echo' EXIT
     trap 'exit 1' HUP INT TERM
     stty -echo
@@ -275,10 +275,10 @@ settle_key() {
         write_key
         say "key: in $credential"
     elif [ -s "$credential" ]; then
-        say "key: the one in $credential stays"
+        say "key: kept, in $credential"
     else
-        write_key # systemd insists on the file
-        say "key: none, so the offline demo model is served; put one into $credential and restart"
+        write_key # systemd requires the file
+        say "key: none, so the bridge serves the offline demo model; put a key into $credential and restart"
     fi
 }
 
@@ -301,7 +301,7 @@ settle_user() {
 
 # --- the service -------------------------------------------------------------------------------------
 
-activate() { # release $1, where release $2 was in force before, or none
+activate() { # release $1; $2 is the release used before, or empty
     merge_settings "$etc" "$1" "$2"
     put "$opt/releases/$1/deploy/$name.service" "$unit" 644
     put "$opt/releases/$1/deploy/$name" "$command" 755
@@ -310,16 +310,16 @@ activate() { # release $1, where release $2 was in force before, or none
         [ -z "$2" ] || point previous "$2"
         touch "$restart"
     fi
-    say "in force: release $1"
+    say "current: release $1"
 }
 
-prune() { # releases that no link points to
+prune() { # removes releases that no link points to
     for folder in "$opt"/releases/*; do
         case ${folder##*/} in
             "$(in_force current)" | "$(in_force previous)") ;;
             *)
                 rm -rf "$folder"
-                say "release ${folder##*/}: removed, since it is two behind"
+                say "release ${folder##*/}: removed; only the current and the previous release are kept"
                 ;;
         esac
     done
@@ -328,7 +328,7 @@ prune() { # releases that no link points to
 start_service() {
     if [ -n "$root" ]; then
         rm -f "$restart"
-        say "systemd: left alone, because of DESTDIR"
+        say "systemd: not used, because of DESTDIR"
         return
     fi
     systemctl daemon-reload
@@ -336,14 +336,14 @@ start_service() {
     verb=start
     if [ -e "$restart" ]; then
         verb=restart
-        say "systemd: starting $name; answers under way may end first"
+        say "systemd: starting $name; running answers may finish first"
     fi
-    systemctl "$verb" "$name" || stop "it does not start; journalctl -u $name -n 50 says why"
+    systemctl "$verb" "$name" || stop "the service does not start; journalctl -u $name -n 50 shows why"
     rm -f "$restart"
-    "$command" doctor || say "The service runs; what is red above needs a look."
+    "$command" doctor || say "The service runs; see the problems above."
 }
 
-# --- what can be asked for ---------------------------------------------------------------------------
+# --- actions -----------------------------------------------------------------------------------------
 
 install_release() {
     refuse_without_root
@@ -366,7 +366,7 @@ roll_back() {
     refuse_without_root
     before=$(in_force current)
     release=$(in_force previous)
-    [ -n "$release" ] || stop "there is no release before this one to go back to"
+    [ -n "$release" ] || stop "there is no previous release"
     try_settings "$release" "$before"
     activate "$release" "$before"
     start_service
@@ -375,7 +375,7 @@ roll_back() {
 uninstall() {
     refuse_without_root
     if [ -z "$root" ] && [ -e "$unit" ]; then
-        say "systemd: stopping $name; answers under way may end first"
+        say "systemd: stopping $name; running answers may finish first"
         systemctl disable --now --quiet "$name" || true
     fi
     rm -rf "$opt" "$unit" "$command"

@@ -1,4 +1,4 @@
-"""Writes docs/openapi.json, the bridge's HTTP surface, from the protocols' own schemas: `make diagrams`."""
+"""Writes docs/openapi.json, the bridge's HTTP API, from the schemas of the protocols: `make diagrams`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Json = dict[str, Any]
 
 PAGE = Path(__file__).parent / "openapi.json"
 JSON, EVENTS = "application/json", "text/event-stream"
-#: Nobody is there to be told of the first; the others come only at paths or with methods not in the document.
-UNTOLD = (ClientLeft, MethodNotAllowed, UpgradeRefused)
+#: No client receives a `ClientLeft`; the other two occur only with paths or methods outside the document.
+UNDOCUMENTED = (ClientLeft, MethodNotAllowed, UpgradeRefused)
 
 _HI = {"parts": [{"text": "Hi"}]}
 
-# A protocol needs no line in the tables below; with one, its part of the document says more.
+# These tables are optional for a protocol: an entry adds detail to its part of the document.
 
-#: What the lists of a request hold.
+#: The items of a request's lists.
 INSIDE: dict[str, Json] = {
     "openai_chat": {
         "messages": {"items": {"type": "object", "required": ["role"]}},
@@ -51,7 +51,7 @@ INSIDE: dict[str, Json] = {
     },
 }
 
-#: A small question that each path understands, by how the path ends.
+#: A small example request for each path, by the end of the path.
 EXAMPLES: dict[str, Json] = {
     "/chat/completions": {"model": "gemini-flash", "messages": [{"role": "user", "content": "Hi"}]},
     "/responses": {"model": "gemini-flash", "input": "Hi"},
@@ -64,7 +64,7 @@ EXAMPLES: dict[str, Json] = {
     ":batchEmbedContents": {"requests": [{"content": _HI}]},
 }
 
-#: What an answer always has, by how the path ends.
+#: The fields that every answer has, by the end of the path.
 ANSWERS: dict[str, tuple[str, ...]] = {
     "/chat/completions": ("id", "object", "created", "model", "choices", "usage"),
     "/responses": ("id", "object", "created_at", "status", "model", "output"),
@@ -77,25 +77,23 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     ":batchEmbedContents": ("embeddings",),
 }
 
-#: What may stand in the query, by how the path ends.
+#: The query parameters, by the end of the path.
 QUERIES: dict[str, Json] = {
     ":streamGenerateContent": {"alt": {"type": "string", "description": "`sse` for events, else an array"}},
     "/input_items": {
         "order": {"type": "string", "description": "`asc` for the oldest first, else the newest"},
-        "after": {"type": "string", "description": "the id of the last item seen"},
+        "after": {"type": "string", "description": "the id of the last item of the page before"},
         "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED},
     },
     "/interactions/{answer_id}": {
-        "include_input": {"type": "string", "description": "`true` shows what was asked too"},
+        "include_input": {"type": "string", "description": "`true` includes the input"},
     },
     "/v1beta/models": {name: {"type": "string", "pattern": "^[0-9]*$"} for name in ("pageSize", "pageToken")},
 }
 
-#: What may stand in a header, by how the path ends.
+#: The request headers, by the end of the path.
 HEADERS: dict[str, Json] = {
-    "/responses": {
-        "x-bridge-dialect": {"enum": list(DIALECTS), "description": "by which dialect to be answered"}
-    },
+    "/responses": {"x-bridge-dialect": {"enum": list(DIALECTS), "description": "the dialect of the answer"}},
 }
 
 
@@ -105,10 +103,10 @@ def document() -> Json:
         "info": {
             "title": "Gemini Bridge",
             "version": __version__,
-            "description": "Essential shapes only. Unknown fields pass; conversations are the vendors' own.",
+            "description": "Only the essential fields. The bridge accepts unknown fields.",
         },
         "security": [{}, *({name: []} for name in SECURITY)],
-        "paths": _merged([*_asking(), *_stored(), *_models(), *_operating()]),
+        "paths": _merged([*_requests(), *_stored(), *_models(), *_operating()]),
         "components": {
             "securitySchemes": SECURITY,
             "schemas": {each.name: _shape_of(_errors(each)) for each in PROTOCOLS},
@@ -126,14 +124,14 @@ SECURITY: Json = {
     "google_query": {"type": "apiKey", "in": "query", "name": "key"},
 }
 
-Operation = tuple[str, str, Json]  #: path, method, what it is
+Operation = tuple[str, str, Json]  #: path, method, OpenAPI operation object
 
 
 def _merged(operations: Iterable[Operation]) -> Json:
     paths: defaultdict[str, Json] = defaultdict(dict)
     for path, method, operation in operations:
         parameters = [
-            *_open_places(path),
+            *_path_parameters(path),
             *_parameters(QUERIES, "query", path),
             *_parameters(HEADERS, "header", path),
         ]
@@ -141,7 +139,7 @@ def _merged(operations: Iterable[Operation]) -> Json:
     return dict(paths)
 
 
-def _open_places(path: str) -> list[Json]:
+def _path_parameters(path: str) -> list[Json]:
     place = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     return [{"name": name, **place} for name in re.findall(r"{(\w+)}", path)]
 
@@ -151,25 +149,25 @@ def _parameters(table: dict[str, Json], place: str, path: str) -> list[Json]:
     return [{"name": name, "in": place, "schema": schema} for name, schema in found.items()]
 
 
-# --- questions ---------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------
 
 
-def _asking() -> Iterator[Operation]:
+def _requests() -> Iterator[Operation]:
     for protocol in PROTOCOLS:
         for asked in filter(None, (protocol, protocol.counting, protocol.embedding)):
             for path in written(asked.paths):
-                yield path, "post", _question(protocol, asked.schema, path, streams=asked is protocol)
+                yield path, "post", _operation(protocol, asked.schema, path, streams=asked is protocol)
 
 
 def written(rules: Iterable[str]) -> Iterator[str]:
-    """Flask's rules as OpenAPI writes them: one path for each choice, open places in braces."""
+    """Flask's URL rules in OpenAPI's notation: one path for each choice, parameters in braces."""
     for rule in rules:
         before, choices, after = (*re.split(r"<any\(([^)]*)\):\w+>", rule), "", "")[:3]
         for choice in choices.split(", "):
             yield re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", before + choice + after)
 
 
-def _question(protocol: Protocol, schema: Schema, path: str, *, streams: bool) -> Json:
+def _operation(protocol: Protocol, schema: Schema, path: str, *, streams: bool) -> Json:
     content: Json = {JSON: {"schema": _answer(path)}}
     if streams and not path.endswith(":generateContent"):
         content[EVENTS] = {}
@@ -205,18 +203,18 @@ def _request(schema: Schema, inside: Json) -> Json:
 # --- failures ----------------------------------------------------------------------------------------
 
 
-Face = tuple[Protocol, ...]  #: the protocols that may be spoken at a path
+Face = tuple[Protocol, ...]  #: the protocols that a path may serve
 
 FACES: list[Face] = [*((protocol,) for protocol in PROTOCOLS), PROTOCOLS]
 
 
-def _told() -> list[BridgeError]:
-    kinds = [kind for kind in concrete_errors() if not issubclass(kind, UNTOLD)]
+def _documented_errors() -> list[BridgeError]:
+    kinds = [kind for kind in concrete_errors() if not issubclass(kind, UNDOCUMENTED)]
     return [kind("What happened", param=param) for kind in kinds for param in (None, "field")]
 
 
 def _errors(protocol: Protocol) -> list[Json]:
-    return [protocol.error_body(error, "req_1") for error in _told()]
+    return [protocol.error_body(error, "req_1") for error in _documented_errors()]
 
 
 def _name(face: Face, status: int) -> str:
@@ -224,10 +222,10 @@ def _name(face: Face, status: int) -> str:
 
 
 def _answers(face: Face) -> dict[int, Json]:
-    """Each status with what it may mean; where several protocols meet, in the envelope of any of them."""
+    """Each status with its error kinds, in the envelope of any of the protocols that the path serves."""
     meanings: defaultdict[int, set[str]] = defaultdict(set)
     for protocol in face:
-        for error in _told():
+        for error in _documented_errors():
             meanings[protocol.error_status(error)].add(error.kind)
     content = {JSON: {"schema": {"anyOf": [{"$ref": f"#/components/schemas/{each.name}"} for each in face]}}}
     return {
@@ -246,7 +244,7 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list:
 
 
 def _shape_of(samples: list[Any]) -> Json:
-    """A schema that all of these fit, and that wants what all of them have."""
+    """A schema that all samples match, and that requires the fields that all of them have."""
     if not all(isinstance(each, dict) for each in samples):
         types = sorted({_TYPES[type(each)] for each in samples})
         return {"type": types if types[1:] else types[0]}
@@ -284,7 +282,7 @@ def _stored_at(protocol: Protocol, storing: AnswerStoring) -> Iterator[Operation
 
 
 def _models() -> Iterator[Operation]:
-    """In the shape of the caller's vendor, where the path does not tell which."""
+    """Where the path does not identify the protocol, the answer has the format of the caller's vendor."""
     for path in dict.fromkeys(protocol.models_path for protocol in PROTOCOLS):
         alone = tuple(each for each in PROTOCOLS if each.root and path.startswith(each.root))
         yield path, "get", _found(alone or PROTOCOLS)

@@ -14,11 +14,13 @@ from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.doctor import DOCTOR
 from bridge.cli.key import KEY
+from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
 from bridge.cli.usage import USAGE
 from bridge.settings import SettingsError
 
 COMMANDS: Mapping[str, Command] = {
+    "serve": SERVE,
     "settings": SETTINGS,
     "connect": CONNECT,
     "key": KEY,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -12,8 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from bridge.access.key_store import KEYS_FILE, KeyRevoked, KeysLost, KeyStore, NameTaken, NoSuchKey
-from bridge.access.keys import Key, Rules
+from bridge.access.key_issuing import add_key, begin_anew, rotate_key
 from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.key_values import add_options, changed, parse_duration, parse_name
 from bridge.cli.table import format_table
@@ -21,6 +19,9 @@ from bridge.settings import load
 from bridge.settings.limits import Limits
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.value import suggestion
+from bridge.state.errors import StorageError
+from bridge.state.key_store import Key, KeyRevoked, KeysLost, KeyStore, NameTaken, NoSuchKey, Rules
+from bridge.state.stores import open_stores
 
 _LIMIT_WORDS: Mapping[str, str] = {
     "requests_per_minute": "{:,} requests/min",
@@ -36,7 +37,7 @@ _COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "di
 def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
     rules = changed(Rules(), arguments)
     first = arguments.new_store or not store.all()
-    secret = (store.begin_anew if arguments.new_store else store.add)(arguments.name, rules)
+    secret = (begin_anew if arguments.new_store else add_key)(store, arguments.name, rules)
     print(secret)
     _warn_of_patterns(rules)
     _explain(f"This is the key {arguments.name!r}. It is shown only once; the bridge stores only its hash.")
@@ -46,7 +47,7 @@ def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
 
 
 def _rotate(store: KeyStore, arguments: argparse.Namespace) -> int:
-    print(store.rotate(arguments.name, arguments.grace))
+    print(rotate_key(store, arguments.name, arguments.grace))
     old = f"stays valid for {_in_words(arguments.grace)}" if arguments.grace else "is no longer valid"
     _explain(f"This is the new value of the key {arguments.name!r}; the old value {old}.")
     return 0
@@ -152,9 +153,9 @@ def _details(store: KeyStore, key: Key) -> str:
     rows.append(("created", _moment(key.created)))
     if key.revoked is not None:
         rows.append(("revoked", _moment(key.revoked)))
-    for held in store.secrets(key):
-        until = "" if held.expires is None else f", valid until {_moment(held.expires)}"
-        rows.append(("value", f"gbk_…{held.hint}, created {_moment(held.created)}{until}"))
+    for secret in store.secrets_of(key):
+        until = "" if secret.expires is None else f", valid until {_moment(secret.expires)}"
+        rows.append(("value", f"gbk_…{secret.hint}, created {_moment(secret.created)}{until}"))
     return "\n".join(format_table(rows))
 
 
@@ -212,8 +213,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    path = load().state.dir / KEYS_FILE
-    store = KeyStore(path)
+    store = open_stores(load()).keys
     try:
         return _ACTIONS[arguments.action].run(store, arguments)
     except NameTaken as error:
@@ -230,8 +230,8 @@ def _run(arguments: argparse.Namespace) -> int:
             "--new-store`; this invalidates all earlier keys. Until then the bridge accepts only keys that a "
             "worker has in its cache"
         )
-    except (sqlite3.Error, OSError) as error:
-        return _failed(f"{path} cannot be used: {error}")
+    except StorageError as error:
+        return _failed(str(error))
 
 
 def _near(store: KeyStore, wrong: str) -> str:

@@ -10,10 +10,11 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from bridge.access.keys import LONGEST_OWNER, NAME, NAME_RULE, Rules
+from bridge.access.key_policy import LONGEST_OWNER, NAME, NAME_RULE
 from bridge.settings import ResponsesSettings
 from bridge.settings.limits import Limits
 from bridge.settings.value import Networks, SettingsError, Shape, shapes
+from bridge.state.key_store import Rules
 
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 LONGEST = 100 * 365 * 86400  #: seconds

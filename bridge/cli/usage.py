@@ -6,7 +6,6 @@ import argparse
 import csv
 import json
 import re
-import sqlite3
 import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -14,14 +13,15 @@ from datetime import UTC, date, datetime, timedelta
 from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.table import format_table
 from bridge.settings import Settings, load
-from bridge.state.usage_report import (
-    OF_REQUESTS,
-    Group,
-    Question,
+from bridge.state.errors import StorageError
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import (
+    GROUPINGS,
     RefusalSum,
-    Sums,
-    read_refusals,
-    read_sums,
+    UsageGroup,
+    UsageQuery,
+    UsageStore,
+    UsageSums,
     total,
 )
 
@@ -37,7 +37,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         type=_dimensions,
         default=("day",),
         metavar="COLUMNS",
-        help=f"how to group: one or more of {', '.join(OF_REQUESTS)}, separated by commas; default: day",
+        help=f"how to group: one or more of {', '.join(GROUPINGS)}, separated by commas; default: day",
     )
     day = "a number of days such as 7d, or a day such as 2026-11-01 (UTC)"
     parser.add_argument("--since", type=_day, default=DEFAULT_DAYS, help=f"{day}; default: {DEFAULT_DAYS}")
@@ -53,8 +53,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _dimensions(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
     for name in names:
-        if name not in OF_REQUESTS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(OF_REQUESTS)}")
+        if name not in GROUPINGS:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(GROUPINGS)}")
     return names
 
 
@@ -72,22 +72,20 @@ def _day(text: str) -> date:
 
 def _print_usage(arguments: argparse.Namespace) -> int:
     settings = load()
-    question = Question(arguments.by, arguments.since, arguments.until, arguments.key)
+    store = open_stores(settings).usage
+    query = UsageQuery(arguments.by, arguments.since, arguments.until, arguments.key)
     try:
-        groups = read_sums(settings.accounts_file, question)
-        refused = read_refusals(settings.accounts_file, question)
-    except FileNotFoundError:
-        groups, refused = [], []
-    except sqlite3.Error as error:
-        print(f"{PROGRAM}: {settings.accounts_file} cannot be read: {error}", file=sys.stderr)
+        groups, refused = store.sums(query), store.refusals(query)
+    except StorageError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         print("Run this as the user that the service runs as, or as root.", file=sys.stderr)
         return FAILED
     if arguments.json:
-        print(_as_json(groups, refused, question, settings.prices.currency))
+        print(_as_json(groups, refused, query, settings.prices.currency))
     elif arguments.csv:
-        _write_csv(groups, question)
+        _write_csv(groups, query)
     else:
-        print("\n".join([*_as_text(groups, question, settings), *_refused_as_text(refused)]))
+        print("\n".join([*_as_text(groups, query, settings, store), *_refused_as_text(refused)]))
     return 0
 
 
@@ -98,12 +96,12 @@ USAGE = Command(_print_usage, "report requests, tokens and cost by day, key, mod
 
 
 def _as_json(
-    groups: Sequence[Group], refused: Sequence[RefusalSum], question: Question, currency: str
+    groups: Sequence[UsageGroup], refused: Sequence[RefusalSum], query: UsageQuery, currency: str
 ) -> str:
-    named = [dict(zip(question.by, group.names, strict=True)) | _fields(group.sums) for group in groups]
+    named = [dict(zip(query.by, group.names, strict=True)) | _fields(group.sums) for group in groups]
     shown = {
-        "since": question.since.isoformat(),
-        "until": question.until.isoformat(),
+        "since": query.since.isoformat(),
+        "until": query.until.isoformat(),
         "currency": currency,
         "rows": named,
         "total": _fields(total(groups)),
@@ -112,14 +110,14 @@ def _as_json(
     return json.dumps(shown, indent=2, ensure_ascii=False)
 
 
-def _fields(sums: Sums) -> dict[str, int | float | None]:
+def _fields(sums: UsageSums) -> dict[str, int | float | None]:
     share = sums.cached_share
     return sums._asdict() | {"cached_share": None if share is None else round(share, 4)}
 
 
-def _write_csv(groups: Sequence[Group], question: Question) -> None:
+def _write_csv(groups: Sequence[UsageGroup], query: UsageQuery) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*question.by, *_fields(Sums())])
+    writer.writerow([*query.by, *_fields(UsageSums())])
     for group in groups:
         writer.writerow([*map(_harmless, group.names), *_fields(group.sums).values()])
 
@@ -132,15 +130,17 @@ def _harmless(text: str) -> str:
 # --- text --------------------------------------------------------------------------------------------
 
 
-def _as_text(groups: Sequence[Group], question: Question, settings: Settings) -> list[str]:
+def _as_text(
+    groups: Sequence[UsageGroup], query: UsageQuery, settings: Settings, store: UsageStore
+) -> list[str]:
     if not groups:
-        return [_no_requests(question, settings)]
-    width = len(question.by)
-    rows = [[name.upper() for name in question.by] + list(HEADINGS)]
+        return [_no_requests(query, store)]
+    width = len(query.by)
+    rows = [[name.upper() for name in query.by] + list(HEADINGS)]
     rows += [[_printable(name) for name in group.names] + _cells(group.sums) for group in groups]
     rows.append(["TOTAL", *[""] * (width - 1), *_cells(total(groups))])
-    period = f"{question.since} to {question.until} (UTC), cost in {settings.prices.currency}"
-    return [period, "", *format_table(rows, right_from=width), *_remarks(groups, question, settings)]
+    period = f"{query.since} to {query.until} (UTC), cost in {settings.prices.currency}"
+    return [period, "", *format_table(rows, right_from=width), *_remarks(groups, query, settings, store)]
 
 
 def _refused_as_text(refused: Sequence[RefusalSum]) -> list[str]:
@@ -157,14 +157,14 @@ def _refused_as_text(refused: Sequence[RefusalSum]) -> list[str]:
     return ["", header, *format_table(rows, right_from=3), *footer]
 
 
-def _no_requests(question: Question, settings: Settings) -> str:
-    if not settings.accounts_file.exists():
-        return f"No usage is recorded yet: no request was sent to a model ({settings.accounts_file})."
-    whose = f" with the key {question.key}" if question.key is not None else ""
-    return f"No request{whose} was sent to a model from {question.since} to {question.until} (UTC)."
+def _no_requests(query: UsageQuery, store: UsageStore) -> str:
+    if not store.stored_bytes():
+        return f"No usage is recorded yet: no request was sent to a model ({store.location})."
+    whose = f" with the key {query.key}" if query.key is not None else ""
+    return f"No request{whose} was sent to a model from {query.since} to {query.until} (UTC)."
 
 
-def _cells(sums: Sums) -> list[str]:
+def _cells(sums: UsageSums) -> list[str]:
     counts = (sums.requests, sums.failed, sums.input, sums.cached, sums.output, sums.reasoning)
     share = "–" if sums.cached_share is None else f"{sums.cached_share:.0%}"
     return [*(f"{count:,}" for count in counts), share, f"{sums.cost:,.4f}"]
@@ -175,22 +175,22 @@ def _printable(name: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in name)[:60] or NOBODY
 
 
-def _remarks(groups: Sequence[Group], question: Question, settings: Settings) -> list[str]:
+def _remarks(
+    groups: Sequence[UsageGroup], query: UsageQuery, settings: Settings, store: UsageStore
+) -> list[str]:
     remarks = []
     if unpriced := total(groups).unpriced:
-        of_models = Question(("model",), question.since, question.until, question.key)
-        models = [
-            group.names[0] for group in read_sums(settings.accounts_file, of_models) if group.sums.unpriced
-        ]
+        of_models = UsageQuery(("model",), query.since, query.until, query.key)
+        models = [group.names[0] for group in store.sums(of_models) if group.sums.unpriced]
         names = ", ".join(map(_printable, models[:10]))
         remarks.append(
             "Requests without a cost, since their models have no price in prices.toml: "
             f"{unpriced:,} ({names})"
         )
     kept_since = datetime.now(UTC).date() - timedelta(days=settings.accounts.request_days)
-    if question.of_single_requests and question.since < kept_since:
+    if query.needs_requests and query.since < kept_since:
         remarks.append(
             f"Single requests are kept for {settings.accounts.request_days} days (accounts.request_days), so "
-            f"a report by {', '.join(question.by)} shows nothing before {kept_since}."
+            f"a report by {', '.join(query.by)} shows nothing before {kept_since}."
         )
     return ["", *remarks] if remarks else []

@@ -68,8 +68,8 @@ def _pins(lock: Path) -> dict[str, tuple[str, bool]]:
 
 
 def _development() -> dict[str, tuple[str, bool]]:
-    """The packages for development, which a checkout has too; a release has no such lock file."""
-    return _pins(PROJECT / "requirements-dev.lock")
+    """The packages for development, which a checkout has too; a release has no such lock files."""
+    return _pins(PROJECT / "requirements-dev.lock") | _pins(PROJECT / "requirements-fuzz.lock")
 
 
 def _differing(locked: dict[str, tuple[str, bool]], installed: dict[str, str]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -13,8 +12,9 @@ from bridge.exchange.model_directory import GONE, fact_name
 from bridge.settings import Settings
 from bridge.settings.lifecycle import Retirement
 from bridge.settings.models import today
-from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
-from bridge.state.usage_report import Question, read_sums
+from bridge.state.errors import StorageError
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import UsageQuery
 from bridge.upstream.base import Upstream
 
 #: A retirement within this time gives a yellow finding.
@@ -77,8 +77,7 @@ def _usable_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
 
 def _exists(settings: Settings, upstream: Upstream, names: set[str], model: str) -> bool:
     """Google's list is not reliable: it names models that it no longer serves, and may omit models."""
-    facts = settings.state.dir / FACTS_FILE
-    if facts.exists() and SharedFacts(facts).knows(fact_name(GONE, upstream.home, model)):
+    if open_stores(settings).learnt_facts.knows(fact_name(GONE, upstream.home, model)):
         return False
     if model in names:
         return True
@@ -116,10 +115,10 @@ def _configured(settings: Settings) -> Iterator[str]:
 
 def _requested(settings: Settings) -> list[str]:
     """The model names that clients used recently; none if the usage cannot be read."""
-    question = Question(("client-model",), today() - USED_WITHIN, today())
+    query = UsageQuery(("client-model",), today() - USED_WITHIN, today())
     try:
-        groups = read_sums(settings.accounts_file, question)
-    except (OSError, sqlite3.Error):  # the check of the state files tells
+        groups = open_stores(settings).usage.sums(query)
+    except StorageError:  # the state files have a check of their own
         return []
     return [group.names[0].removeprefix("models/") for group in groups]
 

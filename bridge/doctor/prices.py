@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import timedelta
 
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.settings import Settings
 from bridge.settings.models import today
-from bridge.state.usage_report import Question, read_sums
+from bridge.state.errors import StorageError
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import UsageQuery
 
 DAYS_LOOKED_AT = 7
 MOST_NAMED = 10
@@ -32,12 +33,12 @@ def check_prices(installation: Installation) -> Finding:
 def _used(settings: Settings) -> list[str]:
     """The upstream's models without a price that were used in the last days."""
     day = today()
-    question = Question(("model",), day - timedelta(days=DAYS_LOOKED_AT - 1), day)
+    query = UsageQuery(("model",), day - timedelta(days=DAYS_LOOKED_AT - 1), day)
     try:
-        groups = read_sums(settings.accounts_file, question)
-        return [group.names[0] for group in groups if group.sums.unpriced]
-    except (FileNotFoundError, sqlite3.Error):  # the state files have a check of their own
+        groups = open_stores(settings).usage.sums(query)
+    except StorageError:  # the state files have a check of their own
         return []
+    return [group.names[0] for group in groups if group.sums.unpriced]
 
 
 def _named(models: list[str]) -> str:

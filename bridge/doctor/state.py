@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
+from bridge.state.stores import open_stores
 
 #: Bytes of free space below which the finding is yellow, and below which it is red.
 LITTLE = 1 << 30
@@ -73,27 +72,11 @@ def _unescaped(point: str) -> str:
 
 
 def check_state_files(installation: Installation) -> Finding:
-    folder = installation.settings.state.dir
-    files = sorted(folder.glob("*.sqlite3")) if os.access(folder, os.R_OK | os.X_OK) else []
-    troubles = {path.name: trouble for path in files if (trouble := _trouble(path))}
-    if troubles:
-        said = "; ".join(f"{name}: {trouble}" for name, trouble in troubles.items())
-        return red(said, _remedy(folder, troubles))
-    return green(", ".join(path.name for path in files) or "none yet")
-
-
-def _trouble(path: Path) -> str:
-    if path.stat().st_uid != path.parent.stat().st_uid:
-        return f"belongs to user {path.stat().st_uid} instead of the owner of the folder"
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=2)) as database:
-            said = database.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except sqlite3.Error as error:
-        said = str(error)
-    return "" if said == "ok" else said.splitlines()[-1]
-
-
-def _remedy(folder: Path, troubles: dict[str, str]) -> str:
-    if any(trouble.startswith("belongs") for trouble in troubles.values()):
-        return f"chown -R --reference={folder} {folder}"
-    return "stop the service, restore the file from a backup (or move it away), and start the service"
+    settings = installation.settings
+    readable = os.access(settings.state.dir, os.R_OK | os.X_OK)
+    found = [each for each in open_stores(settings).check() if each.exists] if readable else []
+    troubled = [each for each in found if each.problem]
+    if troubled:
+        problems = "; ".join(f"{each.name}: {each.problem}" for each in troubled)
+        return red(problems, "; ".join(dict.fromkeys(each.remedy for each in troubled)))
+    return green(", ".join(sorted(each.name for each in found)) or "none yet")

@@ -1,1 +1,1 @@
-"""One request from its body to its last event: where the layers meet."""
+"""Runs one request from its body to its last event; it connects all layers."""

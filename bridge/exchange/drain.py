@@ -1,11 +1,11 @@
-"""The end of a process's time: answers may finish until a deadline, then they are ended properly."""
+"""Shutdown of a process: answers may finish until a deadline, then they end with an error event."""
 
 from __future__ import annotations
 
 import math
 import time
 
-#: Before the process is killed: an answer notices within a tick, and its last event must still go out.
+#: Seconds before the kill: an answer notices the deadline within a tick, and then sends its last event.
 MARGIN = 3.0
 
 
@@ -15,7 +15,7 @@ class Drain:
         self._deadline = math.inf
 
     def begin(self, seconds: float) -> None:
-        """The process will be killed after so many seconds."""
+        """Call this when the process will be killed after `seconds`."""
         self._deadline = time.monotonic() + max(0.0, seconds - MARGIN)
         self.begun = True
 

@@ -1,8 +1,9 @@
-"""One request's life, from the client's body to the last event. The only module that sees every layer.
+"""Runs one request, from the client's body to the last event. Only this module uses every layer.
 
-It wires and does not decide: what to convert is the protocol's business, what Gemini accepts the fitting's,
-whether to ask again the attempts', how an answer ended the Turn's. A failure before the first event is an
-ordinary HTTP error; after it, the protocol's own error event ends the stream.
+It connects the layers and leaves the decisions to them: the protocol converts the request, the model
+adapter changes it to what Gemini accepts, RetryingStream retries, and the Turn finds out how the answer
+ended. A failure before the first event becomes an HTTP error; a later failure becomes the protocol's own
+error event.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
-from bridge.gemini.signatures import SharedVault
 from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
@@ -39,6 +39,7 @@ from bridge.protocols.base import (
 )
 from bridge.protocols.json_reading import deep_nesting_refused
 from bridge.settings.prices import PriceTable
+from bridge.state.signature_store import SignatureStore
 from bridge.upstream.base import AnswerStream, Upstream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.cooldowns import Cooldowns
@@ -46,32 +47,32 @@ from bridge.upstream.retries import LONGEST_HOLD, PreparedAttempt, RetryingStrea
 
 log = logging.getLogger(__name__)
 
-#: Whether somebody still waits for the answer.
+#: Returns whether the client still waits for the answer.
 Wanted = Callable[[], bool]
-BETWEEN_LOOKS = 1.0
-RETIRED = "model.retired"  #: the note that another model serves in place of a retired one
+CHECK_INTERVAL = 1.0  #: seconds between two calls of `Wanted`
+RETIRED = "model.retired"  #: the note for a retired model that another model replaces
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What every exchange needs and none owns."""
+    """The services that all exchanges of a process share."""
 
     upstream: Upstream
     models: ModelDirectory
-    vault: SharedVault
+    signatures: SignatureStore
     ids_and_clock: IdsAndClock
     guards: ActiveGuards
     cooldowns: Cooldowns
     policy: RetryPolicy
     drain: Drain
     heartbeat: float
-    store: bool  #: whether Google may keep prompts and answers
-    prices: PriceTable  #: by which a model under a limit on cost must have a price
-    auto_tier: str  #: the service tier of a request that leaves it to the bridge
+    store: bool  #: whether Google may store prompts and answers
+    prices: PriceTable  #: a request under a cost limit needs a model with a price
+    auto_tier: str  #: the service tier that the bridge uses for `auto`
 
 
 class Exchange:
-    """An answer on its way. `close` must be called, however it ends; it may be called early."""
+    """A running answer. `close` must be called at its end, and may be called earlier."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class Exchange:
         self._heartbeat = services.heartbeat
         self._record = record
         self._trace = trace
-        #: Chained in C: a batch passes through no generator here.
+        #: `chain` and `map` run in C: a batch passes no generator of this class.
         self._batches: Iterator[list[Event]] = chain(map(self._events, chunks), self._last_events())
         self._held: list[Event] = []
         self._encoded_to_the_end = False
@@ -105,20 +106,22 @@ class Exchange:
 
     @property
     def content_type(self) -> str:
-        """Of the stream."""
+        """The content type of the stream."""
         return self._framing.content_type
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """That the answer shall have."""
+        """The headers of the response."""
         return self._machine.asked.headers
 
     def start(self, wanted: Wanted) -> None:
-        """Send the request and wait for the first events. What fails before them is raised, and gets an HTTP
-        status, unless this client understands it better in the stream. A stream that takes long to begin is
-        begun without them: its client wants signs of life."""
+        """Send the request and wait for the first events; raises if the request fails before them.
+
+        A client that handles errors better inside the stream gets the error there. If the first events take
+        long, the stream begins without them, because its client needs heartbeats.
+        """
         began = time.monotonic()
-        for events in self._wanted_batches(wanted):
+        for events in self._batches_while_wanted(wanted):
             self._held = events
             if events or (self.streaming and time.monotonic() - began > LONGEST_HOLD):
                 break
@@ -128,17 +131,17 @@ class Exchange:
         if error is not None and not (self.streaming and self._machine.takes_in_stream(error)):
             raise error
 
-    def _wanted_batches(self, wanted: Wanted) -> Iterator[list[Event]]:
-        """The batches, as long as somebody waits for them; a failure is the last."""
+    def _batches_while_wanted(self, wanted: Wanted) -> Iterator[list[Event]]:
+        """The batches; a failure is the last one. Raises ClientLeft if the client disconnected."""
         if self._chunks.asks_model:
             self._record.asks_model()
-        looked = time.monotonic()
+        checked = time.monotonic()
         while (events := self._next_batch()) is not None:
             now = time.monotonic()
-            if now - looked >= BETWEEN_LOOKS or not events:
-                looked = now
+            if now - checked >= CHECK_INTERVAL or not events:
+                checked = now
                 if not wanted():
-                    raise ClientLeft("The client did not wait for the answer")
+                    raise ClientLeft("The client disconnected before the answer was complete")
             yield events
 
     def _next_batch(self) -> list[Event] | None:
@@ -148,28 +151,28 @@ class Exchange:
             return self._fail(error)
 
     def encoded(self, wanted: Wanted) -> Iterator[bytes]:
-        """The stream: events that came together leave together."""
+        """The encoded stream: events that arrive together are written together."""
         self._record.first_byte()
         yield self._framing.written(self._held) or self._framing.silence()
-        written = time.monotonic()
+        last_write = time.monotonic()
         try:
             for events in self._batches:
                 if events:
                     yield self._framing.written(events)
-                    written = time.monotonic()
+                    last_write = time.monotonic()
                 elif not wanted():
                     return
-                elif time.monotonic() - written >= self._heartbeat and not self._machine.over:
+                elif time.monotonic() - last_write >= self._heartbeat and not self._machine.over:
                     yield self._framing.silence()
-                    written = time.monotonic()
+                    last_write = time.monotonic()
         except Exception as error:
             if events := self._fail(error):
                 yield self._framing.written(events)
         self._encoded_to_the_end = True
 
     def body(self, wanted: Wanted) -> JsonObject:
-        """The whole answer; raises ClientLeft as soon as nobody waits for it any more."""
-        events = self._held + [event for batch in self._wanted_batches(wanted) for event in batch]
+        """The whole answer; raises ClientLeft if the client disconnects."""
+        events = self._held + [event for batch in self._batches_while_wanted(wanted) for event in batch]
         self._record.upstream_wait = self._chunks.waited
         if self._machine.error is not None:
             raise self._machine.error
@@ -184,12 +187,12 @@ class Exchange:
 
     @property
     def answer(self) -> JsonObject | None:
-        """The whole answer, once it is over, in protocols whose answers can be stored."""
+        """The complete answer, at its end, in protocols that can store answers."""
         return self._machine.answer
 
     def _events(self, chunks: Sequence[Chunk]) -> list[Event]:
         if self._drain.begun and self._drain.over:
-            raise ShuttingDown("The bridge is restarting; please repeat the request")
+            raise ShuttingDown("The bridge is restarting; send the request again")
         if self._interruption.error is not None:
             raise self._interruption.error
         if self._trace:
@@ -203,28 +206,27 @@ class Exchange:
         yield self._traced(self._machine.finish())
 
     def _fail(self, error: Exception) -> list[Event]:
-        """End the answer with the protocol's own events for this failure. A failure that the answer itself
-        holds takes the same path, so the machine alone knows how the answer ended."""
+        """End the answer with the protocol's error events. Failures inside the answer take the same path,
+        so only the event machine knows how the answer ended."""
         self._batches = iter(())
         if not isinstance(error, BridgeError):
             log.error("unexpected failure", exc_info=error, extra={"request_id": self._record.request_id})
             error = InternalError("The bridge failed; its log says where")
-        return self._traced(self._machine.fail(self._explained(error)))
+        return self._traced(self._machine.fail(self._with_advice(error)))
 
-    def _explained(self, error: BridgeError) -> BridgeError:
-        """What the client or its administrator can do about a model that does not exist."""
+    def _with_advice(self, error: BridgeError) -> BridgeError:
+        """Adds advice for the client and the administrator to an error about an unknown model."""
         asked, sent = self._machine.asked.request.model, self._record.upstream_model
         if not isinstance(error, UnknownModel):
             return error
         if asked == sent:
             return UnknownModel(
-                f"The upstream has no model {asked!r}; GET /v1/models lists those that it has, "
-                "and an [[alias]] in config/models.toml can give the name a meaning",
+                f"The upstream has no model {asked!r}; GET /v1/models lists its models, "
+                "and an [[alias]] in config/models.toml can map the name to one of them",
                 param="model",
             )
         return UnknownModel(
-            f"{asked!r} is served by {sent!r} here (config/models.toml), "
-            "and the upstream does not have that model",
+            f"config/models.toml maps {asked!r} to {sent!r}, and the upstream does not have that model",
             param="model",
         )
 
@@ -265,8 +267,8 @@ def open_exchange(
     if trace:
         trace.client_request(body)
     with deep_nesting_refused():
-        understood = protocol.to_gemini(body, caller)
-    asked = _in_conversation(understood, body, caller, record)
+        converted = protocol.to_gemini(body, caller)
+    asked = _in_conversation(converted, body, caller, record)
     record.model, record.stream = asked.request.model, asked.stream
     record.note(asked.losses)
     record.upstream_model = services.models.resolve(record.model)
@@ -277,7 +279,7 @@ def open_exchange(
     if isinstance(guarded, ShortCircuit):
         chunks = CannedStream(guarded.text)
     else:
-        chunks = _attempts(guarded, caller, services, record, trace)
+        chunks = _retrying_stream(guarded, caller, services, record, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
 
@@ -285,21 +287,21 @@ def open_exchange(
 def _in_conversation(
     asked: ConvertedRequest, body: JsonObject, caller: Caller, record: Record
 ) -> ConvertedRequest:
-    """The request with the id of its conversation, which the record is told too."""
+    """The request with the id of its conversation; the record gets the id too."""
     session = Session(record.session, record.agent) if record.session else None
-    told = conversation_id(caller.owner, session, body, caller.chain, asked.request)
-    record.conversation = told
+    conversation = conversation_id(caller.owner, session, body, caller.chain, asked.request)
+    record.conversation = conversation
     if session is None and (named := session_in_metadata(body)):
         record.session, record.agent = named
-    return replace(asked, request=replace(asked.request, conversation=told))
+    return replace(asked, request=replace(asked.request, conversation=conversation))
 
 
-def _attempts(
+def _retrying_stream(
     request: GenerateRequest, caller: Caller, services: Services, record: Record, trace: Trace | None
 ) -> RetryingStream:
     choices = permitted_choices(request.model, caller, services.models)
-    wish = tier_named(request.service_tier or STANDARD)
-    request = replace(request, service_tier=tier_to_send(wish, services.auto_tier))
+    tier = tier_named(request.service_tier or STANDARD)
+    request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
     if caller.cost_limited:
         choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
     if services.models.is_replaced(request.model):
@@ -307,12 +309,14 @@ def _attempts(
 
     def prepare(model: str) -> PreparedAttempt:
         prepared = _adapted(request, model, caller.owner, services)
-        mended, learnt = services.models.mended(_kept_from_google(prepared.request, services))
+        repaired, learnt = services.models.without_known_problems(
+            _without_storage(prepared.request, services)
+        )
         record.upstream_model = model
         record.note((*prepared.adapter.notes, *learnt))
         if trace:
-            trace.gemini_request(mended)
-        return prepared._replace(request=mended)
+            trace.gemini_request(repaired)
+        return prepared._replace(request=repaired)
 
     stream = RetryingStream(
         services.upstream,
@@ -321,14 +325,14 @@ def _attempts(
         services.policy,
         services.cooldowns,
         services.models,
-        wish,
+        tier,
     )
     stream.prepare_first()
     return stream
 
 
-def _kept_from_google(request: GenerateRequest, services: Services) -> GenerateRequest:
-    """Google keeps nothing, whatever a client asks for, unless the operator allows it."""
+def _without_storage(request: GenerateRequest, services: Services) -> GenerateRequest:
+    """Tell Google not to store data, even if the client allows it, unless the operator allows it too."""
     if services.store:
         return request
     extra = {name: value for name, value in request.extra.items() if name != "store"}
@@ -341,8 +345,8 @@ def count_tokens(
     with deep_nesting_refused():
         asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
-    watch = GuardRunner(services.guards, record.request_id)
-    request = replace(watch.counted(asked.request), service_tier=None)
+    guards = GuardRunner(services.guards, record.request_id)
+    request = replace(guards.counted(asked.request), service_tier=None)
     choices = permitted_choices(record.model, caller, services.models)
     for (model, *_), (following, *_) in pairwise(choices):
         try:
@@ -354,9 +358,9 @@ def count_tokens(
 
 def _count(request: GenerateRequest, model: str, owner: str, services: Services, record: Record) -> int:
     record.upstream_model = model
-    fitted, _ = services.models.mended(_adapted(request, model, owner, services).request)
+    repaired, _ = services.models.without_known_problems(_adapted(request, model, owner, services).request)
     with record.waiting():
-        return services.upstream.count_tokens(fitted)
+        return services.upstream.count_tokens(repaired)
 
 
 def embed(
@@ -367,9 +371,9 @@ def embed(
     record.model = asked.model
     record.upstream_model = model = services.models.choices(asked.model)[0]
     caller.permit(asked.model, model)
-    watch = GuardRunner(services.guards, record.request_id)
-    guarded = watch.request(GenerateRequest(asked.model, asked.contents))
-    record.note(watch.notes)
+    guards = GuardRunner(services.guards, record.request_id)
+    guarded = guards.request(GenerateRequest(asked.model, asked.contents))
+    record.note(guards.notes)
     contents = asked.contents if isinstance(guarded, ShortCircuit) else guarded.contents
     return services.upstream.unary_call(model, asked.method, asked.body(model, contents))
 
@@ -379,6 +383,6 @@ def _adapted(request: GenerateRequest, model: str, owner: str, services: Service
     with deep_nesting_refused():
         return PreparedAttempt(
             *adapt_request(
-                request, model, capabilities, services.vault.of(owner), services.ids_and_clock.new_id
+                request, model, capabilities, services.signatures.of(owner), services.ids_and_clock.new_id
             )
         )

@@ -1,7 +1,7 @@
-"""Which models may serve a request: those that its key may use, and that a limit on cost can be kept with.
+"""Selects the models for a request: its key must allow them, and under a cost limit they need a price.
 
-A choice is a model with the fallbacks that are asked while it is overloaded. The next choice is asked where
-the upstream does not have the model of the one before.
+A choice is a model with its fallbacks, which are used while the model is overloaded. The next choice is
+used if the upstream does not have the model of the choice before.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from bridge.observe.record import Record
 from bridge.protocols.base import Caller
 from bridge.settings.prices import PriceTable
 
-LONGEST_SHOWN = 100  #: of a model name in a message; clients choose these
+LONGEST_SHOWN = 100  #: characters of a model name in a message, because the client chose the name
 
 Choices = list[list[str]]
 
 
 def permitted_choices(name: str, caller: Caller, models: ModelDirectory) -> Choices:
-    """Raises NotAllowed where the caller may not use the first choice."""
+    """Raises NotAllowed if the caller may not use the first choice."""
     choices = models.choices(name)
     caller.permit(name, choices[0])
 
@@ -39,13 +39,13 @@ def _may_use(caller: Caller, name: str, model: str) -> bool:
 
 
 def priced_choices(choices: Sequence[list[str]], tier: str, prices: PriceTable, record: Record) -> Choices:
-    """Raises NotAllowed where the first choice has no price: the request asked for it."""
+    """Raises NotAllowed if the first choice has no price, because the request asked for that model."""
     first = choices[0][0]
     if not prices.knows(first, tier):
         of_tier = f" in the service tier {tier[:LONGEST_SHOWN]!r}" if prices.knows(first) else ""
         raise NotAllowed(
             f"The model {first[:LONGEST_SHOWN]!r} has no known price here{of_tier}, and a limit on cost "
-            "applies to this request. The administrator can add a row for it in config/prices.toml, or set "
+            "applies to this request. The administrator can add its price to config/prices.toml, or set "
             'limits.unpriced to "allow".',
             param="model",
             rule="limits.unpriced",

@@ -1,7 +1,7 @@
-"""Which models serve a client's name, and what each of them can do: the tables, and what was learnt since.
+"""Maps a client's model name to Gemini models, and knows the capabilities of each model.
 
-The tables are `config/models.toml`. What Google lists says more about models newer than the tables; what
-Google refuses is remembered by all workers.
+Its sources are the tables in `config/models.toml`, Google's list of models for models that the tables do
+not have, and facts that the bridge learnt from refusals. All workers share these facts.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.repairs import REMEMBERED, Repair
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings.models import ModelTable
-from bridge.state.learnt_facts import LearntFacts
+from bridge.state.learnt_facts import LearntFactStore
 from bridge.upstream.listed_models import ListedModels
 
 log = logging.getLogger(__name__)
 
-GONE = "gone"  #: the fact that the upstream does not have a model
+GONE = "gone"  #: the fact for a model that the upstream does not have
 
 
 def fact_name(fact: str, home: str, model: str) -> str:
-    """Facts hold for one upstream, known by its address."""
+    """A fact is valid for one upstream, which its address identifies."""
     return f"{fact} {home} {model}"
 
 
 class ModelDirectory:
-    def __init__(self, table: ModelTable, facts: LearntFacts, listed: ListedModels, home: str) -> None:
+    def __init__(self, table: ModelTable, facts: LearntFactStore, listed: ListedModels, home: str) -> None:
         self.table = table
         self._facts = facts
         self.listed = listed
@@ -37,13 +37,14 @@ class ModelDirectory:
     # --- names ---------------------------------------------------------------------------------------
 
     def resolve(self, name: str) -> str:
-        """The model that serves the name now."""
+        """The model that currently serves the name."""
         models = self._existing(self.table.meaning(name).models)
         return models[0] if models else self.table.resolve(name)
 
     def choices(self, name: str) -> tuple[str, ...]:
-        """The models to ask, in this order, each if the one before does not exist. Raises UnknownModel where
-        the operator wants requests for retired models refused, or nothing replaces the model."""
+        """The models to try; the next one is used if the upstream does not have the one before. Raises
+        UnknownModel for a retired model without a replacement, or if the operator wants such requests
+        refused."""
         meaning = self.table.meaning(name)
         if not meaning.models:
             raise self._refusal(name, meaning.retired or name)
@@ -53,19 +54,19 @@ class ModelDirectory:
         return self.table.meaning(name).retired is not None
 
     def _existing(self, models: tuple[str, ...]) -> tuple[str, ...]:
-        """Those not known to be gone; all, if all are: one of them may have come back."""
+        """The models that are not known as missing; all models if all are missing, since one may be back."""
         if len(models) < 2:
             return models
         return tuple(model for model in models if not self._knows(GONE, model)) or models
 
     def _refusal(self, name: str, model: str) -> UnknownModel:
         row = self.table.retirement(model)
-        served = "" if name.removeprefix("models/") == model else f" ({name!r} means it here)"
+        alias = "" if name.removeprefix("models/") == model else f" ({name!r} is an alias of it)"
         since = f" on {row.since}" if row is not None else ""
         advice = ", ".join(row.replacement) if row is not None else ""
-        use = f"use {advice}" if advice else "GET /v1/models lists what there is"
+        use = f"use {advice}" if advice else "GET /v1/models lists the available models"
         return UnknownModel(
-            f"Google shut down {model!r}{since}{served}; {use}. See [[lifecycle]] in config/models.toml.",
+            f"Google shut down {model!r}{since}{alias}; {use}. See [[lifecycle]] in config/models.toml.",
             param="model",
         )
 
@@ -79,10 +80,10 @@ class ModelDirectory:
             else _completed(capabilities, self.listed.at_hand().get(model))
         )
 
-    # --- what was learnt -----------------------------------------------------------------------------
+    # --- learnt facts --------------------------------------------------------------------------------
 
-    def mended(self, request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
-        """The request without what the upstream is known to refuse, and notes on what was left out."""
+    def without_known_problems(self, request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
+        """The request without fields that the upstream is known to refuse, and a note for each of them."""
         notes = []
         for repair in REMEMBERED:
             if self._knows(repair.fact, "" if repair.of_the_upstream else request.model):
@@ -102,18 +103,18 @@ class ModelDirectory:
         return self._facts.knows(fact_name(fact, self._home, model))
 
     def _learn(self, fact: str, model: str, instead: str = "") -> None:
-        """Remember it in all workers. The worker that learns it first writes the one line in the log."""
+        """Share the fact with all workers; only the worker that learns it first logs it."""
         if self._facts.learn(fact_name(fact, self._home, model)):
-            told = {"fact": fact, "model": model, "instead": instead}
+            details = {"fact": fact, "model": model, "instead": instead}
             log.warning(
                 "learnt from a refusal by the upstream",
-                extra={name: value for name, value in told.items() if value},
+                extra={name: value for name, value in details.items() if value},
             )
 
 
 def _completed(capabilities: ModelCapabilities, listed: JsonObject | None) -> ModelCapabilities:
-    """With what Google's list says of a model that the table does not know."""
-    if listed is None or "inputTokenLimit" not in listed:  # some upstreams list names only
+    """Completed with Google's list, for a model that the table does not have."""
+    if listed is None or "inputTokenLimit" not in listed:  # some upstreams list only names
         return capabilities
     thinks = listed.get("thinking") is True
     return replace(

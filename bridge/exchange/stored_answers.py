@@ -1,13 +1,13 @@
-"""Answers that are kept, gone on from, and worked on in the background, for the protocols that have these.
+"""Stored answers, conversations that continue them, and background answers, for protocols that have them.
 
-The state they live in is shared by all workers, so any of them can answer for what another has begun.
+All workers share the store, so each worker can report an answer that another worker produces.
 """
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,12 +20,13 @@ from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.protocols.base import WORKING, AnswerStoring, PastTurn
 from bridge.state.answer_store import Admit, AnswerStore, KeptAnswer
+from bridge.state.errors import StorageError
 
 log = logging.getLogger(__name__)
 
-#: A background answer whose worker has not been heard of for so long is given up.
+#: A background answer counts as failed if its worker has not touched it for so many seconds.
 LOST_AFTER = 60.0
-BETWEEN_LOOKS = 1.0
+CHECK_INTERVAL = 1.0  #: seconds between two checks whether a background answer is still wanted
 MOST_IN_BACKGROUND = 16
 
 Keep = Callable[[JsonObject], None]
@@ -35,13 +36,13 @@ Keep = Callable[[JsonObject], None]
 def _store_errors_translated() -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
-        log.warning("answer store not usable", extra={"reason": type(error).__name__})
+    except StorageError as error:
+        log.warning("answer store not usable", extra={"reason": error.reason})
         raise InternalError("The bridge's store of answers cannot be used; its log says why") from None
 
 
 class ResumedChain(NamedTuple):
-    """A request with what was said before it, and the conversation that this belongs to."""
+    """A request with the earlier turns of its conversation, and the id of that conversation."""
 
     body: JsonObject
     conversation: str = ""
@@ -54,10 +55,10 @@ class AnswerRecorder:
     storing: AnswerStoring
     store: AnswerStore
     owner: str
-    admit: Admit  #: asked before anything large is loaded
+    admit: Admit  #: called with the size before a large answer is loaded
 
     def dereferenced(self, body: JsonObject) -> JsonObject:
-        """The request with the items that it only refers to."""
+        """The request with stored items in place of references to them."""
         with _store_errors_translated():
             return self.storing.dereferenced(body, _Items(self))
 
@@ -73,15 +74,15 @@ class AnswerRecorder:
             field = self.storing.previous_field
             raise self.storing.unknown(f"{field}: there is no stored answer {previous!r}", param=field)
         past = [PastTurn(turn.question, turn.answer) for turn in turns]
-        root = digest(self.owner, "answer", turns[0].id)  # of answers that are older than this knowledge
+        root = digest(self.owner, "answer", turns[0].id)  # the id for answers stored without a conversation
         return ResumedChain(self.storing.resumed(body, past), conversation or root)
 
     def _is_ours(self, answer_id: str) -> bool:
-        """An answer of another protocol has another form."""
+        """Whether this protocol stored the answer: other protocols store another format."""
         return answer_id.startswith(self.storing.id_prefix)
 
     def keeping(self, body: JsonObject, record: Record) -> Keep | None:
-        """What keeps the answer to this request, or None if it shall not be kept."""
+        """A function that stores the answer to this request; None if the answer must not be stored."""
         if not self.storing.wanted(body):
             return None
         question, previous = self.storing.question(body), self.storing.previous(body)
@@ -89,17 +90,17 @@ class AnswerRecorder:
         def keep(answer: JsonObject) -> None:
             try:
                 self.store.keep(self.owner, dict(answer), question, previous, record.conversation)
-            except Exception as error:  # whatever it is, the client is to have its answer
+            except Exception as error:  # the client gets its answer even if storing fails
                 log.warning("answer not stored", extra={"reason": type(error).__name__})
 
         return keep
 
     def update(self, answer: JsonObject) -> None:
-        """A background answer as it stands now, unless nobody wants it any more."""
+        """Store the current state of a background answer, unless it was cancelled or deleted."""
         try:
             self.store.update(self.owner, dict(answer))
-        except (sqlite3.Error, OSError) as error:
-            log.warning("answer not stored", extra={"reason": type(error).__name__})
+        except StorageError as error:
+            log.warning("answer not stored", extra={"reason": error.reason})
 
     def size(self, answer_id: str) -> int:
         with _store_errors_translated():
@@ -121,71 +122,71 @@ class AnswerRecorder:
         return self.storing.shown(self._current(kept), kept.question, query)
 
     def _current(self, kept: KeptAnswer) -> Mapping[str, Any]:
-        """The answer as it stands now. One that its worker left behind has failed."""
+        """The current state of the answer; failed if its worker stopped."""
         working = kept.answer.get("status") in WORKING
         if working and kept.cancelled:
             return {**kept.answer, "status": "cancelled"}
-        if working and self.store.now() - kept.touched > LOST_AFTER:
-            error = InternalError("The bridge stopped while it worked on this answer.")
+        if working and kept.idle > LOST_AFTER:
+            error = InternalError("The bridge stopped before this answer was complete.")
             return self.storing.failed(kept.answer, error)
         return kept.answer
 
     def forget(self, answer_id: str) -> None:
-        self.size(answer_id)  # whether it is there
+        self.size(answer_id)  # raises UnknownAnswer
         with _store_errors_translated():
-            self.store.cancel(self.owner, answer_id)  # whoever still works on it learns that it is not wanted
+            self.store.cancel(self.owner, answer_id)  # a worker that still produces it stops
             self.store.forget(self.owner, answer_id)
 
     def cancel(self, answer_id: str) -> Mapping[str, Any]:
         kept = self.found(answer_id)
         if not self.storing.cancellable(kept.answer):
             field = self.storing.id_field
-            raise InvalidRequest("Only an answer at work in the background can be cancelled", param=field)
+            raise InvalidRequest("Only a running background answer can be cancelled", param=field)
         with _store_errors_translated():
             self.store.cancel(self.owner, answer_id)
         return self._current(self.found(answer_id))
 
 
 class _Items:
-    """Stored items by their ids. The answer that has one is loaded once for all of them, but each reference
-    is admitted: it goes to the upstream as often as it is referred to."""
+    """Finds stored items by id. An answer is loaded once for all of its items, but `admit` counts each
+    reference: the item is sent to the upstream once for each reference to it."""
 
     def __init__(self, recorder: AnswerRecorder) -> None:
-        self._keeper = recorder
-        self._found: dict[str, tuple[JsonObject, int]] = {}  #: with the bytes of their answers
+        self._recorder = recorder
+        self._found: dict[str, tuple[JsonObject, int]] = {}  #: with the size of their answers
 
     def __call__(self, item_id: str) -> JsonObject | None:
         if item_id in self._found:
             item, size = self._found[item_id]
-            self._keeper.admit(size)
+            self._recorder.admit(size)
             return item
         sizes: list[int] = []
 
         def admit(size: int) -> None:
-            self._keeper.admit(size)
+            self._recorder.admit(size)
             sizes.append(size)
 
-        items = self._keeper.store.items_beside(self._keeper.owner, item_id, admit)
+        items = self._recorder.store.items_beside(self._recorder.owner, item_id, admit)
         self._found.update({item["id"]: (item, sizes[0]) for item in items if "id" in item})
         return self._found.get(item_id, (None, 0))[0]
 
 
-class _Watch:
-    """Whether a background answer is still wanted, asked of the store now and then."""
+class _StillWanted:
+    """Checks in the store, once per CHECK_INTERVAL, whether a background answer is still wanted."""
 
     def __init__(self, recorder: AnswerRecorder, answer_id: str) -> None:
-        self._keeper = recorder
+        self._recorder = recorder
         self._answer_id = answer_id
-        self._asked = 0.0
+        self._checked = float("-inf")
 
     def __call__(self) -> bool:
-        now = self._keeper.store.now()
-        if now - self._asked < BETWEEN_LOOKS:
+        now = time.monotonic()
+        if now - self._checked < CHECK_INTERVAL:
             return True
-        self._asked = now
+        self._checked = now
         try:
-            return self._keeper.store.touch(self._keeper.owner, self._answer_id)
-        except (sqlite3.Error, OSError):  # who cannot be asked has not said no
+            return self._recorder.store.touch(self._recorder.owner, self._answer_id)
+        except StorageError:  # store unavailable: assume that the answer is still wanted
             return True
 
 
@@ -194,7 +195,7 @@ class Releasable(Protocol):
 
 
 class BackgroundAnswers:
-    """Answers that are worked on after their request has been answered, a bounded number in each process."""
+    """Produces answers after their request was answered; each process runs a limited number at a time."""
 
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(MOST_IN_BACKGROUND)
@@ -207,16 +208,16 @@ class BackgroundAnswers:
         keep: Keep,
         memory: Releasable,
     ) -> JsonObject:
-        """Work on the answer in a thread of its own, which owns the exchange, the record and the memory."""
+        """Produce the answer in a thread of its own, which owns the exchange, the record and the memory."""
         with ExitStack() as resources:
             resources.callback(memory.release)
             resources.callback(exchange.close)
             pending = {**exchange.pending, "status": "queued"}
             keep(pending)
-            recorder.size(pending["id"])  # an answer that could not be stored could never be asked for
+            recorder.size(pending["id"])  # raises if the answer was not stored: the client could not fetch it
             if not self._slots.acquire(blocking=False):
                 recorder.forget(pending["id"])
-                raise TooBusy("Too many answers are being worked on in the background")
+                raise TooBusy("Too many background answers are running; try again later")
             arguments = (exchange, recorder, record, pending, resources.pop_all())
             threading.Thread(target=self._work, args=arguments, daemon=True).start()
         return pending
@@ -231,10 +232,10 @@ class BackgroundAnswers:
     ) -> None:
         recorder.update({**pending, "status": "in_progress"})
         try:
-            recorder.update(exchange.body(_Watch(recorder, pending["id"])))
+            recorder.update(exchange.body(_StillWanted(recorder, pending["id"])))
         except ClientLeft:
-            pass  # cancelled or forgotten: the store knows
-        except BridgeError as error:  # told in the answer, in the protocol's own words
+            pass  # cancelled or deleted
+        except BridgeError as error:  # the answer itself reports the error
             recorder.update(exchange.answer or recorder.storing.failed(pending, error))
         except Exception:
             log.exception("background answer failed", extra={"request_id": record.request_id})

@@ -36,12 +36,6 @@ class Vault(Protocol):
     def find(self, family: str, call_ids: Iterable[str]) -> Mapping[str, str]: ...
 
 
-class SharedVault(Protocol):
-    """One for all clients, each of whom finds its own alone."""
-
-    def of(self, owner: str) -> Vault: ...
-
-
 def seal(signature: str, family: str) -> str:
     return _prefix(family) + signature
 

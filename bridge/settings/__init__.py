@@ -39,6 +39,7 @@ from bridge.settings.source import (
     CREDENTIAL,
     PROJECT,
     Entry,
+    base_folder,
     credential_entries,
     file_entries,
     has_package,
@@ -169,10 +170,6 @@ class Settings:
             return "their cost is not counted, and requests to them are rejected if a cost limit applies"
         return "their cost is not counted, and requests to them pass every cost limit"
 
-    @property
-    def accounts_file(self) -> Path:
-        return self.state.dir / "accounts.sqlite3"
-
     def preferences(self, protocol: str) -> Mapping[str, Any]:
         """The operator's settings for one protocol."""
         if protocol != "openai_responses":
@@ -220,7 +217,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
             origins=MappingProxyType(origins),
             **built,
         ),
-        folder,
+        base_folder(folder, environ),
     )
 
 
@@ -285,7 +282,7 @@ def _models(folder: Path, environ: Mapping[str, str], wanted: ModelSettings) -> 
     return load_models(path, override, wanted.retired, delivered), origin
 
 
-def _resolved(settings: Settings, folder: Path) -> Settings:
+def _resolved(settings: Settings, base: Path) -> Settings:
     """The settings with absolute paths, so that they do not depend on the working directory."""
     if settings.otel.enabled and not has_package(OTEL_PACKAGE):
         origin = settings.origins["otel.endpoint"]
@@ -294,4 +291,4 @@ def _resolved(settings: Settings, folder: Path) -> Settings:
             "Run: pip install 'gemini-bridge[otel]'"
         )
     upstream = replace(settings.upstream, base_url=settings.upstream.base_url.rstrip("/"))
-    return replace(settings, upstream=upstream, state=StateSettings(folder.parent / settings.state.dir))
+    return replace(settings, upstream=upstream, state=StateSettings(base / settings.state.dir))

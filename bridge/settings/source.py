@@ -16,7 +16,12 @@ from typing import Any
 
 from bridge.settings.value import SettingsError, suggestion
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
+_PACKAGE = Path(__file__).resolve().parent.parent
+#: A built package carries `config/` and `gunicorn.conf.py` here (setup.py); a checkout has no such folder.
+SHIPPED = _PACKAGE / "shipped"
+INSTALLED = SHIPPED.is_dir()
+#: The folder that holds `config/` and `gunicorn.conf.py`.
+PROJECT = SHIPPED if INSTALLED else _PACKAGE.parent
 
 PREFIX = "BRIDGE_"
 CONFIG_DIR = "BRIDGE_CONFIG_DIR"
@@ -46,8 +51,19 @@ class Entry:
 
 
 def label(path: Path) -> str:
-    """The path for messages, relative to the project if possible."""
-    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+    """The path for messages; in a checkout, relative to its top folder."""
+    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) and not INSTALLED else path)
+
+
+def base_folder(config: Path, environ: Mapping[str, str]) -> Path:
+    """The folder to which relative paths in the settings refer.
+
+    It is the folder around the settings. An upgrade replaces an installed package, so paths in the settings
+    that come with it refer to the user's own folder for state.
+    """
+    if not config.is_relative_to(SHIPPED):
+        return config.parent
+    return Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gemini-bridge"
 
 
 def has_package(name: str) -> bool:

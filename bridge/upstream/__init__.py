@@ -1,4 +1,4 @@
-"""The upstreams the bridge can call. A new one is a file or folder beside these and a line here."""
+"""The table of upstreams. A new upstream is a file or folder here, and a line in this table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What an upstream is: a request in, batches of chunks out.
+"""The interface of an upstream: it takes a request and yields batches of chunks.
 
-Chunks that arrived together are handed on together, so that they can leave in one write. An upstream raises
-only `UpstreamError` and its kin (or `InvalidRequest`, for what cannot be sent, or `TooBusy`, for want of
-room): foreign exceptions are translated where they enter.
+Chunks that arrive together are yielded together, so that the bridge can send them in one write. An upstream
+raises only `UpstreamError` and its subclasses, `InvalidRequest` (the request cannot be sent) or `TooBusy`
+(the bridge lacks resources): it translates the exceptions of its libraries.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from bridge.settings import Settings
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 
-#: Seconds of silence after which whoever reads a stream is given the turn, by an empty batch.
+#: Seconds without data after which a stream yields an empty batch, to return control to its reader.
 TICK = 1.0
-Tick = tuple[()]  #: the empty batch: a chance to look after other things
+Tick = tuple[()]  #: the empty batch
 
 
 class ChunkStream(ABC):
-    """One answer: asked for when its reading begins. `close` may be called at any time, and more than once.
+    """One answer. The request is sent when reading begins; `close` may be called at any time, and repeatedly.
 
-    An empty batch means that nothing came for a tick, before the answer began or in the middle of it: a
-    chance to show the client that we are still here, to notice that it is not, or that we must stop.
+    An empty batch means that no chunk arrived within a tick. The reader uses it to send a heartbeat to the
+    client, to notice that the client disconnected, or to notice that the worker must stop.
     """
 
-    waited: float = 0.0  #: seconds spent so far on waiting for the upstream
+    waited: float = 0.0  #: seconds spent so far waiting for the upstream
 
     @abstractmethod
     def __iter__(self) -> Iterator[Sequence[Chunk]]: ...
@@ -40,51 +40,51 @@ class ChunkStream(ABC):
 
 
 class AnswerStream(ChunkStream):
-    """The stream that an exchange reads. It also reports how the answer came about."""
+    """The stream that an exchange reads; it also reports which request and model produced the answer."""
 
     asks_model: ClassVar[bool]
     request: GenerateRequest | None = None  #: the request that was sent last
-    model_version: str | None = None  #: the model that answers, in the upstream's words, once they are known
+    model_version: str | None = None  #: the model that answers, as the upstream names it; None until known
 
     def __init__(self) -> None:
         self.notes: Counter[str] = Counter()
-        self.discarded = Usage()  #: tokens of answers that the client never saw; they are billed all the same
+        self.discarded = Usage()  #: tokens of answers that the client never saw; Google bills them too
 
 
 class Upstream(ABC):
-    #: What it cannot carry, each with the reason; docs/UPSTREAMS.md shows it, and a test tries it out.
+    #: Unsupported capabilities with the reason; docs/UPSTREAMS.md lists them, and a test checks them.
     CANNOT: ClassVar[Mapping[Capability, str]] = {}
 
-    #: Models of one family that are served in different realms do not know each other's thought signatures.
+    #: A model does not accept thought signatures from the same model in another realm.
     realm: ClassVar[str] = ""
 
-    #: The address that it asks; none where nobody is asked.
+    #: The base URL; empty if the upstream has no network address.
     home: str = ""
 
-    #: What the operator must be told at the start.
+    #: Messages for the operator, logged at the start.
     notices: Sequence[str] = ()
 
     @classmethod
     def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> Self:
-        """Made without opening a connection; raises SettingsError for what is missing."""
+        """Opens no connection; raises SettingsError if a setting is missing."""
         raise NotImplementedError
 
     @abstractmethod
     def stream(self, request: GenerateRequest) -> ChunkStream:
-        """Prepare the request; what cannot be sent is refused here. Reading the stream sends it."""
+        """Prepare the request; raises if it cannot be sent. Reading the stream sends it."""
 
     @abstractmethod
     def count_tokens(self, request: GenerateRequest) -> int:
-        """How many tokens the request would have, with its instruction and tools."""
+        """The number of tokens of the request, with its instruction and tools."""
 
     def check_credentials(self, model: str) -> None:
-        """Ask something that costs nothing, and that only who is let in is told. Raises what is wrong."""
+        """Make a free call that needs valid credentials; raises its error."""
         self.count_tokens(GenerateRequest(model, (Content(USER, (Part("Hi"),)),)))
 
     def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
-        """A method of Google's API whose answer is no stream, such as `embedContent`, in Google's words."""
-        raise UnknownModel(f"This upstream has no {method} for {model!r}", param="model")
+        """Call a method of Google's API that does not stream, such as `embedContent`, in Google's format."""
+        raise UnknownModel(f"This upstream does not support {method} for the model {model!r}", param="model")
 
     @abstractmethod
     def models(self) -> Sequence[JsonObject]:
-        """The models that can generate, each as Google describes it: `name`, `inputTokenLimit`, …"""
+        """The models that can generate, as in Google's list: `name`, `inputTokenLimit`, …"""

@@ -1,4 +1,4 @@
-"""An answer that no model gave: a text of the bridge's own, in the shape of a stream."""
+"""A stream with a fixed text of the bridge, without a model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What shall be left alone for a while: keys that were refused, models that are overloaded.
+"""Cool-downs of keys that were refused and of models that are overloaded.
 
-The names are the business of whoever sends something to rest. `bridge/state/cooldowns.py` shares them between
-all workers; this one serves where there is only one process.
+The caller chooses the name of a cool-down. `bridge/state/cooldown_store.py` shares cool-downs between all
+workers; LocalCooldowns is for a single process.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Protocol
 
 class Cooldowns(Protocol):
     def rest(self, name: str, seconds: float) -> None:
-        """A longer rest under way is kept."""
+        """Start a cool-down; a longer one that is already running is kept."""
 
     def left(self, name: str) -> float:
-        """Seconds until it may be used again; 0 if it may."""
+        """Seconds until the cool-down ends; 0 without a cool-down."""
 
 
 class LocalCooldowns:

@@ -1,8 +1,8 @@
-"""Google's error envelope to our errors: the one place that reads it, whichever way it arrived.
+"""Converts Google's error envelope to the bridge's own errors.
 
-It comes as `{"error": …}` or wrapped in a one-element array, as the body of an HTTP error or in the middle of
-a stream; a proxy in between may answer with anything. Only Google's own words are passed on, and those
-without keys or project numbers. This module knows no HTTP library.
+The envelope is `{"error": …}`, alone or in a one-element array, as the body of an HTTP error or in the
+middle of a stream; a proxy may answer with any other body. Only Google's message is passed on, without keys
+and project numbers. This module uses no HTTP library.
 https://ai.google.dev/gemini-api/docs/troubleshooting
 """
 
@@ -37,7 +37,7 @@ from bridge.errors import (
 )
 from bridge.gemini.types import JsonObject
 
-#: google.rpc.Code and the HTTP status that Google sends with it. In a stream only the name can be trusted.
+#: google.rpc.Code and its HTTP status. In a stream only the name of the code is reliable.
 HTTP_STATUS = {
     "CANCELLED": 499,
     "UNKNOWN": 500,
@@ -57,7 +57,7 @@ HTTP_STATUS = {
     "DATA_LOSS": 500,
 }
 
-ADMINISTRATOR = "Only the administrator of the bridge can change that."
+ADMINISTRATOR = "Only the administrator of the bridge can fix that."
 LONGEST_MESSAGE = 2000
 LONGEST_DELAY = 86_400.0
 
@@ -65,7 +65,7 @@ _SECRETS = (
     (re.compile(r"\b(?:AIza|AQ\.|ya29\.)[\w-]{20,}"), "[key]"),
     (re.compile(r"(?i)\bkey=[^\s&\"']+"), "key=[key]"),
     (re.compile(r"(?i)\b(projects?[ /=:#]+)\d+"), r"\1[project]"),
-    (re.compile(r'"([^"]{80})[^"]+"'), r'"\1…"'),  # Google quotes the value it found wrong, however long
+    (re.compile(r'"([^"]{80})[^"]+"'), r'"\1…"'),  # Google quotes the invalid value in full length
 )
 _BAD_KEY = re.compile(r"(?i)api[ _]key (?:not valid|invalid|expired|not found|was reported)")
 _FOREIGN_RESOURCE = re.compile(r"(?i)access the file|not in an active state|cachedcontent not found")
@@ -79,7 +79,7 @@ _PAYLOAD_SIZE = re.compile(r"(?i)request payload size exceeds")
 _RETRY_TEXT = re.compile(r"(?i)please retry in ((?:[0-9.]+(?:ms|h|m|s))+)")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-#: What the bridge can repair by itself, and send once more.
+#: Errors after which the bridge repairs the request and sends it again.
 _REPAIRABLE = (
     (re.compile(r"(?i)thought[ _]signature"), SignaturesRefused),
     (re.compile(r"(?i)thinking[ _]?(?:config|level|budget)|\bthinking (?:is|are) not\b"), ThinkingRefused),
@@ -105,7 +105,7 @@ _LONG_QUOTA = re.compile(r"(?i)perday|daily")
 
 
 def mask(text: str) -> str:
-    """The text without what looks like a key, a project number or a long quotation."""
+    """The text without strings that look like keys, project numbers or long quotations."""
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
@@ -113,7 +113,7 @@ def mask(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What the envelope says, as far as it could be read."""
+    """The readable fields of an envelope."""
 
     code: int
     status: str
@@ -130,11 +130,11 @@ class _Report:
 
     @property
     def logged(self) -> str:
-        """For the log. What is wrong with the key or project must be told; elsewhere the code is enough."""
-        about_us = self.code in (401, 402, 403, 407) or self.status == "FAILED_PRECONDITION"
+        """For the log, which needs Google's message only for errors about the key or the project."""
+        about_credentials = self.code in (401, 402, 403, 407) or self.status == "FAILED_PRECONDITION"
         status = self.status if self.status in HTTP_STATUS else ""
-        told = f": {_QUOTATION.sub('…', self.text)}" if about_us and self.text else ""
-        return f"Gemini answered {self.code} {status}".rstrip() + told
+        message = f": {_QUOTATION.sub('…', self.text)}" if about_credentials and self.text else ""
+        return f"Gemini answered {self.code} {status}".rstrip() + message
 
     @property
     def reasons(self) -> list[str]:
@@ -156,12 +156,12 @@ class _Report:
 
 
 def error_from_response(status: int, body: bytes, model: str) -> BridgeError:
-    """The error that an HTTP answer other than 200 stands for."""
+    """The error for an HTTP response with another status than 200."""
     return _classify(_report(_envelope(body), status), model)
 
 
 def error_from_payload(payload: JsonObject, model: str) -> BridgeError:
-    """The error that `{"error": …}` in the middle of a stream stands for: the HTTP status was 200."""
+    """The error for `{"error": …}` in the middle of a stream, whose HTTP status was 200."""
     envelope = payload.get("error")
     fields = envelope if isinstance(envelope, dict) else {}
     code = fields.get("code")
@@ -198,7 +198,7 @@ def _string(fields: JsonObject, name: str) -> str:
 
 
 def _seconds(duration: Any) -> float | None:
-    """`34.07s`, `900ms`, `6h27m36.8s`: protobuf's way to write a duration, and Go's."""
+    """Parses durations in protobuf's and in Go's format: `34.07s`, `900ms`, `6h27m36.8s`."""
     parts = _DURATION.findall(duration) if isinstance(duration, str) else []
     if not parts:
         return None
@@ -209,13 +209,13 @@ def _seconds(duration: Any) -> float | None:
 
 
 def _classify(report: _Report, model: str) -> BridgeError:
-    error = _built(report, model)
+    error = _error_for(report, model)
     if report.text and report.text.rstrip(".") in error.message:
         error.logged = report.logged
     return error
 
 
-def _built(report: _Report, model: str) -> BridgeError:
+def _error_for(report: _Report, model: str) -> BridgeError:
     if (build := _BY_CODE.get(report.code)) is not None:
         return build(report, model)
     if report.code >= 499:
@@ -264,7 +264,7 @@ def _bad_key(report: _Report) -> BridgeError:
 
 def _forbidden(report: _Report, model: str) -> BridgeError:
     if _FOREIGN_RESOURCE.search(report.text):
-        return _refused(report, model)  # a file the client named, not our key
+        return _refused(report, model)  # a file that the client named, not the bridge's key
     if _is_about_the_key(report):
         return _bad_key(report)
     return UpstreamMisconfigured(f"{report.message.rstrip('.')}. {ADMINISTRATOR}")
@@ -273,7 +273,7 @@ def _forbidden(report: _Report, model: str) -> BridgeError:
 def _unknown_model(report: _Report, model: str) -> BridgeError:
     said = (
         report.text
-        or "the answer was 404 without a word; if every model is unknown, the upstream address is wrong"
+        or "the answer was 404 without a message; if every model is unknown, check the upstream address"
     )
     return UnknownModel(f"Gemini has no model {model[:100]!r}: {said}", param="model")
 
@@ -285,9 +285,8 @@ def _too_large(report: _Report, _model: str) -> BridgeError:
 def _rate_limited(report: _Report, _model: str) -> BridgeError:
     delay = report.retry_after
     if any(map(_LONG_QUOTA.search, report.quotas())) or "limit: 0" in report.text:
-        delay = max(
-            delay or 0.0, float(LONGEST_RETRY_AFTER)
-        )  # a day's quota does not return in the minute Google names
+        # Google names a delay of seconds even for a daily quota.
+        delay = max(delay or 0.0, float(LONGEST_RETRY_AFTER))
     return UpstreamRateLimited(report.text or "Gemini's quota is used up for now.", retry_after=delay)
 
 

@@ -1,4 +1,4 @@
-"""Packages that only some upstreams need, and that are installed only where one of these is wanted."""
+"""Optional packages that only some upstreams need."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from bridge.settings import Settings, SettingsError
 
 @contextmanager
 def needing(extra: str, settings: Settings) -> Iterator[None]:
-    """Around the import of what stands on an extra's packages."""
+    """Wraps an import that needs an extra; a missing package becomes a SettingsError."""
     try:
         yield
     except ModuleNotFoundError:
         raise SettingsError(
-            f"upstream.transport is {settings.transport_in_force}, but what it needs is not installed: "
+            f"upstream.transport is {settings.transport_in_force}, but its packages are not installed: "
             f"{sys.executable} -m pip install 'gemini-bridge[{extra}]'"
         ) from None

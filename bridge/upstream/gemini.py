@@ -1,4 +1,4 @@
-"""The Gemini Developer API: an address for each model, and API keys."""
+"""The Gemini Developer API, with API keys."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class GeminiUpstream(RestUpstream):
         pool_size: int,
         cooldowns: Cooldowns | None = None,
     ) -> None:
-        access = ApiKeyCredentials(keys, key_cooldown, cooldowns or LocalCooldowns())
-        super().__init__(base_url=base_url, access=access, timeouts=timeouts, pool_size=pool_size)
+        credentials = ApiKeyCredentials(keys, key_cooldown, cooldowns or LocalCooldowns())
+        super().__init__(base_url=base_url, credentials=credentials, timeouts=timeouts, pool_size=pool_size)
 
     @classmethod
     def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> GeminiUpstream:
         upstream = settings.upstream
         if not upstream.api_keys:
             raise SettingsError(
-                f"upstream.transport is {settings.transport_in_force}, but there is no key: "
+                f"upstream.transport is {settings.transport_in_force}, but no API key is set: "
                 "set GEMINI_API_KEY"
             )
         return cls(
@@ -52,10 +52,12 @@ class GeminiUpstream(RestUpstream):
         )
 
     def _count_call(self, request: GenerateRequest) -> UpstreamCall:
-        return self._model_call(request.model, "countTokens", count_request_bytes(request), self._short)
+        return self._model_call(
+            request.model, "countTokens", count_request_bytes(request), self._unary_timeouts
+        )
 
     def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
-        return self._whole(self._model_call(model, method, json_bytes(body), self._short))
+        return self._fetch_object(self._model_call(model, method, json_bytes(body), self._unary_timeouts))
 
     def _model_call(self, model: str, method: str, body: bytes, timeouts: Timeouts) -> UpstreamCall:
         model = model.removeprefix("models/")

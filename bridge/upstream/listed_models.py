@@ -1,4 +1,4 @@
-"""The upstream's list of its models, remembered for a while. An old list is better than none."""
+"""A cache of the upstream's list of models. An old list is better than no list."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bridge.gemini.types import JsonObject
 from bridge.upstream.base import Upstream
 
 PAUSE_AFTER_FAILURE = 10.0
-#: Seconds for which a caller that can do without the list waits for it.
-PATIENCE = 1.0
+#: Seconds that a caller of `at_hand` waits for a new list.
+SHORT_WAIT = 1.0
 
 
 class ListedModels:
@@ -26,11 +26,11 @@ class ListedModels:
         self._models: Mapping[str, JsonObject] = {}
         self._due = clock()
         self._paused_until = clock()
-        self.answered = False  #: whether the upstream did, when it was last asked
+        self.answered = False  #: whether the last fetch succeeded
 
     def all(self) -> Mapping[str, JsonObject]:
-        """Each as Google describes it, by its name. Raises UpstreamError if there is no list at all."""
-        # While one thread asks, the others are served the old list, if there is one.
+        """The models by name, as in Google's list. Raises UpstreamError if no list was ever fetched."""
+        # While one thread fetches the list, other threads get the old list, if there is one.
         if self._clock() >= self._due and self._lock.acquire(blocking=not self._models):
             try:
                 if self._clock() >= self._due:
@@ -40,11 +40,11 @@ class ListedModels:
         return self._models
 
     def at_hand(self) -> Mapping[str, JsonObject]:
-        """Likewise, for a caller that does not wait for an upstream that is down."""
+        """The cached models; a caller never waits longer than SHORT_WAIT, even if the upstream is down."""
         if self._clock() >= max(self._due, self._paused_until):
-            asking = threading.Thread(target=self._try_to_fetch, daemon=True)
-            asking.start()
-            asking.join(PATIENCE)
+            fetching = threading.Thread(target=self._try_to_fetch, daemon=True)
+            fetching.start()
+            fetching.join(SHORT_WAIT)
         return self._models
 
     def _try_to_fetch(self) -> None:
@@ -52,7 +52,7 @@ class ListedModels:
             try:
                 self._fetch()
             except UpstreamError:
-                pass  # `answered` tells
+                pass  # `answered` reports the failure
             finally:
                 self._lock.release()
 

@@ -1,4 +1,4 @@
-"""Gemini's JSON as bytes, in both directions, for any upstream that speaks it. No IO happens here."""
+"""Encodes requests as Gemini's JSON and decodes its answers. No IO."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from bridge.upstream.errors import error_from_payload
 from bridge.upstream.masking import Mask
 from bridge.upstream.transport.sse_decoder import SseDecoder
 
-#: An answer is text and pictures. What is longer than all of them together is not one.
+#: More bytes than the texts and pictures of the largest answer.
 LARGEST_ANSWER = 256 << 20
-#: A value may take ten times the memory of its JSON.
+#: A parsed value can take ten times the memory of its JSON, so the number of values has a limit.
 MOST_VALUES = 2_000_000
 
 Unwrap = Callable[[dict[str, Any]], dict[str, Any]]
@@ -29,32 +29,32 @@ def request_bytes(request: GenerateRequest) -> bytes:
 
 
 def count_request_bytes(request: GenerateRequest) -> bytes:
-    """The body of countTokens. Only in this form are the instruction and the tools counted."""
-    request = replace(request, store=None)  # nothing is generated, so there is nothing to keep
+    """The body of countTokens, in the only form that counts the instruction and the tools."""
+    request = replace(request, store=None)  # countTokens has no `store`: it generates nothing
     counted = {"model": f"models/{request.model.removeprefix('models/')}", **request_to_json(request)}
     return json_bytes({"generateContentRequest": counted})
 
 
 def json_bytes(body: JsonObject) -> bytes:
     try:
-        return orjson.dumps(body, default=_plain)
+        return orjson.dumps(body, default=_as_dict)
     except orjson.JSONEncodeError as error:
         reason = "it is nested too deeply" if "ecursion" in str(error) else str(error)
         raise InvalidRequest(f"The request cannot be sent to Gemini as JSON: {reason}.") from error
 
 
-def _plain(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError
 
 
 def objects_in(payload: bytes) -> list[dict[str, Any]]:
-    """The payload's object; several for an array, which Gemini sends where `alt=sse` got lost on the way."""
+    """The payload's object, or the objects of its array: without `alt=sse` Gemini sends an array."""
     try:
         return _objects(_parsed(payload))
     except orjson.JSONDecodeError:
-        raise _no_json(payload, at_end=False) from None
+        raise _not_json(payload, at_end=False) from None
 
 
 def _objects(document: Any) -> list[dict[str, Any]]:
@@ -67,13 +67,15 @@ def _objects(document: Any) -> list[dict[str, Any]]:
 def chunks_in(
     pieces: Iterable[bytes], model: str, mask: Mask, unwrap: Unwrap | None = None
 ) -> Iterator[Sequence[Chunk]]:
-    """The bytes of one answer to batches of chunks: what one piece completed goes on together. An empty piece
-    is an empty batch; a failure is raised after what came before it."""
+    """Decode the body of one answer; each batch holds the chunks that one piece of bytes completed.
+
+    An empty piece becomes an empty batch. An error is raised after the chunks that came before it.
+    """
     decoder, reader, left = SseDecoder(), _ChunkReader(model, mask, unwrap), LARGEST_ANSWER
     for data in pieces:
         left -= len(data)
         if left < 0:
-            raise UpstreamMalformed("Gemini's answer is longer than any may be.")
+            raise UpstreamMalformed("Gemini's answer is longer than the bridge allows.")
         chunks = reader.read(decoder.feed(data)) if data else ()
         if chunks or not data:
             yield chunks
@@ -90,7 +92,7 @@ class _ChunkReader:
         self._model = model
         self._mask = mask
         self._unwrap = unwrap
-        self.failure: BridgeError | None = None  #: what came behind the chunks that were given last
+        self.failure: BridgeError | None = None  #: the error that followed the last chunks
 
     def read(self, payloads: Iterable[bytes], at_end: bool = False) -> Sequence[Chunk]:
         chunks: list[Chunk] = []
@@ -102,7 +104,7 @@ class _ChunkReader:
                         raise error_from_payload(self._mask.in_object(source), self._model)
                     chunks.append(chunk_from_json(source if self._unwrap is None else self._unwrap(source)))
         except orjson.JSONDecodeError:
-            self.failure = _no_json(payload, at_end)
+            self.failure = _not_json(payload, at_end)
         except BridgeError as error:
             self.failure = error
         return chunks
@@ -111,14 +113,14 @@ class _ChunkReader:
 def _parsed(payload: bytes) -> Any:
     brackets = payload.count(b"[") + payload.count(b"{")
     if len(payload) > MOST_VALUES and brackets + payload.count(b",") > MOST_VALUES:
-        raise UpstreamMalformed("Gemini sent more values at once than any answer has.")
+        raise UpstreamMalformed("Gemini sent more values in one event than the bridge allows.")
     parsed = orjson.loads(payload)
-    if not can_be_sent(parsed, brackets):  # to the client, in whichever shape
+    if not can_be_sent(parsed, brackets):  # no protocol could encode it
         raise UpstreamMalformed("Gemini sent an answer that is nested too deeply.")
     return parsed
 
 
-def _no_json(payload: bytes, at_end: bool) -> BridgeError:
+def _not_json(payload: bytes, at_end: bool) -> BridgeError:
     if at_end and payload.startswith((b"{", b"[")):
         return UpstreamTruncated("Gemini's answer ended in the middle of a chunk.")
-    return UpstreamMalformed("Gemini sent something that is not JSON.")
+    return UpstreamMalformed("Gemini sent data that is not JSON.")

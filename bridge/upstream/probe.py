@@ -1,6 +1,6 @@
-"""A look at the upstream's address without using the API: its clock, its certificate, and the way there.
+"""Checks the upstream's address without using the API: its clock, its certificate, and the route to it.
 
-No key is sent. The way is the one that requests to the API take: the same proxies, the same CA bundle.
+No key is sent. The route is the route of API requests: the same proxies and the same CA bundle.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 
 from bridge.upstream.transport.exception_map import foreign_errors_translated
 
-#: It answers strangers with a refusal: a head with the time, and a body that keeps the connection open.
+#: Without a key the answer is an error. Its head has the time; its unread body keeps the connection open.
 PATH = "/v1beta/models"
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    clock: datetime | None  #: what time it is there
-    issuer: str | None  #: the organisation that vouches for the certificate; none without TLS
+    clock: datetime | None  #: the upstream's time
+    issuer: str | None  #: the organisation that issued the certificate; None without TLS
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    proxy: str | None  #: without the user and password that it may hold
+    proxy: str | None  #: without user and password
     ca_bundle: str
 
 
@@ -45,7 +45,9 @@ def route_to(address: str) -> Route:
         settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
     proxy = select_proxy(address, settings["proxies"])
     verify = settings["verify"]
-    return Route(proxy and _nameless(proxy), verify if isinstance(verify, str) else DEFAULT_CA_BUNDLE_PATH)
+    return Route(
+        proxy and _without_userinfo(proxy), verify if isinstance(verify, str) else DEFAULT_CA_BUNDLE_PATH
+    )
 
 
 def _clock(response: requests.Response) -> datetime | None:
@@ -61,9 +63,9 @@ def _issuer(response: requests.Response) -> str | None:
         return None
     issuer: Any = (socket.getpeercert() or {}).get("issuer", ())
     names = {name: value for group in issuer for name, value in group}
-    return str(names.get("organizationName") or names.get("commonName") or "nobody")
+    return str(names.get("organizationName") or names.get("commonName") or "unknown")
 
 
-def _nameless(address: str) -> str:
+def _without_userinfo(address: str) -> str:
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -1,7 +1,7 @@
-"""Gemini's API over REST, wherever it is served: what the upstreams that speak it have in common.
+"""Base classes of the upstreams that speak Gemini's API over REST.
 
-Each of them gives the addresses and bodies of its calls, says how its answers are wrapped, and brings the
-`CredentialSource` that opens its door. Foreign exceptions end here.
+An upstream provides the URLs and bodies of its calls, a function that unwraps its chunks, and its
+`CredentialSource`. Exceptions of `requests` and urllib3 are translated here.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import Unwrap, chunks_in, objects_in
-from bridge.upstream.transport.connection_pool import ConnectionsPerProcess, UpstreamCall
+from bridge.upstream.transport.connection_pool import PoolPerProcess, UpstreamCall
 from bridge.upstream.transport.exception_map import foreign_errors_translated
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
 LARGEST_ERROR_BODY = 1 << 20
 LARGEST_WHOLE_ANSWER = 16 << 20
 MOST_MODEL_PAGES = 20
-LONGEST_SHORT_CALL = 30.0
+LONGEST_UNARY_CALL = 30.0
 
 T = TypeVar("T")
 
 
-class Accepted(NamedTuple):
-    answer: HttpResponse
-    mask: Mask  #: for all that is read of it
+class AcceptedResponse(NamedTuple):
+    response: HttpResponse
+    mask: Mask  #: removes the secret from the response's payloads
 
 
 class RestUpstream(Upstream):
@@ -44,17 +44,17 @@ class RestUpstream(Upstream):
         self,
         *,
         base_url: str,
-        access: CredentialSource,
+        credentials: CredentialSource,
         timeouts: Timeouts,
         pool_size: int,
         unwrap: Unwrap | None = None,
     ) -> None:
-        """`unwrap` takes a chunk out of what an answer wraps around it; None where it stands bare."""
+        """`unwrap` extracts the chunk from a payload; None if the payload is the chunk."""
         self.unwrap = unwrap
         self.home = base_url.rstrip("/")
-        self._credentials = access
+        self._credentials = credentials
         self._timeouts = timeouts
-        self._connections = ConnectionsPerProcess(self.home, pool_size)
+        self._connections = PoolPerProcess(self.home, pool_size)
 
     @abstractmethod
     def _stream_call(self, request: GenerateRequest) -> UpstreamCall: ...
@@ -64,12 +64,12 @@ class RestUpstream(Upstream):
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
         call = replace(self._stream_call(request), conversation=request.conversation)
-        return RestStream(self, _at_leisure(call) if request.service_tier == FLEX else call)
+        return RestStream(self, _with_flex_limits(call) if request.service_tier == FLEX else call)
 
     def count_tokens(self, request: GenerateRequest) -> int:
-        total = self._whole(self._count_call(request)).get("totalTokens")
+        total = self._fetch_object(self._count_call(request)).get("totalTokens")
         if not isinstance(total, int):
-            raise UpstreamMalformed("Gemini counted no tokens.")
+            raise UpstreamMalformed("Gemini's token count has no totalTokens.")
         return total
 
     # --- calls ---------------------------------------------------------------------------------------
@@ -78,87 +78,90 @@ class RestUpstream(Upstream):
         return UpstreamCall("POST", f"{self.home}{path}", timeouts, body, model)
 
     @property
-    def _short(self) -> Timeouts:
-        """For a call whose answer is not a stream: so long for all of it."""
-        seconds = min(self._timeouts.between, LONGEST_SHORT_CALL)
+    def _unary_timeouts(self) -> Timeouts:
+        """For a call whose answer is not a stream: one limit for the whole call."""
+        seconds = min(self._timeouts.between, LONGEST_UNARY_CALL)
         return replace(self._timeouts, first_byte=seconds, between=seconds, whole=seconds)
 
     def _pages(self, path: str, size: int) -> Iterator[JsonObject]:
-        """The pages of a list, as many as there may be."""
+        """The pages of a list, up to MOST_MODEL_PAGES."""
         query = {"pageSize": str(size)}
         for _ in range(MOST_MODEL_PAGES):
-            page = self._whole(UpstreamCall("GET", f"{self.home}{path}?{urlencode(query)}", self._short))
+            page = self._fetch_object(
+                UpstreamCall("GET", f"{self.home}{path}?{urlencode(query)}", self._unary_timeouts)
+            )
             yield page
             if not (token := page.get("nextPageToken")):
                 return
             query["pageToken"] = token
 
-    def _whole(self, call: UpstreamCall) -> JsonObject:
-        """The object of an answer that is not a stream."""
-        begun: list[HttpResponse] = []
+    def _fetch_object(self, call: UpstreamCall) -> JsonObject:
+        """The JSON object of an answer that is not a stream."""
+        responses: list[HttpResponse] = []
         try:
-            answer, mask = wait_for(self.accepted(call, begun.append))
-            body = mask.in_body(b"".join(_at_most(LARGEST_WHOLE_ANSWER, answer.body())))
-            answered = objects_in(body)[0]
+            response, mask = wait_for(self.accepted_response(call, responses.append))
+            body = mask.in_body(b"".join(_limited(LARGEST_WHOLE_ANSWER, response.body())))
+            fetched = objects_in(body)[0]
         finally:
-            for each in begun:
+            for each in responses:
                 each.close()
-        if "error" in answered:
-            raise error_from_payload(answered, call.model)
-        return answered
+        if "error" in fetched:
+            raise error_from_payload(fetched, call.model)
+        return fetched
 
     # --- sending -------------------------------------------------------------------------------------
 
-    def accepted(
-        self, call: UpstreamCall, began: Callable[[HttpResponse], None] = lambda _answer: None
-    ) -> Generator[Tick, None, Accepted]:
-        """The answer, once it was let in and its head has come. Each answer is shown to `began` before it is
-        waited for, so that it can be closed meanwhile."""
-        refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
+    def accepted_response(
+        self, call: UpstreamCall, on_response: Callable[[HttpResponse], None] = lambda _response: None
+    ) -> Generator[Tick, None, AcceptedResponse]:
+        """Send the call with one credential after another until the upstream answers 200.
+
+        `on_response` gets each response before its head is read, so that another thread can close it.
+        """
+        refusal: BridgeError = UpstreamMisconfigured("The bridge has no credential for Gemini.")
         quota = call.quota or call.model
         for credential in self._credentials.credentials(quota, call.conversation):
             if not isinstance(credential, Credential):
                 yield credential
                 continue
-            answer = self._sent(call, credential)
-            began(answer)
-            for _ in answer.head():
+            response = self._send(call, credential)
+            on_response(response)
+            for _ in response.head():
                 yield ()
-            if answer.status == 200:
-                return Accepted(answer, Mask(credential.secret, call.body))
-            refusal = yield from self._refusal(answer, call, credential)
-            if not self._credentials.refused(credential, answer.status, refusal, quota):
+            if response.status == 200:
+                return AcceptedResponse(response, Mask(credential.secret, call.body))
+            refusal = yield from self._read_refusal(response, call, credential)
+            if not self._credentials.refused(credential, response.status, refusal, quota):
                 break
         raise refusal
 
-    def _sent(self, call: UpstreamCall, credential: Credential) -> HttpResponse:
+    def _send(self, call: UpstreamCall, credential: Credential) -> HttpResponse:
         with foreign_errors_translated():
-            prepared = call.prepared(
-                credential.headers
-            )  # first, as it finds out whether the address can be used
-            return self._connections.of_this_process().send(prepared, call.timeouts)
+            request = call.prepared(credential.headers)
+            pool = self._connections.of_this_process()
+        return pool.send(request, call.timeouts)
 
-    def _refusal(
-        self, answer: HttpResponse, call: UpstreamCall, credential: Credential
+    def _read_refusal(
+        self, response: HttpResponse, call: UpstreamCall, credential: Credential
     ) -> Generator[Tick, None, BridgeError]:
         pieces: list[bytes] = []
-        with suppress(BridgeError):  # as much as could be had: the status alone says enough
-            for data in _at_most(LARGEST_ERROR_BODY, answer.body()):
+        with suppress(BridgeError):  # the status is enough if the body is incomplete
+            for data in _limited(LARGEST_ERROR_BODY, response.body()):
                 pieces.append(data)
                 if not data:
                     yield ()
-        answer.close()
-        if 300 <= answer.status < 400 or (answer.status == 404 and not call.model):
-            # No other permit would mend this, so it is raised past them.
+        response.close()
+        if 300 <= response.status < 400 or (response.status == 404 and not call.model):
+            # Another credential cannot help, so none is tried.
             raise UpstreamMisconfigured(
-                f"{_shown(self.home)} answered {answer.status}: it is not the Gemini API."
+                f"{_without_userinfo(self.home)} answered {response.status}: it is not the Gemini API."
             )
         body = Mask(credential.secret).in_body(b"".join(pieces))
-        return error_from_response(answer.status, body, call.model)
+        return error_from_response(response.status, body, call.model)
 
 
-def _at_leisure(call: UpstreamCall) -> UpstreamCall:
-    """In the flex tier, which may begin after minutes, and have no room for a model while others have."""
+def _with_flex_limits(call: UpstreamCall) -> UpstreamCall:
+    """An answer of the flex tier may begin after minutes, and the tier has a quota of its own."""
     timeouts = replace(call.timeouts, first_byte=call.timeouts.whole)
     return replace(call, timeouts=timeouts, quota=f"{call.model}:{FLEX}")
 
@@ -175,21 +178,21 @@ def timeouts_from(settings: Settings) -> Timeouts:
 
 
 def quoted(name: str) -> str:
-    """The client chooses the name; it must stay one segment of the path."""
+    """Percent-encode a name that the client chose, so that it stays one segment of the path."""
     return quote(name, safe="", errors="replace")
 
 
 def wait_for(waiting: Generator[Tick, None, T]) -> T:
-    """What is waited for, by somebody who has nothing else to do."""
+    """Block until the result; for callers that need no ticks."""
     while True:
         try:
             next(waiting)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            result: T = end.value
+            return result
 
 
-def _at_most(limit: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _limited(limit: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
     for data in pieces:
         yield data[:limit]
         limit -= len(data)
@@ -197,8 +200,7 @@ def _at_most(limit: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
             return
 
 
-def _shown(address: str) -> str:
-    """The address without the user and password it may hold."""
+def _without_userinfo(address: str) -> str:
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -208,7 +210,7 @@ class RestStream(ChunkStream):
         self._upstream = upstream
         self._call = call
         self._response: HttpResponse | None = None
-        self._waited_before = 0.0  #: seconds spent on answers that refused the request
+        self._waited_before = 0.0  #: seconds spent on responses that refused the request
         self._closed = False
 
     @property
@@ -219,15 +221,15 @@ class RestStream(ChunkStream):
         if self._closed:
             return
         try:
-            answer, mask = yield from self._upstream.accepted(self._call, self._take)
-            yield from chunks_in(answer.body(), self._call.model, mask, self._upstream.unwrap)
+            response, mask = yield from self._upstream.accepted_response(self._call, self._use)
+            yield from chunks_in(response.body(), self._call.model, mask, self._upstream.unwrap)
         except BridgeError:
-            if not self._closed:  # meanwhile: whatever it ran into is what was wanted
+            if not self._closed:  # closing the stream causes errors here
                 raise
         finally:
             self.close()
 
-    def _take(self, response: HttpResponse) -> None:
+    def _use(self, response: HttpResponse) -> None:
         self._waited_before = self.waited
         self._response = response
         if self._closed:

@@ -1,9 +1,9 @@
-"""One answer, asked for again as long as the client has seen nothing of it.
+"""Retries a request until the client has seen a part of the answer.
 
-What Gemini says is held back until something in it can be seen: a text, a call, an image. Until then a
-failed, empty or malformed answer costs only time, so the request is sent again: repaired, where Gemini said
-what it did not like; after a pause, where it is overloaded; to another model, where the operator named one.
-Thoughts are held back too, for a while, since most malformed calls come right behind them.
+Chunks are held back until one has visible content: a text, a call or an image. Until then a failed, empty or
+malformed answer costs only time, so the request is sent again: repaired, if Gemini's error names the problem;
+after a pause, if Gemini is overloaded; to a fallback model, if the operator configured one. Thoughts are held
+back too, for some seconds, because most malformed calls come right after them.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextCh
 from bridge.upstream.base import TICK, AnswerStream, ChunkStream, Upstream
 from bridge.upstream.cooldowns import Cooldowns
 
-#: How long thoughts, and the head of a stream, are held back: a client hears something within ten seconds.
+#: Seconds for which thoughts and the head of a stream are held back: clients expect bytes within ten seconds.
 LONGEST_HOLD = 9.0
 FIRST_PAUSE = 0.5
-MODEL_REST = 30.0
+MODEL_COOLDOWN = 30.0
 MOST_CANDIDATES = 8
 
-#: What may be otherwise the next time. A timeout is not among them: it has used up the client's patience.
-PASSING = (
+#: Errors that a retry may avoid. Timeouts are not listed: the client has already waited too long.
+RETRYABLE = (
     UpstreamMalformed,
     UpstreamOverloaded,
     UpstreamRateLimited,
     UpstreamTruncated,
     UpstreamUnreachable,
 )
-#: What another model may not suffer from.
-OF_THE_MODEL = (UpstreamOverloaded, UpstreamRateLimited)
+#: Errors that a fallback model may avoid.
+MODEL_SPECIFIC = (UpstreamOverloaded, UpstreamRateLimited)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    attempts: int  #: in all, for each model
-    longest_wait: float  #: of all pauses together
+    attempts: int  #: the total for each model
+    longest_wait: float  #: seconds, the sum of all pauses
 
 
 class PreparedAttempt(NamedTuple):
-    """A request as one model takes it, and what makes its answer the client's."""
+    """The request adapted to one model, and the adapter for its answer."""
 
     request: GenerateRequest
     adapter: AnswerAdapter
 
 
 class LearntFromErrors(Protocol):
-    """Who is told what a refusal taught."""
+    """Remembers what a refusal or a successful repair showed."""
 
     def model_gone(self, model: str, instead: str) -> None: ...
 
@@ -75,7 +75,7 @@ class LearntFromErrors(Protocol):
 
 
 class RetryingStream(AnswerStream):
-    """`prepare_first` must be called before it is read."""
+    """Call `prepare_first` before reading it."""
 
     asks_model = True
 
@@ -86,17 +86,17 @@ class RetryingStream(AnswerStream):
         prepare: Callable[[str], PreparedAttempt],
         policy: RetryPolicy,
         cooldowns: Cooldowns,
-        lessons: LearntFromErrors,
+        learnt: LearntFromErrors,
         tier: str = STANDARD,
     ) -> None:
-        """Each choice is asked if the one before does not exist: a model, and its fallbacks. `tier` is the
-        service tier that the client wished for."""
+        """A choice is a model with its fallbacks; the next choice is used if the upstream does not have the
+        model. `tier` is the service tier that the client requested."""
         super().__init__()
         self._upstream = upstream
         self._prepare = prepare
         self._policy = policy
         self._cooldowns = cooldowns
-        self._learnt = lessons
+        self._learnt = learnt
         self._choices = [list(models) for models in choices]
         self._models: list[str] = []
         self._tier = tier
@@ -104,18 +104,18 @@ class RetryingStream(AnswerStream):
         self._began = time.monotonic()
         self._tries = 0
         self._waited = 0.0
-        self._paused = 0.0  #: seconds between attempts, and in those that failed
-        self._tried: list[Repair] = []  #: whether or not they changed anything
+        self._paused = 0.0  #: seconds of pauses and of failed attempts
+        self._tried: list[Repair] = []  #: including repairs that changed nothing
         self._applied: list[Repair] = []
         self._shown = False
         self._visible = False
         self._closed = False
         self._stream: ChunkStream | None = None
-        self._batches: Iterator[Sequence[Chunk]] = iter(())  #: of that stream
+        self._batches: Iterator[Sequence[Chunk]] = iter(())  #: of `_stream`
         self._feed: Callable[[Chunk], Chunk]
 
     def prepare_first(self) -> None:
-        """Prepare the first model's request; raises if the request cannot be sent to it."""
+        """Prepare the request for the first model; raises if that model cannot take the request."""
         self._take_next_choice()
 
     @property
@@ -123,13 +123,13 @@ class RetryingStream(AnswerStream):
         return self._paused + (self._stream.waited if self._stream is not None else 0.0)
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
-        """The phases are chained in C: once the answer shows, a batch passes through no generator here."""
+        """`chain` and `map` run in C: after the first visible chunk, a batch passes no generator here."""
         return chain.from_iterable(self._phases())
 
     def _phases(self) -> Iterator[Iterable[Sequence[Chunk]]]:
-        yield self._until_an_attempt_shows()
+        yield self._retry_until_visible()
         if not self._visible:
-            yield self._until_an_answer_shows()
+            yield self._wait_for_answer_text()
         yield map(self._adapt, self._batches)
 
     def close(self) -> None:
@@ -139,19 +139,19 @@ class RetryingStream(AnswerStream):
 
     # --- one attempt ---------------------------------------------------------------------------------
 
-    def _until_an_attempt_shows(self) -> Iterator[Sequence[Chunk]]:
+    def _retry_until_visible(self) -> Iterator[Sequence[Chunk]]:
         while not self._closed:
             self._tries += 1
             try:
                 self._start_attempt()
-                yield from self._until_something_shows(self._batches, self._feed)
+                yield from self._hold_until_visible(self._batches, self._feed)
                 return
             except BridgeError as error:
                 if self._stream is not None:
                     self._stream.close()
                 if self._shown or self._closed:
                     raise
-                wait = self._remedy(error)
+                wait = self._prepare_retry(error)
                 self.notes[f"retry.{error.kind}"] += 1
             yield from self._pause(wait)
 
@@ -163,91 +163,91 @@ class RetryingStream(AnswerStream):
     def _adapt(self, chunks: Sequence[Chunk]) -> list[Chunk]:
         return list(map(self._feed, chunks))
 
-    def _until_something_shows(
+    def _hold_until_visible(
         self, batches: Iterator[Sequence[Chunk]], feed: Callable[[Chunk], Chunk]
     ) -> Iterator[Sequence[Chunk]]:
         held: list[Chunk] = []
         try:
             for chunks in batches:
                 if chunks and not held:
-                    self._accepted(chunks[0])
+                    self._learn_from_success(chunks[0])
                 held.extend(map(feed, chunks))
-                self._visible = any(map(_shows, chunks))
+                self._visible = any(map(_is_visible, chunks))
                 if self._visible or (held and self._held_long_enough()):
                     self._shown = True
                     yield held
                     return
                 yield ()
-            self._judge(held)
+            self._check_ending(held)
         except BridgeError:
             self.discarded += _usage(held)
             raise
         self._visible = True
-        yield held  # whatever it is, it is all there will be
+        yield held  # the answer is over, so nothing better will come
 
-    def _until_an_answer_shows(self) -> Iterator[Sequence[Chunk]]:
-        """Thoughts have been shown, and no answer yet: they may use up all that it was allowed to have."""
+    def _wait_for_answer_text(self) -> Iterator[Sequence[Chunk]]:
+        """The client has seen thoughts only; thinking may use up the whole output limit."""
         last: list[Chunk] = []
         for chunks in self._batches:
             fed = self._adapt(chunks)
             yield fed
-            if any(map(_shows, chunks)):
+            if any(map(_is_visible, chunks)):
                 return
             last = fed or last
-        self._judge_length(last)
+        self._check_output_limit(last)
 
-    def _accepted(self, first: Chunk) -> None:
-        """The upstream took the request: what had to be changed for it is worth remembering."""
+    def _learn_from_success(self, first: Chunk) -> None:
+        """The upstream accepted the request, so the repairs that it needed are worth remembering."""
         version = _extra(first).get("modelVersion")
         self.model_version = version if isinstance(version, str) else None
         request = self._prepared.request
         for repair in self._applied:
-            if repair.fact and not request.native:  # a native client's own values prove nothing about a model
+            if (
+                repair.fact and not request.native
+            ):  # values that a native client chose prove nothing about the model
                 self._learnt.repaired(repair, request.model)
 
     def _held_long_enough(self) -> bool:
         return time.monotonic() - self._began > LONGEST_HOLD
 
-    def _judge(self, held: Sequence[Chunk]) -> None:
-        """An answer that ended without showing anything: raised as a failure if another might be better, or
-        if the client must hear why."""
-        self._judge_length(held)
+    def _check_ending(self, held: Sequence[Chunk]) -> None:
+        """Raises for an answer without visible content if a retry may help or the client needs the reason."""
+        self._check_output_limit(held)
         if self._tries >= self._policy.attempts:
             return
-        for step in _finished(held):
+        for step in _end_of(held):
             if isinstance(step, Failed):
                 raise step.error
             if isinstance(step, Ended) and all(ending.outcome is Outcome.COMPLETE for ending in step.endings):
                 raise UpstreamMalformed("Gemini's answer was empty.")
 
-    def _judge_length(self, chunks: Sequence[Chunk]) -> None:
+    def _check_output_limit(self, chunks: Sequence[Chunk]) -> None:
         usage = _usage(chunks)
         if not self._prepared.adapter.output_floor or not usage.thoughts:
             return
-        ended = [step for step in _finished(chunks) if isinstance(step, Ended)]
+        ended = [step for step in _end_of(chunks) if isinstance(step, Ended)]
         if any(ending.outcome is Outcome.LENGTH for step in ended for ending in step.endings):
             raise OutputLimitTooLow(
-                f"The model used all {usage.output} output tokens for thinking, and none were left for the "
-                "answer. Allow more output tokens, or ask for less thinking."
+                f"The model used all {usage.output} output tokens for thinking and wrote no answer. "
+                "Raise the limit on output tokens, or request less thinking."
             )
 
-    # --- what to do next -----------------------------------------------------------------------------
+    # --- after a failure -----------------------------------------------------------------------------
 
-    def _remedy(self, error: BridgeError) -> float:
-        """How long to wait before the next attempt, which may be another request; raises where none would
-        help."""
+    def _prepare_retry(self, error: BridgeError) -> float:
+        """Prepare the next attempt; returns the seconds to wait before it, or raises `error`."""
         if self._is_repaired(error) or self._is_replaced(error):
             return 0.0
-        if not isinstance(error, PASSING):
+        if not isinstance(error, RETRYABLE):
             raise error
         wait = self._wait(error)
         if self._tries < self._policy.attempts and self._waited + wait <= self._policy.longest_wait:
             self._waited += wait
             return wait
-        if isinstance(error, OF_THE_MODEL):
-            rest = MODEL_REST if error.retry_after is None else error.retry_after
+        if isinstance(error, MODEL_SPECIFIC):
+            cooldown = MODEL_COOLDOWN if error.retry_after is None else error.retry_after
             request = self._prepared.request
-            self._cooldowns.rest(_name(request.model, request.service_tier), rest)
+            self._cooldowns.rest(_cooldown_name(request.model, request.service_tier), cooldown)
             self.notes[f"cooldown.{error.kind}"] += 1
             if self._models:
                 self._fall_back()
@@ -263,7 +263,7 @@ class RetryingStream(AnswerStream):
             if request is not self._prepared.request:
                 self._applied.append(repair)
                 self.notes.update(dummy_notes(self._prepared.request.contents, request.contents))
-                self._take(self._prepared._replace(request=request))
+                self._use(self._prepared._replace(request=request))
                 self._tries -= 1
                 if repair.note:
                     self.notes[repair.note] += 1
@@ -271,16 +271,16 @@ class RetryingStream(AnswerStream):
         return False
 
     def _is_replaced(self, error: BridgeError) -> bool:
-        """By the next choice, where the upstream does not have the model."""
+        """Replace a model that the upstream does not have by the next choice or fallback."""
         if not isinstance(error, UnknownModel) or not (self._choices or self._models):
             return False
-        gone = self._prepared.request.model
+        missing = self._prepared.request.model
         if self._choices:
             self._take_next_choice()
-            self._learnt.model_gone(gone, self._prepared.request.model)
+            self._learnt.model_gone(missing, self._prepared.request.model)
         else:
             self._fall_back()
-        self._start_over()
+        self._reset_attempts()
         self.notes["model.gone"] += 1
         return True
 
@@ -300,48 +300,48 @@ class RetryingStream(AnswerStream):
     # --- other models --------------------------------------------------------------------------------
 
     def _take_next_choice(self) -> None:
-        """A model that rests is passed over, unless all of its fallbacks do, too."""
+        """Skip a model in cool-down, unless its fallbacks are all in cool-down too."""
         models = self._choices.pop(0)
-        names = {model: _name(model, self._tier) for model in models}
-        awake = next((model for model in names if not self._cooldowns.left(names[model])), models[0])
-        self._models = models[models.index(awake) + 1 :]
-        if awake != models[0]:
+        names = {model: _cooldown_name(model, self._tier) for model in models}
+        ready = next((model for model in names if not self._cooldowns.left(names[model])), models[0])
+        self._models = models[models.index(ready) + 1 :]
+        if ready != models[0]:
             self.notes["fallback"] += 1
-        self._take(self._prepare(awake))
+        self._use(self._prepare(ready))
 
     def _fall_back(self) -> None:
-        self._take(self._prepare(self._models.pop(0)))
-        self._start_over()
+        self._use(self._prepare(self._models.pop(0)))
+        self._reset_attempts()
         self.notes["fallback"] += 1
 
-    def _take(self, prepared: PreparedAttempt) -> None:
+    def _use(self, prepared: PreparedAttempt) -> None:
         self._prepared, self.request = prepared, prepared.request
 
-    def _start_over(self) -> None:
+    def _reset_attempts(self) -> None:
         self._tries = 0
         self._tried.clear()
         self._applied.clear()
 
 
-def _name(model: str, tier: str | None) -> str:
-    """Of what rests. Where the flex tier has no room for a model, the others may have."""
+def _cooldown_name(model: str, tier: str | None) -> str:
+    """The flex tier has a name of its own: it can be full while other tiers have capacity."""
     return f"model:{model}:{FLEX}" if tier == FLEX else f"model:{model}"
 
 
-def _shows(chunk: Chunk) -> bool:
+def _is_visible(chunk: Chunk) -> bool:
     return isinstance(chunk, TextChunk) or any(
-        _is_seen(part) for candidate in chunk.candidates for part in candidate.parts
+        _is_visible_part(part) for candidate in chunk.candidates for part in candidate.parts
     )
 
 
-def _is_seen(part: Part) -> bool:
+def _is_visible_part(part: Part) -> bool:
     if isinstance(part.data, str):
         return bool(part.data) and not part.thought
     return part.data is not None
 
 
-def _finished(chunks: Sequence[Chunk]) -> Iterator[Step]:
-    """How an answer of these chunks ends."""
+def _end_of(chunks: Sequence[Chunk]) -> Iterator[Step]:
+    """The last steps of the Turn for an answer of these chunks."""
     turn = Turn(MOST_CANDIDATES)
     for chunk in chunks:
         turn.feed(chunk)

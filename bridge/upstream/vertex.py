@@ -1,7 +1,7 @@
-"""Vertex AI: the same models for a company's own project, by a service account instead of keys.
+"""Vertex AI: Gemini models in a company's own Google Cloud project, with a service account instead of keys.
 
-Requests and answers are those of the Developer API, under other addresses. Thought signatures are not: the
-two do not know each other's.
+Requests and answers have the form of the Developer API, at other addresses. Neither API accepts the thought
+signatures of the other.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from bridge.upstream.transport.http_response import Timeouts
 
 VERSION = "v1beta1"
 GLOBAL = "global"
-#: Locations of several regions each, served under addresses of another form.
+#: Multi-region locations; their host names have another form.
 CONTINENTS = ("us", "eu")
-#: countTokens takes no other fields, and refuses a request that has one.
+#: countTokens refuses a request with any other field.
 COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")
 PUBLISHED = "publishers/google/models/"
 
@@ -40,7 +40,7 @@ class VertexUpstream(RestUpstream):
     realm = "vertex"
     CANNOT: ClassVar = {
         Capability.KEY_ROTATION: "one service account, whose token is renewed",
-        Capability.EMBEDDINGS: "Vertex AI has another form for them",
+        Capability.EMBEDDINGS: "Vertex AI uses another format for them",
         Capability.MODEL_LIMITS: "Vertex AI lists names only",
     }
 
@@ -50,13 +50,13 @@ class VertexUpstream(RestUpstream):
         base_url: str,
         project: str,
         location: str,
-        access: CredentialSource,
+        credentials: CredentialSource,
         timeouts: Timeouts,
         pool_size: int,
         models: Sequence[str] = (),
     ) -> None:
-        super().__init__(base_url=base_url, access=access, timeouts=timeouts, pool_size=pool_size)
-        self._place = f"/{VERSION}/projects/{quoted(project)}/locations/{quoted(location)}/{PUBLISHED}"
+        super().__init__(base_url=base_url, credentials=credentials, timeouts=timeouts, pool_size=pool_size)
+        self._models_path = f"/{VERSION}/projects/{quoted(project)}/locations/{quoted(location)}/{PUBLISHED}"
         self._models = models
 
     @classmethod
@@ -67,14 +67,14 @@ class VertexUpstream(RestUpstream):
             project = vertex.project
         if not project:
             raise SettingsError(
-                "upstream.transport is vertex, but there is no project: set vertex.project or "
+                "upstream.transport is vertex, but no project is set: set vertex.project or "
                 "GOOGLE_CLOUD_PROJECT"
             )
         return cls(
             base_url=_address(vertex.location) if vertex.base_url == AUTO else vertex.base_url,
             project=project,
             location=vertex.location,
-            access=TokenCredentials(fetch, timeouts.tick),
+            credentials=TokenCredentials(fetch, timeouts.tick),
             timeouts=timeouts,
             pool_size=settings.server.threads,
             models=vertex.models,
@@ -88,18 +88,18 @@ class VertexUpstream(RestUpstream):
 
     def _count_call(self, request: GenerateRequest) -> UpstreamCall:
         body = {name: value for name, value in request_to_json(request).items() if name in COUNTED}
-        return self._model_call(request.model, "countTokens", json_bytes(body), self._short)
+        return self._model_call(request.model, "countTokens", json_bytes(body), self._unary_timeouts)
 
     def _model_call(self, model: str, method: str, body: bytes, timeouts: Timeouts) -> UpstreamCall:
         model = _bare(model)
-        return self._post(f"{self._place}{quoted(model)}:{method}", body, timeouts, model)
+        return self._post(f"{self._models_path}{quoted(model)}:{method}", body, timeouts, model)
 
     def models(self) -> Sequence[JsonObject]:
         names = self._models or self._published()
         return tuple({"name": f"models/{_bare(name)}"} for name in names)
 
     def _published(self) -> list[str]:
-        """Google's own models there, of which those named after Gemini can generate, but for one kind."""
+        """Google's own models that can generate: all Gemini models except those for embeddings."""
         pages = self._pages(f"/{VERSION}/{PUBLISHED.rstrip('/')}", 100)
         listed = [model for page in pages for model in page.get("publisherModels") or ()]
         names = [_bare(str(model.get("name"))) for model in listed if isinstance(model, dict)]
@@ -107,8 +107,8 @@ class VertexUpstream(RestUpstream):
 
 
 def _tier_headers(tier: str) -> tuple[tuple[str, str], ...]:
-    """Vertex AI refuses `serviceTier` in the body, and takes these. Only some locations go by them; what came
-    of it stands in the answer's `trafficType`."""
+    """Vertex AI refuses `serviceTier` in the body and reads these headers. Only some locations support
+    them; the answer's `trafficType` names the tier that was used."""
     if tier not in SERVICE_TIERS:
         raise InvalidRequest(f"Vertex AI has no service tier {tier[:32]!r}", param="serviceTier")
     return (("X-Vertex-AI-LLM-Request-Type", "shared"), ("X-Vertex-AI-LLM-Shared-Request-Type", tier))
@@ -127,7 +127,7 @@ def _address(location: str) -> str:
 
 
 def _credentials(settings: Settings) -> tuple[Callable[[], AccessToken], str | None]:
-    """What fetches the tokens, and the project that the credentials belong to, where they say so."""
+    """The token fetcher, and the project of the credentials if their file names one."""
     with needing("vertex", settings):
         from bridge.upstream.auth import google_auth
     path = settings.vertex.credentials
@@ -138,6 +138,6 @@ def _credentials(settings: Settings) -> tuple[Callable[[], AccessToken], str | N
     try:
         find = google_auth.of_file(path, info)
     except ValueError:
-        raise SettingsError(f"{origin}: {path} holds no usable key of a service account") from None
+        raise SettingsError(f"{origin}: {path} contains no usable service account key") from None
     project = info.get("project_id")
     return google_auth.TokenFetcher(find), project if isinstance(project, str) else None

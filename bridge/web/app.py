@@ -10,8 +10,6 @@ from flask import Flask, Response
 
 from bridge.access.authentication import Authenticator
 from bridge.access.key_cache import KeyCache
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.ledger import LIMITS_FILE, SqliteLedger
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
@@ -33,11 +31,8 @@ from bridge.server.slots import Slots
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
-from bridge.state.answer_store import AnswerStore
-from bridge.state.cooldowns import SharedCooldowns
-from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
-from bridge.state.signature_store import SqliteVault
-from bridge.state.usage_store import AccountStore
+from bridge.state.stores import Stores, open_stores
+from bridge.state.usage_store import UsageStore
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
 from bridge.upstream.listed_models import ListedModels
@@ -76,23 +71,17 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     settings = settings or load()
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
-    services = _services(settings, upstream)
+    stores = open_stores(settings)
+    services = _services(settings, stores, upstream)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
     app.extensions.update(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    accounts = AccountStore(
-        settings.accounts_file,
-        days=settings.accounts.days,
-        request_days=settings.accounts.request_days,
-        megabytes=settings.accounts.max_mb,
-    )
-    _keep_records(app, client_side.slow_clients, _observers(settings, accounts))
-    authenticator = Authenticator(settings, KeyCache(KeyStore(settings.state.dir / KEYS_FILE)))
-    ledger = SqliteLedger(settings.state.dir / LIMITS_FILE)
-    limiter = Limiter(ledger, settings.limits, _cost_by(settings))
+    _keep_records(app, client_side.slow_clients, _observers(settings, stores.usage))
+    authenticator = Authenticator(settings, KeyCache(stores.keys))
+    limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
     install_access(
         app,
         authenticator,
@@ -102,21 +91,18 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         open_to_all={HEALTH, FRONT, "metrics"},
     )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
-    answers = AnswerStore(
-        settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb
-    )
     for protocol in PROTOCOLS:
-        blueprint = make_blueprint(protocol, services, answers, client_side)
+        blueprint = make_blueprint(protocol, services, stores.answers, client_side)
         add_unary_calls(blueprint, protocol, services, client_side)
         app.register_blueprint(blueprint)
         if protocol.storing is not None:
             app.register_blueprint(
-                make_stored_blueprint(protocol, protocol.storing, answers, client_side.slots)
+                make_stored_blueprint(protocol, protocol.storing, stores.answers, client_side.slots)
             )
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
-    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, accounts.file_bytes))
+    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage.stored_bytes))
     endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.served]
     endpoints += [
         "GET /v1/models",
@@ -129,18 +115,16 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     return app
 
 
-def _services(settings: Settings, upstream: Upstream | None) -> Services:
-    state = settings.state.dir
-    cooldowns = SharedCooldowns(state / "cooldowns.sqlite3")
-    upstream = upstream or make_upstream(settings, cooldowns)
+def _services(settings: Settings, stores: Stores, upstream: Upstream | None) -> Services:
+    upstream = upstream or make_upstream(settings, stores.cooldowns)
     listed = ListedModels(upstream, settings.upstream.models_ttl)
     return Services(
         upstream=upstream,
-        models=ModelDirectory(settings.models, SharedFacts(state / FACTS_FILE), listed, upstream.home),
-        vault=SqliteVault(state / "signatures.sqlite3"),
+        models=ModelDirectory(settings.models, stores.learnt_facts, listed, upstream.home),
+        signatures=stores.signatures,
         ids_and_clock=IdsAndClock(),
         guards=ActiveGuards(settings.guards),
-        cooldowns=cooldowns,
+        cooldowns=stores.cooldowns,
         policy=RetryPolicy(settings.upstream.attempts, settings.upstream.longest_wait),
         drain=Drain(),
         heartbeat=settings.server.heartbeat,
@@ -161,11 +145,11 @@ def _cost_by(settings: Settings) -> CostOf:
     return lambda record: cost_of(record, prices) or 0.0
 
 
-def _observers(settings: Settings, accounts: AccountStore) -> tuple[Observer, ...]:
+def _observers(settings: Settings, usage: UsageStore) -> tuple[Observer, ...]:
     models = {settings.models.default, *(model for _, model in settings.models.aliases)}
     observers: list[Observer] = [
         RequestMetrics(models),
-        UsageObserver(accounts, settings.prices_in_force),
+        UsageObserver(usage, settings.prices_in_force),
     ]
     if settings.otel.enabled:
         from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled

@@ -1,4 +1,4 @@
-"""Writes a diagram of each protocol's transition table beside this file: `make diagrams`."""
+"""Writes one diagram per protocol beside this file, from its table of legal events: `make diagrams`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 
 PAGE = """# {name}: which events may follow which
 
-Made from `LEGAL` in `bridge/protocols/{name}/machine.py` by `make diagrams`; do not edit.
+Generated from `LEGAL` in `bridge/protocols/{name}/machine.py` by `make diagrams`; do not edit.
 
 ```mermaid
 stateDiagram-v2

@@ -1,4 +1,4 @@
-"""JSON of clients and of an upstream, all the way: nothing but the bridge's own errors comes of it."""
+"""JSON from clients and upstreams through the whole conversion: only the bridge's own errors are allowed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from conversations import CONVERSATIONS
-from transcripts import ForgetfulVault, Run, counting_stamp
+from transcripts import ForgetfulSignatureStore, Run, counting_ids
 
 from bridge.errors import BridgeError, IllegalTransition, InternalError
 from bridge.gemini.conversation import conversation_id
@@ -23,12 +23,12 @@ from bridge.web.routes import _json_object, checked
 from tests.attacks.growing_requests import CAPABILITIES, GUARDS
 from tests.fuzz.wire_targets import pieces_of
 
-#: Errors that mean that the bridge is wrong, and not who sent something.
+#: Errors that mean a defect in the bridge, not in its input.
 OUR_FAULT = (IllegalTransition, InternalError)
 
 
 def request(protocol: Protocol, data: bytes) -> None:
-    """A client's body to Gemini's."""
+    """Convert a client's body to Gemini's."""
     caller = CONVERSATIONS[protocol.name].callers[""]
     try:
         with deep_nesting_refused():
@@ -37,12 +37,14 @@ def request(protocol: Protocol, data: bytes) -> None:
             conversation_id("owner", None, body, "", asked.request)
             sent = _guarded(asked.request)
             request_bytes(
-                adapt_request(sent, "gemini-test", CAPABILITIES, ForgetfulVault(), counting_stamp().new_id)[0]
+                adapt_request(
+                    sent, "gemini-test", CAPABILITIES, ForgetfulSignatureStore(), counting_ids().new_id
+                )[0]
             )
     except OUR_FAULT:
         raise
     except BridgeError as error:
-        _told(protocol, error)
+        _check_error(protocol, error)
 
 
 def _guarded(asked: GenerateRequest) -> GenerateRequest:
@@ -53,17 +55,17 @@ def _guarded(asked: GenerateRequest) -> GenerateRequest:
 
 
 def _no_guard_failed(watch: GuardRunner) -> None:
-    """It would pass what it looked at, and log why."""
+    """A failed guard passes the call and logs the exception."""
     assert not [note for note in watch.notes if note.endswith("failed")], watch.notes
 
 
-def _told(protocol: Protocol, error: BridgeError) -> None:
+def _check_error(protocol: Protocol, error: BridgeError) -> None:
     assert 400 <= protocol.error_status(error) < 600
     assert protocol.error_body(error, "req_1")
 
 
 def answer(protocol: Protocol, data: bytes) -> None:
-    """An upstream's bytes to the client's; the same wherever they are cut."""
+    """Convert an upstream's bytes to the client's; every split must give the same result."""
     whole, pieces = pieces_of(data)
     one = _written(protocol, [whole])
     assert _written(protocol, pieces) == one, "the answer depends on where it is cut"

@@ -1,4 +1,4 @@
-"""Gemini's chunks to steps: runs, signatures, candidates, and every way to end."""
+"""Gemini's chunks become steps: runs, signatures, candidates, and every ending."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def ended(outcome: Outcome = Outcome.COMPLETE, *, called: bool = False, usage: U
 
 
 @pytest.mark.parametrize("reason", BAD_ENDS)
-def test_any_reason_is_an_end_for_who_can_read_it(reason: str) -> None:
+def test_with_any_reason_every_finish_reason_ends_the_turn(reason: str) -> None:
     turn = Turn(any_reason=True)
     turn.feed(chunk("Half.", reason=reason))
     *_, ended = turn.finish()
@@ -85,7 +85,7 @@ def test_any_reason_is_an_end_for_who_can_read_it(reason: str) -> None:
     assert ended.endings == (Ending(0, Outcome.BROKEN, called=False),)
 
 
-def test_no_reason_is_no_end_for_anybody() -> None:
+def test_with_any_reason_a_missing_finish_reason_is_a_truncation() -> None:
     turn = Turn(any_reason=True)
     turn.feed(chunk("Half."))
     (failed,) = turn.finish()
@@ -119,7 +119,7 @@ def test_a_thought_ends_where_the_answer_begins() -> None:
     ]
 
 
-def test_calls_come_whole_and_each_is_a_run() -> None:
+def test_each_call_is_a_whole_run() -> None:
     assert steps_of([chunk("a"), chunk(CALL), chunk(OTHER_CALL), chunk(reason="STOP")]) == [
         Began(),
         opened(0, RunKind.TEXT),
@@ -137,7 +137,7 @@ def test_calls_come_whole_and_each_is_a_run() -> None:
 @pytest.mark.parametrize(
     "part", [PICTURE, CODE, Part(FileData("gs://b/o")), Part(None, extra={"newField": {}})]
 )
-def test_other_parts_come_whole_too(part: Part) -> None:
+def test_other_parts_are_whole_runs(part: Part) -> None:
     assert steps_of([chunk(part, reason="STOP")]) == [
         Began(),
         opened(0, RunKind.OTHER, part),
@@ -146,7 +146,7 @@ def test_other_parts_come_whole_too(part: Part) -> None:
     ]
 
 
-def test_text_after_a_call_opens_a_run_of_its_own() -> None:
+def test_text_after_a_call_opens_a_new_run() -> None:
     kinds = [
         step.kind for step in steps_of([chunk("a", CALL, "b", reason="STOP")]) if isinstance(step, Opened)
     ]
@@ -154,7 +154,7 @@ def test_text_after_a_call_opens_a_run_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("part", [Part(""), thought(""), Part(), Part(thought=True)])
-def test_a_part_with_nothing_in_it_opens_and_closes_nothing(part: Part) -> None:
+def test_an_empty_part_opens_no_run(part: Part) -> None:
     without = steps_of([chunk("a"), chunk("b", reason="STOP")])
     assert steps_of([chunk(part), chunk("a", part), chunk(part, "b", reason="STOP")]) == without
 
@@ -164,7 +164,7 @@ def test_an_empty_text_with_unknown_fields_is_not_lost() -> None:
     assert said(steps_of([chunk("a", odd, reason="STOP")])) == [Part("a"), odd]
 
 
-def test_text_with_unknown_fields_stays_a_part_of_its_own() -> None:
+def test_text_with_unknown_fields_is_a_separate_run() -> None:
     odd = Part("b", extra={"newField": 1})
     assert said(steps_of([chunk("a", odd, "c", reason="STOP")])) == [Part("a"), odd, Part("c")]
 
@@ -214,7 +214,7 @@ def test_a_signature_does_not_make_a_text_a_thought() -> None:
 # --- candidates --------------------------------------------------------------------------------------
 
 
-def test_candidates_have_runs_and_ends_of_their_own() -> None:
+def test_candidates_have_separate_runs_and_endings() -> None:
     both = Chunk((Candidate(Content(MODEL, (Part("a"),))), Candidate(Content(MODEL, (CALL,)), "STOP", 1)))
     steps = steps_of([both, chunk("b", reason="MAX_TOKENS", number=0)], most=2)
     assert said(steps, 0) == [Part("ab")]
@@ -224,7 +224,7 @@ def test_candidates_have_runs_and_ends_of_their_own() -> None:
     )
 
 
-def test_candidates_that_nobody_asked_for_are_left_aside() -> None:
+def test_unrequested_candidates_are_ignored() -> None:
     chunks = [chunk("a", number=0), chunk("x", reason="SAFETY", number=1), chunk(reason="STOP", number=0)]
     assert steps_of(chunks, most=1) == steps_of([chunks[0], chunks[2]])
 
@@ -242,7 +242,7 @@ def test_one_candidate_that_fails_fails_the_turn() -> None:
     assert isinstance(last.error, UpstreamTruncated)
 
 
-def test_what_stands_beside_the_parts_is_noted_for_its_candidate() -> None:
+def test_other_candidate_fields_are_noted_for_their_candidate() -> None:
     notes = {"groundingMetadata": {"a": 1}}
     steps = steps_of([Chunk((Candidate(None, "STOP", 1, notes),)), chunk(reason="STOP", number=0)], most=2)
     assert Noted(1, notes) in steps
@@ -253,14 +253,16 @@ def test_what_stands_beside_the_parts_is_noted_for_its_candidate() -> None:
 
 @pytest.mark.parametrize("reason", GOOD_ENDS)
 @pytest.mark.parametrize("parts", [(), ("a",), (CALL,)])
-def test_a_good_reason_ends_the_turn(reason: FinishReason, parts: Sequence[Part | str]) -> None:
+def test_a_normal_finish_reason_ends_the_turn(reason: FinishReason, parts: Sequence[Part | str]) -> None:
     last = steps_of([chunk(*parts), chunk(reason=reason.value)])[-1]
     assert last == ended(outcome_of(reason), called=parts == (CALL,))
 
 
 @pytest.mark.parametrize("reason", BAD_ENDS)
 @pytest.mark.parametrize("parts", [(), ("a",), (thought("a"),)])
-def test_a_bad_reason_fails_the_turn_and_is_named(reason: str, parts: Sequence[Part | str]) -> None:
+def test_a_failing_finish_reason_fails_the_turn_and_is_named(
+    reason: str, parts: Sequence[Part | str]
+) -> None:
     last = steps_of([chunk(*parts), chunk(reason=reason)])[-1]
     assert isinstance(last, Failed)
     assert isinstance(last.error, UpstreamMalformed)
@@ -268,7 +270,7 @@ def test_a_bad_reason_fails_the_turn_and_is_named(reason: str, parts: Sequence[P
 
 
 @pytest.mark.parametrize("reason", BAD_ENDS)
-def test_a_bad_reason_after_a_whole_call_does_not_take_the_call_away(reason: str) -> None:
+def test_a_failing_finish_reason_after_a_call_keeps_the_call(reason: str) -> None:
     assert steps_of([chunk(CALL), chunk(reason=reason)])[-1] == ended(Outcome.BROKEN, called=True)
 
 
@@ -276,21 +278,21 @@ def test_a_bad_reason_after_a_whole_call_does_not_take_the_call_away(reason: str
     "chunks",
     [[], [Chunk()], [Chunk(usage=Usage({"promptTokenCount": 1}))], [chunk()], [chunk("a")], [chunk(CALL)]],
 )
-def test_no_reason_is_no_end(chunks: list[Chunk]) -> None:
+def test_a_missing_finish_reason_is_a_truncation(chunks: list[Chunk]) -> None:
     last = steps_of(chunks)[-1]
     assert isinstance(last, Failed)
     assert isinstance(last.error, UpstreamTruncated)
 
 
-def test_what_was_cut_stays_open() -> None:
+def test_a_run_of_a_truncated_stream_is_not_closed() -> None:
     assert not any(isinstance(step, Closed) for step in steps_of([chunk("Once upon")]))
 
 
-def test_the_last_reason_counts() -> None:
+def test_the_last_finish_reason_wins() -> None:
     assert steps_of([chunk(reason="STOP"), chunk("a", reason="MAX_TOKENS")])[-1] == ended(Outcome.LENGTH)
 
 
-def test_the_last_usage_counts_even_after_the_reason() -> None:
+def test_the_last_usage_wins_even_after_the_finish_reason() -> None:
     first, last = Usage({"promptTokenCount": 1}), Usage({"promptTokenCount": 2})
     chunks = [replace(chunk("a", reason="STOP"), usage=first), Chunk(usage=last), Chunk()]
     assert steps_of(chunks)[-1] == ended(usage=last)
@@ -308,7 +310,7 @@ def test_feedback_that_blocks_nothing_changes_nothing(feedback: dict[str, object
     assert isinstance(steps_of([Chunk(prompt_feedback=feedback)])[-1], Failed)
 
 
-def test_it_begins_once_and_with_whatever_comes_first() -> None:
+def test_the_turn_begins_once_with_the_first_chunk() -> None:
     assert steps_of([Chunk(), chunk("a", reason="STOP")]).count(Began()) == 1
     assert Began() not in steps_of([])
 
@@ -331,7 +333,7 @@ def said(steps: Iterable[Step], candidate: int = 0) -> list[Part]:
 
 
 def as_gemini_wants_it_back(parts: Iterable[Part]) -> list[Part]:
-    """Unsigned neighbours joined, parts with nothing in them left out."""
+    """Join unsigned neighbours and drop empty parts."""
     wanted: list[Part] = []
     for part in parts:
         if part.data in (None, "") and not part.signature and not part.extra:
@@ -379,13 +381,13 @@ def test_runs_are_well_nested_in_every_candidate(answers: list[list[Part]], orde
 
 @settings(deadline=None)
 @given(parts=ANSWERS)
-def test_what_was_closed_is_what_gemini_said(parts: list[Part]) -> None:
+def test_closed_runs_hold_geminis_parts(parts: list[Part]) -> None:
     assert said(steps_of(one_by_one(parts))) == as_gemini_wants_it_back(parts)
 
 
 @settings(deadline=None)
 @given(parts=ANSWERS)
-def test_what_grew_is_the_text_that_gemini_said(parts: list[Part]) -> None:
+def test_text_steps_add_up_to_geminis_text(parts: list[Part]) -> None:
     steps = steps_of(one_by_one(parts))
     for kind, thoughts in ((RunKind.TEXT, False), (RunKind.THOUGHT, True)):
         grown = [step.text for step in steps if isinstance(step, Grew) and step.kind is kind]
@@ -396,14 +398,14 @@ def test_what_grew_is_the_text_that_gemini_said(parts: list[Part]) -> None:
 
 @settings(deadline=None)
 @given(parts=ANSWERS)
-def test_every_signature_is_told_in_its_order(parts: list[Part]) -> None:
+def test_every_signature_is_reported_in_order(parts: list[Part]) -> None:
     signed = [step.signature for step in steps_of(one_by_one(parts)) if isinstance(step, Signed)]
     assert signed == [part.signature for part in parts if part.signature]
 
 
 @settings(deadline=None)
 @given(parts=ANSWERS, data=st.data())
-def test_where_the_chunks_are_cut_makes_no_difference(parts: list[Part], data: st.DataObject) -> None:
+def test_any_chunking_gives_the_same_steps(parts: list[Part], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(0, len(parts)))))
     pieces = [parts[start:end] for start, end in zip([0, *cuts], [*cuts, len(parts)], strict=True)]
     chunks = [chunk(*piece) for piece in pieces]
@@ -413,7 +415,7 @@ def test_where_the_chunks_are_cut_makes_no_difference(parts: list[Part], data: s
 
 @settings(deadline=None)
 @given(parts=ANSWERS, fed=st.integers(0, 12))
-def test_a_cut_anywhere_is_a_failure_and_leaves_what_was_told(parts: list[Part], fed: int) -> None:
+def test_a_truncation_anywhere_fails_and_keeps_the_earlier_steps(parts: list[Part], fed: int) -> None:
     whole = steps_of(one_by_one(parts))
     *told, last = steps_of(one_by_one(parts)[:-1][:fed])
     assert isinstance(last, Failed)

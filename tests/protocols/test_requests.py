@@ -1,4 +1,4 @@
-"""Client requests and what Gemini gets of them; bad requests and what the client is told.
+"""Valid client requests and the resulting Gemini requests; invalid requests and their errors.
 
 A case is two files: `valid/NAME.json` and `NAME.gemini.json`, or `invalid/NAME.json` and `NAME.error.json`.
 """
@@ -55,7 +55,7 @@ def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected)
 
 
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("invalid", ".error.json"))
-def test_a_bad_request_is_refused_with_the_field_named(protocol, path, expected):
+def test_an_invalid_request_is_refused_with_the_field_named(protocol, path, expected):
     with pytest.raises(BridgeError) as refused:
         fitted(read(protocol, path).request)
     error = refused.value

@@ -1,4 +1,4 @@
-"""The REST upstream against mocked answers; `test_gemini_socket.py` has what depends on real connections."""
+"""The REST upstream against a scripted Gemini; `test_gemini_socket.py` tests its connections."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 import requests
-import responses
 import urllib3
-from descriptors import no_more_descriptors
+from file_descriptor_limit import no_free_file_descriptors
 from gunicorn_bridge import free_port
+from scripted_gemini import Reply, ScriptedGemini
 
 import bridge
 from bridge import errors
@@ -28,10 +28,10 @@ from bridge.upstream.gemini import GeminiUpstream
 from bridge.upstream.transport.exception_map import foreign_errors_translated, translate
 from bridge.upstream.transport.http_response import Timeouts
 
-BASE = "https://gemini.test"
+NOWHERE = "https://gemini.test"
 KEY = "AIzaSyD-0123456789abcdefghijklmnopqrst_uv"
-URL = f"{BASE}/v1beta/models/gemini-x:streamGenerateContent"
-MODELS = f"{BASE}/v1beta/models"
+MODELS = "/v1beta/models"
+STREAM = f"{MODELS}/gemini-x:streamGenerateContent"
 
 
 @pytest.fixture(autouse=True)
@@ -48,13 +48,9 @@ def _no_proxies_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-@pytest.fixture
-def google() -> Iterator[responses.RequestsMock]:
-    with responses.RequestsMock() as mock:
-        yield mock
-
-
-def upstream(base_url: str = BASE, *keys: str, read_timeout: float = 5, pool_size: int = 4) -> GeminiUpstream:
+def upstream(
+    base_url: str = NOWHERE, *keys: str, read_timeout: float = 5, pool_size: int = 4
+) -> GeminiUpstream:
     return GeminiUpstream(
         base_url=base_url,
         keys=keys or (KEY,),
@@ -95,23 +91,23 @@ def read_until_error(stream: ChunkStream) -> tuple[list[list[Any]], BridgeError]
     return seen, caught.value
 
 
-# --- what is sent ------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------
 
 
-def test_the_request_goes_out_as_gemini_expects_it(google: responses.RequestsMock) -> None:
-    google.post(f"{URL}?alt=sse", body=events("Hi"))
-    read(upstream(f"{BASE}/").stream(request("models/gemini-x", generation={"seed": 7})))
-    sent = google.calls[0].request
-    assert sent.url == f"{URL}?alt=sse"
-    assert orjson.loads(sent.body) == {
+def test_the_request_goes_out_as_gemini_expects_it(api: ScriptedGemini) -> None:
+    api.will_say([events("Hi")])
+    read(upstream(f"{api.address}/").stream(request("models/gemini-x", generation={"seed": 7})))
+    sent = api.asked[0]
+    assert sent.path == f"{STREAM}?alt=sse"
+    assert sent.body == {
         "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
         "generationConfig": {"seed": 7},
     }
     assert sent.headers["x-goog-api-key"] == KEY
-    assert sent.headers["Content-Type"] == "application/json"
-    assert sent.headers["Accept-Encoding"] == "identity"
-    assert sent.headers["User-Agent"] == f"gemini-bridge/{bridge.__version__}"
-    assert "Authorization" not in sent.headers
+    assert sent.headers["content-type"] == "application/json"
+    assert sent.headers["accept-encoding"] == "identity"
+    assert sent.headers["user-agent"] == f"gemini-bridge/{bridge.__version__}"
+    assert "authorization" not in sent.headers
 
 
 @pytest.mark.parametrize(
@@ -127,12 +123,10 @@ def test_the_request_goes_out_as_gemini_expects_it(google: responses.RequestsMoc
         ("a\r\nHost: b", "a%0D%0AHost%3A%20b"),
     ],
 )
-def test_a_models_name_cannot_change_the_address(
-    google: responses.RequestsMock, model: str, segment: str
-) -> None:
-    google.add_callback(responses.POST, re.compile(".*"), lambda _: (200, {}, events("Hi")))
-    read(upstream().stream(request(model)))
-    assert google.calls[0].request.url == f"{MODELS}/{segment}:streamGenerateContent?alt=sse"
+def test_a_model_name_cannot_change_the_url(api: ScriptedGemini, model: str, segment: str) -> None:
+    api.will_say([events("Hi")])
+    read(upstream(api.address).stream(request(model)))
+    assert api.asked[0].path == f"{MODELS}/{segment}:streamGenerateContent?alt=sse"
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -151,37 +145,37 @@ def nested(levels: int) -> dict[str, Any]:
         ({"o": {1}}, "set"),
     ],
 )
-def test_what_json_cannot_carry_is_the_clients_error(args: dict[str, Any], reason: str) -> None:
+def test_values_that_json_cannot_hold_are_a_client_error(args: dict[str, Any], reason: str) -> None:
     called = GenerateRequest("gemini-x", (Content("model", (Part(FunctionCall("f", args)),)),))
     with pytest.raises(errors.InvalidRequest, match=reason):
         upstream().stream(called)
 
 
-# --- what comes back ---------------------------------------------------------------------------------
+# --- answers -----------------------------------------------------------------------------------------
 
 
-def test_chunks_that_arrive_together_are_handed_on_together(google: responses.RequestsMock) -> None:
-    google.post(URL, body=events("a", "b", "c"))
-    stream = upstream().stream(request())
+def test_chunks_received_together_are_yielded_together(api: ScriptedGemini) -> None:
+    api.will_say([events("a", "b", "c")])
+    stream = upstream(api.address).stream(request())
     batches = list(stream)
     assert [texts(batch) for batch in batches] == [["a", "b", "c"]]
     assert all(isinstance(chunk, Chunk) for chunk in batches[0])
 
 
 @pytest.mark.parametrize("body", [b"", b": ping\n\n", b"data:\n\n"])
-def test_no_batch_is_ever_empty(google: responses.RequestsMock, body: bytes) -> None:
-    google.post(URL, body=body)
-    assert read(upstream().stream(request())) == []
+def test_no_batch_is_ever_empty(api: ScriptedGemini, body: bytes) -> None:
+    api.will_say([body])
+    assert read(upstream(api.address).stream(request())) == []
 
 
-def test_an_event_still_open_at_the_end_is_not_lost(google: responses.RequestsMock) -> None:
-    google.post(URL, body=events("a", "b").rstrip())
-    assert read(upstream().stream(request())) == [["a"], ["b"]]
+def test_an_unterminated_last_event_is_not_lost(api: ScriptedGemini) -> None:
+    api.will_say([events("a", "b").rstrip()])
+    assert read(upstream(api.address).stream(request())) == [["a"], ["b"]]
 
 
-def test_a_plain_json_array_is_read_as_its_chunks(google: responses.RequestsMock) -> None:
-    google.post(URL, body=b"[" + text_chunk("a") + b"\n,\n" + text_chunk("b") + b"]")
-    assert read(upstream().stream(request())) == [["a", "b"]]
+def test_a_plain_json_array_is_read_as_its_chunks(api: ScriptedGemini) -> None:
+    api.will_say([b"[" + text_chunk("a") + b"\n,\n" + text_chunk("b") + b"]"])
+    assert read(upstream(api.address).stream(request())) == [["a", "b"]]
 
 
 PRETTY = b'{\n  "error": {\n    "code": 503,\n    "message": "busy",\n    "status": "UNAVAILABLE"\n  }\n}\n'
@@ -203,18 +197,18 @@ PRETTY = b'{\n  "error": {\n    "code": 503,\n    "message": "busy",\n    "statu
         (b'data: {"candidates": [', errors.UpstreamTruncated),
     ],
 )
-def test_what_came_before_a_failure_is_handed_on_first(
-    google: responses.RequestsMock, tail: bytes, expected: type[BridgeError]
+def test_data_received_before_a_failure_is_yielded_first(
+    api: ScriptedGemini, tail: bytes, expected: type[BridgeError]
 ) -> None:
-    google.post(URL, body=events("a", "b") + tail)
-    seen, error = read_until_error(upstream().stream(request()))
+    api.will_say([events("a", "b") + tail])
+    seen, error = read_until_error(upstream(api.address).stream(request()))
     assert seen == [["a", "b"]]
     assert type(error) is expected
 
 
-def test_nothing_is_read_after_a_failure(google: responses.RequestsMock) -> None:
-    google.post(URL, body=events("a") + b"data: 7\n\n" + events("b"))
-    seen, _ = read_until_error(upstream().stream(request()))
+def test_nothing_is_read_after_a_failure(api: ScriptedGemini) -> None:
+    api.will_say([events("a") + b"data: 7\n\n" + events("b")])
+    seen, _ = read_until_error(upstream(api.address).stream(request()))
     assert seen == [["a"]]
 
 
@@ -228,73 +222,70 @@ def test_nothing_is_read_after_a_failure(google: responses.RequestsMock) -> None
     ],
 )
 def test_an_http_error_is_raised_before_anything_is_read(
-    google: responses.RequestsMock, code: int, status: str, expected: type[BridgeError]
+    api: ScriptedGemini, code: int, status: str, expected: type[BridgeError]
 ) -> None:
-    google.post(URL, status=code, body=failure(code, status))
+    api.will_say(Reply([failure(code, status)], code))
     with pytest.raises(expected):
-        read(upstream(BASE, "key-one", "key-two").stream(request()))
-    assert len(google.calls) == 1, "no second key would have helped"
+        read(upstream(api.address, "key-one", "key-two").stream(request()))
+    assert len(api.asked) == 1, "no second key would have helped"
 
 
 @pytest.mark.parametrize("code", [301, 302, 307, 308])
-def test_a_redirect_is_not_followed(google: responses.RequestsMock, code: int) -> None:
-    google.post(
-        "https://me:secret@gemini.test/v1beta/models/gemini-x:streamGenerateContent",
-        status=code,
-        headers={"Location": "https://evil.test/"},
-    )
-    with pytest.raises(errors.UpstreamMisconfigured, match=r"https://gemini\.test") as caught:
-        read(upstream("https://me:secret@gemini.test", "key-one", "key-two").stream(request()))
+def test_a_redirect_is_not_followed(api: ScriptedGemini, code: int) -> None:
+    api.will_say(Reply([], code, {"Location": "https://evil.test/"}))
+    address = api.address.replace("//", "//me:secret@")
+    with pytest.raises(errors.UpstreamMisconfigured, match=re.escape(api.address)) as caught:
+        read(upstream(address, "key-one", "key-two").stream(request()))
     assert "secret" not in caught.value.message
     assert "evil" not in caught.value.message
-    assert len(google.calls) == 1
+    assert len(api.asked) == 1
 
 
 # --- keys --------------------------------------------------------------------------------------------
 
 
-def keys_used(google: responses.RequestsMock) -> list[str]:
-    return [call.request.headers["x-goog-api-key"] for call in google.calls]
+def keys_used(api: ScriptedGemini) -> list[str]:
+    return [asked.headers["x-goog-api-key"] for asked in api.asked]
 
 
 @pytest.mark.parametrize(
     ("code", "status"),
     [(429, "RESOURCE_EXHAUSTED"), (403, "PERMISSION_DENIED"), (400, "FAILED_PRECONDITION")],
 )
-def test_a_refused_key_rests_and_the_next_one_is_tried(
-    google: responses.RequestsMock, code: int, status: str
-) -> None:
-    google.post(URL, status=code, body=failure(code, status))
-    google.post(URL, body=events("a"))
-    google.post(URL, body=events("b"))
-    google.post(URL, body=events("c"))
-    gemini_api = upstream(BASE, "key-one", "key-two")
+def test_a_refused_key_cools_down_and_the_next_is_tried(api: ScriptedGemini, code: int, status: str) -> None:
+    api.will_say(Reply([failure(code, status)], code))
+    api.will_say([events("a")])
+    api.will_say([events("b")])
+    api.will_say([events("c")])
+    gemini_api = upstream(api.address, "key-one", "key-two")
     assert [read(gemini_api.stream(request())) for _ in range(3)] == [[["a"]], [["b"]], [["c"]]]
-    assert keys_used(google) == ["key-one", "key-two", "key-two", "key-two"]
+    assert keys_used(api) == ["key-one", "key-two", "key-two", "key-two"]
 
 
-def test_when_no_key_is_left_the_last_error_is_raised(google: responses.RequestsMock) -> None:
-    google.post(URL, status=403, body=failure(403, "PERMISSION_DENIED"))
-    google.post(URL, status=429, body=failure(429, "RESOURCE_EXHAUSTED", "Please retry in 34.5s."))
+def test_when_no_key_is_left_the_last_error_is_raised(api: ScriptedGemini) -> None:
+    api.will_say(Reply([failure(403, "PERMISSION_DENIED")], 403))
+    api.will_say(Reply([failure(429, "RESOURCE_EXHAUSTED", "Please retry in 34.5s.")], 429))
     with pytest.raises(errors.UpstreamRateLimited) as caught:
-        read(upstream(BASE, "key-one", "key-two").stream(request()))
+        read(upstream(api.address, "key-one", "key-two").stream(request()))
     assert caught.value.retry_after == 34.5
-    assert keys_used(google) == ["key-one", "key-two"]
+    assert keys_used(api) == ["key-one", "key-two"]
 
 
-def test_a_rest_lasts_as_long_as_google_says(google: responses.RequestsMock) -> None:
-    google.post(URL, status=429, body=failure(429, "RESOURCE_EXHAUSTED", "Please retry in 10ms."))
-    google.post(URL, body=events("a"))
-    gemini_api = upstream(BASE, "key-one", "key-two")
+def test_a_cooldown_lasts_as_long_as_google_says(api: ScriptedGemini) -> None:
+    api.will_say(Reply([failure(429, "RESOURCE_EXHAUSTED", "Please retry in 10ms.")], 429))
+    api.will_say([events("a")])
+    gemini_api = upstream(api.address, "key-one", "key-two")
     read(gemini_api.stream(request()))
     time.sleep(0.02)
     read(gemini_api.stream(request()))
     read(gemini_api.stream(request()))
-    assert keys_used(google) == ["key-one", "key-two", "key-two", "key-one"]
+    assert keys_used(api) == ["key-one", "key-two", "key-two", "key-one"]
 
 
-def test_without_a_key_the_bridge_is_misconfigured() -> None:
-    bare = GeminiUpstream(base_url=BASE, keys=(), timeouts=Timeouts(1, 1, 1, 1), key_cooldown=1, pool_size=1)
+def test_a_missing_key_is_a_misconfiguration() -> None:
+    bare = GeminiUpstream(
+        base_url=NOWHERE, keys=(), timeouts=Timeouts(1, 1, 1, 1), key_cooldown=1, pool_size=1
+    )
     with pytest.raises(errors.UpstreamMisconfigured, match="no Gemini key"):
         read(bare.stream(request()))
 
@@ -306,26 +297,29 @@ def model(name: str, *methods: str) -> dict[str, Any]:
     return {"name": f"models/{name}", "supportedGenerationMethods": list(methods)}
 
 
-def test_the_models_are_those_of_all_pages_that_can_generate(google: responses.RequestsMock) -> None:
+def test_models_that_can_generate_are_listed_from_all_pages(api: ScriptedGemini) -> None:
     one, two = model("one", "countTokens", "generateContent"), model("two", "generateContent")
     first = {"models": [one, model("embed", "embedContent")], "nextPageToken": "a/b&c"}
-    google.get(f"{MODELS}?pageSize=1000", json=first)
-    google.get(f"{MODELS}?pageSize=1000&pageToken=a%2Fb%26c", json={"models": [two, {"name": "bare"}, 7]})
-    assert list(upstream().models()) == [one, two]
-    assert keys_used(google) == [KEY, KEY]
+    api.will_list(first, {"models": [two, {"name": "bare"}, 7]})
+    assert list(upstream(api.address).models()) == [one, two]
+    assert [asked.path for asked in api.listings] == [
+        f"{MODELS}?pageSize=1000",
+        f"{MODELS}?pageSize=1000&pageToken=a%2Fb%26c",
+    ]
+    assert [asked.headers["x-goog-api-key"] for asked in api.listings] == [KEY, KEY]
 
 
-def test_the_number_of_pages_is_bounded(google: responses.RequestsMock) -> None:
-    google.get(MODELS, json={"models": [model("one", "generateContent")], "nextPageToken": "again"})
-    assert len(upstream().models()) == rest.MOST_MODEL_PAGES
+def test_the_number_of_pages_is_bounded(api: ScriptedGemini) -> None:
+    api.will_list({"models": [model("one", "generateContent")], "nextPageToken": "again"})
+    assert len(upstream(api.address).models()) == rest.MOST_MODEL_PAGES
 
 
 @pytest.mark.parametrize(
     "page", [{}, {"models": None}, {"models": 3}, {"models": [{"supportedGenerationMethods": 3}]}]
 )
-def test_an_odd_page_of_models_is_an_empty_one(google: responses.RequestsMock, page: dict[str, Any]) -> None:
-    google.get(MODELS, json=page)
-    assert list(upstream().models()) == []
+def test_a_malformed_model_page_counts_as_empty(api: ScriptedGemini, page: dict[str, Any]) -> None:
+    api.will_list(page)
+    assert list(upstream(api.address).models()) == []
 
 
 @pytest.mark.parametrize(
@@ -340,15 +334,15 @@ def test_an_odd_page_of_models_is_an_empty_one(google: responses.RequestsMock, p
         (500, b"", errors.UpstreamUnreachable),
     ],
 )
-def test_models_fail_as_streams_do(
-    google: responses.RequestsMock, code: int, body: bytes, expected: type[BridgeError]
+def test_listing_models_raises_the_same_errors_as_streams(
+    api: ScriptedGemini, code: int, body: bytes, expected: type[BridgeError]
 ) -> None:
-    google.get(MODELS, status=code, body=body)
+    api.will_list(Reply([body], code))
     with pytest.raises(expected):
-        upstream().models()
+        upstream(api.address).models()
 
 
-# --- foreign exceptions ------------------------------------------------------------------------------
+# --- library exceptions ------------------------------------------------------------------------------
 
 FOREIGN = {
     errors.UpstreamUnreachable: {
@@ -402,7 +396,7 @@ def test_a_translated_error_keeps_its_cause_and_names_the_root() -> None:
     assert isinstance(caught.value.__cause__, requests.ConnectionError)
 
 
-def test_a_missing_ca_bundle_is_the_administrators_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ca_bundle_is_a_misconfiguration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/does/not/exist.pem")
     with pytest.raises(errors.UpstreamMisconfigured, match="REQUESTS_CA_BUNDLE"):
         read(upstream("https://127.0.0.1:9").stream(request()))
@@ -411,7 +405,7 @@ def test_a_missing_ca_bundle_is_the_administrators_problem(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "address", ["nonsense", "ftp://127.0.0.1/", "https://", "http://[::1", "http://a b/"]
 )
-def test_a_bad_address_is_the_administrators_problem(address: str) -> None:
+def test_an_invalid_address_is_a_misconfiguration(address: str) -> None:
     with pytest.raises(errors.UpstreamMisconfigured, match="address"):
         read(upstream(address).stream(request()))
 
@@ -433,32 +427,32 @@ def traces_of(error: BridgeError) -> str:
 
 @pytest.mark.parametrize("key", [KEY, ODD_KEY])
 @pytest.mark.parametrize("code", [302, 400, 401, 403, 404, 413, 429, 500, 503, 504])
-def test_an_answer_that_quotes_the_key_does_not_leak_it(
-    google: responses.RequestsMock, code: int, key: str
+def test_an_error_response_that_quotes_the_key_does_not_leak_it(
+    api: ScriptedGemini, code: int, key: str
 ) -> None:
-    google.post(URL, status=code, body=failure(code, "INTERNAL", f"The key {key} at ?key={key} is bad"))
-    assert key not in traces_of(raised_by(lambda: read(upstream(BASE, key).stream(request()))))
+    api.will_say(Reply([failure(code, "INTERNAL", f"The key {key} at ?key={key} is bad")], code))
+    assert key not in traces_of(raised_by(lambda: read(upstream(api.address, key).stream(request()))))
 
 
-def test_a_stream_that_quotes_the_key_does_not_leak_it(google: responses.RequestsMock) -> None:
-    google.post(URL, body=b"data: " + failure(400, "INVALID_ARGUMENT", f"?key={KEY} {KEY}") + b"\n\n")
-    assert KEY not in traces_of(raised_by(lambda: read(upstream().stream(request()))))
+def test_a_stream_that_quotes_the_key_does_not_leak_it(api: ScriptedGemini) -> None:
+    api.will_say([b"data: " + failure(400, "INVALID_ARGUMENT", f"?key={KEY} {KEY}") + b"\n\n"])
+    assert KEY not in traces_of(raised_by(lambda: read(upstream(api.address).stream(request()))))
 
 
-def test_the_upstream_does_not_show_its_keys() -> None:
+def test_the_repr_of_an_upstream_hides_its_keys() -> None:
     assert KEY not in repr(upstream())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["address", "name"])
-def test_want_of_descriptors_is_no_fault_of_geminis(host: str) -> None:
-    """A name cannot even be looked up, and the error for that says something else."""
+def test_running_out_of_file_descriptors_is_not_an_upstream_error(host: str) -> None:
+    """Without descriptors a host name cannot be resolved either, which is a different error."""
     address = (host, free_port())
-    with no_more_descriptors():
+    with no_free_file_descriptors():
         with pytest.raises(OSError) as failed:  # noqa: PT011
             socket.create_connection(address, timeout=5)
         assert isinstance(translate(requests.ConnectionError(failed.value)), errors.TooBusy)
 
 
-def test_a_name_that_nobody_knows_is_an_upstream_out_of_reach() -> None:
+def test_an_unresolvable_host_is_an_unreachable_upstream() -> None:
     with pytest.raises(errors.UpstreamUnreachable), foreign_errors_translated():
         requests.get("http://nobody.invalid/", timeout=5)

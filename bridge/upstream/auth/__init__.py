@@ -1,1 +1,1 @@
-"""What an upstream wants to see of us: API keys, access tokens, Google's logins."""
+"""Credentials for upstreams: API keys, access tokens, Google logins."""

@@ -1,7 +1,7 @@
-"""A bearer token that opens the door for an hour or so, and is renewed before that is over.
+"""Bearer tokens, which are valid for about an hour and are renewed before they expire.
 
-While it is good, a new one is fetched behind the backs of those who use it. Only where there is none, or it
-was refused, do they wait: all of them for one fetch, and each with the turn in every tick.
+A valid token is renewed in the background. Calls wait only if there is no valid token or the upstream refused
+it: they all wait for the same fetch, and each gets control back at every tick.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from bridge.upstream.base import Tick
 
 log = logging.getLogger(__name__)
 
-#: Seconds before its end at which a token is renewed. Sooner, Google's machines would give out the same one.
+#: Seconds before expiry at which a token is renewed. Earlier, Google Cloud machines return the same token.
 AHEAD = 225.0
-#: Seconds between two tries to renew a token that is still good.
+#: Seconds between two attempts to renew a token that is still valid.
 BETWEEN_TRIES = 10.0
 UNAUTHORIZED = 401
 
@@ -29,7 +29,7 @@ UNAUTHORIZED = 401
 @dataclass(frozen=True, slots=True)
 class AccessToken:
     value: str = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)  #: all that a call needs to be let in
+    headers: Mapping[str, str] = field(repr=False)  #: the headers that authenticate a call
     expires: float = math.inf  #: seconds since the epoch
 
 
@@ -37,25 +37,25 @@ class TokenCredentials(CredentialSource):
     def __init__(
         self, fetch: Callable[[], AccessToken], tick: float, clock: Callable[[], float] = time.time
     ) -> None:
-        """`fetch` may take its time; it raises `UpstreamError`."""
+        """`fetch` may block; it raises `UpstreamError`."""
         self._fetch = fetch
         self._clock = clock
-        self._renewal = SingleFlight(self._renewed, tick)
+        self._renewal = SingleFlight(self._renew, tick)
         self._token: AccessToken | None = None
         self._next_try = 0.0
 
     def credentials(self, model: str, conversation: str = "") -> Iterator[Credential | Tick]:
-        token = yield from self._good_one()
+        token = yield from self._valid_token()
         yield Credential(token.headers, token.value)
-        if self._token is token:  # else somebody has noticed before us that it is no longer taken
+        if self._token is token:  # else another call has already replaced the refused token
             self._token = None
-        token = yield from self._good_one()
+        token = yield from self._valid_token()
         yield Credential(token.headers, token.value)
 
     def refused(self, credential: Credential, status: int, refusal: BridgeError, model: str) -> bool:
         return status == UNAUTHORIZED
 
-    def _good_one(self) -> Generator[Tick, None, AccessToken]:
+    def _valid_token(self) -> Generator[Tick, None, AccessToken]:
         token = self._token
         if token is None or self._left(token) <= 0:
             return (yield from self._renewal.outcome())
@@ -66,17 +66,17 @@ class TokenCredentials(CredentialSource):
     def _left(self, token: AccessToken) -> float:
         return token.expires - self._clock()
 
-    def _renewed(self) -> AccessToken:
+    def _renew(self) -> AccessToken:
         token = self._token
         if token is not None and self._left(token) > AHEAD:
-            return token  # a run that ended just before this one was begun
+            return token  # another renewal ended just before this one began
         try:
             self._token = token = self._fetch()
         except BridgeError as error:
-            log.warning("no new token from Google", extra={"reason": error.message})
+            log.warning("token renewal failed", extra={"reason": error.message})
             raise
         except Exception:
-            log.exception("no new token from Google")  # nobody may be waiting to hear of it
+            log.exception("token renewal failed")  # in the background no caller sees the error
             raise
         finally:
             self._next_try = self._clock() + BETWEEN_TRIES

@@ -1,11 +1,11 @@
-"""The upstream's API keys: which one a call leaves by, and which of them rest.
+"""Chooses the upstream API key of a call, and holds the cool-downs of keys.
 
-A conversation keeps its key, since what Gemini has cached of it is cached for that key's project. Each worker
-finds the same one without asking the others, before and after a restart: all rank the keys by a digest of key
-and conversation. What belongs to no conversation takes the keys in turn.
+A conversation keeps its key, because Gemini caches its prompts for the project of that key. Each worker
+finds the same key without communication, also after a restart: all workers rank the keys by a digest of key
+and conversation. Calls without a conversation use the keys in turn.
 
-A key that was refused rests for a while; one that ran out of quota rests for that model, since quotas are
-counted by model. All workers learn of it, and none ever learns the key: a digest stands for it.
+A refused key cools down for all models; a key without quota cools down for one model, because quotas are
+counted by model. All workers share the cool-downs, under a digest of the key and never under the key.
 """
 
 from __future__ import annotations
@@ -28,35 +28,37 @@ class ApiKeyPool:
         self._turn = 0
 
     def available(self, model: str = ALL_MODELS, conversation: str = "") -> list[str]:
-        """The keys to try, in order: that of the conversation, and behind it those that take its place while
-        it rests. Without a conversation each call starts with the next key, so that load spreads.
+        """The keys to try, in order: the key of the conversation, then its substitutes. Without a
+        conversation each call starts with the next key, which spreads the load.
 
-        When all rest, the one that wakes first alone: what it rests for may be over.
+        If all keys are in cool-down, only the key whose cool-down ends first: its problem may be over.
         """
-        rests = {key: self._left(key, model) for key in self._names}
-        awake = [key for key in self._names if not rests[key]]
-        if not awake:
-            return sorted(self._names, key=rests.__getitem__)[:1]
+        waits = {key: self._left(key, model) for key in self._names}
+        ready = [key for key in self._names if not waits[key]]
+        if not ready:
+            return sorted(self._names, key=waits.__getitem__)[:1]
         if conversation:
-            return sorted(awake, key=lambda key: _rank(conversation, self._names[key]))
+            return sorted(ready, key=lambda key: _rank(conversation, self._names[key]))
         with self._lock:
-            start = self._turn % len(awake)
+            start = self._turn % len(ready)
             self._turn += 1
-        return awake[start:] + awake[:start]
+        return ready[start:] + ready[:start]
 
-    def told_to_wait(self, model: str) -> float:
-        """Seconds until the first key may be used again, where the upstream itself has said so for each."""
-        return min((self._cooldowns.left(_told(name, model)) for name in self._names.values()), default=0.0)
+    def upstream_wait(self, model: str) -> float:
+        """Seconds until the first key is usable, if the upstream named a delay for every key; else 0."""
+        return min(
+            (self._cooldowns.left(_upstream_delay_name(name, model)) for name in self._names.values()),
+            default=0.0,
+        )
 
-    def rest(self, key: str, told: float | None = None, model: str = ALL_MODELS) -> None:
-        """Leave the key out for as long as the upstream told, else for the cooldown; for a model or for
-        all."""
+    def rest(self, key: str, delay: float | None = None, model: str = ALL_MODELS) -> None:
+        """Start the key's cool-down for one model or for all; `delay` is what the upstream asked for."""
         name = self._names[key]
         if not self._cooldown:
             return
-        if told is not None:
-            self._cooldowns.rest(_told(name, model), told)
-        self._cooldowns.rest(f"{name}:{model}", self._cooldown if told is None else told)
+        if delay is not None:
+            self._cooldowns.rest(_upstream_delay_name(name, model), delay)
+        self._cooldowns.rest(f"{name}:{model}", self._cooldown if delay is None else delay)
 
     def _left(self, key: str, model: str) -> float:
         name = self._names[key]
@@ -67,5 +69,5 @@ def _rank(conversation: str, name: str) -> bytes:
     return sha256(f"{conversation}:{name}".encode()).digest()
 
 
-def _told(name: str, model: str) -> str:
+def _upstream_delay_name(name: str, model: str) -> str:
     return f"{name}:{model}:told"

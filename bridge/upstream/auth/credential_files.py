@@ -1,4 +1,4 @@
-"""Files in which Google's tools keep credentials: what is wrong with one is told, what is in it never."""
+"""Reads the credential files of Google's tools; errors name the problem and never quote the file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def read_credentials(origin: str, path: Path) -> dict[str, Any]:
         found = orjson.loads(path.expanduser().read_bytes())
     except OSError as error:
         raise SettingsError(f"{origin}: {path} cannot be read: {error.strerror}") from None
-    except (orjson.JSONDecodeError, RuntimeError):  # the latter for a ~ of nobody
-        raise SettingsError(f"{origin}: {path} is not JSON, and so not credentials of Google's") from None
+    except (orjson.JSONDecodeError, RuntimeError):  # RuntimeError: `~` without a home folder
+        raise SettingsError(f"{origin}: {path} is not JSON, so it is not a Google credential file") from None
     if not isinstance(found, dict):
-        raise SettingsError(f"{origin}: {path} holds no credentials of Google's")
+        raise SettingsError(f"{origin}: {path} is not a Google credential file: it must be a JSON object")
     return found

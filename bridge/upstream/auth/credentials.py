@@ -1,4 +1,4 @@
-"""What opens the upstream's door to a call: an API key, one of several, or a token."""
+"""Credentials for calls to the upstream: an API key, one of several, or an access token."""
 
 from __future__ import annotations
 
@@ -15,41 +15,40 @@ from bridge.upstream.cooldowns import Cooldowns
 @dataclass(frozen=True, slots=True)
 class Credential:
     headers: Mapping[str, str] = field(repr=False)
-    secret: str = field(repr=False)  #: no answer may show it
+    secret: str = field(repr=False)  #: masked in every answer
 
 
 class CredentialSource(ABC):
     @abstractmethod
     def credentials(self, model: str, conversation: str = "") -> Iterator[Credential | Tick]:
-        """What to send a call with: the next one where the one before was refused. A tick as long as there is
-        nothing yet."""
+        """The credentials to try, in order; an empty batch at every tick while a credential is fetched."""
 
     @abstractmethod
     def refused(self, credential: Credential, status: int, refusal: BridgeError, model: str) -> bool:
-        """Take note of it, and say whether the next permit might do better."""
+        """Note that the upstream refused the credential; returns whether the next one may be accepted."""
 
 
 class ApiKeyCredentials(CredentialSource):
     def __init__(self, keys: Iterable[str], cooldown: float, cooldowns: Cooldowns) -> None:
-        self._ring = ApiKeyPool(map(str.strip, keys), cooldown, cooldowns)
+        self._pool = ApiKeyPool(map(str.strip, keys), cooldown, cooldowns)
 
     def credentials(self, model: str, conversation: str = "") -> Iterator[Credential]:
-        if wait := self._ring.told_to_wait(model):
+        if wait := self._pool.upstream_wait(model):
             raise UpstreamRateLimited("Gemini's quota for this model is used up for now.", retry_after=wait)
-        keys = self._ring.available(model, conversation)
+        keys = self._pool.available(model, conversation)
         if not keys:
-            raise UpstreamMisconfigured("The bridge has no Gemini key.")
+            raise UpstreamMisconfigured("The bridge has no Gemini key: set GEMINI_API_KEY.")
         for key in keys:
-            yield Credential({"x-goog-api-key": key}, key)  # never `?key=`: addresses end up in logs
+            yield Credential({"x-goog-api-key": key}, key)  # never `?key=`: logs contain addresses
 
     def refused(self, credential: Credential, status: int, refusal: BridgeError, model: str) -> bool:
         if isinstance(refusal, UpstreamRateLimited):
-            told = refusal.retry_after
-            self._ring.rest(
-                credential.secret, None if told is None else min(told, LONGEST_RETRY_AFTER), model
+            delay = refusal.retry_after
+            self._pool.rest(
+                credential.secret, None if delay is None else min(delay, LONGEST_RETRY_AFTER), model
             )
             return True
         if isinstance(refusal, UpstreamMisconfigured):
-            self._ring.rest(credential.secret)
+            self._pool.rest(credential.secret)
             return True
         return False

@@ -1,6 +1,6 @@
-"""Google's credentials and the tokens they give: the one module that knows `google-auth`.
+"""Loads Google credentials and fetches their tokens; the only module that uses `google-auth`.
 
-It is imported only by upstreams that need it, once they were chosen: the package is an extra.
+The package is an extra, so upstreams import this module only after they were configured.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from bridge.upstream.transport.exception_map import translate as translate_http
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 TOKEN_ADDRESS = "https://oauth2.googleapis.com/token"
-TIMEOUT = (10.0, 20.0)  #: to connect, and between bytes
+TIMEOUT = (10.0, 20.0)  #: seconds to connect, and between bytes
 
-Credentials = Any  #: of google.auth.credentials; how they come by a token is their business
+Credentials = Any  #: of google.auth.credentials
 
 Row = tuple[type[UpstreamError], str]
 _UNREACHABLE: Row = (UpstreamUnreachable, "Google's token server could not be reached")
 _TIMEOUT: Row = (UpstreamTimeout, "Google's token server did not answer in time")
-_GARBLED: Row = (UpstreamMalformed, "Google's token server answered with something that is no token")
-_REFUSED: Row = (UpstreamMisconfigured, "Google gave the bridge no token")
+_GARBLED: Row = (UpstreamMalformed, "The answer of Google's token server is not a token")
+_REFUSED: Row = (UpstreamMisconfigured, "Google refused to give the bridge a token")
 _MISSING: Row = (
     UpstreamMisconfigured,
-    "The bridge found no Google credentials that it could use; vertex.credentials names their file",
+    "The bridge found no usable Google credentials; set vertex.credentials to their file",
 )
 
-#: The nearest ancestor of an exception decides.
+#: The nearest ancestor of an exception in the table decides.
 FOREIGN: Mapping[type[BaseException], Row] = {
     auth_errors.GoogleAuthError: _REFUSED,
     auth_errors.DefaultCredentialsError: _MISSING,
     auth_errors.TransportError: _UNREACHABLE,
     auth_errors.TimeoutError: _TIMEOUT,
     auth_errors.ResponseError: _GARBLED,
-    # The package reads an answer that is not JSON as if it were.
+    # google-auth raises these if the answer is not the JSON that it expects.
     ValueError: _GARBLED,
     TypeError: _GARBLED,
     LookupError: _GARBLED,
@@ -70,26 +70,29 @@ _OAUTH_REASON = re.compile(r"[a-z_]{1,40}")
 
 
 def of_file(path: Path, info: Mapping[str, Any]) -> Callable[[], Credentials]:
-    """How to come by the credentials of a file. Those of the common kinds are made at once, so that a bad
-    file is found out at the start, with a ValueError; others may have to ask Google first."""
+    """A function that returns the credentials of a file.
+
+    Credentials of the common kinds are made at once, so that a bad file raises ValueError at the start; other
+    kinds may need a call to Google.
+    """
     if info.get("type") == "service_account":
         account = _of_service_account(info)
         return lambda: account
     if info.get("type") == "authorized_user":
-        person = of_user(info)
-        return lambda: person
+        login = of_user(info)
+        return lambda: login
     return lambda: google.auth.load_credentials_from_file(str(path.expanduser()), scopes=SCOPES)[0]
 
 
 def _of_service_account(info: Mapping[str, Any]) -> Credentials:
     try:
         return service_account.Credentials.from_service_account_info(info, scopes=SCOPES)
-    except (TypeError, AttributeError):  # a field of another kind than it must be
+    except (TypeError, AttributeError):  # a field has the wrong type
         raise ValueError from None
 
 
 def of_user(info: Mapping[str, Any]) -> Credentials:
-    """Of a person who has logged in, as Google's own tools write it down."""
+    """The credentials of a person's login, in the format of Google's tools."""
     return user.Credentials(
         info.get("access_token"),
         refresh_token=info.get("refresh_token"),
@@ -101,7 +104,7 @@ def of_user(info: Mapping[str, Any]) -> Credentials:
 
 
 def of_this_machine() -> Credentials:
-    """Google's default credentials: of gcloud, or of the machine in Google's cloud."""
+    """Google's default credentials: from gcloud, or from the Google Cloud machine."""
     return google.auth.default(scopes=SCOPES)[0]
 
 
@@ -109,7 +112,7 @@ def of_this_machine() -> Credentials:
 
 
 class TokenFetcher:
-    """Fetches a token. Its requests go by the same proxies and the same CA bundle as all others."""
+    """Fetches tokens, with the proxies and the CA bundle of the environment."""
 
     def __init__(self, find: Callable[[], Credentials]) -> None:
         self._find = find
@@ -137,12 +140,12 @@ def auth_errors_translated() -> Iterator[None]:
     try:
         yield
     except (*FOREIGN, *FOREIGN_HTTP) as error:
-        raise translate(error) from None  # it holds what the token server said, which may be a token
+        raise translate(error) from None  # its message may quote a token
 
 
 def translate(error: BaseException) -> BridgeError:
-    on_the_way = _http_error(error)
-    known = None if on_the_way is None else translate_http(on_the_way)
+    http_error = _http_error(error)
+    known = None if http_error is None else translate_http(http_error)
     if isinstance(known, TooBusy | UpstreamMisconfigured):
         return known
     kind, text = _row(error, known)
@@ -150,28 +153,28 @@ def translate(error: BaseException) -> BridgeError:
     return kind(f"{text} ({_reason(error)}).{end}")
 
 
-def _row(error: BaseException, on_the_way: BridgeError | None) -> Row:
-    if isinstance(on_the_way, UpstreamTimeout):
+def _row(error: BaseException, http_error: BridgeError | None) -> Row:
+    if isinstance(http_error, UpstreamTimeout):
         return _TIMEOUT
-    if on_the_way is not None or getattr(error, "retryable", False):
+    if http_error is not None or getattr(error, "retryable", False):
         return _UNREACHABLE
     return next(FOREIGN[cls] for cls in type(error).__mro__ if cls in FOREIGN)
 
 
 def _http_error(error: BaseException | None) -> BaseException | None:
-    """What went wrong on the way, if the way was the trouble."""
+    """The HTTP error in the chain of causes, if there is one."""
     while error is not None and not _is_http(error):
         error = error.__cause__
     return error
 
 
 def _is_http(error: BaseException) -> bool:
-    # Of letters that cannot be read nothing is known but that they are no token.
-    known = not isinstance(error, auth_errors.GoogleAuthError | UnicodeError)
-    return known and isinstance(error, tuple(FOREIGN_HTTP))
+    # A UnicodeError comes from the content of an answer, not from the connection.
+    from_http = not isinstance(error, auth_errors.GoogleAuthError | UnicodeError)
+    return from_http and isinstance(error, tuple(FOREIGN_HTTP))
 
 
 def _reason(error: BaseException) -> str:
-    """OAuth's word for it, such as `invalid_grant`; never a sentence, which might quote anything."""
-    said = next((each["error"] for each in error.args if isinstance(each, dict) and "error" in each), None)
-    return said if isinstance(said, str) and _OAUTH_REASON.fullmatch(said) else type(error).__name__
+    """OAuth's error code, such as `invalid_grant`; never a sentence, which may quote a secret."""
+    code = next((each["error"] for each in error.args if isinstance(each, dict) and "error" in each), None)
+    return code if isinstance(code, str) and _OAUTH_REASON.fullmatch(code) else type(error).__name__

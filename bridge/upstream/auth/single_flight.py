@@ -1,4 +1,4 @@
-"""Something slow that many may need at once: one thread runs it for all of them, and none stands still."""
+"""Runs a slow function once, in its own thread, for all callers that need its result at the same time."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ class SingleFlight(Generic[T]):
         self._run = run
         self._tick = tick
         self._lock = threading.Lock()
-        self._under_way: Future[T] | None = None
+        self._running: Future[T] | None = None
 
     def begin(self) -> Future[T]:
-        """Join the run under way, or start one."""
+        """Join the current run, or start one."""
         with self._lock:
-            if self._under_way is None or self._under_way.done():
-                self._under_way = Future()
-                threading.Thread(target=self._go, args=(self._under_way,), daemon=True).start()
-            return self._under_way
+            if self._running is None or self._running.done():
+                self._running = Future()
+                threading.Thread(target=self._run_into, args=(self._running,), daemon=True).start()
+            return self._running
 
     def outcome(self) -> Generator[Tick, None, T]:
-        """What the run gives or raises; nothing, once a tick, until then."""
+        """Wait for the result of the run; yields at every tick."""
         future = self.begin()
         while wait((future,), self._tick).not_done:
             yield ()
         return future.result()
 
-    def _go(self, future: Future[T]) -> None:
+    def _run_into(self, future: Future[T]) -> None:
         try:
             future.set_result(self._run())
         except BaseException as error:

@@ -1,7 +1,8 @@
-"""Code Assist: Gemini by the Google login of Gemini CLI. Requests and chunks come wrapped, with a project.
+"""Code Assist: Gemini through the Google login of Gemini CLI. It wraps each request and each chunk in an
+object.
 
-The login is one person's, and this API is Gemini CLI's own; whether a gateway may use it is for the operator
-to find out. So it is off unless it was asked for, and says this at the start.
+The login belongs to one person, and the API is meant for Gemini CLI. The operator must check whether its
+terms allow a gateway, so this upstream runs only if it is configured, and logs a notice at the start.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bridge.upstream.code_assist.login import Login
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.errors import ADMINISTRATOR
 from bridge.upstream.payloads import json_bytes
-from bridge.upstream.rest import Accepted, RestUpstream, timeouts_from, wait_for
+from bridge.upstream.rest import AcceptedResponse, RestUpstream, timeouts_from, wait_for
 from bridge.upstream.transport.connection_pool import UpstreamCall
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
@@ -34,20 +35,20 @@ __all__ = ["CodeAssistUpstream"]
 
 NOTICE = (
     "upstream code_assist: this Google login is meant for Gemini CLI and its own user; "
-    "whether its terms allow what the bridge does with it is for you to check"
+    "check whether its terms allow you to use it with the bridge"
 )
 METHODS = "/v1internal:"
-#: Makes the ids of sessions ours alone; the value means nothing.
+#: The namespace of session ids: a random constant.
 SESSIONS = UUID("6b5d1c0e-0a43-4f6e-9a3c-1d2f4c7e8b90")
-#: What Gemini CLI says of itself where nothing better is known.
+#: The values that Gemini CLI sends outside of an IDE.
 METADATA = {"ideType": "IDE_UNSPECIFIED", "platform": "PLATFORM_UNSPECIFIED", "pluginType": "GEMINI"}
 
 
 @dataclass(frozen=True, slots=True)
 class _ProjectCall(UpstreamCall):
-    """A call whose body is not whole until the project is known."""
+    """A call whose body needs the project, which may have to be fetched first."""
 
-    def of(self, project: str) -> UpstreamCall:
+    def with_project(self, project: str) -> UpstreamCall:
         body = {
             "model": self.model,
             "project": project,
@@ -55,7 +56,12 @@ class _ProjectCall(UpstreamCall):
             "request": orjson.Fragment(self.body or b"{}"),
         }
         return UpstreamCall(
-            self.method, self.url, self.timeouts, orjson.dumps(body), self.model, self.conversation
+            self.method,
+            self.url,
+            self.timeouts,
+            orjson.dumps(body),
+            self.model,
+            conversation=self.conversation,
         )
 
 
@@ -63,8 +69,8 @@ class CodeAssistUpstream(RestUpstream):
     realm = "code_assist"
     notices = (NOTICE,)
     CANNOT: ClassVar = {
-        Capability.COUNTS: "instruction and tools are counted as if they were text",
-        Capability.EMBEDDINGS: "Code Assist has none",
+        Capability.COUNTS: "instruction and tools are counted as text",
+        Capability.EMBEDDINGS: "Code Assist has no embeddings",
         Capability.MODEL_LIMITS: "Code Assist lists names only",
         Capability.KEY_ROTATION: "one person's login, whose token is renewed",
     }
@@ -74,16 +80,20 @@ class CodeAssistUpstream(RestUpstream):
         *,
         base_url: str,
         project: str | None,
-        access: CredentialSource,
+        credentials: CredentialSource,
         timeouts: Timeouts,
         pool_size: int,
         models: Sequence[str] = (),
     ) -> None:
         super().__init__(
-            base_url=base_url, access=access, timeouts=timeouts, pool_size=pool_size, unwrap=_unwrapped
+            base_url=base_url,
+            credentials=credentials,
+            timeouts=timeouts,
+            pool_size=pool_size,
+            unwrap=_chunk_in,
         )
         self._project = project
-        self._look_up = SingleFlight(self._looked_up, timeouts.tick)
+        self._lookup = SingleFlight(self._fetch_project, timeouts.tick)
         self._models = models
 
     @classmethod
@@ -92,7 +102,7 @@ class CodeAssistUpstream(RestUpstream):
         return cls(
             base_url=wanted.base_url,
             project=None if wanted.project == AUTO else wanted.project,
-            access=TokenCredentials(Login.from_settings(settings), timeouts.tick),
+            credentials=TokenCredentials(Login.from_settings(settings), timeouts.tick),
             timeouts=timeouts,
             pool_size=settings.server.threads,
             models=wanted.models,
@@ -112,10 +122,10 @@ class CodeAssistUpstream(RestUpstream):
         return self._method_call("countTokens", body, model)
 
     def _method_call(self, method: str, body: JsonObject, model: str = "") -> UpstreamCall:
-        return self._post(f"{METHODS}{method}", json_bytes(body), self._short, model)
+        return self._post(f"{METHODS}{method}", json_bytes(body), self._unary_timeouts, model)
 
     def check_credentials(self, model: str) -> None:
-        wait_for(self._known_project())  # needed for every answer, but not to count
+        wait_for(self._known_project())  # answers need the project, token counts do not
         super().check_credentials(model)
 
     def models(self) -> Sequence[JsonObject]:
@@ -124,28 +134,30 @@ class CodeAssistUpstream(RestUpstream):
 
     def _with_quota(self) -> list[str]:
         project = wait_for(self._known_project())
-        buckets = self._whole(self._method_call("retrieveUserQuota", {"project": project})).get("buckets")
+        buckets = self._fetch_object(self._method_call("retrieveUserQuota", {"project": project})).get(
+            "buckets"
+        )
         listed = [each for each in buckets if isinstance(each, dict)] if isinstance(buckets, list) else []
         return list(dict.fromkeys(str(each["modelId"]) for each in listed if each.get("modelId")))
 
     # --- the project ---------------------------------------------------------------------------------
 
-    def accepted(
-        self, call: UpstreamCall, began: Callable[[HttpResponse], None] = lambda _answer: None
-    ) -> Generator[Tick, None, Accepted]:
+    def accepted_response(
+        self, call: UpstreamCall, on_response: Callable[[HttpResponse], None] = lambda _response: None
+    ) -> Generator[Tick, None, AcceptedResponse]:
         if isinstance(call, _ProjectCall):
-            call = call.of((yield from self._known_project()))
-        return (yield from super().accepted(call, began))
+            call = call.with_project((yield from self._known_project()))
+        return (yield from super().accepted_response(call, on_response))
 
     def _known_project(self) -> Generator[Tick, None, str]:
-        return self._project or (yield from self._look_up.outcome())
+        return self._project or (yield from self._lookup.outcome())
 
-    def _looked_up(self) -> str:
-        found = self._whole(self._method_call("loadCodeAssist", {"metadata": METADATA}))
+    def _fetch_project(self) -> str:
+        found = self._fetch_object(self._method_call("loadCodeAssist", {"metadata": METADATA}))
         project = found.get("cloudaicompanionProject")
         if not isinstance(project, str) or not project:
             raise UpstreamMisconfigured(
-                "Code Assist has no project for this login: use Gemini CLI once, which sets it up, or set "
+                "Code Assist has no project for this login: run Gemini CLI once to create it, or set "
                 f"GOOGLE_CLOUD_PROJECT. {ADMINISTRATOR}"
             )
         self._project = project
@@ -153,12 +165,12 @@ class CodeAssistUpstream(RestUpstream):
 
 
 def _session_id(conversation: str) -> str:
-    """One for each conversation, as Gemini CLI has it: those that share one disturb each other's cache."""
+    """One id for each conversation, as in Gemini CLI: a shared id makes caching worse."""
     return str(uuid5(SESSIONS, conversation) if conversation else uuid4())
 
 
-def _unwrapped(payload: dict[str, Any]) -> dict[str, Any]:
-    """The chunk in a message of Code Assist's. Some have none, and tell only what is left of the credits."""
+def _chunk_in(payload: dict[str, Any]) -> dict[str, Any]:
+    """The chunk in a payload; some payloads have no chunk and only report the remaining credits."""
     chunk = payload.get("response")
     if not isinstance(chunk, dict):
         return {}
@@ -166,7 +178,7 @@ def _unwrapped(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _countable(request: GenerateRequest) -> list[Content]:
-    """All that can be counted here are contents, and no thoughts; so the rest is put among them as text."""
+    """Code Assist counts only contents without thoughts, so instruction and tools become contents."""
     instruction = [Content(USER, request.system.parts)] if request.system else []
     declared = request_to_json(request).get("tools")
     tools = [Content(USER, (Part(json_bytes({"tools": declared}).decode()),))] if declared else []

@@ -1,7 +1,6 @@
-"""The upstream when no key is set: the pretend Gemini server, played in-process.
+"""The upstream without an API key: a simulated Gemini server in the same process.
 
-What the server says passes through the same decoder and the same translation of errors as Gemini's own
-answers.
+Its answers pass the same decoder and the same error translation as Gemini's answers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["DemoStream", "DemoUpstream"]
 
 class DemoUpstream(Upstream):
     def __init__(self, pace: float = 1.0, tick: float = TICK) -> None:
-        """`pace` stretches the pauses between chunks; 0 means no waiting at all."""
+        """`pace` multiplies the pauses between chunks; 0 removes them."""
         self._pace = pace
         self._tick = tick
 
@@ -73,7 +72,7 @@ class DemoStream(ChunkStream):
         self._closed.set()
 
     def _pause(self, seconds: float) -> Iterator[bytes]:
-        """Nothing, for every tick of a pause that is longer than one."""
+        """Wait; yields an empty piece at every tick of a long pause."""
         self.waited += seconds
         while seconds > self._tick and not self._closed.wait(self._tick):
             seconds -= self._tick

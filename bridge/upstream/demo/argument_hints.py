@@ -1,7 +1,7 @@
-"""Believable and harmless values for arguments: what the prompt quotes, or what a name suggests.
+"""Plausible and harmless values for arguments: quoted words of the prompt, or values that fit the name.
 
-A call made here may be run for real by an agent: commands only ever say hello, and files are only written
-under a name of our own.
+An agent may really run a call of the demo model: commands only print hello, and calls write only to a file
+name that belongs to the demo.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BY_NAME = {
 
 
 class ArgumentHints:
-    """Quoted words and numbers of a prompt, each used once and in order."""
+    """Quoted words and numbers of a prompt; each is used once, in order."""
 
     def __init__(self, prompt: str, known_names: Iterable[str] = ()) -> None:
         known = frozenset(known_names)

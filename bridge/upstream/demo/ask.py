@@ -1,7 +1,7 @@
-"""What was asked: everything the pretend model reads in a request, and nothing it says.
+"""Everything that the demo model reads from a request.
 
-The request is Google's JSON; agents wrap what the user typed in reminders and contexts of their own, and only
-the typed part is the question.
+The request is Google's JSON. Agents wrap the user's text in reminders and context of their own; only the
+user's text is the question.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bridge.gemini.types import (
 from bridge.gemini.wire import content_to_json, request_from_json, request_to_json
 
 CHARACTERS_PER_TOKEN = 4
-TOKENS_PER_MEDIUM = 258  # what Gemini counts for a small image
+TOKENS_PER_MEDIUM = 258  # Gemini's count for a small image
 OUTPUT_LIMIT = 65_536
 MOST_CANDIDATES = 8
 LONGEST_GIST = 4_000
@@ -50,7 +50,7 @@ def tokens(characters: int) -> int:
 @dataclass(frozen=True)
 class DemoRequest:
     request: GenerateRequest
-    variant: str | None = None  #: the misbehaviour that the model name or the prompt calls for
+    variant: str | None = None  #: the fault that the model name or the prompt selects
 
     @property
     def model(self) -> str:
@@ -64,18 +64,18 @@ class DemoRequest:
 
     @cached_property
     def question(self) -> str:
-        """What the user typed: the last text that is more than wrapping."""
-        said = reversed(_last_said(self.request))
-        return next(filter(None, (_MARK.sub("", _unwrapped(text)).strip() for text in said)), "")
+        """The user's text: the last text that is not only wrapping."""
+        texts = reversed(_last_texts(self.request))
+        return next(filter(None, (_MARK.sub("", _unwrapped(text)).strip() for text in texts)), "")
 
     @property
     def gist(self) -> str:
-        """As much of the question as is read for its meaning."""
+        """The start of the question, which the patterns search."""
         return self.question[:LONGEST_GIST]
 
     @cached_property
     def dictated(self) -> str | None:
-        """The text to be repeated exactly, if that is what was asked."""
+        """The text that the user asks to repeat exactly, if any."""
         if found := _DICTATION.match(self.question):
             return self.question[found.end() :]
         if not (found := _SAYING.match(self.question)):
@@ -85,7 +85,7 @@ class DemoRequest:
 
     @cached_property
     def results(self) -> tuple[FunctionResponse, ...]:
-        """The responses of tools that this answer is about."""
+        """The tool results in the last turn."""
         last = _last_turn(self.request)
         return tuple(part.data for part in last if isinstance(part.data, FunctionResponse))
 
@@ -161,12 +161,12 @@ def _variant(request: GenerateRequest, variants: Container[str]) -> str | None:
 def _variants_asked_for(request: GenerateRequest) -> Iterator[str]:
     if request.model.startswith("demo-"):
         yield request.model.removeprefix("demo-")
-    for text in _last_said(request):
+    for text in _last_texts(request):
         yield from map(str.lower, _MARK.findall(text))
 
 
-def _last_said(request: GenerateRequest) -> list[str]:
-    """The texts of the user's last turn that has any: tool results may have come since."""
+def _last_texts(request: GenerateRequest) -> list[str]:
+    """The texts of the user's last turn with text; turns with tool results may follow it."""
     for content in reversed(request.contents):
         if content.role != MODEL and (
             texts := [part.data for part in content.parts if isinstance(part.data, str)]
@@ -176,7 +176,7 @@ def _last_said(request: GenerateRequest) -> list[str]:
 
 
 def _unwrapped(text: str) -> str:
-    """The text without what agents put around it."""
+    """The text without the wrappings of agents."""
     for name in _WRAPPERS:
         first, *rest = text.split(f"<{name}>")
         text = first + "".join(_after(f"</{name}>", piece) for piece in rest)

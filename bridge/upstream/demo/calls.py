@@ -1,4 +1,4 @@
-"""Which of the declared functions the pretend model calls, and with what arguments."""
+"""Chooses the declared functions that the demo model calls, and their arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridge.upstream.demo.ask import DemoRequest
 from bridge.upstream.demo.samples import Sampler, property_names
 from bridge.upstream.demo.script import Fields, Piece
 
-#: Variants whose whole purpose is a call.
+#: Variants that always call a function.
 CALLERS = frozenset({"tool", "parallel"})
 
 _TOOL = re.compile(r"\btools?\b|\bfunction call|\b(?:call|use|run|try) both\b", re.IGNORECASE)
@@ -27,7 +27,7 @@ _WRITTEN = frozenset({"content", "contents", "new_string", "new_str", "newString
 
 
 def planned(ask: DemoRequest) -> list[FunctionDeclaration]:
-    """The functions this answer calls, in order; none when results have just come back."""
+    """The functions that this answer calls, in order; none right after tool results."""
     if ask.results or not ask.functions or ask.calling_mode == "NONE":
         return []
     forced = ask.calling_mode == "ANY" or ask.variant in CALLERS
@@ -35,7 +35,7 @@ def planned(ask: DemoRequest) -> list[FunctionDeclaration]:
     named = [] if ask.dictated is not None else _named(ask.functions, ask.gist)
     if not (forced or asked or named):
         return []
-    preferred = sorted(ask.functions, key=_hazard)
+    preferred = sorted(ask.functions, key=_risk)
     chosen = named or preferred[:1]
     if len(chosen) == 1 and (ask.variant == "parallel" or _SEVERAL.search(ask.gist)):
         others = [function for function in preferred if function is not chosen[0]]
@@ -44,21 +44,21 @@ def planned(ask: DemoRequest) -> list[FunctionDeclaration]:
 
 
 def pieces(ask: DemoRequest, functions: Sequence[FunctionDeclaration], number: int) -> Iterator[Piece]:
-    """Each call in a chunk of its own; only the first is signed, as Gemini 3 does."""
-    clues = ArgumentHints(ask.gist, (function.name for function in ask.functions))
+    """One chunk for each call; only the first call is signed, as in Gemini 3."""
+    hints = ArgumentHints(ask.gist, (function.name for function in ask.functions))
     signature = signatures.mint(ask.digest + b"call" + bytes([number]))
     for position, function in enumerate(functions):
-        call: Fields = {"name": function.name, "args": _arguments(function, clues)}
-        if ask.variant == "strict":  # newer models number their calls, older ones do not
+        call: Fields = {"name": function.name, "args": _arguments(function, hints)}
+        if ask.variant == "strict":  # newer models send ids with their calls, older ones do not
             call["id"] = f"{ask.digest.hex()[:12]}{number}{position}"
         part: Fields = {"functionCall": call}
         yield (part,) if position else (part | {"thoughtSignature": signature},)
     yield ({"text": ""},)
 
 
-def _arguments(function: FunctionDeclaration, clues: ArgumentHints) -> JsonObject:
+def _arguments(function: FunctionDeclaration, hints: ArgumentHints) -> JsonObject:
     schema = _schema(function)
-    value = Sampler({"type": "object", **schema}, clues, writes=_writes(function)).sample()
+    value = Sampler({"type": "object", **schema}, hints, writes=_writes(function)).sample()
     return value if isinstance(value, dict) else {}
 
 
@@ -75,7 +75,7 @@ def _named(functions: Sequence[FunctionDeclaration], question: str) -> list[Func
 
 
 def _is_called(name: str, question: str) -> bool:
-    """A name like `get_weather` speaks for itself; one like `write` is also an ordinary word."""
+    """A name such as `get_weather` is unambiguous; a name such as `write` is also an ordinary word."""
     word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
     if _DISTINCTIVE.search(name):
         return re.search(word, question, re.IGNORECASE) is not None
@@ -92,8 +92,8 @@ def _is_joined(name: str, question: str) -> bool:
     return re.search(joined, question, re.IGNORECASE) is not None
 
 
-def _hazard(function: FunctionDeclaration) -> int:
-    """Nobody named a tool: take one whose effect is known to be none."""
+def _risk(function: FunctionDeclaration) -> int:
+    """The risk of calling a function that the prompt does not name; 0 is harmless."""
     names = list(property_names(_schema(function)))
     if any(map(is_command, names)):
         return 0

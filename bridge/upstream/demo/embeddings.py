@@ -1,4 +1,4 @@
-"""The pretend model's vectors, good for trying only: texts that share words lie near each other."""
+"""Embeddings of the demo model, for trials only: texts with common words have similar vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+")
 
 
 def answer(method: str, body: JsonObject) -> dict[str, Any]:
-    """What `models/{model}:{method}` answers to this body."""
+    """The answer of `models/{model}:{method}` to this body."""
     if method == "batchEmbedContents":
         return {"embeddings": [_embedding(request) for request in body["requests"]]}
     return {"embedding": _embedding(body)}
@@ -33,7 +33,7 @@ def _size(wanted: Any) -> int:
 
 
 def vector(text: str, size: int) -> list[float]:
-    """Each word pushes one of the numbers up or down; all of them together have the length one."""
+    """Each word adds 1 to or subtracts 1 from one number; the vector is normalised to length 1."""
     values = [0.0] * size
     for word in _WORD.findall(text.lower()) or [""]:
         digest = int.from_bytes(sha256(word.encode()).digest()[:8], "big")

@@ -1,4 +1,4 @@
-"""Every way Gemini is known to misbehave, by name. The table at the end is the list and its documentation."""
+"""The known ways in which Gemini misbehaves, by name; the table at the end documents them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Fault(NamedTuple):
     summary: str
 
 
-# --- the time it takes -------------------------------------------------------------------------------
+# --- timing ------------------------------------------------------------------------------------------
 
 
-def _tell(scene: Scene) -> Reply:
-    return scene.told()
+def _unchanged(scene: Scene) -> Reply:
+    return scene.reply()
 
 
 def _slow(scene: Scene) -> Reply:
@@ -71,11 +71,11 @@ def _huge(scene: Scene) -> Reply:
 
 
 def _cut(scene: Scene) -> Reply:
-    return scene.unfinished().told()
+    return scene.unfinished().reply()
 
 
 def _drop(scene: Scene) -> Reply:
-    return Reply(200, _dropped(scene.unfinished().told().body))
+    return Reply(200, _dropped(scene.unfinished().reply().body))
 
 
 def _dropped(body: Iterator[bytes | float]) -> Iterator[bytes | float]:
@@ -83,13 +83,13 @@ def _dropped(body: Iterator[bytes | float]) -> Iterator[bytes | float]:
     raise ConnectionResetError("Connection reset by peer")
 
 
-def _broken_by(last_words: bytes) -> Callable[[Scene], Reply]:
-    return lambda scene: Reply(200, _followed(scene.unfinished().told().body, last_words))
+def _ending_with(last_bytes: bytes) -> Callable[[Scene], Reply]:
+    return lambda scene: Reply(200, _followed(scene.unfinished().reply().body, last_bytes))
 
 
-def _followed(body: Iterator[bytes | float], last_words: bytes) -> Iterator[bytes | float]:
+def _followed(body: Iterator[bytes | float], last_bytes: bytes) -> Iterator[bytes | float]:
     yield from body
-    yield last_words
+    yield last_bytes
 
 
 def _usage_late(scene: Scene) -> Reply:
@@ -107,7 +107,7 @@ def _usage_after(scene: Scene) -> Iterator[bytes | float]:
 
 def _early_stop(scene: Scene) -> Reply:
     empty = replace(scene, scripts=(Script(),))
-    return Reply(200, _early_stopped(next(empty.chunks()), scene.told().body))
+    return Reply(200, _early_stopped(next(empty.chunks()), scene.reply().body))
 
 
 def _early_stopped(stop: Fields, body: Iterator[bytes | float]) -> Iterator[bytes | float]:
@@ -115,7 +115,7 @@ def _early_stopped(stop: Fields, body: Iterator[bytes | float]) -> Iterator[byte
     yield from body
 
 
-# --- answers refused outright ------------------------------------------------------------------------
+# --- refusals ----------------------------------------------------------------------------------------
 
 
 def _refused(refusal: DemoRefusal) -> Callable[[Scene], Reply]:
@@ -141,14 +141,14 @@ def _blocked(scene: Scene) -> Reply:
 
 def _strict(scene: Scene) -> Reply:
     message = strict.violation(scene.ask.request)
-    return scene.told() if message is None else refusals.invalid(message).reply()
+    return scene.reply() if message is None else refusals.invalid(message).reply()
 
 
-# --- answers that end oddly --------------------------------------------------------------------------
+# --- unusual endings ---------------------------------------------------------------------------------
 
 
 def _halfway(finish: str, **closing: object) -> Callable[[Scene], Reply]:
-    return lambda scene: scene.rewritten(lambda script: Script(_first_half(script), finish, closing)).told()
+    return lambda scene: scene.rewritten(lambda script: Script(_first_half(script), finish, closing)).reply()
 
 
 def _first_half(script: Script) -> tuple[Piece, ...]:
@@ -156,22 +156,22 @@ def _first_half(script: Script) -> tuple[Piece, ...]:
 
 
 def _ending(finish: str, **closing: object) -> Callable[[Scene], Reply]:
-    return lambda scene: scene.rewritten(lambda script: Script(script.pieces, finish, closing)).told()
+    return lambda scene: scene.rewritten(lambda script: Script(script.pieces, finish, closing)).reply()
 
 
 def _silent(finish: str, **closing: object) -> Callable[[Scene], Reply]:
-    return lambda scene: replace(scene, scripts=(Script((), finish, closing),)).told()
+    return lambda scene: replace(scene, scripts=(Script((), finish, closing),)).reply()
 
 
 def _thought_then(finish: str | None) -> Callable[[Scene], Reply]:
     piece: Piece = ({"text": "**Considering**\n\nWhat could be said about this?", "thought": True},)
-    return lambda scene: replace(scene, scripts=(Script((piece,), finish),)).told()
+    return lambda scene: replace(scene, scripts=(Script((piece,), finish),)).reply()
 
 
 def _continuation(scene: Scene) -> Reply:
     if "continuationToken" in scene.ask.request.extra:
         rest = scene.rewritten(lambda script: Script(script.pieces[len(_first_half(script)) :]))
-        return rest.told()
+        return rest.reply()
     return _halfway("CONTINUATION", continuationToken=signatures.mint(b"continuation"))(scene)
 
 
@@ -179,13 +179,13 @@ def _continuation(scene: Scene) -> Reply:
 
 
 def _only(scene: Scene, *parts: Fields) -> Reply:
-    """These parts, a chunk each, instead of the answer."""
-    return replace(scene, scripts=(Script(tuple((part,) for part in parts)),)).told()
+    """Only these parts, one in each chunk."""
+    return replace(scene, scripts=(Script(tuple((part,) for part in parts)),)).reply()
 
 
 def _signed_text(scene: Scene) -> Reply:
     signature = signatures.mint(scene.ask.digest + b"text")
-    return scene.rewritten(lambda script: _with_last_text_signed(script, signature)).told()
+    return scene.rewritten(lambda script: _with_last_text_signed(script, signature)).reply()
 
 
 def _with_last_text_signed(script: Script, signature: str) -> Script:
@@ -201,7 +201,7 @@ def _with_last_text_signed(script: Script, signature: str) -> Script:
 def _signed_thought(scene: Scene) -> Reply:
     signature = signatures.mint(scene.ask.digest + b"thought")
     thought: Piece = ({"text": "", "thought": True, "thoughtSignature": signature},)
-    return scene.rewritten(lambda script: replace(script, pieces=(thought, *_unsigned(script)))).told()
+    return scene.rewritten(lambda script: replace(script, pieces=(thought, *_unsigned(script)))).reply()
 
 
 def _unsigned(script: Script) -> Iterator[Piece]:
@@ -228,21 +228,23 @@ def _unicode(scene: Scene) -> Reply:
     return _only(scene, *({"text": piece} for piece in UNICODE))
 
 
-_bare_error = _broken_by(refusals.OVERLOADED.body())
-_error_event = _broken_by(sse(refusals.OVERLOADED.envelope()))
-_garbage = _broken_by(b"data: not json\r\n\r\n")
+_bare_error = _ending_with(refusals.OVERLOADED.body())
+_error_event = _ending_with(sse(refusals.OVERLOADED.envelope()))
+_garbage = _ending_with(b"data: not json\r\n\r\n")
 _safety = _halfway("SAFETY", safetyRatings=RATINGS)
 _recitation = _halfway("RECITATION", citationMetadata=CITATIONS)
 _bad_call = _silent("MALFORMED_FUNCTION_CALL", finishMessage="Malformed function call: print(f(x='")
 _stray_call = _silent("UNEXPECTED_TOOL_CALL", finishMessage="Model tried to call an undeclared function: f")
 _grounding = _ending("STOP", groundingMetadata=GROUNDING)
 
-#: Asked for by the model name `demo-<name>` or by `[demo:<name>]` in the prompt.
+#: Selected by the model name `demo-<name>` or by `[demo:<name>]` in the prompt.
 FAULTS: dict[str, Fault] = {
-    # what the plain model also does when asked to
-    "think": Fault(_tell, "thinks aloud, then answers; the last part is empty and signed"),
-    "tool": Fault(_tell, "calls a declared tool, whatever the prompt says"),
-    "parallel": Fault(_tell, "calls two declared tools at once, one per chunk, only the first one signed"),
+    # behaviour that the plain model shows on request
+    "think": Fault(_unchanged, "thinks aloud, then answers; the last part is empty and signed"),
+    "tool": Fault(_unchanged, "calls a declared tool, whatever the prompt says"),
+    "parallel": Fault(
+        _unchanged, "calls two declared tools at once, one per chunk, only the first one signed"
+    ),
     "strict": Fault(_strict, "refuses conversations that break Gemini's rules of turns and signatures"),
     # time
     "slow": Fault(_slow, "waits a second before each chunk"),
@@ -251,7 +253,7 @@ FAULTS: dict[str, Fault] = {
     "burst": Fault(_burst, "sends 200 chunks at once"),
     "huge": Fault(_huge, "sends ten megabytes of text in one chunk"),
     # refusals
-    "400": Fault(_refused(refusals.INVALID), "answers 400: the request is invalid, nobody knows why"),
+    "400": Fault(_refused(refusals.INVALID), "answers 400: the request is invalid, without a reason"),
     "badkey": Fault(_refused(refusals.BAD_KEY), "answers 400: the API key is not valid"),
     "overflow": Fault(_refused(refusals.TOO_LONG), "answers 400: too many input tokens"),
     "403": Fault(_refused(refusals.FORBIDDEN), "answers 403: permission denied"),
@@ -276,14 +278,14 @@ FAULTS: dict[str, Fault] = {
     # ends
     "empty": Fault(_silent("STOP"), "finishes properly and says nothing"),
     "nofinish": Fault(_thought_then(None), "thinks, then ends without answer or finish reason"),
-    "starved": Fault(_thought_then("MAX_TOKENS"), "spends all its tokens on thinking"),
+    "starved": Fault(_thought_then("MAX_TOKENS"), "uses all its tokens for thinking"),
     "length": Fault(_halfway("MAX_TOKENS"), "runs out of tokens halfway"),
-    "continuation": Fault(_continuation, "stops halfway and hands out a token to go on with"),
+    "continuation": Fault(_continuation, "stops halfway and sends a continuation token"),
     "safety": Fault(_safety, "is stopped by the safety filter halfway"),
     "recitation": Fault(_recitation, "is stopped for reciting halfway"),
     "malformed-call": Fault(_bad_call, "fails to write a function call"),
-    "unexpected-call": Fault(_stray_call, "fails because it called a tool nobody declared"),
-    "unknown-finish": Fault(_ending("SOMETHING_NEW"), "finishes for a reason nobody has heard of"),
+    "unexpected-call": Fault(_stray_call, "fails because it called a tool that was not declared"),
+    "unknown-finish": Fault(_ending("SOMETHING_NEW"), "finishes for an unknown reason"),
     # unusual parts
     "signature-text": Fault(_signed_text, "signs the last visible text"),
     "signature-thought": Fault(

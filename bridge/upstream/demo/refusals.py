@@ -1,4 +1,4 @@
-"""Google's error envelopes, with the words Google uses: gateways read them."""
+"""Google's error envelopes with Google's texts, because gateways parse these texts."""
 
 from __future__ import annotations
 

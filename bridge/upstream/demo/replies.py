@@ -1,4 +1,4 @@
-"""What the pretend model says in words: a bank of answers and the prompts that call for them."""
+"""The demo model's text answers, and the prompts that select them."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ SNIPPETS = {
 _LANGUAGES = {
     "javascript": re.compile(r"\b(?:js|javascript|typescript|node)\b", re.IGNORECASE),
     "bash": re.compile(r"\b(?:bash|shell|sh|zsh)\b", re.IGNORECASE),
-    "python": re.compile(r"", re.IGNORECASE),  # when nothing else is named
+    "python": re.compile(r"", re.IGNORECASE),  # the default
 }
 
 
 def reply(ask: DemoRequest, number: int) -> str:
-    """The answer in words of candidate `number`."""
+    """The text answer of candidate `number`."""
     if ask.dictated is not None:
         return ask.dictated
     if ask.results:
@@ -175,7 +175,7 @@ def _topic(words: str) -> re.Pattern[str]:
     return re.compile(words, re.IGNORECASE)
 
 
-#: The first pattern that is found decides; the last is found everywhere.
+#: The first pattern that matches decides; the last pattern always matches.
 _TOPICS: tuple[tuple[re.Pattern[str], Callable[[DemoRequest, int], str]], ...] = (
     (
         _topic(

@@ -1,6 +1,6 @@
-"""A value that satisfies a JSON schema, or the OpenAPI kind of schema Gemini has beside it.
+"""Makes a value that satisfies a JSON schema or an OpenAPI schema, which Gemini accepts too.
 
-Schemas come from strangers: depth, width, lengths and patterns are all bounded here.
+Schemas are untrusted: depth, number of nodes, lengths and patterns have limits.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from bridge.gemini.types import JsonObject
 from bridge.upstream.demo.argument_hints import COMMAND, ArgumentHints, is_command
 
-DEEP = 6  #: from here on only what must be there
+DEEP = 6  #: from this depth on, only required properties
 DEEPEST = 24
 MOST_NODES = 2_000
 LONGEST_PADDING = 10_000
 MOST_ITEMS = 100
 LARGEST_NUMBER = 2**53
 SMALLEST_STEP = 1e-6
-#: A stranger's pattern is tried on short words only: backtracking grows with what is matched.
+#: An untrusted pattern is matched with short words only: backtracking grows with the length.
 LONGEST_MATCHED = 16
 
 _FORMATS = {
@@ -36,7 +36,7 @@ _FORMATS = {
     "ipv6": "2001:db8::1",
     "uuid": "123e4567-e89b-42d3-a456-426614174000",
 }
-#: Tried in turn on a pattern.
+#: Candidates for a string with a pattern.
 _WORDS = (
     *("demo", "Demo", "DEMO", "a", "A", "1", "42", "ab", "AB", "abc", "ABC", "12345", "123456789"),
     *(
@@ -56,9 +56,9 @@ _WORDS = (
 
 
 class Sampler:
-    def __init__(self, root: JsonObject, clues: ArgumentHints, *, writes: bool = False) -> None:
+    def __init__(self, root: JsonObject, hints: ArgumentHints, *, writes: bool = False) -> None:
         self._root = root
-        self._clues = clues
+        self._hints = hints
         self._writes = writes
         self._nodes = 0
 
@@ -81,7 +81,7 @@ class Sampler:
         return self._of_type(schema, name, depth)
 
     def _resolved(self, schema: Any, depth: int) -> JsonObject:
-        """The schema with its reference followed and its `allOf` joined in."""
+        """The schema with its reference resolved and its `allOf` merged."""
         self._nodes += 1
         if not isinstance(schema, dict) or depth > DEEPEST or self._nodes > MOST_NODES:
             return {}
@@ -89,7 +89,7 @@ class Sampler:
         reference = schema.get("$ref") or schema.get("ref")
         if isinstance(reference, str):
             beside = {key: schema[key] for key in schema if key not in ("$ref", "ref")}
-            resolved = {**self._resolved(_pointed_at(self._root, reference), depth + 1), **beside}
+            resolved = {**self._resolved(_referenced(self._root, reference), depth + 1), **beside}
         for part in _list(resolved.get("allOf")):
             resolved = _joined(resolved, self._resolved(part, depth + 1))
         return resolved
@@ -109,12 +109,12 @@ class Sampler:
             case "array":
                 return self._array(schema, name, depth)
             case "integer" | "number" as kind:
-                return _bounded(self._clues.number(), schema, whole=kind == "integer")
+                return _bounded(self._hints.number(), schema, whole=kind == "integer")
             case "boolean":
                 return False
             case "null":
                 return None
-        return _fitting(self._clues.text(name, writes=self._writes), schema)
+        return _matching_text(self._hints.text(name, writes=self._writes), schema)
 
     def _object(self, schema: JsonObject, depth: int) -> dict[str, Any]:
         properties = schema.get("properties")
@@ -134,7 +134,7 @@ class Sampler:
         return [self._value(kind, name, depth + 1) for kind in kinds[:wanted]]
 
 
-def _pointed_at(root: JsonObject, reference: str) -> JsonObject:
+def _referenced(root: JsonObject, reference: str) -> JsonObject:
     found: Any = root
     for step in filter(None, reference.removeprefix("#").split("/")):
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
@@ -173,14 +173,14 @@ def _size(schema: JsonObject, key: str, usual: int) -> int:
     return usual if value is None else max(0, int(value))
 
 
-def _bounded(clue: float | None, schema: JsonObject, *, whole: bool) -> float:
+def _bounded(hint: float | None, schema: JsonObject, *, whole: bool) -> float:
     step = max(_number(schema, "multipleOf") or 0, 1 if whole else 0)
     low, high = _number(schema, "minimum"), _number(schema, "maximum")
     above, below = _number(schema, "exclusiveMinimum"), _number(schema, "exclusiveMaximum")
     nudge = step or 0.5 * ((below - above) if above is not None and below is not None else 1)
     lows = [bound for bound in (low, None if above is None else above + nudge) if bound is not None]
     highs = [bound for bound in (high, None if below is None else below - nudge) if bound is not None]
-    value = max([min([1 if clue is None else clue, *highs]), *lows])
+    value = max([min([1 if hint is None else hint, *highs]), *lows])
     value = max(min(value, LARGEST_NUMBER), -LARGEST_NUMBER)
     if step > SMALLEST_STEP:
         steps = ceil(value / step)
@@ -188,13 +188,13 @@ def _bounded(clue: float | None, schema: JsonObject, *, whole: bool) -> float:
     return int(value) if whole or value == int(value) else value
 
 
-def _fitting(text: str, schema: JsonObject) -> str:
+def _matching_text(text: str, schema: JsonObject) -> str:
     usual = _FORMATS.get(str(schema.get("format")), text)
-    found = next((word for word in (usual, text, *_WORDS) if _fits(word, schema)), None)
-    return found if found is not None else _stretched(usual, schema)
+    found = next((word for word in (usual, text, *_WORDS) if _is_valid_text(word, schema)), None)
+    return found if found is not None else _padded(usual, schema)
 
 
-def _fits(text: str, schema: JsonObject) -> bool:
+def _is_valid_text(text: str, schema: JsonObject) -> bool:
     longest = _number(schema, "maxLength")
     if len(text) < _size(schema, "minLength", 0) or (longest is not None and len(text) > longest):
         return False
@@ -207,10 +207,10 @@ def _matches(text: str, pattern: Any) -> bool:
     try:
         return len(text) <= LONGEST_MATCHED and re.search(pattern, text) is not None
     except (re.error, OverflowError, RecursionError):
-        return True  # another dialect of regular expressions: nothing to be learned here
+        return True  # another dialect of regular expressions, which cannot be checked here
 
 
-def _stretched(text: str, schema: JsonObject) -> str:
+def _padded(text: str, schema: JsonObject) -> str:
     shortest = min(_size(schema, "minLength", 0), LONGEST_PADDING)
     return text.ljust(shortest, "x")[: _size(schema, "maxLength", max(len(text), shortest))]
 

@@ -1,7 +1,7 @@
-"""How an answer is laid out in chunks and put on the wire, as Google would.
+"""Splits an answer into chunks and encodes them as Google does.
 
-A Script is what one candidate says, piece by piece; a Scene is all candidates' scripts for one request; a
-Reply is what leaves the server. What is said is decided elsewhere.
+A Script holds the pieces of one candidate; a Scene holds the scripts of all candidates for one request; a
+Reply is the status and the bytes of the HTTP response. `script_writer` decides the content.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Piece = tuple[Fields, ...]  #: the parts of one chunk
 @dataclass(frozen=True, slots=True)
 class Reply:
     status: int
-    body: Iterator[bytes | float]  #: bytes as they leave, and pauses in seconds
+    body: Iterator[bytes | float]  #: bytes to send, and pauses in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
     pieces: tuple[Piece, ...] = ()
     finish: str | None = "STOP"
-    closing: JsonObject = EMPTY  #: what stands beside the last piece: sources, ratings, a finish message
+    closing: JsonObject = EMPTY  #: fields beside the last piece: sources, ratings, a finish message
 
     def candidates(self, index: int) -> Iterator[Fields]:
         pieces = self.pieces or ((),)
@@ -41,7 +41,7 @@ class Script:
         yield _candidate(index, pieces[-1]) | ending | dict(self.closing)
 
     def limited(self, most_tokens: int) -> Script:
-        """Cut where the tokens run out. Thoughts count; a call that does not fit is not made."""
+        """The script cut at the token limit. Thoughts count; a call beyond the limit is left out."""
         room = most_tokens * CHARACTERS_PER_TOKEN
         if sum(size(part) for piece in self.pieces for part in piece) <= room:
             return self
@@ -65,7 +65,7 @@ def _within(pieces: Iterable[Piece], room: int) -> Iterator[Piece]:
 
 
 def size(part: JsonObject) -> int:
-    """In characters, as tokens are counted here."""
+    """In characters; tokens are counted as characters divided by CHARACTERS_PER_TOKEN."""
     if "text" in part:
         return len(part["text"])
     if "inlineData" in part:
@@ -73,30 +73,30 @@ def size(part: JsonObject) -> int:
     return sum(len(orjson.dumps(value)) for key, value in part.items() if key != "thoughtSignature")
 
 
-class _Tally:
-    """Usage so far: Gemini reports running totals with every chunk."""
+class _UsageCounter:
+    """The usage so far: Gemini reports running totals with every chunk."""
 
     def __init__(self, prompt: int) -> None:
         self._prompt = prompt
-        self._said = 0
-        self._thought = 0
+        self._output = 0
+        self._thoughts = 0
 
     def add(self, part: JsonObject) -> None:
         if part.get("thought"):
-            self._thought += size(part)
+            self._thoughts += size(part)
         else:
-            self._said += size(part)
+            self._output += size(part)
 
-    def usage(self) -> Fields:
-        said, thought = tokens(self._said), tokens(self._thought)
+    def totals(self) -> Fields:
+        output, thoughts = tokens(self._output), tokens(self._thoughts)
         counts = {
             "promptTokenCount": self._prompt,
-            "candidatesTokenCount": said,
-            "thoughtsTokenCount": thought,
+            "candidatesTokenCount": output,
+            "thoughtsTokenCount": thoughts,
         }
         return {
             **{name: count for name, count in counts.items() if count},
-            "totalTokenCount": self._prompt + said + thought,
+            "totalTokenCount": self._prompt + output + thoughts,
             "promptTokensDetails": [{"modality": "TEXT", "tokenCount": self._prompt}],
         }
 
@@ -110,26 +110,26 @@ class Scene:
         return replace(self, scripts=tuple(map(change, self.scripts)))
 
     def unfinished(self) -> Scene:
-        """The beginning of the answer, without its end."""
+        """The answer without its last piece and without a finish reason."""
         return self.rewritten(lambda script: Script(script.pieces[:-1] or script.pieces, finish=None))
 
     def chunks(self) -> Iterator[Fields]:
-        tally = _Tally(self.ask.prompt_tokens)
+        usage = _UsageCounter(self.ask.prompt_tokens)
         by_candidate = [script.candidates(index) for index, script in enumerate(self.scripts)]
         for candidate in filter(None, chain.from_iterable(zip_longest(*by_candidate))):
             for part in candidate["content"].get("parts", ()):
-                tally.add(part)
-            yield self.chunk(candidates=[candidate], usageMetadata=tally.usage())
+                usage.add(part)
+            yield self.chunk(candidates=[candidate], usageMetadata=usage.totals())
 
     def chunk(self, **fields: Any) -> Fields:
         answer_id = base64.urlsafe_b64encode(self.ask.digest[:16]).decode().rstrip("=")
         return {**fields, "modelVersion": self.ask.model, "responseId": answer_id}
 
     def pauses(self) -> Iterator[float]:
-        """20 to 40 ms, never quite regular."""
+        """20 to 40 ms, irregular."""
         return (0.020 + byte % 21 / 1000 for byte in cycle(self.ask.digest))
 
-    def told(self) -> Reply:
+    def reply(self) -> Reply:
         return Reply(200, paced(self.chunks(), self.pauses()))
 
 

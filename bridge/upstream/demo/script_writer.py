@@ -1,4 +1,4 @@
-"""Writes the scripts of an answer: calls, JSON or words, after a thought if asked, within the limits."""
+"""Writes the scripts of an answer: calls, JSON or text, within the token limit."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ def _thoughts() -> Iterator[Piece]:
 
 
 def _text(ask: DemoRequest, number: int) -> str:
-    text = _uncut_text(ask, number)[
-        : (OUTPUT_LIMIT + 1) * CHARACTERS_PER_TOKEN
-    ]  # more would only be cut later
+    longest = (OUTPUT_LIMIT + 1) * CHARACTERS_PER_TOKEN  # `Script.limited` would cut more
+    text = _uncut_text(ask, number)[:longest]
     stops = [text.index(stop) for stop in ask.stops if stop in text]
     return text[: min(stops, default=len(text))]
 
@@ -64,7 +63,7 @@ def _json(ask: DemoRequest) -> str:
 
 
 def pieces_of(text: str, digest: bytes) -> Iterator[Piece]:
-    """A few words at a time; the pieces put together are exactly the text."""
+    """The text in pieces of a few words; joined, they are exactly the text."""
     words = iter(re.findall(r"\S+\s*|\s+", text))
     for byte in cycle(digest):
         together = "".join(islice(words, 2 + byte % 4))

@@ -1,6 +1,6 @@
-"""The pretend Gemini server, without a network: a request in, Google's status and bytes out.
+"""The simulated Gemini server, without a network: it takes a request and returns Google's status and bytes.
 
-It can be played in-process or served on a real socket. The same request always gets the same answer.
+It runs inside the bridge or behind a real socket. The same request always gets the same answer.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _ABOUT = "Embedded offline model: streams believable text, calls declared tools 
 
 
 def answer(model: str, body: JsonObject) -> Reply:
-    """What `models/{model}:streamGenerateContent?alt=sse` answers to this body."""
+    """The answer of `models/{model}:streamGenerateContent?alt=sse` to this body."""
     asked = ask.read(model, body, FAULTS)
     scene = Scene(asked, script_writer.write(asked))
-    return scene.told() if asked.variant is None else FAULTS[asked.variant].play(scene)
+    return scene.reply() if asked.variant is None else FAULTS[asked.variant].play(scene)
 
 
 def count_tokens(model: str, body: JsonObject) -> int:
@@ -28,7 +28,7 @@ def count_tokens(model: str, body: JsonObject) -> int:
 
 
 def models() -> Sequence[JsonObject]:
-    """The models as Google's list describes its own. Any other name is answered too, as `demo`."""
+    """The models in the format of Google's list. Any other name works too, like `demo`."""
     variants = [
         _entry(f"{MODEL_NAME}-{name}", f"Demo ({name})", f"Demo model that {fault.summary}")
         for name, fault in FAULTS.items()

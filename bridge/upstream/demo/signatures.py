@@ -1,4 +1,4 @@
-"""Thought signatures of the pretend model: opaque to everybody else, recognisable to itself."""
+"""Thought signatures of the demo model: opaque to clients, recognised by the demo model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import base64
 import binascii
 import hashlib
 
-#: Google's own begin with 0x12 too; a few hundred bytes is what they usually weigh.
+#: Google's signatures begin with 0x12 too, and usually have a few hundred bytes.
 _ORIGIN = b"\x12gemini-bridge-demo\x00"
 _NOISE = 350
 
-#: What Google lets a client send instead of a signature it has lost, as it is or in base64.
+#: Google accepts these instead of a lost signature, as plain text or in base64.
 _DUMMIES = (b"skip_thought_signature_validator", b"context_engineering_is_the_way_to_go")
 DUMMIES = frozenset(text for dummy in _DUMMIES for text in (dummy.decode(), base64.b64encode(dummy).decode()))
 
@@ -20,7 +20,7 @@ def mint(seed: bytes) -> str:
 
 
 def decoded(signature: str) -> bytes | None:
-    """Its bytes, in either alphabet of base64; None if it is in neither."""
+    """The bytes, from either alphabet of base64; None if it is not base64."""
     try:
         return base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True)
     except (binascii.Error, ValueError):

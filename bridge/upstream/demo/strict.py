@@ -1,7 +1,7 @@
-"""The rules by which Gemini refuses a conversation, in its own words.
+"""The rules by which Gemini refuses a conversation, with Gemini's own error texts.
 
-Most models forgive most of this; a request that passes here passes anywhere. Signatures are asked for as
-Gemini 3 does: on the first call of each step since the user last spoke.
+Most models are less strict; a request that passes these rules passes with every model. Signatures are
+required as in Gemini 3: on the first call of each step since the user's last message.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, FunctionResponse, GenerateRequest, Part
 from bridge.upstream.demo import signatures
 
-Places = dict[str, Any]  #: what the message names: which turn, which part, which function
+Places = dict[str, Any]  #: values for the message: the index of the turn, the part or the function
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
 
 
 def violation(request: GenerateRequest) -> str | None:
-    """What Gemini would say, if it would refuse this request."""
+    """Gemini's error text for this request; None if Gemini would accept it."""
     for rule in RULES:
         places = next(rule.breaches(request), None)
         if places is not None:
@@ -41,20 +41,20 @@ def _empty_turns(request: GenerateRequest) -> Iterator[Places]:
     return ({"turn": turn} for turn, content in enumerate(request.contents) if not content.parts)
 
 
-def _hollow_parts(request: GenerateRequest) -> Iterator[Places]:
-    return ({"turn": turn, "part": place} for turn, place, part in _parts(request) if _is_hollow(part))
+def _parts_without_data(request: GenerateRequest) -> Iterator[Places]:
+    return ({"turn": turn, "part": place} for turn, place, part in _parts(request) if _has_no_data(part))
 
 
-def _hollow_instructions(request: GenerateRequest) -> Iterator[Places]:
+def _instructions_without_data(request: GenerateRequest) -> Iterator[Places]:
     parts = request.system.parts if request.system else ()
-    return ({"part": place} for place, part in enumerate(parts) if _is_hollow(part))
+    return ({"part": place} for place, part in enumerate(parts) if _has_no_data(part))
 
 
-def _is_hollow(part: Part) -> bool:
+def _has_no_data(part: Part) -> bool:
     return part.data is None or (part.data == "" and part.signature is None)
 
 
-def _foreign_roles(request: GenerateRequest) -> Iterator[Places]:
+def _unknown_roles(request: GenerateRequest) -> Iterator[Places]:
     return ({} for content in request.contents if content.role not in (USER, MODEL, None))
 
 
@@ -86,7 +86,7 @@ def _last_turn_of_model(request: GenerateRequest) -> Iterator[Places]:
         yield {}
 
 
-def _illegible_signatures(request: GenerateRequest) -> Iterator[Places]:
+def _undecodable_signatures(request: GenerateRequest) -> Iterator[Places]:
     for turn, place, part in _parts(request):
         if _is_checked(part) and signatures.decoded(part.signature or "") is None:
             yield {"turn": turn, "part": place, "signature": part.signature}
@@ -112,17 +112,17 @@ def _unsigned_calls(request: GenerateRequest) -> Iterator[Places]:
 
 
 def _current_turn(request: GenerateRequest) -> int:
-    """Where the user last spoke. Text beside a tool's response does not count: the step is still the same."""
-    spoken = (
+    """The turn of the user's last message. Text beside a tool response belongs to the running step."""
+    user_turns = (
         turn
         for turn, content in enumerate(request.contents)
         if content.role != MODEL and not _responses(content)
     )
-    return max(spoken, default=0)
+    return max(user_turns, default=0)
 
 
 def _unsigned_call(content: Content) -> str | None:
-    """The first call of a step, unless it or a thought before it is signed, as Gemini's own may be."""
+    """The name of the step's first call, unless the call or a thought before it is signed."""
     for part in content.parts:
         if part.signature and (part.thought or isinstance(part.data, FunctionCall)):
             return None
@@ -149,21 +149,23 @@ def _responses(content: Content) -> int:
     return sum(isinstance(part.data, FunctionResponse) for part in content.parts)
 
 
-_HOLLOW = "data: required oneof field 'data' must have one initialized field"
+_NO_DATA = "data: required oneof field 'data' must have one initialized field"
 _ORDER = "Please ensure that "
 
-#: In the order Gemini looks: the shape of the request first, then the order of turns, then signatures.
+#: In Gemini's order: first the form of the request, then the order of turns, then signatures.
 RULES = (
     StrictRule("* GenerateContentRequest.contents: contents is not specified", _no_turns),
     StrictRule(
         "* GenerateContentRequest.contents[{turn}].parts: contents.parts must not be empty.",
         _empty_turns,
     ),
-    StrictRule(f"* GenerateContentRequest.contents[{{turn}}].parts[{{part}}].{_HOLLOW}", _hollow_parts),
     StrictRule(
-        f"* GenerateContentRequest.system_instruction.parts[{{part}}].{_HOLLOW}", _hollow_instructions
+        f"* GenerateContentRequest.contents[{{turn}}].parts[{{part}}].{_NO_DATA}", _parts_without_data
     ),
-    StrictRule("Please use a valid role: user, model.", _foreign_roles),
+    StrictRule(
+        f"* GenerateContentRequest.system_instruction.parts[{{part}}].{_NO_DATA}", _instructions_without_data
+    ),
+    StrictRule("Please use a valid role: user, model.", _unknown_roles),
     StrictRule(
         "* GenerateContentRequest.tools[0].function_declarations[{function}].name: Invalid function "
         "name. Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores "
@@ -187,7 +189,7 @@ RULES = (
     StrictRule(
         "Invalid value at 'contents[{turn}].parts[{part}].thought_signature' (TYPE_BYTES), "
         'Base64 decoding failed for "{signature}"',
-        _illegible_signatures,
+        _undecodable_signatures,
     ),
     StrictRule("Corrupted thought signature.", _foreign_signatures),
     StrictRule(

@@ -1,8 +1,8 @@
-"""The Developer API by way of Google's own package, `google-generativeai`, which is no longer developed.
+"""The Developer API through Google's package `google-generativeai`, which is no longer developed.
 
-It drops what it does not know, without a word: thoughts, signatures, JSON schemas, newer settings. So a
-request that needs such a thing is refused by name, or sent over REST, as the operator decided; what is sent
-by the package loses nothing. The package is an extra, and imported only when this upstream was chosen.
+The package silently drops fields that it does not know: thoughts, signatures, JSON schemas, newer settings.
+So a request with such a field is refused with the name of the field, or sent over REST, as the operator
+configured. The package is an extra, and is imported only if this upstream is configured.
 """
 
 from __future__ import annotations
@@ -41,37 +41,37 @@ HANDLED = {"refuse": "refused", "rest": "sent over REST"}
 
 class SdkUpstream(Upstream):
     CANNOT: ClassVar = {
-        Capability.THOUGHTS: "dropped by the package, so they are not asked for",
+        Capability.THOUGHTS: "dropped by the package, so they are not requested",
         Capability.SIGNATURES: "dropped by the package",
         Capability.THINKING: "dropped by the package",
-        Capability.SCHEMA_TOOLS: "dropped by the package; tools without parameters pass",
+        Capability.SCHEMA_TOOLS: "dropped by the package; tools without parameters work",
         Capability.SCHEMA_ANSWERS: "dropped by the package",
         Capability.SEED: "dropped by the package",
         Capability.RESULT_MEDIA: "dropped by the package",
-        Capability.WHOLE_NUMBERS: "made floats by the package; above 2⁵³ they are rounded",
+        Capability.WHOLE_NUMBERS: "converted to floats by the package; above 2⁵³ they are rounded",
         Capability.NEW_FIELDS: "dropped by the package",
-        Capability.FINISH_REASONS: "dropped by the package, so that the answer counts as cut",
+        Capability.FINISH_REASONS: "dropped by the package, so the answer counts as truncated",
         Capability.USAGE_DETAILS: "dropped by the package",
-        Capability.STREAM_ERRORS: "dropped by the package, so that the answer counts as cut",
-        Capability.NO_STORAGE: "dropped by the package; it starts only with `upstream.store = true`",
+        Capability.STREAM_ERRORS: "dropped by the package, so the answer counts as truncated",
+        Capability.NO_STORAGE: "dropped by the package, so `upstream.store = true` is required",
     }
 
     def __init__(
         self,
         package: Package,
-        access: CredentialSource,
+        credentials: CredentialSource,
         timeouts: Timeouts,
         models: ModelTable,
         rest: Upstream | None = None,
     ) -> None:
-        """`rest` takes what the package cannot carry; without it that is refused."""
+        """`rest` sends requests that the package cannot carry; without `rest` they are refused."""
         self.home = package.address
         self._package = package
-        self._credentials = access
+        self._credentials = credentials
         self._timeouts = timeouts
         self._models = models
         self._rest = rest
-        lost = "; ".join(ability.value for ability in self.CANNOT)
+        lost = "; ".join(capability.value for capability in self.CANNOT)
         self.notices = (NOTICE.format(lost=lost, handled=HANDLED["rest" if rest else "refuse"]),)
 
     @classmethod
@@ -80,11 +80,11 @@ class SdkUpstream(Upstream):
             from bridge.upstream.sdk.package import Package
         upstream, timeouts = settings.upstream, timeouts_from(settings)
         if not upstream.api_keys:
-            raise SettingsError("upstream.transport is sdk, but there is no key: set GEMINI_API_KEY")
+            raise SettingsError("upstream.transport is sdk, but no API key is set: set GEMINI_API_KEY")
         if not upstream.store:
             raise SettingsError(
-                "upstream.transport is sdk, and google-generativeai cannot tell Google to keep nothing: "
-                'set upstream.store = true if Google may keep prompts, or transport = "gemini"'
+                "upstream.transport is sdk, and google-generativeai cannot tell Google not to store data: "
+                'set upstream.store = true if Google may store prompts, or transport = "gemini"'
             )
         return cls(
             Package(upstream.base_url, timeouts, settings.server.threads),
@@ -95,35 +95,35 @@ class SdkUpstream(Upstream):
         )
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
-        body = _without_idle_wishes(request_to_json(request))
-        if lost := self._package.lost(body) or self._signatures_to_come(request):
+        body = _without_default_thinking(request_to_json(request))
+        if lost := self._package.lost(body) or self._missing_signatures(request):
             return self._over_rest(lost).stream(request)
         message = self._package.request(request.model, body)
-        ask = partial(self._package.stream, message, json_bytes(body))
-        asking = partial(self._first_let_in, request.model, ask, request.conversation)
-        return ReaderStream(asking, self._timeouts)
+        call = partial(self._package.stream, message, json_bytes(body))
+        start = partial(self._with_accepted_key, request.model, call, request.conversation)
+        return ReaderStream(start, self._timeouts)
 
     def count_tokens(self, request: GenerateRequest) -> int:
-        body = _without_idle_wishes(request_to_json(request))
+        body = _without_default_thinking(request_to_json(request))
         if lost := self._package.lost(body):
             return self._over_rest(lost).count_tokens(request)
-        return self._first_let_in(request.model, partial(self._package.count, request.model, body))
+        return self._with_accepted_key(request.model, partial(self._package.count, request.model, body))
 
     def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
-        if method not in self._package.short_calls:
+        if method not in self._package.unary_methods:
             return super().unary_call(model, method, body)
         if lost := self._package.lost(body, method):
             return self._over_rest(lost).unary_call(model, method, body)
-        return self._first_let_in(model, partial(self._package.unary_call, model, method, body))
+        return self._with_accepted_key(model, partial(self._package.unary_call, model, method, body))
 
     def models(self) -> Sequence[JsonObject]:
-        listed = self._first_let_in("", self._package.models)
+        listed = self._with_accepted_key("", self._package.models)
         return [model for model in listed if "generateContent" in model.get("supportedGenerationMethods", ())]
 
-    # --- what the package loses ----------------------------------------------------------------------
+    # --- fields that the package drops ---------------------------------------------------------------
 
-    def _signatures_to_come(self, request: GenerateRequest) -> list[str]:
-        """Of calls that could not be gone on from without them."""
+    def _missing_signatures(self, request: GenerateRequest) -> list[str]:
+        """The next request would need the signatures of calls, which the package drops."""
         capabilities = self._models.capabilities(request.model.removeprefix("models/"))
         called = any(tool.functions for tool in request.tools)
         return ["thoughtSignature"] if called and capabilities.needs_signatures else []
@@ -133,21 +133,21 @@ class SdkUpstream(Upstream):
             return self._rest
         named = ", ".join(lost[:MOST_NAMED]) + (" and more" if len(lost) > MOST_NAMED else "")
         raise InvalidRequest(
-            f"This bridge speaks to Gemini by google-generativeai, which cannot carry {named}. "
-            'The administrator can set upstream.sdk_losses to "rest", or another transport.',
+            f"This bridge uses google-generativeai, which cannot carry {named}. "
+            'The administrator can set upstream.sdk_losses to "rest", or choose another transport.',
             param=lost[0],
         )
 
-    # --- asking --------------------------------------------------------------------------------------
+    # --- calls ---------------------------------------------------------------------------------------
 
-    def _first_let_in(self, model: str, ask: Callable[[str], T], conversation: str = "") -> T:
-        """What `ask` gives for the first key that is let in; for a thread that may wait."""
-        refusal: BridgeError = UpstreamMisconfigured("The bridge has nothing to show to Gemini.")
+    def _with_accepted_key(self, model: str, call: Callable[[str], T], conversation: str = "") -> T:
+        """The result of `call` with the first key that the upstream accepts; blocks its thread."""
+        refusal: BridgeError = UpstreamMisconfigured("The bridge has no credential for Gemini.")
         for credential in self._credentials.credentials(model, conversation):
             if not isinstance(credential, Credential):
                 continue
             try:
-                return self._package.asked(partial(ask, credential.secret), credential, model)
+                return self._package.run(partial(call, credential.secret), credential, model)
             except BridgeError as error:
                 refusal = error
             if not self._credentials.refused(credential, refusal.status, refusal, model):
@@ -155,11 +155,15 @@ class SdkUpstream(Upstream):
         raise refusal
 
 
-def _without_idle_wishes(body: dict[str, Any]) -> dict[str, Any]:
-    """The bridge asks every model that thinks to show it; what would only be dropped need not be asked."""
+def _without_default_thinking(body: dict[str, Any]) -> dict[str, Any]:
+    """The body without the default request for thoughts, which the package would drop."""
     generation = body.get("generationConfig")
-    wish = generation.get("thinkingConfig") if isinstance(generation, dict) else None
-    if not isinstance(generation, dict) or not isinstance(wish, dict) or wish.keys() != {"includeThoughts"}:
+    thinking = generation.get("thinkingConfig") if isinstance(generation, dict) else None
+    if (
+        not isinstance(generation, dict)
+        or not isinstance(thinking, dict)
+        or thinking.keys() != {"includeThoughts"}
+    ):
         return body
     kept = {name: value for name, value in generation.items() if name != "thinkingConfig"}
     return {**body, "generationConfig": kept}

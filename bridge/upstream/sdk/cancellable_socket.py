@@ -1,7 +1,7 @@
-"""A grip on the socket of a call that waits in another thread: to let go of it ends the call.
+"""Cancels a call of `requests` that waits in another thread, by shutting down its socket.
 
-Who waits for bytes is not woken by closing the connection, but by shutting its socket down. `requests` does
-not show the socket before the answer's head has come, so its connections tell.
+Closing a socket does not wake a thread that reads from it; a shutdown does. `requests` does not expose the
+socket before the head of the response has arrived, so the connections here give theirs to a SocketHolder.
 """
 
 from __future__ import annotations
@@ -12,46 +12,46 @@ from contextvars import ContextVar, Token
 from typing import Any, ClassVar
 
 import requests
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from bridge.upstream.transport.deferred_response import OwnPools
 from bridge.upstream.transport.http_response import Timeouts
 
 MARGIN = 5.0
 
-_IN_FORCE: ContextVar[SocketHolder | None] = ContextVar("grip", default=None)
+_ACTIVE: ContextVar[SocketHolder | None] = ContextVar("active_socket_holder", default=None)
 
 
 class SocketHolder:
-    """Calls made in its context, in one thread, are held by it."""
+    """Holds the socket of each call that this thread makes inside `with holder:`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: Any = None
-        self._let_go = False
+        self._cancelled = False
 
     def __enter__(self) -> None:
-        self._mark: Token[SocketHolder | None] = _IN_FORCE.set(self)
+        self._token: Token[SocketHolder | None] = _ACTIVE.set(self)
 
     def __exit__(self, *_error: object) -> None:
-        _IN_FORCE.reset(self._mark)
+        _ACTIVE.reset(self._token)
         with self._lock:
-            self._socket = None  # back in the pool, it may carry somebody else's call
+            self._socket = None  # in the pool again: another call may use it
 
     def take(self, socket: Any) -> None:
         with self._lock:
             self._socket = socket
             self._shut_down()
 
-    def let_go(self) -> None:
+    def cancel(self) -> None:
         """May be called from any thread, and more than once."""
         with self._lock:
-            self._let_go = True
+            self._cancelled = True
             self._shut_down()
 
     def _shut_down(self) -> None:
-        if self._let_go and self._socket is not None:
+        if self._cancelled and self._socket is not None:
             with suppress(OSError, ValueError):
                 self._socket.shutdown(2)
 
@@ -60,7 +60,7 @@ class _CancellableConnection(HTTPConnection):
     def request(self, *args: Any, **options: Any) -> None:
         if self.sock is None:
             self.connect()
-        if (holder := _IN_FORCE.get()) is not None:
+        if (holder := _ACTIVE.get()) is not None:
             holder.take(self.sock)
         super().request(*args, **options)
 
@@ -77,17 +77,29 @@ class _TlsPool(HTTPSConnectionPool):
     ConnectionCls = _CancellableTlsConnection
 
 
-class CancellableAdapter(OwnPools):
-    """It has its own mind about waiting too: the package knows one timeout for all of it. A call that is held
-    is given up by who holds it, so that its own patience must only be the longer one."""
+class CancellableAdapter(HTTPAdapter):
+    """An adapter with these pools and two timeouts; the package knows only one timeout for a whole call.
 
-    pools: ClassVar = {"http": _Pool, "https": _TlsPool}
+    The owner of a SocketHolder ends the calls inside it, so their own timeout is only a longer backup.
+    """
+
+    _POOLS: ClassVar[dict[str, type[HTTPConnectionPool]]] = {"http": _Pool, "https": _TlsPool}
 
     def __init__(self, timeouts: Timeouts, pool_size: int) -> None:
         super().__init__(pool_connections=1, pool_maxsize=pool_size, max_retries=0)
         self._connect = timeouts.connect
         self._longest = max(timeouts.first_byte, timeouts.between) + MARGIN
 
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = self._POOLS
+
+    def proxy_manager_for(self, *args: Any, **options: Any) -> ProxyManager:
+        manager: ProxyManager = super().proxy_manager_for(*args, **options)
+        if type(manager) is ProxyManager:  # a SOCKS proxy needs the pools of its own manager
+            manager.pool_classes_by_scheme = self._POOLS
+        return manager
+
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]
-        patience = options.get("timeout") if _IN_FORCE.get() is None else self._longest
-        return super().send(request, **{**options, "timeout": (self._connect, patience)})
+        read_timeout = options.get("timeout") if _ACTIVE.get() is None else self._longest
+        return super().send(request, **{**options, "timeout": (self._connect, read_timeout)})

@@ -1,7 +1,7 @@
-"""The one module that knows `google-generativeai` and the packages below it. Their exceptions end here.
+"""The only module that uses `google-generativeai` and the packages below it; it translates their exceptions.
 
-Of the package it takes what gets a request to Google and an answer back: the messages and the clients. Its
-REST transport is used, as it goes by the same proxies and CA bundles as all else.
+It uses the package's messages and clients, with the REST transport, which respects the same proxies and CA
+bundle as the rest of the bridge.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bridge.upstream.auth import google_auth
 from bridge.upstream.auth.credentials import Credential
 from bridge.upstream.errors import error_from_response
 from bridge.upstream.masking import Mask
-from bridge.upstream.rest import LARGEST_ERROR_BODY, LARGEST_WHOLE_ANSWER, LONGEST_SHORT_CALL, quoted
+from bridge.upstream.rest import LARGEST_ERROR_BODY, LARGEST_WHOLE_ANSWER, LONGEST_UNARY_CALL, quoted
 from bridge.upstream.sdk.cancellable_socket import CancellableAdapter
 from bridge.upstream.sdk.unsupported_fields import lost_fields, with_whole_numbers
 from bridge.upstream.transport.exception_map import FOREIGN as FOREIGN_HTTP
@@ -36,7 +36,9 @@ from bridge.upstream.transport.exception_map import translate as translate_http
 from bridge.upstream.transport.http_response import Timeouts
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # it announces its own end; docs/UPSTREAMS.md says so too
+    warnings.simplefilter(
+        "ignore", FutureWarning
+    )  # it announces its end of support; so does docs/UPSTREAMS.md
     from google.generativeai import protos
 from google.ai import generativelanguage
 from google.api_core import exceptions as api_errors
@@ -44,7 +46,7 @@ from google.api_core.client_options import ClientOptions
 from google.auth import exceptions as auth_errors
 from google.protobuf import json_format
 
-#: The package reads letter by letter and copies what it has with each: four times this takes it a minute.
+#: The package copies its buffer for each character: a message of four times this size takes a minute.
 LARGEST_MESSAGE = 256 << 10
 
 T = TypeVar("T")
@@ -54,7 +56,7 @@ _UNREACHABLE: Row = (UpstreamUnreachable, "Gemini could not be reached")
 _MALFORMED: Row = (UpstreamMalformed, "google-generativeai could not read Gemini's answer")
 _MISCONFIGURED: Row = (UpstreamMisconfigured, "google-generativeai cannot be used as it is installed")
 
-#: The nearest ancestor of an exception decides; calls that were refused are told by their status instead.
+#: The nearest ancestor of an exception in the table decides; refused calls are classified by their status.
 FOREIGN: Mapping[type[BaseException], Row] = {
     api_errors.GoogleAPIError: _UNREACHABLE,
     api_errors.DuplicateCredentialArgs: _MISCONFIGURED,
@@ -67,7 +69,7 @@ FOREIGN: Mapping[type[BaseException], Row] = {
 
 
 class Package:
-    short_calls: Mapping[str, tuple[str, Any]] = {
+    unary_methods: Mapping[str, tuple[str, Any]] = {
         "embedContent": ("embed_content", protos.EmbedContentRequest),
         "batchEmbedContents": ("batch_embed_contents", protos.BatchEmbedContentsRequest),
     }
@@ -81,15 +83,15 @@ class Package:
     # --- requests ------------------------------------------------------------------------------------
 
     def request(self, model: str, body: JsonObject) -> Any:
-        """The message; raises for what no message of its kind can be."""
+        """The request as a message; raises if the message type cannot hold it."""
         return _message(protos.GenerateContentRequest, {"model": _path(model), **body})
 
     def lost(self, body: JsonObject, method: str = "") -> list[str]:
-        """The paths of what the message would not hold."""
-        _, kind = self.short_calls.get(method, ("", protos.GenerateContentRequest))
+        """The paths of the fields that the message would drop."""
+        _, kind = self.unary_methods.get(method, ("", protos.GenerateContentRequest))
         return list(lost_fields(body, kind.pb(kind()).DESCRIPTOR))
 
-    # --- calls, each with a key ----------------------------------------------------------------------
+    # --- calls ---------------------------------------------------------------------------------------
 
     def stream(self, message: Any, sent: bytes, key: str) -> Generator[Chunk, None, None]:
         """`sent` is the message as JSON."""
@@ -101,24 +103,24 @@ class Package:
         whole = {"model": _path(model), "generateContentRequest": {"model": named, **body}}
         client = self._client(generativelanguage.GenerativeServiceClient, key)
         message = _message(protos.CountTokensRequest, whole)
-        counted = client.count_tokens(request=message, retry=None, timeout=LONGEST_SHORT_CALL)
+        counted = client.count_tokens(request=message, retry=None, timeout=LONGEST_UNARY_CALL)
         return int(counted.total_tokens)
 
     def unary_call(self, model: str, method: str, body: JsonObject, key: str) -> JsonObject:
-        name, kind = self.short_calls[method]
+        name, kind = self.unary_methods[method]
         message = _message(kind, {**body, "model": _path(model)})
         call = getattr(self._client(generativelanguage.GenerativeServiceClient, key), name)
-        return _json(call(request=message, retry=None, timeout=LONGEST_SHORT_CALL), Mask(key))
+        return _json(call(request=message, retry=None, timeout=LONGEST_UNARY_CALL), Mask(key))
 
     def models(self, key: str) -> Sequence[JsonObject]:
         client = self._client(generativelanguage.ModelServiceClient, key)
         pages = client.list_models(
-            request=protos.ListModelsRequest(page_size=1000), retry=None, timeout=LONGEST_SHORT_CALL
+            request=protos.ListModelsRequest(page_size=1000), retry=None, timeout=LONGEST_UNARY_CALL
         )
         return [_json(model, Mask(key)) for model in pages]
 
     def _client(self, kind: type, key: str) -> Any:
-        """One for each key, and none before it is needed: connections must not live through a fork."""
+        """A client for each key, made at its first call: connections must not survive a fork."""
         if (kind, key) not in self._clients:
             client: Any = kind(
                 client_options=ClientOptions(api_key=key, api_endpoint=self.address), transport="rest"
@@ -127,7 +129,7 @@ class Package:
             adapter = CancellableAdapter(self._timeouts, self._pool_size)
             session.mount("https://", adapter)
             session.mount("http://", adapter)
-            session.hooks["response"].append(_checked)
+            session.hooks["response"].append(_check_response)
             session.headers.update(
                 {"User-Agent": f"gemini-bridge/{__version__}", "Accept-Encoding": "identity"}
             )
@@ -136,16 +138,16 @@ class Package:
 
     # --- answers -------------------------------------------------------------------------------------
 
-    def asked(self, ask: Callable[[], T], credential: Credential, model: str) -> T:
-        """What `ask` gives; what it raises is ours."""
+    def run(self, call: Callable[[], T], credential: Credential, model: str) -> T:
+        """Run `call` and translate its exceptions."""
         try:
-            return ask()
+            return call()
         except (*FOREIGN, *FOREIGN_HTTP, auth_errors.GoogleAuthError) as error:
-            raise translate(error, credential, model) from None  # it may quote the address, or the key
+            raise translate(error, credential, model) from None  # the exception may quote the key
 
 
 def _path(model: str) -> str:
-    """The client chooses the name; it must stay one segment of the path."""
+    """The client chose the model name; it must stay one segment of the path."""
     return f"models/{quoted(model.removeprefix('models/'))}"
 
 
@@ -155,7 +157,7 @@ def _message(kind: Any, body: JsonObject) -> Any:
         json_format.ParseDict(body, message)
     except (json_format.Error, ValueError, TypeError, AttributeError):
         raise InvalidRequest(
-            "The request is not of the form that Gemini publishes, and google-generativeai can send no other."
+            "The request does not have Gemini's documented form; google-generativeai can send no other form."
         ) from None
     return kind.wrap(message)
 
@@ -165,8 +167,8 @@ def _json(message: Any, mask: Mask) -> dict[str, Any]:
     return found
 
 
-class _Metered:
-    """Pieces of an answer, of which a bounded number makes up one message."""
+class _LimitedPieces:
+    """The pieces of an answer, with a limit on the characters of one message."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
         self._pieces = pieces
@@ -176,18 +178,18 @@ class _Metered:
         piece = next(self._pieces)
         self.since_message += len(piece)
         if self.since_message > LARGEST_MESSAGE:
-            raise UpstreamMalformed("Gemini sent more at once than google-generativeai can read.")
+            raise UpstreamMalformed("Gemini sent a message that is too large for google-generativeai.")
         return piece
 
 
 def _chunks(answer: Any, mask: Mask) -> Generator[Chunk, None, None]:
-    answer._response_itr = pieces = _Metered(answer._response_itr)
+    answer._response_itr = pieces = _LimitedPieces(answer._response_itr)
     try:
         for message in answer:
             pieces.since_message = 0
             yield _chunk(_json(message, mask))
     except (*FOREIGN, *FOREIGN_HTTP) as error:
-        raise _broken(error) from None
+        raise _stream_error(error) from None
     finally:
         answer.cancel()
 
@@ -200,16 +202,16 @@ def _chunk(payload: dict[str, Any]) -> Chunk:
     return chunk_from_json(payload)
 
 
-def _checked(response: requests.Response, *, stream: bool = False, **_options: Any) -> None:
-    """Before the package sees an answer. It would follow a redirect and take the key along, try to renew a
-    key that was refused, and stumble over an error that comes in an array."""
-    response.encoding = "utf-8"  # as JSON is, also where the head does not say so
+def _check_response(response: requests.Response, *, stream: bool = False, **_options: Any) -> None:
+    """Runs before the package reads a response. The package would send the key to the target of a redirect,
+    try to renew a refused key, and fail on an error inside an array."""
+    response.encoding = "utf-8"  # the encoding of JSON; the head may not name it
     if response.status_code >= 300:
         raise api_errors.from_http_status(response.status_code, "", response=response)
     if not stream:
         body = response.raw.read(LARGEST_WHOLE_ANSWER + 1, decode_content=True)
         if len(body) > LARGEST_WHOLE_ANSWER:
-            raise UpstreamMalformed("Gemini's answer is longer than any may be.")
+            raise UpstreamMalformed("Gemini's answer is longer than the bridge allows.")
         response._content = body  # as if the package had read it
 
 
@@ -228,30 +230,32 @@ def translate(error: BaseException, credential: Credential, model: str) -> Bridg
 
 
 def _refusal(error: Any, credential: Credential, model: str) -> BridgeError:
-    """What Google said, in its own words where they came along."""
-    said = _words(error)
+    """The error for a refused call, with Google's message if the body has one."""
+    body = _error_body(error)
     redirected = isinstance(error, api_errors.Redirection) or 300 <= (error.code or 500) < 400
     if redirected or (error.code == 404 and not model):
-        return UpstreamMisconfigured("The upstream's address leads elsewhere: it is not the Gemini API.")
-    return error_from_response(error.code or 500, Mask(credential.secret).in_body(said), model)
+        return UpstreamMisconfigured(
+            "The upstream's address is not the Gemini API: it answered with a redirect or 404."
+        )
+    return error_from_response(error.code or 500, Mask(credential.secret).in_body(body), model)
 
 
-def _words(error: Any) -> bytes:
+def _error_body(error: Any) -> bytes:
     response = error.response
     if not isinstance(response, requests.Response):
         status = getattr(error.grpc_status_code, "name", "")
         return orjson.dumps({"error": {"status": status, "message": str(error.message)}})
     try:
-        said: bytes = response.raw.read(LARGEST_ERROR_BODY, decode_content=True)
-        return said
-    except tuple(FOREIGN_HTTP):  # the status alone says enough
+        body: bytes = response.raw.read(LARGEST_ERROR_BODY, decode_content=True)
+        return body
+    except tuple(FOREIGN_HTTP):  # the status is enough
         return b""
     finally:
         response.close()
 
 
-def _broken(error: BaseException) -> BridgeError:
-    """An answer that had begun."""
+def _stream_error(error: BaseException) -> BridgeError:
+    """The error for a failure in the middle of an answer."""
     if isinstance(error, tuple(FOREIGN_HTTP)) and not isinstance(error, UnicodeError):
         return translate_http(error)
     if isinstance(error, ValueError) and str(error).startswith("Unfinished stream"):

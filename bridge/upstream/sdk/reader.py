@@ -1,6 +1,6 @@
-"""Chunks from code that waits: a thread reads them, so that whoever wants them need not wait too.
+"""Reads chunks from blocking code in a thread of its own, so that the consumer gets control at every tick.
 
-One thread for each answer, and a short queue between: who reads faster than it is taken from him waits.
+A bounded queue connects the two threads: if the consumer is slow, the reader waits.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ END = object()
 
 
 class ReaderStream(ChunkStream):
-    def __init__(self, ask: Callable[[], Generator[Chunk, None, None]], timeouts: Timeouts) -> None:
-        self._ask = ask
+    def __init__(self, start: Callable[[], Generator[Chunk, None, None]], timeouts: Timeouts) -> None:
+        self._start = start
         self._timeouts = timeouts
         self._queue: Queue[Any] = Queue(LONGEST_QUEUE)
-        self._grip = SocketHolder()
+        self._socket_holder = SocketHolder()
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
@@ -41,22 +41,22 @@ class ReaderStream(ChunkStream):
 
     def close(self) -> None:
         self._closed.set()
-        self._grip.let_go()
+        self._socket_holder.cancel()
 
-    # --- the thread that waits -----------------------------------------------------------------------
+    # --- the reader thread ---------------------------------------------------------------------------
 
     def _read(self) -> None:
-        with self._grip:
+        with self._socket_holder:
             try:
-                with closing(self._ask()) as chunks:
+                with closing(self._start()) as chunks:
                     for chunk in chunks:
-                        if not self._handed_over(chunk):
+                        if not self._put(chunk):
                             return
-                self._handed_over(END)
+                self._put(END)
             except BaseException as error:
-                self._handed_over(error)
+                self._put(error)
 
-    def _handed_over(self, item: Any) -> bool:
+    def _put(self, item: Any) -> bool:
         while not self._closed.is_set():
             try:
                 self._queue.put(item, timeout=self._timeouts.tick)
@@ -65,33 +65,33 @@ class ReaderStream(ChunkStream):
             return True
         return False
 
-    # --- the thread that does not --------------------------------------------------------------------
+    # --- the consumer thread -------------------------------------------------------------------------
 
     def _arriving(self) -> Iterator[Sequence[Chunk]]:
-        began = heard = time.monotonic()
-        patience = self._timeouts.first_byte
+        began = last_arrival = time.monotonic()
+        longest_silence = self._timeouts.first_byte
         while not self._closed.is_set():
-            asked = time.monotonic()
-            items = self._taken(max(0.0, min(self._timeouts.tick, heard + patience - asked)))
+            before = time.monotonic()
+            items = self._take(max(0.0, min(self._timeouts.tick, last_arrival + longest_silence - before)))
             now = time.monotonic()
-            self.waited += now - asked
+            self.waited += now - before
             if items:
-                heard, patience = now, self._timeouts.between
-            elif now - heard >= patience:
+                last_arrival, longest_silence = now, self._timeouts.between
+            elif now - last_arrival >= longest_silence:
                 raise UpstreamTimeout("Gemini did not answer in time.")
             if now - began > self._timeouts.whole:
-                raise UpstreamTimeout("Gemini's answer took longer than any may.")
+                raise UpstreamTimeout("Gemini's answer took longer than the bridge allows.")
             chunks = [item for item in items if isinstance(item, Chunk)]
             if chunks or not items:
                 yield chunks
             if len(chunks) < len(items):
                 return self._end(items[-1])
 
-    def _taken(self, longest: float) -> list[Any]:
-        """What has come, or comes in time; all at once."""
+    def _take(self, timeout: float) -> list[Any]:
+        """All items in the queue; waits up to `timeout` for the first."""
         items: list[Any] = []
         try:
-            items.append(self._queue.get(timeout=longest))
+            items.append(self._queue.get(timeout=timeout))
             while isinstance(items[-1], Chunk):
                 items.append(self._queue.get_nowait())
         except Empty:

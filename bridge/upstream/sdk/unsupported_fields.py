@@ -1,7 +1,7 @@
-"""What of a JSON object a protobuf message has no place for.
+"""Finds the fields of a JSON object that a protobuf message would drop.
 
-The package reads JSON into messages as they were when it was last published, and drops all else. The message
-descriptors say exactly what that is.
+The package converts JSON to messages of its last release and drops other fields. The message descriptors
+list the fields that it knows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.gemini.types import JsonObject
 
-#: Numbers in free-form objects are floats, which hold whole numbers up to here.
+#: Free-form objects store numbers as floats, which hold whole numbers exactly up to this one.
 LARGEST_WHOLE = 2**53
 FREE_FORM = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 
@@ -19,7 +19,7 @@ Descriptor = Any  #: of google.protobuf, which need not be installed
 
 
 def lost_fields(value: JsonObject, message: Descriptor, path: str = "") -> Iterator[str]:
-    """The paths of what would be dropped or changed."""
+    """The paths of the fields that would be dropped or changed."""
     fields = {name: field for field in message.fields for name in (field.name, field.json_name)}
     for name, item in value.items():
         at = f"{path}.{name}" if path else name
@@ -46,7 +46,7 @@ def _lost_in(item: Any, field: Descriptor, at: str) -> Iterator[str]:
 
 
 def _rounded(item: Any, at: str) -> Iterator[str]:
-    """Whole numbers that no float can hold."""
+    """The paths of whole numbers that a float cannot hold exactly."""
     if isinstance(item, Mapping):
         for key, each in item.items():
             yield from _rounded(each, f"{at}.{key}")
@@ -58,8 +58,8 @@ def _rounded(item: Any, at: str) -> Iterator[str]:
 
 
 def with_whole_numbers(item: Any) -> Any:
-    """A free-form object as it was before its numbers became floats. Strict clients want `3` for a whole
-    number and take it for any other, while `3.0` will not do."""
+    """A free-form object with whole numbers instead of floats such as `3.0`, which strict clients refuse
+    where they expect a whole number."""
     if isinstance(item, dict):
         return {key: with_whole_numbers(each) for key, each in item.items()}
     if isinstance(item, list):

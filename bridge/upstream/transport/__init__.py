@@ -1,1 +1,1 @@
-"""How bytes travel to and from an upstream: connections, HTTP/1.1, server-sent events."""
+"""Connections to an upstream, HTTP/1.1, and server-sent events."""

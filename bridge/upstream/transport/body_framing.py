@@ -1,48 +1,54 @@
-"""Where the body of an HTTP/1.1 answer ends: by its frames, by its length, or with the connection. No IO."""
+"""Finds the end of an HTTP/1.1 response body: by its chunks, by its length, or by the connection. No IO."""
 
 from __future__ import annotations
 
 import re
 from typing import Protocol
 
-#: The size of a frame, or a trailer, is a short line; an endless one is not HTTP.
+#: Lines with the size of a chunk, and trailers, are short; a longer line is not HTTP.
 LONGEST_LINE = 8192
-#: Nobody reads trailers; without a bound they would hold a connection for ever.
+#: Trailers are skipped; without a limit endless trailers would hold a connection for ever.
 LARGEST_TRAILERS = 65_536
 LINE_END = b"\r\n"
-#: Python's own reading of numbers also takes signs, underscores and 0x, which others on the way may not.
+#: `int` also accepts signs, underscores and 0x; a proxy on the way may read those differently.
 SIZE = re.compile(rb"[0-9A-Fa-f]+(?=[ \t]*(?:;|\Z))")
-#: The whole of that line, as nearly everybody writes it.
+#: The usual form of that line: without extensions.
 PLAIN_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 
 
 class BadFraming(ValueError):
-    """The bytes are not what the head of the answer promised."""
+    """The body does not match the framing that the head announced."""
 
 
 class BodyFraming(Protocol):
     @property
     def done(self) -> bool:
-        """The body is whole."""
+        """The body is complete."""
+
+    @property
+    def ends_itself(self) -> bool:
+        """The body has an end of its own, so a connection that closes earlier truncates it."""
 
     @property
     def reusable(self) -> bool:
-        """Another answer may follow on the same connection."""
+        """The connection can carry another response."""
 
     def feed(self, data: bytes) -> bytes:
-        """What these bytes hold of the body."""
+        """The part of the body in these bytes."""
 
 
 class Chunked:
-    """Frames of a known size each, the last one empty, then perhaps trailers."""
+    """Chunks with a size each; an empty chunk and optional trailers end the body."""
+
+    ends_itself = True
 
     def __init__(self) -> None:
         self.done = False
-        self._missing = 0  #: bytes of the frame under way
-        self._line_end_due = False  #: behind each frame
+        self._missing = 0  #: bytes of the current chunk that have not arrived
+        self._line_end_due = False  #: the line end after a chunk comes next
         self._in_trailers = False
-        self._trailers = 0  #: bytes of them
-        self._rest = b""  #: bytes that no step could be made of yet
+        self._trailer_bytes = 0
+        self._rest = b""  #: bytes of an incomplete line
 
     @property
     def reusable(self) -> bool:
@@ -51,18 +57,18 @@ class Chunked:
     def feed(self, data: bytes) -> bytes:
         data = self._rest + data if self._rest else data
         pieces: list[bytes] = []
-        between = not (self._missing or self._line_end_due or self._in_trailers)
-        at = _whole_frames(data, pieces) if between else 0
+        between_chunks = not (self._missing or self._line_end_due or self._in_trailers)
+        at = _whole_chunks(data, pieces) if between_chunks else 0
         while at < len(data) and not self.done:
-            following = self._step(data, at, pieces)
-            if following == at:
+            next_at = self._step(data, at, pieces)
+            if next_at == at:
                 break
-            at = following
+            at = next_at
         self._rest = data[at:]
         return b"".join(pieces)
 
     def _step(self, data: bytes, at: int, pieces: list[bytes]) -> int:
-        """Where the next step begins; here, if these bytes are not enough for one."""
+        """The offset of the next step; `at` itself if these bytes are too few for a step."""
         if self._missing:
             piece = data[at : at + self._missing]
             self._missing -= len(piece)
@@ -74,7 +80,7 @@ class Chunked:
         end = data.find(LINE_END, at)
         length = (end if end >= 0 else len(data) - data.endswith(b"\r")) - at
         if length > LONGEST_LINE:
-            raise BadFraming("a line without an end")
+            raise BadFraming("a line has no end")
         if end < 0:
             return at
         self._line(data[at:end])
@@ -85,26 +91,26 @@ class Chunked:
         if len(found) < len(LINE_END):
             return at
         if found != LINE_END:
-            raise BadFraming("a frame longer than its size")
+            raise BadFraming("a chunk is longer than its size")
         self._line_end_due = False
         return at + len(LINE_END)
 
     def _line(self, line: bytes) -> None:
         if self._in_trailers:
             self.done = not line
-            self._trailers += len(line)
-            if self._trailers > LARGEST_TRAILERS:
-                raise BadFraming("trailers without an end")
+            self._trailer_bytes += len(line)
+            if self._trailer_bytes > LARGEST_TRAILERS:
+                raise BadFraming("the trailers have no end")
             return
         size = SIZE.match(line)
         if size is None:
-            raise BadFraming("a frame without a size")
+            raise BadFraming("a chunk has no size")
         self._missing = int(size[0], 16)
         self._in_trailers = not self._missing
 
 
-def _whole_frames(data: bytes, pieces: list[bytes]) -> int:
-    """Take the frames that are here in full; where the first begins that is not, or is no plain one."""
+def _whole_chunks(data: bytes, pieces: list[bytes]) -> int:
+    """Take all complete chunks of the usual form; returns the offset of the first other one."""
     at = 0
     while (size := PLAIN_SIZE.match(data, at)) and (length := int(size[1], 16)):
         start = size.end()
@@ -117,7 +123,9 @@ def _whole_frames(data: bytes, pieces: list[bytes]) -> int:
 
 
 class Sized:
-    """As many bytes as the head said."""
+    """As many bytes as Content-Length says."""
+
+    ends_itself = True
 
     def __init__(self, length: int) -> None:
         self._missing = length
@@ -134,9 +142,10 @@ class Sized:
         return body
 
 
-class UntilTheEnd:
-    """All that comes: only the end of the connection ends it, so nobody can tell whether it is whole."""
+class UntilClose:
+    """All bytes until the connection closes, so a truncated body looks like a complete one."""
 
+    ends_itself = False
     done = False
     reusable = False
 

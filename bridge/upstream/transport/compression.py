@@ -1,7 +1,7 @@
-"""Compressed bytes of an answer to plain ones, a bounded number at a time. No IO.
+"""Decompresses a response body in pieces of bounded size. No IO.
 
-The bridge asks for none, but a proxy between may insist. A kilobyte may stand for a megabyte, so whoever
-reads decides with each piece whether it wants to go on.
+The bridge asks for uncompressed responses, but a proxy may compress them anyway. A kilobyte can expand to a
+megabyte, so the caller can stop after each piece.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from bridge.errors import UpstreamMalformed
 
 LARGEST_PIECE = 65_536
-#: zlib's way to say: gzip or deflate, whichever it is.
+#: The window size that makes zlib accept gzip and deflate.
 ANY_COMPRESSION = 47
 KNOWN = (b"gzip", b"x-gzip", b"deflate")
 PLAIN = (b"", b"identity")
@@ -22,14 +22,14 @@ PADDING = b"\0"
 class Decompression:
     def __init__(self) -> None:
         self._reader = zlib.decompressobj(ANY_COMPRESSION)
-        self.whole = True  #: nothing is missing of what came so far
+        self.whole = True  #: the compressed data is complete so far
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes stand for. Raises `zlib.error` if they are not compressed."""
+        """The decompressed bytes; raises `zlib.error` if these bytes are not compressed."""
         if self.whole:
             data = data.lstrip(PADDING)
         piece = b""
-        while data or len(piece) == LARGEST_PIECE:  # as many may wait for room, without a byte of data
+        while data or len(piece) == LARGEST_PIECE:  # a full piece: more output may wait inside zlib
             piece = self._reader.decompress(data, LARGEST_PIECE)
             self.whole = self._reader.eof
             yield piece
@@ -43,5 +43,5 @@ def decompression_of(encoding: bytes) -> Decompression | None:
     if encoding in PLAIN:
         return None
     if encoding not in KNOWN:
-        raise UpstreamMalformed("Gemini's answer is compressed in a way that the bridge did not ask for.")
+        raise UpstreamMalformed("Gemini's answer has a Content-Encoding that the bridge cannot read.")
     return Decompression()

@@ -1,7 +1,7 @@
-"""The head of an HTTP/1.1 answer: its status, where its body ends, whether another answer may follow. No IO.
+"""Parses the head of an HTTP/1.1 response: its status, body framing, compression and keep-alive. No IO.
 
-It is read here and not by `http.client`, which reads it as an e-mail's and takes a tenth of a short call for
-it. Only what the bridge goes by is looked for.
+`http.client` would parse it with the e-mail parser, which takes a tenth of the time of a short call. Only the
+fields that the bridge uses are parsed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from bridge.upstream.transport.body_framing import BodyFraming, Chunked, Sized, UntilTheEnd
+from bridge.upstream.transport.body_framing import BodyFraming, Chunked, Sized, UntilClose
 
-#: Whoever writes no version that we know may mean anything by what follows.
+#: Only HTTP/1.0 and 1.1: another version may use another format.
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})[ \r]")
 _FIELDS = re.compile(
     rb"\n(transfer-encoding|content-length|content-encoding|connection)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE
@@ -20,62 +20,62 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 BODILESS = frozenset({204, 304})
 HEAD_END = b"\r\n\r\n"
 LARGEST_HEAD = 65_536
-#: `100 Continue` and its kin come before the answer and say nothing.
+#: Responses such as `100 Continue` come before the final response and are skipped.
 INTERIM = b"HTTP/1.1 1"
 
 
 class BadHead(ValueError):
-    """Not the head of an HTTP/1.1 answer, or one whose body has no certain end."""
+    """Not the head of an HTTP/1.1 response, or the length of the body is not clear."""
 
 
 class Head(NamedTuple):
     status: int
-    lasting: bool  #: the connection stays open behind the answer
+    keep_alive: bool  #: the connection stays open after the response
     framing: BodyFraming
-    encoding: bytes  #: how the body is compressed
+    encoding: bytes  #: the Content-Encoding
 
 
 class HeadReader:
-    """The head out of pieces as they come. Each byte is looked at once, however small the pieces are."""
+    """Collects the head from pieces; searches each byte only once, even in tiny pieces."""
 
     def __init__(self) -> None:
-        self._come = bytearray()
+        self._received = bytearray()
 
     @property
-    def behind(self) -> bytes:
-        """What has come of the body, together with the end of the head."""
-        return bytes(self._come)
+    def rest(self) -> bytes:
+        """The bytes of the body that arrived together with the end of the head."""
+        return bytes(self._received)
 
     def feed(self, data: bytes) -> Head | None:
-        """The head, once it is whole."""
-        looked = max(0, len(self._come) - len(HEAD_END) + 1)
-        self._come += data
-        while (end := self._come.find(HEAD_END, looked)) >= 0:
+        """The head, once it is complete."""
+        searched = max(0, len(self._received) - len(HEAD_END) + 1)
+        self._received += data
+        while (end := self._received.find(HEAD_END, searched)) >= 0:
             end += len(HEAD_END)
-            head = bytes(self._come[:end])
-            del self._come[:end]
+            head = bytes(self._received[:end])
+            del self._received[:end]
             if not head.startswith(INTERIM):
-                return head_of(head)
-            looked = 0
-        if len(self._come) > LARGEST_HEAD:
-            raise BadHead("its head has no end")
+                return parse_head(head)
+            searched = 0
+        if len(self._received) > LARGEST_HEAD:
+            raise BadHead("the head has no end")
         return None
 
 
-def head_of(data: bytes) -> Head:
+def parse_head(data: bytes) -> Head:
     """`data` ends with the empty line."""
     found = _STATUS.match(data)
     if found is None:
-        raise BadHead("no status line")
+        raise BadHead("it has no status line")
     fields: dict[bytes, list[bytes]] = {}
     for name, value in _FIELDS.findall(data):
         fields.setdefault(name.lower(), []).extend(each.strip().lower() for each in value.split(b","))
-    wishes, status = fields.get(b"connection", ()), int(found[2])
-    # Where an answer has two ends, somebody on the way may go by the other one.
+    options, status = fields.get(b"connection", ()), int(found[2])
+    # With both fields, a proxy may take another end of the body than the bridge does.
     certain = not (b"transfer-encoding" in fields and b"content-length" in fields)
     return Head(
         status,
-        certain and b"close" not in wishes and (found[1] == b"1" or b"keep-alive" in wishes),
+        certain and b"close" not in options and (found[1] == b"1" or b"keep-alive" in options),
         Sized(0) if status in BODILESS else _framing(fields),
         fields.get(b"content-encoding", [b"identity"])[-1],
     )
@@ -83,11 +83,11 @@ def head_of(data: bytes) -> Head:
 
 def _framing(fields: dict[bytes, list[bytes]]) -> BodyFraming:
     codings, lengths = fields.get(b"transfer-encoding"), fields.get(b"content-length")
-    if codings is not None:  # a length beside it does not count
-        return Chunked() if codings[-1] == b"chunked" else UntilTheEnd()
+    if codings is not None:  # Content-Length is ignored beside Transfer-Encoding
+        return Chunked() if codings[-1] == b"chunked" else UntilClose()
     if lengths is None:
-        return UntilTheEnd()
-    # Some proxies say the same length twice; two lengths are none.
+        return UntilClose()
+    # Some proxies repeat the same length; different lengths are an error.
     if len(set(lengths)) > 1 or not _LENGTH.fullmatch(lengths[0]):
-        raise BadHead("a length that is none")
+        raise BadHead("its Content-Length is not valid")
     return Sized(int(lengths[0]))

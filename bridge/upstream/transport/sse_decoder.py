@@ -1,17 +1,17 @@
-"""Bytes of an event stream to the payloads of its events; knows neither sockets nor JSON.
+"""Decodes an event stream into the payloads of its events. No IO, no JSON.
 
-Two things beyond the standard, both met in Gemini's streams: lines that are no SSE at all (a pretty-printed
-error object in the middle of a stream, or a whole body that is plain JSON) are collected into a payload of
-their own, and an event still open at the end is handed out instead of dropped.
+Two rules go beyond the standard, because Gemini's streams need them. Lines that are not SSE (a
+pretty-printed error object in the middle of a stream, or a body that is plain JSON) are collected into a
+payload of their own. An incomplete event at the end of the stream is returned instead of dropped.
 """
 
 from __future__ import annotations
 
 from bridge.errors import UpstreamMalformed
 
-#: The largest pictures that Gemini draws take half of it. Beyond it an event is taken for one without an end.
+#: Twice the size of the largest pictures that Gemini draws. A larger event is taken for an endless one.
 LARGEST_EVENT = 64 << 20
-#: A short line takes ten times its bytes in memory.
+#: A short line takes ten times its size in memory, so the number of lines has a limit too.
 MOST_LINES = 1_000_000
 
 BOM = b"\xef\xbb\xbf"
@@ -22,11 +22,10 @@ IGNORED_FIELDS = frozenset((b"", b"event", b"id", b"retry"))  # an empty name is
 
 class SseDecoder:
     def __init__(self) -> None:
-        self._line: list[
-            bytes
-        ] = []  #: pieces of the line not yet ended; joined once, so that it stays linear
+        #: Pieces of the incomplete line; joined only once, so that the cost stays linear.
+        self._line: list[bytes] = []
         self._data: list[bytes] = []  #: values of the event's `data:` lines
-        self._bare: list[bytes] = []  #: lines outside of SSE
+        self._bare: list[bytes] = []  #: lines that are not SSE
         self._ready: list[bytes] = []
         self._at_start = True
         self._unfinished = 0  #: bytes since the last payload
@@ -40,12 +39,11 @@ class SseDecoder:
         ready, self._ready = self._ready, []
         self._unfinished = len(data) if ready else self._unfinished + len(data)
         if self._unfinished > LARGEST_EVENT or len(self._data) + len(self._bare) > MOST_LINES:
-            raise UpstreamMalformed("Gemini sent an event that is larger than any may be.")
+            raise UpstreamMalformed("Gemini sent an event that is too large.")
         return ready
 
     def _read_events(self, data: bytes) -> bytes:
-        """Take the events as Gemini writes them, each in one line of data; what is left begins with another
-        thing, or breaks off."""
+        """Take complete events of one `data:` line each, Gemini's usual form; returns the other bytes."""
         *events, rest = data.split(EVENT_END)
         for number, event in enumerate(events):
             payload = event[len(FIELD) :]
@@ -67,7 +65,7 @@ class SseDecoder:
             self._read_line(line)
 
     def finish(self) -> list[bytes]:
-        """What was still open when the stream ended."""
+        """The payloads that the end of the stream completes."""
         self._read_line(b"".join(self._line))
         self._line = []
         self._end_event()
@@ -81,7 +79,7 @@ class SseDecoder:
             line = line.removeprefix(BOM)
         line = line.removesuffix(b"\r")
         if not line:
-            self._end_event()  # bare lines go on: a JSON text may hold blank lines
+            self._end_event()  # bare lines continue: JSON may contain blank lines
             return
         field, _, value = line.partition(b":")
         if field == b"data":
