@@ -1,4 +1,4 @@
-"""The application: settings in, a Flask app out. Made once in each worker, after the fork."""
+"""Builds the Flask application from the settings, once in each worker, after the fork."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ from bridge.web.stored_answers import make_stored_blueprint
 from bridge.web.unary_calls import add_unary_calls, shown_path
 from bridge.web.user_agent import client_program
 
-#: Asked every few seconds by probes; a line each would drown the others.
+#: Monitoring requests these every few seconds; their log lines would hide all others.
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 
 OVERHEAD = "X-Bridge-Overhead-Ms"
-MODEL = "X-Bridge-Model"  #: the upstream's model that was asked
+MODEL = "X-Bridge-Model"  #: the upstream's model that the request was sent to
 MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
 
 
@@ -63,7 +63,7 @@ class Application(Flask):
     request_class = Request
 
     def ensure_sync(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """All of ours wait; Flask would look at each of them in every request."""
+        """All views are synchronous, so skip Flask's check in each request."""
         return function
 
 
@@ -134,8 +134,8 @@ def _services(settings: Settings, stores: Stores, upstream: Upstream | None) -> 
     )
 
 
-def _without_odd_characters(name: str) -> str:
-    """A client may choose the name; it must stay one line of a header."""
+def _header_safe(name: str) -> str:
+    """A client can choose the name, so replace characters that are not allowed in a header."""
     return "".join(letter if "!" <= letter <= "~" else "?" for letter in name[:LONGEST_NAME])
 
 
@@ -151,8 +151,8 @@ def _observers(settings: Settings, usage: UsageStore) -> tuple[Observer, ...]:
         RequestMetrics(models),
         UsageObserver(usage, settings.prices_in_force),
     ]
-    if settings.otel.wanted:
-        from bridge.observe.otel import RequestSpans  # an extra, and nothing that others should load
+    if settings.otel.enabled:
+        from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
         observers.append(RequestSpans(settings.otel.endpoint))
     return tuple(observers)
@@ -189,7 +189,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             response.headers[OVERHEAD] = f"{record.overhead * 1000:.1f}"
         for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
             if model:
-                response.headers[header] = _without_odd_characters(model)
+                response.headers[header] = _header_safe(model)
         if not response.is_streamed:
             record.first_byte()
         return response

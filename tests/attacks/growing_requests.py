@@ -23,7 +23,7 @@ from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.settings import load
 from bridge.settings.guards import GuardModes, GuardSettings, PolicyRule
 from bridge.upstream.payloads import request_bytes
-from bridge.web.routes import _json_object, checked
+from bridge.web.routes import _json_object, validated
 from tests.attacks.measuring import Case, Work
 from tests.attacks.protocol_writers import PROTOCOL_CLIENTS, Call, Json, ProtocolWriter
 
@@ -56,7 +56,7 @@ def understood(
     request_schemas._CACHE = request_schemas._SchemaCache()  # else the cache makes the second run trivial
     tool_names._remembered.cache_clear()
     with suppress(InvalidRequest), reject_deep_nesting():
-        body = checked(protocol.schema, _json_object(data))
+        body = validated(protocol.schema, _json_object(data))
         asked = protocol.to_gemini(body, caller)
         conversation_id("owner", session_in_headers(caller.headers), body, "", asked.request)
         judged: Any = GuardRunner(GUARDS, "request").request(asked.request)

@@ -59,7 +59,7 @@ def test_a_new_key_is_the_only_line_on_stdout(run, store: ClientKeys) -> None:
     assert well_formed(secret)
     assert digest(secret) in store.secrets_by_digest()
     assert secret not in explained
-    assert "shown this once" in explained
+    assert "shown only once" in explained
     assert "the first" in explained
     assert "the first" not in run("add", "bob")[2]
 
@@ -103,8 +103,8 @@ def test_a_key_can_expire_after_a_duration(run, store: ClientKeys, text: str, da
         ("--cost-per-day", "nan", "a number from 0"),
         ("--cost-per-day", "inf", "a number from 0"),
         ("--cost-per-day", "", "a number from 0"),
-        ("--expires", "2020-01-01", "in the future"),
-        ("--expires", "0", "in the future"),
+        ("--expires", "2020-01-01", "must be in the future"),
+        ("--expires", "0", "must be in the future"),
         ("--expires", "2027-13-01", "such as 2027-01-31"),
         ("--expires", "9999-12-31", "such as 2027-01-31"),
         ("--expires", "soon", "such as 30m"),
@@ -129,7 +129,7 @@ def test_an_invalid_value_is_named_and_no_key_is_created(
 def test_an_unsafe_name_is_refused(run, store: ClientKeys, name: str) -> None:
     code, printed, explained = run("add", "--", name)
     assert (code, printed) == (2, "")
-    assert "a name is made of" in explained
+    assert "a name must consist of" in explained
     assert store.all() == []
 
 
@@ -172,11 +172,13 @@ def test_rotate_prints_the_new_secret_and_the_old_ones_expiry(run, store: Client
     old = run("add", "alice")[1].strip()
     code, printed, explained = run("rotate", "alice")
     assert (code, well_formed(printed.strip())) == (0, True)
-    assert "for another 24 h" in explained
+    assert "stays valid for 1 day" in explained
     held = store.secrets_by_digest()
     assert held[digest(old)].expires == pytest.approx(time.time() + 86400, abs=30)
     assert held[digest(printed.strip())].expires is None
-    assert "no longer" in run("rotate", "alice", "--grace", "0")[2]
+    for grace, words in (("1m", "1 minute"), ("90m", "90 minutes"), ("36h", "36 hours"), ("2w", "14 days")):
+        assert f"stays valid for {words}." in run("rotate", "alice", "--grace", grace)[2]
+    assert "no longer valid" in run("rotate", "alice", "--grace", "0")[2]
     assert len(run("show", "alice")[1].split("gbk_…")) == 2
     assert run("rotate", "alice", "--grace", "later")[0] == 2
 
@@ -196,7 +198,7 @@ def test_revoking_is_permanent(run) -> None:
 
 
 def test_an_unknown_name_gets_a_suggestion(run) -> None:
-    assert "none is defined" in run("show", "alice")[2]
+    assert "there are no keys" in run("show", "alice")[2]
     run("add", "alice")
     for action in ("show", "revoke", "rotate", "set"):
         code, printed, explained = run(action, "alcie")
@@ -298,5 +300,5 @@ def test_a_lost_key_store_is_reported_with_a_remedy(run, store: ClientKeys, stat
 
 def test_a_pattern_that_matches_no_gemini_model_is_reported(run) -> None:
     assert "Note" not in run("add", "alice", "--models", "gemini-*flash*,claude-opus-4-8")[2]
-    assert "'claude-*' fits no model" in run("add", "bob", "--models", "claude-*")[2]
-    assert "'gpt-*' fits no model" in run("set", "alice", "--models", "gpt-*")[2]
+    assert "'claude-*' matches no Gemini model" in run("add", "bob", "--models", "claude-*")[2]
+    assert "'gpt-*' matches no Gemini model" in run("set", "alice", "--models", "gpt-*")[2]

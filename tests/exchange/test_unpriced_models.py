@@ -252,7 +252,7 @@ def test_unpriced_models_are_logged_at_start(budgeted: Bridge) -> None:
         line for line in budgeted.log_entries(level="warning") if "without a price" in line["message"]
     ]
     assert UNKNOWN in warning["message"]
-    assert "they are refused where a limit on cost applies" in warning["message"]
+    assert "requests to them are rejected if a cost limit applies" in warning["message"]
 
 
 def test_the_openai_sdk_gets_the_administrators_instructions(sdk: OpenAI, upstream) -> None:

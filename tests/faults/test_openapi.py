@@ -23,7 +23,7 @@ from bridge.web.app import create_app
 PAGE = ROOT / "docs" / "openapi.json"
 #: Flask's own route, and the route that lists the available paths.
 UNWRITTEN_METHODS = {"HEAD", "OPTIONS"}
-NOTHING_THERE = "gemini_native.nothing"
+UNSUPPORTED = "gemini_native.unsupported"
 
 CHECKS = [
     not_a_server_error,
@@ -60,7 +60,7 @@ def test_the_openapi_document_lists_exactly_the_routes(tmp_path: Path):
     served = {
         (path, method)
         for rule in app.url_map.iter_rules()
-        if rule.endpoint != NOTHING_THERE
+        if rule.endpoint != UNSUPPORTED
         for path in generator().written([rule.rule])
         for method in rule.methods - UNWRITTEN_METHODS
     }

@@ -19,7 +19,7 @@ from bridge.protocols.base import Event, Protocol
 from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import chunks_in, request_bytes
-from bridge.web.routes import _json_object, checked
+from bridge.web.routes import _json_object, validated
 from tests.attacks.growing_requests import CAPABILITIES, GUARDS
 from tests.fuzz.wire_targets import pieces_of
 
@@ -32,7 +32,7 @@ def request(protocol: Protocol, data: bytes) -> None:
     caller = CONVERSATIONS[protocol.name].callers[""]
     try:
         with reject_deep_nesting():
-            body = checked(protocol.schema, _json_object(data))
+            body = validated(protocol.schema, _json_object(data))
             asked = protocol.to_gemini(body, caller)
             conversation_id("owner", None, body, "", asked.request)
             sent = _guarded(asked.request)
