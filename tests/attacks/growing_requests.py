@@ -54,7 +54,7 @@ def understood(
 ) -> None:
     """Convert a client's bytes to Gemini's. A refusal is a valid result."""
     request_schemas._CACHE = request_schemas._SchemaCache()  # else the cache makes the second run trivial
-    tool_names._remembered.cache_clear()
+    tool_names._cached_legal_name.cache_clear()
     with suppress(InvalidRequest), reject_deep_nesting():
         body = validated(protocol.schema, _json_object(data))
         asked = protocol.to_gemini(body, caller)

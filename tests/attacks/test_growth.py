@@ -115,14 +115,12 @@ LOOKED_AT = (
     "protocols",
     "gemini",
     "guards",
-    "conversation.py",
-    "turn.py",
-    "upstream/compression.py",
-    "upstream/framing.py",
-    "upstream/head.py",
     "upstream/masking.py",
     "upstream/payloads.py",
-    "upstream/sse_decoder.py",
+    "upstream/transport/body_framing.py",
+    "upstream/transport/compression.py",
+    "upstream/transport/response_head.py",
+    "upstream/transport/sse_decoder.py",
 )
 
 #: Loops that need no case: a client or an upstream cannot make their input long.
@@ -151,6 +149,7 @@ LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.Genera
 
 def looked_at() -> list[Path]:
     places = [ROOT / "bridge" / name for name in LOOKED_AT]
+    assert all(place.exists() for place in places)
     return [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
 
 

@@ -363,7 +363,7 @@ def test_background_work_can_be_cancelled(bridge, client, gemini):
 
 def test_only_running_interactions_can_be_cancelled(client, gemini):
     made = client.interactions.create(model=PRO, input="Hello")
-    with pytest.raises(BadRequestError, match="in the background"):
+    with pytest.raises(BadRequestError, match="background answer"):
         client.interactions.cancel(made.id)
 
 
