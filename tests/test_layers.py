@@ -50,8 +50,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.settings",
         "bridge.state",
     },
+    "bridge.fetch": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
     "bridge.exchange": {
         "bridge.errors",
+        "bridge.fetch",
         "bridge.gemini",
         "bridge.guards",
         "bridge.ids_and_clock",
@@ -76,6 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.connect",
         "bridge.errors",
         "bridge.exchange",
+        "bridge.fetch",
         "bridge.gemini",
         "bridge.guards",
         "bridge.ids_and_clock",

@@ -64,6 +64,8 @@ class Caller:
     chain: str = ""  #: the conversation of the stored answer that is gone on from
     interruption: Interruption = field(default_factory=Interruption)  #: says if the answer must end early
     key_dialect: str | None = None  #: what the administrator chose for the caller's key
+    #: Admits bytes that the bridge fetches for the request to the worker's memory, or raises.
+    book_memory: Callable[[int], None] = lambda _size: None
 
 
 @dataclass(frozen=True, slots=True)

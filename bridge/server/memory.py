@@ -60,7 +60,7 @@ class MemoryReservation:
         if cost > self._memory.most:
             most = self._memory.most // PER_BYTE // 1024 // 1024
             raise RequestTooLarge(
-                f"The request and the stored turns it goes on from have more than {most} MB together"
+                f"The request, with its stored turns and fetched media, has more than {most} MB"
             )
         raise TooBusy(
             "The bridge works on as many large requests as it can; please try again", retry_after=RETRY_AFTER

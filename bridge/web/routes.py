@@ -73,7 +73,7 @@ def make_blueprint(
         record.protocol = protocol.name
         slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
         trace = Trace(record.request_id) if client_side.settings.log.debug else None
-        client, who = ClientSocket(request.environ), caller(request, address, preferences)
+        client, who = ClientSocket(request.environ), caller(request, slot, address, preferences)
         body = checked(protocol.schema, json_body(request, client, client_side, slot))
         keep: Keep | None = None
         if protocol.storing is not None:
@@ -99,7 +99,9 @@ def make_blueprint(
     return blueprint
 
 
-def caller(request: Request, address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
+def caller(
+    request: Request, slot: Slot, address: Mapping[str, str], preferences: Mapping[str, Any]
+) -> Caller:
     """Whoever asks, at an address with these in its open places."""
     identity = request.identity
     query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
@@ -114,6 +116,7 @@ def caller(request: Request, address: Mapping[str, str], preferences: Mapping[st
         query,
         interruption=request.interruption,
         key_dialect=None if identity.key is None else identity.key.rules.dialect,
+        book_memory=slot.memory.add,
     )
 
 

@@ -35,7 +35,7 @@ def add_unary_calls(
             request.record.protocol = protocol.name
             slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
             body = checked(schema, json_body(request, ClientSocket(request.environ), client_side, slot))
-            return json_response(answer(body, caller(request, address, preferences), request.record))
+            return json_response(answer(body, caller(request, slot, address, preferences), request.record))
 
         return view
 
