@@ -46,12 +46,12 @@ class Network:
 
     def addresses(self, host: str, deadline: Deadline) -> list[str]:
         """The system's resolver takes no timeout, so that it runs in a thread of its own."""
-        found: SimpleQueue[Sequence[str] | OSError | UnicodeError] = SimpleQueue()
+        found: SimpleQueue[Sequence[str] | Exception] = SimpleQueue()
 
         def look_up() -> None:
             try:
                 found.put(self.resolve(host))
-            except (OSError, UnicodeError) as error:
+            except Exception as error:
                 found.put(error)
 
         threading.Thread(target=look_up, name="resolve", daemon=True).start()
