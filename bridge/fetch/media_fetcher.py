@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from urllib.parse import SplitResult, quote, urljoin
 
 from bridge import __version__
-from bridge.errors import InvalidRequest
+from bridge.errors import NO_DESCRIPTORS, InvalidRequest, TooBusy
 from bridge.fetch.network import PORT, Deadline, Network, TimedSocket
 from bridge.fetch.public_addresses import is_public
 from bridge.gemini.media import https_address
@@ -68,7 +68,9 @@ class RequestFetches:
             reason = f"it did not arrive within {self._settings.timeout:g} seconds (media.timeout)"
         except ssl.SSLError:
             reason = "no trusted TLS connection to its server is possible"
-        except OSError:
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                raise TooBusy("The bridge has too many open connections; please try again") from None
             reason = "its server cannot be reached"
         except HTTPException:
             reason = "its server does not respond with correct HTTP"

@@ -60,7 +60,7 @@ class MemoryReservation:
         if cost > self._memory.most:
             most = self._memory.most // PER_BYTE // 1024 // 1024
             raise RequestTooLarge(
-                f"The request, with its stored turns and fetched media, has more than {most} MB"
+                f"The request, its stored turns and its fetched media have more than {most} MB together"
             )
         raise TooBusy(
             "The bridge works on as many large requests as it can; please try again", retry_after=RETRY_AFTER

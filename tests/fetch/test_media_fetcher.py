@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gzip
 import socket
 import threading
@@ -419,6 +420,17 @@ def test_an_unreachable_host_is_refused(server: MediaServer, certificate: Certif
 
     network = Network(server.network(certificate, NAMES).tls, lambda _host: [PUBLIC], connect)
     assert "cannot be reached" in refusal(network, f"https://{HOST}/1")
+
+
+def test_a_lack_of_file_descriptors_is_not_the_clients_fault(
+    server: MediaServer, certificate: Certificate
+) -> None:
+    def connect(_address: str, _seconds: float) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    network = Network(server.network(certificate, NAMES).tls, lambda _host: [PUBLIC], connect)
+    with pytest.raises(TooBusy):
+        fetch(network, f"https://{HOST}/1")
 
 
 # --- what one request may fetch ----------------------------------------------------------------------
