@@ -1,4 +1,4 @@
-"""Images, sound and files as Gemini takes them.
+"""Converts images, audio and files to Gemini's values.
 
 A `data:` URL becomes `inlineData`; every other address becomes `fileData`. An https address that the client
 chose gets `FileData.param`, the name of the client's field: the exchange decides who fetches it.
@@ -16,7 +16,7 @@ from bridge.gemini.media_types import JPEG, MP4, type_by_name
 from bridge.gemini.types import FileData, InlineData
 
 #: Addresses at Google's own file stores: Cloud Storage, and files uploaded to the Gemini API.
-FILE_ADDRESSES = ("gs://", "https://generativelanguage.googleapis.com/")
+FILE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")
 YOUTUBE_HOSTS = frozenset(("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be"))
 
 _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?P<options>(?:;[^;,]*)*),", re.IGNORECASE)
@@ -28,7 +28,7 @@ def media_from_url(url: str, param: str, usual: str = JPEG) -> InlineData | File
     """`usual` is the media type of an address that has no known file extension."""
     if url[:5].lower() == "data:":
         return _inline_from_data_url(url, param)
-    if url.startswith(FILE_ADDRESSES):
+    if url.startswith(FILE_URLS):
         return FileData(url)
     if https_address(url) is None:
         problem = "must be a data: URL or a complete https address, without user, password or spaces"
@@ -52,7 +52,7 @@ def is_youtube(url: str) -> bool:
 
 
 def inline_from_base64(mime_type: str, data: str, param: str) -> InlineData:
-    """Checked here, since Gemini's own message would name a field the client never wrote."""
+    """The data after a check. Gemini's own message would name a field that the client did not send."""
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -69,5 +69,5 @@ def _inline_from_data_url(url: str, param: str) -> InlineData:
     if ";base64" not in head["options"].lower():
         raise InvalidRequest(f"{param}: a data: URL must be base64-encoded", param=param)
     if "/" not in head["type"]:
-        raise InvalidRequest(f"{param}: the data: URL does not say its media type", param=param)
+        raise InvalidRequest(f"{param}: the data: URL has no media type", param=param)
     return inline_from_base64(head["type"].lower(), url[head.end() :], param)
