@@ -16,6 +16,7 @@ from itertools import chain, pairwise
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
 from bridge.exchange.drain import Drain
+from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_choices import permitted_choices, priced_choices
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
@@ -69,6 +70,7 @@ class Services:
     store: bool  #: whether Google may store prompts and answers
     prices: PriceTable  #: a request under a cost limit needs a model with a price
     auto_tier: str  #: the service tier that the bridge uses for `auto`
+    media: MediaByUrl
 
 
 class Exchange:
@@ -279,6 +281,7 @@ def open_exchange(
     if isinstance(guarded, ShortCircuit):
         chunks = CannedStream(guarded.text)
     else:
+        guarded = services.media.fetched(guarded, caller.book_memory, record)
         chunks = _retrying_stream(guarded, caller, services, record, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
@@ -348,6 +351,7 @@ def count_tokens(
     guards = GuardRunner(services.guards, record.request_id)
     request = replace(guards.for_token_count(asked.request), service_tier=None)
     choices = permitted_choices(record.model, caller, services.models)
+    request = services.media.fetched(request, caller.book_memory, record)
     for (model, *_), (following, *_) in pairwise(choices):
         try:
             return _count(request, model, caller.owner, services, record)

@@ -1,7 +1,7 @@
 """Converts images, audio and files to Gemini's values.
 
-The bridge fetches no URL. A URL that Gemini itself can read becomes `fileData`; for any other file the client
-must send a `data:` URL.
+A `data:` URL becomes `inlineData`; every other address becomes `fileData`. An https address that the client
+chose gets `FileData.param`, the name of the client's field: the exchange decides who fetches it.
 """
 
 from __future__ import annotations
@@ -9,22 +9,46 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from urllib.parse import SplitResult, urlsplit
 
 from bridge.errors import InvalidRequest
+from bridge.gemini.media_types import JPEG, MP4, type_by_name
 from bridge.gemini.types import FileData, InlineData
 
-#: URLs that Gemini resolves itself: Cloud Storage, and files uploaded to the Gemini API.
+#: Addresses at Google's own file stores: Cloud Storage, and files uploaded to the Gemini API.
 FILE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")
+YOUTUBE_HOSTS = frozenset(("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be"))
 
 _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?P<options>(?:;[^;,]*)*),", re.IGNORECASE)
+#: URL parsers disagree about these characters, so that two programs may see two different hosts.
+_AMBIGUOUS = re.compile(r"[\x00-\x20\x7f\\]")
 
 
-def media_from_url(url: str, param: str) -> InlineData | FileData:
+def media_from_url(url: str, param: str, usual: str = JPEG) -> InlineData | FileData:
+    """`usual` is the media type of an address that has no known file extension."""
     if url[:5].lower() == "data:":
         return _inline_from_data_url(url, param)
     if url.startswith(FILE_URLS):
         return FileData(url)
-    raise InvalidRequest(f"{param}: the bridge does not fetch URLs; send the content as base64", param=param)
+    if https_address(url) is None:
+        problem = "must be a data: URL or a complete https address, without user, password or spaces"
+        raise InvalidRequest(f"{param}: {problem}", param=param)
+    return FileData(url, MP4 if is_youtube(url) else type_by_name(url, usual), param=param)
+
+
+def https_address(url: str) -> SplitResult | None:
+    """The parts of an https address that every program reads alike; None for any other text."""
+    try:
+        parts = urlsplit(url)
+        complete = parts.scheme == "https" and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if complete and "@" not in parts.netloc and not _AMBIGUOUS.search(url) else None
+
+
+def is_youtube(url: str) -> bool:
+    """Gemini watches these videos itself. What other programs get at such an address is a web page."""
+    return urlsplit(url).hostname in YOUTUBE_HOSTS
 
 
 def inline_from_base64(mime_type: str, data: str, param: str) -> InlineData:

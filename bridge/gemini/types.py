@@ -80,6 +80,7 @@ class FileData:
     uri: str
     mime_type: str | None = None
     extra: JsonObject = EMPTY
+    param: str = ""  #: the client's field, if the exchange must decide who fetches the address; never sent
 
 
 @value_type

@@ -75,6 +75,8 @@ class Caller:
     chain: str = ""  #: the conversation of the stored answer that the request continues
     interruption: Interruption = field(default_factory=Interruption)  #: set if the answer must end early
     key_dialect: str | None = None  #: the dialect that the administrator set for the caller's key
+    #: Admits bytes that the bridge fetches for the request to the worker's memory, or raises.
+    book_memory: Callable[[int], None] = lambda _size: None
 
 
 @dataclass(frozen=True, slots=True)

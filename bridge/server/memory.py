@@ -61,7 +61,7 @@ class MemoryReservation:
         if cost > self._memory.limit:
             megabytes = self._memory.limit // PER_BYTE // 1024 // 1024
             raise RequestTooLarge(
-                f"The request and the stored turns that it continues are larger than {megabytes} MB together"
+                f"The request, its stored turns and its fetched media are larger than {megabytes} MB together"
             )
         raise TooBusy("The bridge is busy with other large requests; please retry", retry_after=RETRY_AFTER)
 

@@ -26,6 +26,7 @@ from bridge.settings.sections import (
     AccountsSettings,
     ConnectSettings,
     LogSettings,
+    MediaSettings,
     MetricsSettings,
     ModelSettings,
     OtelSettings,
@@ -65,6 +66,7 @@ __all__ = [
     "LimitSettings",
     "Limits",
     "LogSettings",
+    "MediaSettings",
     "MetricsSettings",
     "OtelSettings",
     "ResponsesSettings",
@@ -95,6 +97,7 @@ SECTIONS: Mapping[str, type] = {
     "metrics": MetricsSettings,
     "otel": OtelSettings,
     "responses": ResponsesSettings,
+    "media": MediaSettings,
     "models": ModelSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
@@ -130,6 +133,7 @@ class Settings:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
+    media: MediaSettings = field(default_factory=MediaSettings)
     state: StateSettings = field(default_factory=StateSettings)
     connect: ConnectSettings = field(default_factory=ConnectSettings)
     access: AccessSettings = field(default_factory=AccessSettings)

@@ -117,6 +117,13 @@ class ResponsesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MediaSettings:
+    fetch: bool = False
+    max_mb: Annotated[int, Range(1, 100)] = 20
+    timeout: Annotated[float, Range(0.1, 60)] = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """The settings for models outside models.toml."""
 

@@ -15,7 +15,10 @@ from bridge.access.running_answers import RunningAnswers
 from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
 from bridge.exchange.drain import Drain
 from bridge.exchange.exchange import Services
+from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
+from bridge.fetch.media_fetcher import MediaFetcher
+from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
@@ -67,12 +70,14 @@ class Application(Flask):
         return function
 
 
-def create_app(settings: Settings | None = None, upstream: Upstream | None = None) -> Flask:
+def create_app(
+    settings: Settings | None = None, upstream: Upstream | None = None, network: Network | None = None
+) -> Flask:
     settings = settings or load()
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
-    services = _services(settings, stores, upstream)
+    services = _services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
     app.extensions.update(
@@ -115,7 +120,9 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     return app
 
 
-def _services(settings: Settings, stores: Stores, upstream: Upstream | None) -> Services:
+def _services(
+    settings: Settings, stores: Stores, upstream: Upstream | None, network: Network | None
+) -> Services:
     upstream = upstream or make_upstream(settings, stores.cooldowns)
     listed = ListedModels(upstream, settings.upstream.models_ttl)
     return Services(
@@ -131,6 +138,7 @@ def _services(settings: Settings, stores: Stores, upstream: Upstream | None) -> 
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
+        media=MediaByUrl(upstream, MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 
 

@@ -73,7 +73,7 @@ def make_blueprint(
         record.protocol = protocol.name
         slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
         trace = Trace(record.request_id) if client_side.settings.log.debug else None
-        client, caller = ClientSocket(request.environ), make_caller(request, address, preferences)
+        client, caller = ClientSocket(request.environ), make_caller(request, slot, address, preferences)
         body = validated(protocol.schema, json_body(request, client, client_side, slot))
         keep: Keep | None = None
         if protocol.storing is not None:
@@ -99,7 +99,9 @@ def make_blueprint(
     return blueprint
 
 
-def make_caller(request: Request, address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
+def make_caller(
+    request: Request, slot: Slot, address: Mapping[str, str], preferences: Mapping[str, Any]
+) -> Caller:
     """The caller of a request. `address` holds the parameters of its path."""
     identity = request.identity
     query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
@@ -114,6 +116,7 @@ def make_caller(request: Request, address: Mapping[str, str], preferences: Mappi
         query,
         interruption=request.interruption,
         key_dialect=None if identity.key is None else identity.key.rules.dialect,
+        book_memory=slot.memory.add,
     )
 
 

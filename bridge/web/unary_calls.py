@@ -33,7 +33,9 @@ def add_unary_calls(
             request.record.protocol = protocol.name
             slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
             body = validated(schema, json_body(request, ClientSocket(request.environ), client_side, slot))
-            return json_response(answer(body, make_caller(request, address, preferences), request.record))
+            return json_response(
+                answer(body, make_caller(request, slot, address, preferences), request.record)
+            )
 
         return view
 

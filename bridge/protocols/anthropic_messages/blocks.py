@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.gemini.media import inline_from_base64, media_from_url
+from bridge.gemini.media_types import JPEG, PDF
 from bridge.gemini.types import FileData, InlineData, JsonObject, Part
 from bridge.protocols.content_parts import tool_result
 from bridge.protocols.json_reading import each_object, invalid_field, lookup_by, optional, quoted, required
@@ -48,16 +49,16 @@ def _document(block: JsonObject, path: str) -> Parts:
             return [*head, Part(required(source, "data", str, where))]
         case "content":
             return [*head, *content_parts(source.get("content"), f"{where}.content")]
-    return [*head, Part(_media(source, where))]
+    return [*head, Part(_media(source, where, PDF))]
 
 
-def _media(source: JsonObject, path: str) -> InlineData | FileData:
+def _media(source: JsonObject, path: str, usual: str = JPEG) -> InlineData | FileData:
     kind = required(source, "type", str, path)
     if kind == "base64":
         mime_type = required(source, "media_type", str, path)
         return inline_from_base64(mime_type, required(source, "data", str, path), f"{path}.data")
     if kind == "url":
-        return media_from_url(required(source, "url", str, path), f"{path}.url")
+        return media_from_url(required(source, "url", str, path), f"{path}.url", usual)
     raise invalid_field(f"must be base64 or url, not {quoted(kind)}", f"{path}.type")
 
 

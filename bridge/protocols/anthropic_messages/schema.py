@@ -20,6 +20,7 @@ class MessagesCountSchema(Envelope):
     tool_choice = fields.mapping()
     thinking = fields.mapping()
     output_config = fields.mapping()
+    service_tier = fields.one_of(*SERVICE_TIERS)
 
 
 class MessagesSchema(MessagesCountSchema):
@@ -29,4 +30,3 @@ class MessagesSchema(MessagesCountSchema):
     top_p = fields.number(0, 1)
     top_k = fields.whole(0)
     stop_sequences = fields.array()
-    service_tier = fields.one_of(*SERVICE_TIERS)

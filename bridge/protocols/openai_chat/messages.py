@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_call
 from bridge.gemini.media import inline_from_base64, media_from_url
+from bridge.gemini.media_types import MP4, PDF
 from bridge.gemini.types import (
     MODEL,
     USER,
@@ -37,7 +38,7 @@ from bridge.protocols.json_reading import (
 from bridge.protocols.openai_chat.part_order import arrange, default_parts
 
 AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mp3"}
-FILE_TYPE_OF_BARE_BASE64 = "application/pdf"
+FILE_TYPE_OF_BARE_BASE64 = PDF
 
 
 class ChatMessages:
@@ -182,7 +183,9 @@ def _image_url(part: JsonObject, path: str) -> Part:
 
 def _video_url(part: JsonObject, path: str) -> Part:
     video = required(part, "video_url", dict, path)
-    return Part(media_from_url(required(video, "url", str, f"{path}.video_url"), f"{path}.video_url.url"))
+    return Part(
+        media_from_url(required(video, "url", str, f"{path}.video_url"), f"{path}.video_url.url", MP4)
+    )
 
 
 def _input_audio(part: JsonObject, path: str) -> Part:
@@ -199,10 +202,10 @@ def _input_audio(part: JsonObject, path: str) -> Part:
 def _file(part: JsonObject, path: str) -> Part:
     file, where = required(part, "file", dict, path), f"{path}.file"
     if (file_id := optional(file, "file_id", str, where)) is not None:
-        return Part(media_from_url(file_id, f"{where}.file_id"))
+        return Part(media_from_url(file_id, f"{where}.file_id", PDF))
     data = required(file, "file_data", str, where)
-    if data[:5].lower() == "data:":
-        return Part(media_from_url(data, f"{where}.file_data"))
+    if data[:8].lower().startswith(("data:", "https://")):
+        return Part(media_from_url(data, f"{where}.file_data", PDF))
     return Part(inline_from_base64(FILE_TYPE_OF_BARE_BASE64, data, f"{where}.file_data"))
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_call
 from bridge.gemini.media import inline_from_base64, media_from_url
+from bridge.gemini.media_types import PDF
 from bridge.gemini.types import (
     MODEL,
     USER,
@@ -205,12 +206,12 @@ def _image(part: JsonObject, path: str) -> Part:
 def _file(part: JsonObject, path: str) -> Part:
     for field in ("file_url", "file_id"):
         if (address := optional(part, field, str, path)) is not None:
-            return Part(media_from_url(address, f"{path}.{field}"))
+            return Part(media_from_url(address, f"{path}.{field}", PDF))
     data, where = required(part, "file_data", str, path), f"{path}.file_data"
     if data[:5].lower() == "data:":
         return Part(media_from_url(data, where))
     kind, _ = guess_type(optional(part, "filename", str, path) or "")
-    return Part(inline_from_base64(kind or "application/pdf", data, where))
+    return Part(inline_from_base64(kind or PDF, data, where))
 
 
 def _audio(part: JsonObject, path: str) -> Part:
