@@ -16,7 +16,7 @@ from bridge.gemini.history import repair_history
 from bridge.gemini.json_beside_tools import ask_for_json_in_instruction
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.signatures import (
-    SignatureStore,
+    CallSignatures,
     add_signatures,
     drop_foreign_signatures,
     dummy_notes,
@@ -54,7 +54,7 @@ class AnswerAdapter:
     def __init__(
         self,
         capabilities: ModelCapabilities,
-        signature_store: SignatureStore,
+        signature_store: CallSignatures,
         new_id: NewId,
         *,
         native: bool = False,
@@ -132,7 +132,7 @@ def adapt_request(
     request: GenerateRequest,
     model: str,
     capabilities: ModelCapabilities,
-    signature_store: SignatureStore,
+    signature_store: CallSignatures,
     new_id: NewId,
 ) -> tuple[GenerateRequest, AnswerAdapter]:
     # Unseal first: the repair then removes parts that held nothing but a foreign signature.
@@ -163,7 +163,7 @@ def adapt_request(
 
 
 def _restore_signatures(
-    request: GenerateRequest, family: str, signature_store: SignatureStore
+    request: GenerateRequest, family: str, signature_store: CallSignatures
 ) -> list[Content]:
     if request.native:
         return drop_foreign_signatures(request.contents, family, signature_store)

@@ -36,7 +36,7 @@ SAMPLING = ("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty"
 _THINKING_AMOUNT = ("thinkingLevel", "thinkingBudget")
 
 
-class _EmptySignatureStore:
+class _NoSignatures:
     def keep(self, family: str, signatures: Mapping[str, str]) -> None:
         pass
 
@@ -50,7 +50,7 @@ def without_signatures(request: GenerateRequest) -> GenerateRequest:
         replace(content, parts=tuple(replace(part, signature=None) for part in content.parts))
         for content in request.contents
     )
-    contents = add_signatures(bare, "", required=True, store=_EmptySignatureStore())
+    contents = add_signatures(bare, "", required=True, store=_NoSignatures())
     return request if contents == request.contents else replace(request, contents=contents)
 
 

@@ -28,7 +28,7 @@ _FAMILY_RECORDS = "made by"
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
-class SignatureStore(Protocol):
+class CallSignatures(Protocol):
     """Keeps the signatures of calls, for all workers and across restarts. It may lose entries; it never
     raises."""
 
@@ -56,13 +56,13 @@ def unseal_contents(contents: Iterable[Content], family: str) -> list[Content]:
     return [_unseal_content(content, family) for content in contents]
 
 
-def remember_family(family: str, signatures: Iterable[str], store: SignatureStore) -> None:
+def remember_family(family: str, signatures: Iterable[str], store: CallSignatures) -> None:
     made = {_digest(signature): family for signature in signatures}
     if made:
         store.keep(_FAMILY_RECORDS, made)
 
 
-def drop_foreign_signatures(contents: Sequence[Content], family: str, store: SignatureStore) -> list[Content]:
+def drop_foreign_signatures(contents: Sequence[Content], family: str, store: CallSignatures) -> list[Content]:
     """The contents of a native client, without signatures that another family is known to have made."""
     present = dict.fromkeys(
         part.signature for content in contents for part in content.parts if part.signature
@@ -88,7 +88,7 @@ def _drop_signatures(content: Content, foreign: Container[str]) -> Content:
 
 
 def add_signatures(
-    contents: Sequence[Content], family: str, *, required: bool, store: SignatureStore
+    contents: Sequence[Content], family: str, *, required: bool, store: CallSignatures
 ) -> tuple[Content, ...]:
     """Add signatures from the store to calls without one, or the dummy if the model requires a signature."""
     lacking = [call.id for content in contents if (call := _unsigned_call(content)) and call.id]

@@ -14,6 +14,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from usage_rows import NOON, row
 from waiting import eventually
 
 from bridge.errors import UpstreamOverloaded
@@ -30,31 +31,8 @@ from bridge.state.usage_store import (
     total,
 )
 
-NOON = 1_794_916_800.0  # 2026-11-17
 DAY = 86_400
 PRICES = PriceTable("USD", [PriceRow(("known*",), Price(1.0, 0.1, 10.0))])
-
-
-def row(at: float = NOON, **different) -> UsageRow:
-    usual = UsageRow(
-        at,
-        "alice",
-        "openai_chat",
-        "codex",
-        "gpt-5",
-        "known",
-        100,
-        10,
-        20,
-        5,
-        0.5,
-        1.5,
-        0.2,
-        "completed",
-        "",
-        200,
-    )
-    return usual._replace(**different)
 
 
 class Clock:
