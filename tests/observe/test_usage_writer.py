@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -284,6 +285,22 @@ def test_shutdown_does_not_wait_long_for_a_locked_file(
     assert time.monotonic() - began < usage_writer.LAST_WORDS + 1
     assert dropped() == before + 1
     locker.close()
+
+
+def test_shutdown_waits_a_moment_for_another_worker_that_writes(
+    store: SqliteUsageStore, path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
+    store.write([row()])
+    locker = sqlite3.connect(path, check_same_thread=False)
+    locker.execute("BEGIN EXCLUSIVE")
+    writer = UsageWriter(store)
+    writer.put(row())
+    release = threading.Timer(1.0, locker.close)
+    release.start()
+    writer.close()
+    assert everything(path).requests == 2
+    release.join()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
