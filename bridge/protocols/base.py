@@ -133,11 +133,16 @@ class ConvertedEmbedding(NamedTuple):
     method: str
     contents: tuple[Content, ...]
     body: Callable[[str, Sequence[Content]], JsonObject]  #: for the model that it means
+    #: What is kept of Google's answer to one call, with the number of its contents.
+    read: Callable[[JsonObject, int], Any] = lambda answer, _contents: answer
+    #: The answer in the protocol's format, from what was kept of each call and the tokens of all contents.
+    answer: Callable[[Sequence[Any], int], JsonObject] = lambda kept, _tokens: kept[0]
+    most_at_once: int | None = None  #: contents in one call; None: all of them
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A protocol's way to ask for the vectors of texts. The answer is Google's own."""
+    """A protocol's way to ask for the vectors of texts."""
 
     paths: tuple[str, ...]
     schema: Schema

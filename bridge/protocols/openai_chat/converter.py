@@ -14,19 +14,8 @@ from bridge.protocols.json_reading import needed, objects, refuse, shown, stop_s
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import Messages
 from bridge.protocols.openai_chat.tools import chosen_tools, custom_tools, declared_tools
+from bridge.protocols.openai_sampling import sampling_from_openai
 from bridge.protocols.openai_tiers import wished_tier
-
-_SEED_BITS = 0x7FFF_FFFF
-
-#: Same meaning on both sides.
-_SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "n": "candidateCount",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-}
 
 
 def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
@@ -72,12 +61,10 @@ def _thinking(body: JsonObject) -> Thinking | None:
 
 def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
     _refuse_what_gemini_lacks(body)
-    generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+    generation = sampling_from_openai(body)
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     if limit is not None:
         generation["maxOutputTokens"] = limit
-    if body.get("seed") is not None:
-        generation["seed"] = body["seed"] & _SEED_BITS  # Gemini's seed has 32 bits
     if stop := stop_sequences(body.get("stop"), "stop"):
         generation["stopSequences"] = stop
     if body.get("logprobs"):

@@ -18,14 +18,14 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.freeform import freeform_text
 from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Noted, Opened, RunKind
-from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, Usage
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.openai_chat.logprobs import logprobs_from_gemini
 from bridge.protocols.openai_chat.part_order import layout_of
+from bridge.protocols.openai_chunks import DONE, usage_from_gemini
 from bridge.protocols.openai_errors import error_body
 from bridge.protocols.openai_tiers import told_tier
-from bridge.protocols.sse import encode_data
 
 MOST_CHOICES = 8
 
@@ -49,8 +49,6 @@ FINISH_REASONS: Mapping[Outcome, str] = {
     Outcome.FILTERED: "content_filter",
     Outcome.BROKEN: "tool_calls",  # only a turn whose calls came whole ends so; any other has failed
 }
-
-DONE = Event("done", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,20 +232,6 @@ def _function(call: FunctionCall) -> dict[str, Any]:
 
 def _signed(signature: str | None) -> dict[str, Any]:
     return {} if signature is None else {"extra_content": {"google": {"thought_signature": signature}}}
-
-
-def usage_from_gemini(usage: Usage) -> dict[str, Any]:
-    return {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.total,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
-        "completion_tokens_details": {"reasoning_tokens": usage.thoughts},
-    }
-
-
-def encode(event: Event) -> bytes:
-    return b"data: [DONE]\n\n" if event is DONE else encode_data(event)
 
 
 # --- the whole completion ----------------------------------------------------------------------------
