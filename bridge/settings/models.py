@@ -58,7 +58,9 @@ class ModelTable:
         rows: Sequence[ModelRow] = (),
         lifecycle: Lifecycle | None = None,
         retired: str = REPLACE,
+        embeddings: Sequence[Alias] = (),
     ) -> None:
+        """`embeddings` are aliases of models that do not converse: they are resolved, and listed nowhere."""
         self.default = default[0]
         self.retired = retired
         self.lifecycle = lifecycle or Lifecycle()
@@ -70,7 +72,7 @@ class ModelTable:
         self.targets = tuple(dict.fromkeys(row[0] for row in self.target_rows))
         self._default_row = tuple(default)
         self._pass_through = Patterns(pass_through)
-        self._aliases = [(Patterns(row.match), row.model) for row in aliases]
+        self._aliases = [(Patterns(row.match), row.model) for row in (*embeddings, *aliases)]
         self._rows = [(Patterns(row.match), row.capabilities) for row in rows]
         self._remembered_meaning = lru_cache(REMEMBERED_NAMES)(self._find_meaning)
         self._remembered_traits = lru_cache(REMEMBERED_NAMES)(self._find_capabilities)
@@ -134,6 +136,7 @@ TABLE: Mapping[str, Shape] = {
     "pass_through": shape_of(tuple[str, ...]),
     "lifecycle": shape_of(list[dict[str, Any]]),
     "alias": shape_of(list[dict[str, Any]]),
+    "embedding": shape_of(list[dict[str, Any]]),
     "model": shape_of(list[dict[str, Any]]),
 }
 ALIAS_ROW: Mapping[str, Shape] = shapes(Alias)
@@ -158,6 +161,7 @@ def load_models(
         [_model(f"{where}: [[model]] {number}", row) for number, row in _numbered(table, "model")],
         _lifecycle(where, table, delivered),
         retired,
+        [_alias(f"{where}: [[embedding]] {number}", row) for number, row in _numbered(table, "embedding")],
     )
 
 
