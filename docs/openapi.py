@@ -12,7 +12,7 @@ from typing import Any
 from marshmallow import Schema
 
 from bridge import __version__
-from bridge.errors import BridgeError, ClientLeft, MethodNotAllowed, UpgradeRefused, concrete_errors
+from bridge.errors import BridgeError, ClientDisconnected, MethodNotAllowed, UpgradeRefused, concrete_errors
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import AnswerStoring, Protocol
 from bridge.protocols.fields import JSON_SCHEMA
@@ -23,8 +23,8 @@ Json = dict[str, Any]
 
 PAGE = Path(__file__).parent / "openapi.json"
 JSON, EVENTS = "application/json", "text/event-stream"
-#: No client receives a `ClientLeft`; the other two occur only with paths or methods outside the document.
-UNDOCUMENTED = (ClientLeft, MethodNotAllowed, UpgradeRefused)
+#: No client receives `ClientDisconnected`; the other two occur only outside the documented paths.
+UNDOCUMENTED = (ClientDisconnected, MethodNotAllowed, UpgradeRefused)
 
 _HI = {"parts": [{"text": "Hi"}]}
 
@@ -175,7 +175,7 @@ def _operation(protocol: Protocol, schema: Schema, path: str, *, streams: bool) 
     content: Json = {JSON: {"schema": _answer(path)}}
     if streams and not path.endswith(":generateContent"):
         content[EVENTS] = {}
-    face = (protocol,) if path.startswith(protocol.homes) else PROTOCOLS
+    face = (protocol,) if path.startswith(protocol.path_prefixes) else PROTOCOLS
     asked = {"schema": _request(schema, INSIDE.get(protocol.name, {}))}
     if example := _by_end(EXAMPLES, path):
         asked["example"] = example
@@ -278,11 +278,11 @@ def _stored_at(protocol: Protocol, storing: AnswerStoring) -> Iterator[Operation
     for asked in protocol.paths:
         path = f"{asked}/{{answer_id}}"
         yield path, "get", _found((protocol,), *_by_end(ANSWERS, asked))
-        yield path, "delete", _found((protocol,), *storing.deleted(""))
+        yield path, "delete", _found((protocol,), *storing.deletion_body(""))
         for behind in storing.cancel_paths:
             yield f"{path}{behind}", "post", _found((protocol,), "id", "object", "status")
-        if storing.question_path is not None:
-            yield f"{path}{storing.question_path}", "get", _found((protocol,), "object", "data", "has_more")
+        if storing.input_path is not None:
+            yield f"{path}{storing.input_path}", "get", _found((protocol,), "object", "data", "has_more")
 
 
 def _models() -> Iterator[Operation]:

@@ -7,19 +7,19 @@ from gunicorn_bridge import Bridge, gunicorn_bridge
 from hypothesis import settings
 from scripted_gemini import ScriptedGemini
 
-# How long an example takes says more about the machine than about the code.
+# The time of an example depends more on the machine than on the code.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """And so does how long a hundred of them take: a busy machine has needed more than a minute."""
+    """Give property tests more time: a hundred examples can take over a minute on a busy machine."""
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.timeout(600))
 
 
-#: It looks like a key, and must never turn up in a log or an answer.
+#: It looks like a key, and must never appear in a log or a response.
 CANARY_KEY = "AIzaCanary0123456789abcdefghijklmnopqrs"
 
 
@@ -50,14 +50,14 @@ def bridge(_gemini: ScriptedGemini) -> Iterator[Bridge]:
         GOOGLE_GEMINI_BASE_URL=_gemini.address,
         BRIDGE_UPSTREAM__READ_TIMEOUT="5",
         BRIDGE_SERVER__HEARTBEAT="0.3",
-        BRIDGE_UPSTREAM__ATTEMPTS="1",  # what the upstream says is what the client must see
-        BRIDGE_UPSTREAM__KEY_COOLDOWN="0",  # one test's refusal is not the next one's
+        BRIDGE_UPSTREAM__ATTEMPTS="1",  # the client must see each upstream error, without retries
+        BRIDGE_UPSTREAM__KEY_COOLDOWN="0",  # a refusal must not affect the next test
     ) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def demo_bridge() -> Iterator[Bridge]:
-    """As `make run` starts it on a machine without a key."""
+    """The bridge as `make run` starts it on a machine without a key."""
     with gunicorn_bridge() as running:
         yield running

@@ -1,4 +1,4 @@
-"""Imports point one way: cycles have nowhere to start, and a layer can be read without those above it."""
+"""Imports point one way: there are no cycles, and a layer can be read without the layers above it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "bridge"
 
-#: Each layer may import itself and what stands in its row, nothing else of ours.
+#: Each layer may import only itself and the layers in its row.
 MAY_IMPORT: dict[str, set[str]] = {
     "bridge": set(),
     "bridge.errors": {"bridge"},
@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.gemini": {"bridge.errors"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
-    "bridge.state": set(),
+    "bridge.state": {"bridge.ids_and_clock", "bridge.periodic_thread", "bridge.settings"},
     "bridge.protocols": {
         "bridge.errors",
         "bridge.gemini",
@@ -42,7 +42,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.access": {
         "bridge.errors",
         "bridge.gemini",
-        "bridge.ids_and_clock",
         "bridge.interruption",
         "bridge.observe",
         "bridge.periodic_thread",
@@ -111,7 +110,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 
-#: Foreign packages that only one layer may know.
+#: Third-party packages that only one layer may import.
 ONLY_IN = {
     "opentelemetry": "bridge.observe",
     "prometheus_client": "bridge.observe",
@@ -121,10 +120,11 @@ ONLY_IN = {
     "requests": "bridge.upstream",
     "urllib3": "bridge.upstream",
     "google": "bridge.upstream",
+    "sqlite3": "bridge.state",
 }
 
-#: Packages that need not be installed, and the modules that may import them at their top: these are imported
-#: only once their upstream was chosen.
+#: Optional packages, and the modules that may import them at the top: these modules are imported only after
+#: their upstream was chosen.
 ON_DEMAND = {"google": {"bridge.upstream.auth.google_auth", "bridge.upstream.sdk.package"}}
 
 
@@ -160,10 +160,20 @@ def test_a_module_imports_only_what_lies_below_it(path):
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_foreign_packages_stay_in_their_layer(path):
+def test_third_party_packages_stay_in_their_layer(path):
     layer = layer_of(name_of(path))
     for name in imports_of(path):
         assert ONLY_IN.get(name.split(".")[0], layer) == layer
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_only_the_factory_of_the_stores_knows_their_database(path):
+    name = name_of(path)
+    if name.startswith("bridge.state.sqlite"):
+        return
+    found = {each for each in imports_of(path) if each.startswith(("sqlite3", "bridge.state.sqlite"))}
+    assert not found or name == "bridge.state.stores"
+    assert "sqlite3" not in found
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
@@ -187,7 +197,7 @@ def _imported(node: ast.stmt) -> set[str]:
 
 
 def protocol_of(module: str) -> str | None:
-    """The protocol folder a module lies in."""
+    """Return the protocol folder of a module."""
     _, _, folder, *_ = f"{module}...".split(".")
     return (
         folder
@@ -213,7 +223,7 @@ def test_the_table_has_no_cycle():
         below(layer)
 
 
-def test_the_document_shows_the_layers_as_they_are() -> None:
+def test_the_architecture_document_shows_the_layers() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
     rows = re.findall(r"^\| `bridge/(\w+)(?:/|\.py)` \| [^|]+ \| ([^|]+) \|$", text, re.MULTILINE)
     shown = {name: set() if knows == "–" else set(knows.split(", ")) for name, knows in rows}
@@ -223,7 +233,7 @@ def test_the_document_shows_the_layers_as_they_are() -> None:
     }
 
 
-def test_every_layer_of_the_table_is_there_and_no_other() -> None:
+def test_the_table_lists_exactly_the_existing_layers() -> None:
     there = {"bridge"} | {layer_of(f"bridge.{path.stem}") for path in PACKAGE.glob("*.py")}
     there |= {f"bridge.{path.name}" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     assert there - {"bridge.__init__"} == MAY_IMPORT.keys()

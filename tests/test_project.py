@@ -1,4 +1,4 @@
-"""The project's promises about itself: true documents, safe locks, code of the agreed size."""
+"""The project's promises about itself: correct documents, safe lock files, and code size limits."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def setup_cfg() -> configparser.ConfigParser:
     return parser
 
 
-def test_the_two_commands_stand_at_the_top_of_the_readme():
+def test_the_readme_starts_with_the_two_main_commands():
     commands = re.findall(r"^make \w+", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert commands[:2] == ["make run", "make test"]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_path_a_document_names_is_there(document):
+def test_every_path_named_in_a_document_exists(document):
     text = document.read_text()
     named = re.findall(r"`((?:bridge|config|tests|docs|deploy|bench)/[\w./-]+)`", text)
     named += re.findall(r"\]\(([^)#:]+)\)", text)
     for name in named:
         if "vendor_api" in name or "NAME" in name or name.endswith(("name.py", "local.toml")):
-            continue  # examples, and a file that is the user's own
+            continue  # examples, and the user's own file
         assert (ROOT / name).exists() or (document.parent / name).exists(), name
 
 
@@ -131,16 +131,16 @@ def test_the_index_names_every_document_once():
 #: Tests that are about retired models, and must name them.
 ABOUT_RETIREMENT = {
     "test_models.py",
-    "test_living_models.py",
-    "google_today.py",
+    "test_model_lifecycle.py",
+    "google_models.py",
     "test_signatures.py",
     "test_prices.py",
     "test_project.py",
 }
 
 
-def test_documents_tests_and_settings_for_clients_name_living_models_only():
-    """Which models live is written in one place, and everything else goes by it."""
+def test_documents_tests_and_client_settings_name_no_retired_models():
+    """Only one table lists the retired models."""
     lifecycle = load(environ={}).models.lifecycle
     folders = [ROOT / name for name in ("docs", "tests", "bench", "bridge", "deploy")]
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in TEXTS]
@@ -152,7 +152,7 @@ def test_documents_tests_and_settings_for_clients_name_living_models_only():
 
 
 @pytest.mark.parametrize("document", ["RELIABILITY.md", "SECURITY.md"])
-def test_every_promise_names_a_test_that_is_there(document):
+def test_every_promise_links_to_an_existing_test(document):
     text = (ROOT / "docs" / document).read_text()
     named = dict(re.findall(r"^\[([\w-]+)\]: \.\./([\w/.]+#\w+)$", text, re.MULTILINE))
     assert set(re.findall(r"\]\[([\w-]+)\]", text)) == set(named)
@@ -162,7 +162,7 @@ def test_every_promise_names_a_test_that_is_there(document):
 
 
 def test_the_readmes_curl_streams_an_answer(demo_bridge):
-    """Its words are read here rather than run: a machine may have no curl."""
+    """The command is parsed and not run, as a machine may have no curl."""
     block = re.search(r"```sh\n(curl .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program, _, address, _, header, _, data = shlex.split(block[1].replace("\\\n", " "))
     url = address.replace("http://127.0.0.1:41242", demo_bridge.address)
@@ -172,7 +172,7 @@ def test_the_readmes_curl_streams_an_answer(demo_bridge):
     assert answer.text.endswith("data: [DONE]\n\n")
 
 
-def test_the_settings_that_documents_show_are_settings(tmp_path):
+def test_settings_shown_in_documents_are_valid(tmp_path):
     for document in DOCUMENTS:
         for block in re.findall(r"```toml\n(\[upstream\].*?)```", document.read_text(), re.DOTALL):
             for name in ("default.toml", "models.toml"):
@@ -188,7 +188,7 @@ def test_the_readmes_python_runs(demo_bridge):
     assert "demo model" in ran.stdout
 
 
-def test_the_readme_names_every_demo_model_it_promises(demo_bridge):
+def test_every_demo_model_named_in_the_readme_exists(demo_bridge):
     from bridge.upstream.demo.faults import FAULTS
 
     for name in re.findall(r"`demo-(\w+)`", (ROOT / "README.md").read_text()):
@@ -203,7 +203,7 @@ def test_bare_make_prints_a_menu():
         assert f"make {target} " in menu.stdout
 
 
-def test_the_diagrams_are_those_of_the_tables():
+def test_the_diagrams_match_the_event_tables():
     place = ROOT / "docs" / "states" / "generate.py"
     spec = importlib.util.spec_from_file_location("generate_states", place)
     generate = importlib.util.module_from_spec(spec)
@@ -212,11 +212,11 @@ def test_the_diagrams_are_those_of_the_tables():
         assert generate.page(protocol).read_text() == generate.diagram(protocol), "run: make diagrams"
 
 
-def test_the_changelog_knows_this_version():
+def test_the_changelog_has_an_entry_for_this_version():
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_every_dependency_is_named_with_its_reason_and_no_other():
+def test_the_documentation_explains_exactly_the_declared_dependencies():
     options = setup_cfg()
     wanted = options["options"]["install_requires"] + "".join(options["options.extras_require"].values())
     declared = set(re.findall(r"^([\w-]+)", wanted, re.MULTILINE))
@@ -293,7 +293,7 @@ def test_the_dev_lock_holds_all_of_the_run_lock():
     assert pins[0] <= pins[1]
 
 
-def test_functions_and_modules_keep_to_the_yardstick():
+def test_functions_and_modules_stay_below_the_size_limits():
     sizes = []
     for path in MODULES:
         text = path.read_text()
@@ -305,14 +305,14 @@ def test_functions_and_modules_keep_to_the_yardstick():
     assert sizes[int(len(sizes) * 0.9)] <= 30
 
 
-def test_no_module_has_a_name_that_says_nothing():
+def test_no_module_has_a_meaningless_name():
     assert not {path.stem for path in MODULES} & {"utils", "helpers", "common", "misc"}
 
 
 @pytest.mark.parametrize(
     "path", [path for path in MODULES if path.stem != "__init__"], ids=lambda path: path.stem
 )
-def test_every_module_says_what_it_is(path):
+def test_every_module_has_a_docstring(path):
     assert ast.get_docstring(ast.parse(path.read_text()))
 
 
@@ -330,5 +330,5 @@ def test_the_lock_of_the_clients_names_no_registry():
     assert all("integrity" in package for name, package in lock["packages"].items() if name)
 
 
-def test_config_is_data_and_not_a_package():
+def test_the_config_folder_holds_no_python_code():
     assert not list(Path(ROOT / "config").glob("*.py"))

@@ -1,1 +1,1 @@
-"""Who may come in, for what, and how much. No HTTP framework is known here."""
+"""Authentication, what a key permits, and limits. No HTTP framework and no storage is known here."""

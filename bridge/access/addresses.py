@@ -1,4 +1,4 @@
-"""Where a request came from: the peer, or whom a trusted proxy speaks for."""
+"""The address of a client: the peer of the connection, or the address that a trusted proxy reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def address(text: str) -> Address | None:
-    """Also with a port, in brackets, or as IPv4 in the clothes of IPv6; None if it is no address."""
+    """Accepts a port, brackets, and IPv4 addresses in the form of IPv6; None if the text is no address."""
     host = text.strip()
     if host.startswith("["):
         host = host[1:].partition("]")[0]
@@ -33,16 +33,16 @@ def is_in_networks(found: Address | None, ranges: Sequence[Network]) -> bool:
 
 
 def is_local(host: str) -> bool:
-    """Whether a server that listens there can be reached from this machine alone."""
+    """Whether a server on this address can be reached only from its own machine."""
     found = address(host)
     return host == "localhost" or (found is not None and found.is_loopback)
 
 
 def client_address(peer: str, forwarded: str, trusted: Sequence[Network]) -> Address | None:
-    """The nearest address that is not a trusted proxy's own.
+    """The nearest address that does not belong to a trusted proxy.
 
-    Each proxy adds the address it was called from at the end; what stands before an untrusted one can be
-    made up. A peer without an address is a process at the other end of a local socket, and trusted.
+    Each proxy appends the address of its peer, so a client can forge everything before the first untrusted
+    address from the end. A peer without an address is a process on a Unix socket, and is trusted.
     """
     claimed = [text for text in forwarded.split(",") if text.strip()]
     if peer and not is_in_networks(address(peer), trusted):

@@ -1,9 +1,8 @@
-"""Who is let in: whoever shows a good key; where none is defined, everybody on a loopback address."""
+"""Authentication: a client needs a valid key. On a loopback address it needs none if no key is defined."""
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,14 +10,16 @@ from dataclasses import dataclass
 from bridge.access.addresses import client_address, is_local, networks
 from bridge.access.key_cache import KeyCache, KeysUnavailable
 from bridge.access.key_format import digest, well_formed
-from bridge.access.key_store import KEYS_FILE, Held, KeysLost, KeyStore
-from bridge.access.keys import Key
+from bridge.access.key_policy import may_come_from, may_use, permit
 from bridge.errors import TooBusy
 from bridge.settings import Settings, SettingsError
+from bridge.state.errors import StorageError
+from bridge.state.key_store import Key, KeySecret
+from bridge.state.stores import open_stores
 
 log = logging.getLogger(__name__)
 
-#: The same for everybody who is not let in: what was wrong with a key is for the log alone.
+#: The same text for every problem with a key: only the log says which problem it was.
 REFUSED = (
     "There is no valid key in this request. Send the key that you were given for this bridge as "
     "'Authorization: Bearer …', 'x-api-key' or 'x-goog-api-key'; its administrator has one for you."
@@ -33,21 +34,22 @@ UNREADABLE = "The bridge cannot read its keys at the moment; its log says why"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a request stands at the door. `problem` says, for the log, why it is not let in."""
+    """The result of authentication. `problem` says, for the log, why a request is refused."""
 
     key: Key | None = None
     problem: str | None = None
-    told: str = REFUSED  #: what the client is told of the problem
-    owner: str = ""  #: stored answers and thought signatures are the owner's alone
+    told: str = REFUSED  #: the text for the client if there is a problem
+    owner: str = ""  #: of stored answers and thought signatures; no other owner can read them
     digest: bytes = b""  #: of the key's secret
 
     def permit(self, name: str, model: str) -> None:
-        """Raises NotAllowed if the visitor may use neither the name it gave nor the model that it means."""
+        """Raises NotAllowed if the key permits neither the client's name of the model nor the model
+        itself."""
         if self.key is not None:
-            self.key.permit(name, model)
+            permit(self.key, name, model)
 
     def may_use(self, name: str, model: str) -> bool:
-        return self.key is None or self.key.may_use(name, model)
+        return self.key is None or may_use(self.key, name, model)
 
 
 class Authenticator:
@@ -62,29 +64,30 @@ class Authenticator:
     def authenticate(
         self, shown: Sequence[str], peer: str, forwarded: str, proxied: bool = False
     ) -> Identity:
-        """`shown` are the secrets that the request carries, wherever they stood; one good one is enough.
-        `proxied`: a proxy sent the request on, whether or not it says for whom."""
+        """`shown` are the secrets in the request's headers; one valid secret is enough. `proxied`: the
+        request came through a proxy, with or without the client's address."""
         try:
-            visits = [self._judged(secret, peer, forwarded) for secret in shown]
+            identities = [self._identity(secret, peer, forwarded) for secret in shown]
             needed = not self._open and (not self._local or self._key_cache.any())
         except KeysUnavailable:
             if not self._open:
                 raise TooBusy(UNREADABLE) from None
-            visits, needed = [], False
-        good = next((visit for visit in visits if visit.problem is None), None)
-        if good is not None:
-            return good
+            identities, needed = [], False
+        valid = next((identity for identity in identities if identity.problem is None), None)
+        if valid is not None:
+            return valid
         if not needed and (proxied or forwarded) and not self._open:
             self._warn_of_proxy()
             return Identity(problem="no_key_defined", told=BEHIND_A_PROXY)
         if not needed:
             return Identity(owner=digest(shown[0] if shown else "").hex())
-        return self._refused(visits)
+        return self._refused(identities)
 
-    def _refused(self, visits: Sequence[Identity]) -> Identity:
-        if not self._key_cache.readable and any(visit.problem == "key_unknown" for visit in visits):
-            raise TooBusy(UNREADABLE)  # it may have been added since they were last read
-        return visits[0] if visits else Identity(problem="key_missing")
+    def _refused(self, identities: Sequence[Identity]) -> Identity:
+        unknown = any(identity.problem == "key_unknown" for identity in identities)
+        if unknown and not self._key_cache.readable:
+            raise TooBusy(UNREADABLE)  # the key may have been added since the keys were last read
+        return identities[0] if identities else Identity(problem="key_missing")
 
     def _warn_of_proxy(self) -> None:
         if not self._warned:
@@ -93,45 +96,48 @@ class Authenticator:
                 "requests from a proxy are refused: no key is defined; `gemini-bridge key add` makes one"
             )
 
-    def _judged(self, secret: str, peer: str, forwarded: str) -> Identity:
+    def _identity(self, secret: str, peer: str, forwarded: str) -> Identity:
         shown = digest(secret)
-        held = self._key_cache.find(shown)
-        if held is None:
+        found = self._key_cache.find(shown)
+        if found is None:
             return Identity(problem="key_unknown" if well_formed(secret) else "key_malformed")
-        problem = self._ended(held)
-        if problem is None and not held.key.may_come_from(client_address(peer, forwarded, self._trusted)):
+        problem = self._ended(found)
+        client = client_address(peer, forwarded, self._trusted)
+        if problem is None and not may_come_from(found.key, client):
             problem = "key_not_from_here"
-        return Identity(held.key, problem, owner=f"key:{held.key.id}", digest=shown)
+        return Identity(found.key, problem, owner=f"key:{found.key.id}", digest=shown)
 
-    def recheck(self, visit: Identity) -> str | None:
-        """Why the key that let the visitor in is no longer good; None if it is, or if that is not known."""
-        if visit.key is None:
+    def recheck(self, identity: Identity) -> str | None:
+        """Why the key of a running request is no longer valid; None if it is valid, or if that is unknown."""
+        if identity.key is None:
             return None
         try:
-            held = self._key_cache.find(visit.digest)
+            found = self._key_cache.find(identity.digest)
         except KeysUnavailable:
             return None
-        if held is None:
+        if found is None:
             return "key_unknown" if self._key_cache.readable else None
-        return self._ended(held)
+        return self._ended(found)
 
-    def _ended(self, held: Held) -> str | None:
+    def _ended(self, secret: KeySecret) -> str | None:
         now = self._now()
-        if held.key.revoked is not None:
+        if secret.key.revoked is not None:
             return "key_revoked"
-        if held.key.expired(now):
+        if secret.key.expired(now):
             return "key_expired"
-        return "key_rotated" if held.expired(now) else None
+        return "key_rotated" if secret.expired(now) else None
 
 
 def describe_access(settings: Settings) -> str:
-    """Who will be let in, in words for the start; a SettingsError if nobody could be."""
+    """Which clients are served, in words for the log. Raises SettingsError if no client could be served."""
     if settings.access.open:
         return "open to everybody who can reach it: access.open is set, no key is asked for"
     try:
-        keys = len(KeyStore(settings.state.dir / KEYS_FILE).all())
-    except (sqlite3.Error, OSError) as error:
-        return f"its keys cannot be read ({_reason(error)}), and nobody is let in until they can"
+        keys = len(open_stores(settings).keys.all())
+    except StorageError as error:
+        return (
+            f"the keys cannot be read ({error.reason}), and every request is refused until they can be read"
+        )
     if keys:
         return f"a key is needed; {keys} defined"
     if is_local(settings.server.host):
@@ -140,7 +146,3 @@ def describe_access(settings: Settings) -> str:
         f"server.host is {settings.server.host}, which others can reach, and no key is defined; "
         "add one with `gemini-bridge key add NAME`, or set access.open = true to serve everybody"
     )
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, KeysLost) else type(error).__name__

@@ -1,19 +1,19 @@
-"""The keys as one worker knows them: all in memory, looked at again after a second, and never older than two.
+"""The keys in the memory of one worker. They are read again after one second, and are never older than two.
 
-No request waits for the file, and what a client sends never reaches it: a key is found by the digest of its
-secret in a dictionary. While the file cannot be read, what was read last still holds.
+Almost no request waits for the store, and no data of a client reaches it: a key is found in a dictionary,
+by the digest of its secret. While the store cannot be read, the keys of the last successful read are used.
 """
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
-from bridge.access.key_store import Held, KeyStore
+from bridge.state.errors import StorageError
+from bridge.state.key_store import KeySecret, KeyStore
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ class KeysUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    version: tuple[int, int]
-    held: Mapping[bytes, Held]
+    version: Hashable
+    secrets: Mapping[bytes, KeySecret]
 
 
 class KeyCache:
@@ -37,18 +37,18 @@ class KeyCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: _Known | None = None
-        self.readable = True  #: whether what is known is also new
+        self.readable = True  #: whether the last read succeeded
         self._due = clock()
 
     def any(self) -> bool:
         """Whether a key is defined at all, in force or not."""
-        return bool(self._fresh().held)
+        return bool(self._fresh().secrets)
 
-    def find(self, secret_digest: bytes) -> Held | None:
-        return self._fresh().held.get(secret_digest)
+    def find(self, secret_digest: bytes) -> KeySecret | None:
+        return self._fresh().secrets.get(secret_digest)
 
     def _fresh(self) -> _Known:
-        # While one thread looks, the others go by what is known, unless that is nothing, or old.
+        # While one thread reads, the others use the known keys, unless there are none or they are too old.
         now = self._clock()
         old = self._known is None or now >= self._due + BETWEEN_LOOKS
         if now >= self._due and self._lock.acquire(blocking=old):
@@ -65,13 +65,12 @@ class KeyCache:
         try:
             version = self._store.version()
             if self._known is None or version != self._known.version:
-                self._known = _Known(version, self._store.held())
-                log.info(
-                    "keys read", extra={"keys": len({each.key.id for each in self._known.held.values()})}
-                )
-        except (sqlite3.Error, OSError) as error:
-            log.warning("keys cannot be read", extra={"reason": type(error).__name__})
-            # Where nothing is known, nobody is served until the next look.
+                self._known = _Known(version, self._store.secrets_by_digest())
+                keys = {each.key.id for each in self._known.secrets.values()}
+                log.info("keys read", extra={"keys": len(keys)})
+        except StorageError as error:
+            log.warning("keys cannot be read", extra={"reason": error.reason})
+            # Without any known keys every request is refused, so the next attempt comes sooner.
             pause = BETWEEN_LOOKS if self._known is None else PAUSE_AFTER_FAILURE
             self.readable, self._due = False, self._clock() + pause
             return

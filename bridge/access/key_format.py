@@ -1,7 +1,7 @@
-"""What a client's key looks like: a prefix that scanners can find, random letters and digits, a checksum.
+"""The format of a client's key: a prefix for secret scanners, random letters and digits, a checksum.
 
-The key itself is shown once and kept nowhere; what is kept is its digest. A plain SHA-256 is enough, since
-there are far too many keys to guess one.
+A key is shown once and never stored; only its digest is. A plain SHA-256 is enough, because a key has too
+many random bits to be guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def new_secret() -> str:
 
 
 def well_formed(text: str) -> bool:
-    """False for what was never a key: cut short, misspelt, or something else altogether."""
+    """False if the text was never a key: it is truncated, mistyped, or something else."""
     body = text.removeprefix(PREFIX)
     drawn, checksum = body[:RANDOM_LENGTH], body[RANDOM_LENGTH:]
     return text.startswith(PREFIX) and len(drawn) == RANDOM_LENGTH and _checksum(drawn) == checksum
@@ -35,7 +35,8 @@ def digest(text: str) -> bytes:
 
 
 def hint(secret: str) -> str:
-    """Enough to tell a person's keys apart, and of no use to anybody else: the end is checksum."""
+    """The last letters. They tell one person's keys apart, and are part of the checksum, not of the
+    secret."""
     return secret[-HINT_LENGTH:]
 
 

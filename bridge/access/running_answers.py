@@ -1,7 +1,7 @@
-"""Ends answers on their way: of a key that was revoked, and, if the operator wishes, of one that expired or
-whose budget is spent.
+"""Aborts running answers whose key was revoked. If the operator wishes, it also aborts answers whose key has
+expired or has used up its budget.
 
-One thread in each worker looks at all of them every second, so an answer costs nothing but a look at a flag.
+One thread in each worker checks all running answers every second, so an answer itself only reads a flag.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 BETWEEN_LOOKS = 1.0
 
-#: Problems that an administrator made on purpose: they end answers always.
+#: Problems that an administrator caused on purpose. They always abort answers.
 _REVOKED: Mapping[str, str] = {
     "key_revoked": "The key of this request was revoked while the answer was on its way.",
     "key_rotated": "The key of this request was replaced while the answer was on its way.",
@@ -47,7 +47,7 @@ class RunningAnswers:
         self._thread: threading.Thread | None = None
 
     def watch(self, identity: Identity, record: Record) -> Interruption:
-        """Until the record is told how the request ended."""
+        """Watch an answer until its request ends."""
         answer = _Answer(identity, Interruption())
         if identity.key is None and not self._cut_streams:
             return answer.interruption
@@ -63,7 +63,7 @@ class RunningAnswers:
             self._answers.pop(id(answer), None)
 
     def look(self) -> None:
-        """End the answers that must not go on."""
+        """Interrupt the answers that are no longer permitted."""
         with self._lock:
             answers = list(self._answers.values())
         reasons: dict[Identity, BridgeError | None] = {}
@@ -72,7 +72,7 @@ class RunningAnswers:
                 if identity not in reasons:
                     reasons[identity] = self._reason(identity)
                 interruption.error = interruption.error or reasons[identity]
-        except Exception:  # the thread must live
+        except Exception:  # the thread must not end
             log.exception("running answers cannot be checked")
 
     def _reason(self, identity: Identity) -> BridgeError | None:

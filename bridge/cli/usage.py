@@ -1,4 +1,4 @@
-"""`gemini-bridge usage`: who used how much, and what it cost."""
+"""`gemini-bridge usage`: reports requests, tokens and cost."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import argparse
 import csv
 import json
 import re
-import sqlite3
 import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 from bridge.cli.command import FAILED, PROGRAM, Command
-from bridge.cli.table import lined_up
+from bridge.cli.table import format_table
 from bridge.settings import Settings, load
-from bridge.state.usage_report import (
-    OF_REQUESTS,
-    Group,
-    Question,
+from bridge.state.errors import StorageError
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import (
+    GROUPINGS,
     RefusalSum,
-    Sums,
-    read_refusals,
-    read_sums,
+    UsageGroup,
+    UsageQuery,
+    UsageStore,
+    UsageSums,
     total,
 )
 
@@ -36,30 +36,30 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--by",
         type=_dimensions,
         default=("day",),
-        metavar="WHAT",
-        help=f"one or several, with commas between them, of {', '.join(OF_REQUESTS)}; default: day",
+        metavar="COLUMNS",
+        help=f"how to group: one or more of {', '.join(GROUPINGS)}, separated by commas; default: day",
     )
     day = "a number of days such as 7d, or a day such as 2026-11-01 (UTC)"
     parser.add_argument("--since", type=_day, default=DEFAULT_DAYS, help=f"{day}; default: {DEFAULT_DAYS}")
     parser.add_argument(
         "--until", type=_day, default="1d", metavar="UNTIL", help="the last day; default: today"
     )
-    parser.add_argument("--key", metavar="NAME", help="only of the client key with this name")
+    parser.add_argument("--key", metavar="NAME", help="only requests with the client key of this name")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="for machines")
-    form.add_argument("--csv", action="store_true", help="for spreadsheets; without the total")
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--csv", action="store_true", help="print CSV for spreadsheets, without the total")
 
 
 def _dimensions(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
     for name in names:
-        if name not in OF_REQUESTS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(OF_REQUESTS)}")
+        if name not in GROUPINGS:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(GROUPINGS)}")
     return names
 
 
 def _day(text: str) -> date:
-    """`7d` are the last seven days, of which today is one."""
+    """A day; `7d` is the first of the last seven days, including today."""
     try:
         if days := re.fullmatch(r"(\d{1,5})d", text):
             return datetime.now(UTC).date() - timedelta(days=max(int(days[1]), 1) - 1)
@@ -72,38 +72,36 @@ def _day(text: str) -> date:
 
 def _print_usage(arguments: argparse.Namespace) -> int:
     settings = load()
-    question = Question(arguments.by, arguments.since, arguments.until, arguments.key)
+    store = open_stores(settings).usage
+    query = UsageQuery(arguments.by, arguments.since, arguments.until, arguments.key)
     try:
-        groups = read_sums(settings.accounts_file, question)
-        refused = read_refusals(settings.accounts_file, question)
-    except FileNotFoundError:
-        groups, refused = [], []
-    except sqlite3.Error as error:
-        print(f"{PROGRAM}: {settings.accounts_file} cannot be read: {error}", file=sys.stderr)
+        groups, refused = store.sums(query), store.refusals(query)
+    except StorageError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         print("Run this as the user that the service runs as, or as root.", file=sys.stderr)
         return FAILED
     if arguments.json:
-        print(_as_json(groups, refused, question, settings.prices.currency))
+        print(_as_json(groups, refused, query, settings.prices.currency))
     elif arguments.csv:
-        _write_csv(groups, question)
+        _write_csv(groups, query)
     else:
-        print("\n".join([*_as_text(groups, question, settings), *_refused_as_text(refused)]))
+        print("\n".join([*_as_text(groups, query, settings, store), *_refused_as_text(refused)]))
     return 0
 
 
-USAGE = Command(_print_usage, "requests, tokens and cost by day, key, model and more", _arguments)
+USAGE = Command(_print_usage, "report requests, tokens and cost by day, key, model and more", _arguments)
 
 
-# --- for machines ------------------------------------------------------------------------------------
+# --- JSON and CSV ------------------------------------------------------------------------------------
 
 
 def _as_json(
-    groups: Sequence[Group], refused: Sequence[RefusalSum], question: Question, currency: str
+    groups: Sequence[UsageGroup], refused: Sequence[RefusalSum], query: UsageQuery, currency: str
 ) -> str:
-    named = [dict(zip(question.by, group.names, strict=True)) | _fields(group.sums) for group in groups]
+    named = [dict(zip(query.by, group.names, strict=True)) | _fields(group.sums) for group in groups]
     shown = {
-        "since": question.since.isoformat(),
-        "until": question.until.isoformat(),
+        "since": query.since.isoformat(),
+        "until": query.until.isoformat(),
         "currency": currency,
         "rows": named,
         "total": _fields(total(groups)),
@@ -112,82 +110,87 @@ def _as_json(
     return json.dumps(shown, indent=2, ensure_ascii=False)
 
 
-def _fields(sums: Sums) -> dict[str, int | float | None]:
+def _fields(sums: UsageSums) -> dict[str, int | float | None]:
     share = sums.cached_share
     return sums._asdict() | {"cached_share": None if share is None else round(share, 4)}
 
 
-def _write_csv(groups: Sequence[Group], question: Question) -> None:
+def _write_csv(groups: Sequence[UsageGroup], query: UsageQuery) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*question.by, *_fields(Sums())])
+    writer.writerow([*query.by, *_fields(UsageSums())])
     for group in groups:
         writer.writerow([*map(_harmless, group.names), *_fields(group.sums).values()])
 
 
 def _harmless(text: str) -> str:
-    """Spreadsheets would run a name that begins like a formula; clients choose some of them."""
+    """Clients choose some of the names, and a spreadsheet would execute a name that looks like a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
-# --- for people --------------------------------------------------------------------------------------
+# --- text --------------------------------------------------------------------------------------------
 
 
-def _as_text(groups: Sequence[Group], question: Question, settings: Settings) -> list[str]:
+def _as_text(
+    groups: Sequence[UsageGroup], query: UsageQuery, settings: Settings, store: UsageStore
+) -> list[str]:
     if not groups:
-        return [_nothing(question, settings)]
-    width = len(question.by)
-    rows = [[name.upper() for name in question.by] + list(HEADINGS)]
+        return [_no_requests(query, store)]
+    width = len(query.by)
+    rows = [[name.upper() for name in query.by] + list(HEADINGS)]
     rows += [[_printable(name) for name in group.names] + _cells(group.sums) for group in groups]
     rows.append(["TOTAL", *[""] * (width - 1), *_cells(total(groups))])
-    period = f"{question.since} to {question.until} (UTC), cost in {settings.prices.currency}"
-    return [period, "", *lined_up(rows, right_from=width), *_remarks(groups, question, settings)]
+    period = f"{query.since} to {query.until} (UTC), cost in {settings.prices.currency}"
+    return [period, "", *format_table(rows, right_from=width), *_remarks(groups, query, settings, store)]
 
 
 def _refused_as_text(refused: Sequence[RefusalSum]) -> list[str]:
     if not refused:
         return []
-    rows = [["KEY", "REFUSED FOR", "MODEL", "REQUESTS"]]
+    rows = [["KEY", "REASON", "MODEL", "REQUESTS"]]
     rows += [
         [_printable(each.key), each.rule, _printable(each.model), f"{each.requests:,}"]
         for each in refused[:MOST_REFUSALS_SHOWN]
     ]
     more = len(refused) - MOST_REFUSALS_SHOWN
-    behind = [f"… and {more:,} more rows; --json shows them all"] if more > 0 else []
-    told = "Refused before a model was asked; they count in no limit and not above:"
-    return ["", told, *lined_up(rows, right_from=3), *behind]
+    footer = [f"… and {more:,} more rows; --json shows all of them"] if more > 0 else []
+    header = "Requests that the bridge refused; they do not count towards limits or the totals above:"
+    return ["", header, *format_table(rows, right_from=3), *footer]
 
 
-def _nothing(question: Question, settings: Settings) -> str:
-    if not settings.accounts_file.exists():
-        return f"There are no accounts yet: no request was sent to a model ({settings.accounts_file})."
-    whose = f" with the key {question.key}" if question.key is not None else ""
-    return f"No request{whose} was sent to a model from {question.since} to {question.until} (UTC)."
+def _no_requests(query: UsageQuery, store: UsageStore) -> str:
+    if not store.stored_bytes():
+        return f"No usage is recorded yet: no request was sent to a model ({store.location})."
+    whose = f" with the key {query.key}" if query.key is not None else ""
+    return f"No request{whose} was sent to a model from {query.since} to {query.until} (UTC)."
 
 
-def _cells(sums: Sums) -> list[str]:
+def _cells(sums: UsageSums) -> list[str]:
     counts = (sums.requests, sums.failed, sums.input, sums.cached, sums.output, sums.reasoning)
     share = "–" if sums.cached_share is None else f"{sums.cached_share:.0%}"
     return [*(f"{count:,}" for count in counts), share, f"{sums.cost:,.4f}"]
 
 
 def _printable(name: str) -> str:
-    """Clients choose some names; a terminal must not obey them."""
+    """The name for a terminal. Clients choose some names, so control characters are replaced."""
     return "".join(sign if sign.isprintable() else "?" for sign in name)[:60] or NOBODY
 
 
-def _remarks(groups: Sequence[Group], question: Question, settings: Settings) -> list[str]:
+def _remarks(
+    groups: Sequence[UsageGroup], query: UsageQuery, settings: Settings, store: UsageStore
+) -> list[str]:
     remarks = []
     if unpriced := total(groups).unpriced:
-        of_models = Question(("model",), question.since, question.until, question.key)
-        models = [
-            group.names[0] for group in read_sums(settings.accounts_file, of_models) if group.sums.unpriced
-        ]
+        of_models = UsageQuery(("model",), query.since, query.until, query.key)
+        models = [group.names[0] for group in store.sums(of_models) if group.sums.unpriced]
         names = ", ".join(map(_printable, models[:10]))
-        remarks.append(f"Without a price in prices.toml, and without a cost here: {unpriced:,} ({names})")
-    kept_since = datetime.now(UTC).date() - timedelta(days=settings.accounts.request_days)
-    if question.of_single_requests and question.since < kept_since:
         remarks.append(
-            f"Single requests are kept for {settings.accounts.request_days} days (accounts.request_days); "
-            f"by {', '.join(question.by)} nothing before {kept_since} can be told."
+            "Requests without a cost, since their models have no price in prices.toml: "
+            f"{unpriced:,} ({names})"
+        )
+    kept_since = datetime.now(UTC).date() - timedelta(days=settings.accounts.request_days)
+    if query.needs_requests and query.since < kept_since:
+        remarks.append(
+            f"Single requests are kept for {settings.accounts.request_days} days (accounts.request_days), so "
+            f"a report by {', '.join(query.by)} shows nothing before {kept_since}."
         )
     return ["", *remarks] if remarks else []

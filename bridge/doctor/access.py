@@ -1,25 +1,28 @@
-"""Who is let in: a service that others can reach should know them by their keys."""
+"""Checks the access rules: a service that others can reach should require keys."""
 
 from __future__ import annotations
 
-import sqlite3
-
 from bridge.access.authentication import describe_access
-from bridge.access.key_store import KEYS_FILE, KeysLost, KeyStore
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
+from bridge.state.errors import StorageError
+from bridge.state.key_store import KeysLost
+from bridge.state.stores import open_stores
 
 
 def check_access(installation: Installation) -> Finding:
     settings = installation.settings
     try:
-        keys = KeyStore(settings.state.dir / KEYS_FILE).all()
+        keys = open_stores(settings).keys.all()
     except KeysLost as error:
         return red(
-            str(error), "restore it from a backup, or begin anew: gemini-bridge key add NAME --new-store"
+            str(error),
+            "restore it from a backup, or create a new key store: gemini-bridge key add NAME --new-store",
         )
-    except (sqlite3.Error, OSError) as error:
-        return red(f"the keys cannot be read: {type(error).__name__}", "see the state folder and its files")
-    said = describe_access(settings)
+    except StorageError as error:
+        return red(
+            f"the keys cannot be read: {error.reason}", "see the checks “state folder” and “state files”"
+        )
+    access = describe_access(settings)
     if keys and not settings.access.open:
-        return green(said)
-    return yellow(said, "before others can reach it: gemini-bridge key add NAME")
+        return green(access)
+    return yellow(access, "create a key before others can reach the service: gemini-bridge key add NAME")

@@ -1,19 +1,18 @@
-"""The state folder: there, ours alone, with room, on a disk of this machine, and its databases whole."""
+"""Checks the state folder: its access rights, its disk and its databases."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
+from bridge.state.stores import open_stores
 
-#: Free space below which it is told, and below which writes are about to fail.
+#: Bytes of free space below which the finding is yellow, and below which it is red.
 LITTLE = 1 << 30
 TOO_LITTLE = 100 << 20
-#: SQLite's locks cannot be trusted there; half of the writes would be lost some day.
+#: File systems on which SQLite's locks are not reliable, so that writes can be lost.
 REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"})
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -21,15 +20,15 @@ MOUNTS = Path("/proc/self/mountinfo")
 def check_state_folder(installation: Installation) -> Finding:
     folder = installation.settings.state.dir
     if not folder.exists():
-        return yellow(f"{folder} is not there yet", "the service makes it when it starts; start it")
+        return yellow(f"{folder} does not exist yet", "start the service; it creates the folder")
     status = folder.stat()
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return red(
-            f"{folder} belongs to user {status.st_uid} and is closed to user {os.geteuid()}",
+            f"{folder} belongs to user {status.st_uid}, and user {os.geteuid()} has no access",
             f"run the doctor as the service's user, or: chown -R gemini-bridge: {folder}",
         )
     if status.st_mode & 0o077:
-        return yellow(f"{folder} can be read by others, and answers are stored in it", f"chmod 700 {folder}")
+        return yellow(f"other users can read {folder}, which holds stored answers", f"chmod 700 {folder}")
     return green(str(folder))
 
 
@@ -38,16 +37,16 @@ def check_disk(installation: Installation) -> Finding:
     kind = _file_system(folder)
     if kind in REMOTE:
         return red(
-            f"{folder} lies on {kind}, where SQLite's locks do not hold",
-            "move it to a disk of this machine: state.dir, or BRIDGE_STATE_DIR",
+            f"{folder} is on a {kind} file system, where SQLite's locks are not reliable",
+            "move it to a local disk with state.dir or BRIDGE_STATE_DIR",
         )
     free = shutil.disk_usage(folder).free
-    told = f"{free / (1 << 30):.1f} GB free" if free >= LITTLE else f"{free >> 20} MB free"
+    space = f"{free / (1 << 30):.1f} GB free" if free >= LITTLE else f"{free >> 20} MB free"
     if free < TOO_LITTLE:
-        return red(f"only {told}", "make room: usage and stored answers are no longer written")
+        return red(f"only {space}", "free disk space; writes of usage and stored answers are about to fail")
     if free < LITTLE:
-        return yellow(f"only {told}", "make room before it is used up")
-    return green(f"{told}{kind and f', {kind}'}")
+        return yellow(f"only {space}", "free disk space soon")
+    return green(f"{space}{kind and f', {kind}'}")
 
 
 def _nearest(folder: Path) -> Path:
@@ -55,7 +54,7 @@ def _nearest(folder: Path) -> Path:
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of the innermost mount that holds the folder; nothing where the kernel does not tell."""
+    """The type of the file system that holds the folder; empty if the kernel does not provide it."""
     try:
         lines = MOUNTS.read_text("utf-8", errors="replace").splitlines()
     except OSError:
@@ -73,27 +72,11 @@ def _unescaped(point: str) -> str:
 
 
 def check_state_files(installation: Installation) -> Finding:
-    folder = installation.settings.state.dir
-    files = sorted(folder.glob("*.sqlite3")) if os.access(folder, os.R_OK | os.X_OK) else []
-    troubles = {path.name: trouble for path in files if (trouble := _trouble(path))}
-    if troubles:
-        said = "; ".join(f"{name}: {trouble}" for name, trouble in troubles.items())
-        return red(said, _remedy(folder, troubles))
-    return green(", ".join(path.name for path in files) or "none yet")
-
-
-def _trouble(path: Path) -> str:
-    if path.stat().st_uid != path.parent.stat().st_uid:
-        return f"belongs to user {path.stat().st_uid}, and not to the folder's owner"
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=2)) as database:
-            said = database.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except sqlite3.Error as error:
-        said = str(error)
-    return "" if said == "ok" else said.splitlines()[-1]
-
-
-def _remedy(folder: Path, troubles: dict[str, str]) -> str:
-    if any(trouble.startswith("belongs") for trouble in troubles.values()):
-        return f"chown -R --reference={folder} {folder}"
-    return "stop the service, put the backup of the file in its place (or move it away), and start again"
+    settings = installation.settings
+    readable = os.access(settings.state.dir, os.R_OK | os.X_OK)
+    found = [each for each in open_stores(settings).check() if each.exists] if readable else []
+    troubled = [each for each in found if each.problem]
+    if troubled:
+        problems = "; ".join(f"{each.name}: {each.problem}" for each in troubled)
+        return red(problems, "; ".join(dict.fromkeys(each.remedy for each in troubled)))
+    return green(", ".join(sorted(each.name for each in found)) or "none yet")

@@ -13,7 +13,7 @@ from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import GuardRunner
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller, ConvertedEmbedding, Embedding
-from bridge.protocols.json_reading import deep_nesting_refused
+from bridge.protocols.json_reading import reject_deep_nesting
 
 ESTIMATED = "embedding.tokens_estimated"  #: the note for an answer of Google's without a count
 
@@ -21,7 +21,7 @@ ESTIMATED = "embedding.tokens_estimated"  #: the note for an answer of Google's 
 def embed(
     embedding: Embedding, body: JsonObject, caller: Caller, services: Services, record: Record
 ) -> JsonObject:
-    with deep_nesting_refused():
+    with reject_deep_nesting():
         asked = embedding.to_gemini(body, caller)
     record.model = asked.model
     record.upstream_model = model = _permitted_model(asked.model, caller, services, record)

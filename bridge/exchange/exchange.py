@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from bridge.errors import BridgeError, ClientLeft, InternalError, ShuttingDown, UnknownModel
+from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
 from bridge.exchange.drain import Drain
 from bridge.exchange.model_choices import permitted_choices, priced_choices
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.model_adapter import adapt_request
-from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
-from bridge.gemini.signatures import SharedVault
+from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
 from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
@@ -37,8 +36,9 @@ from bridge.protocols.base import (
     Protocol,
     TokenCounting,
 )
-from bridge.protocols.json_reading import deep_nesting_refused
+from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.settings.prices import PriceTable
+from bridge.state.signature_store import SignatureStore
 from bridge.upstream.base import AnswerStream, Upstream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.cooldowns import Cooldowns
@@ -58,7 +58,7 @@ class Services:
 
     upstream: Upstream
     models: ModelDirectory
-    vault: SharedVault
+    signatures: SignatureStore
     ids_and_clock: IdsAndClock
     guards: ActiveGuards
     cooldowns: Cooldowns
@@ -84,7 +84,7 @@ class Exchange:
         trace: Trace | None,
         interruption: Interruption,
     ) -> None:
-        self._framing = protocol.framing(machine.asked)
+        self._framing = protocol.framing(machine.converted)
         self._machine = machine
         self._chunks = chunks
         self._guards = guards
@@ -101,7 +101,7 @@ class Exchange:
 
     @property
     def streaming(self) -> bool:
-        return self._machine.asked.stream
+        return self._machine.converted.stream
 
     @property
     def content_type(self) -> str:
@@ -111,7 +111,7 @@ class Exchange:
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the response."""
-        return self._machine.asked.headers
+        return self._machine.converted.headers
 
     def start(self, wanted: Wanted) -> None:
         """Send the request and wait for the first events; raises if the request fails before them.
@@ -127,11 +127,11 @@ class Exchange:
         self._record.model_version = self._chunks.model_version
         self._record.upstream_wait = self._chunks.waited
         error = self._machine.error
-        if error is not None and not (self.streaming and self._machine.takes_in_stream(error)):
+        if error is not None and not (self.streaming and self._machine.reports_in_stream(error)):
             raise error
 
     def _batches_while_wanted(self, wanted: Wanted) -> Iterator[list[Event]]:
-        """The batches; a failure is the last one. Raises ClientLeft if the client disconnected."""
+        """The batches; a failure is the last one. Raises ClientDisconnected if the client disconnected."""
         if self._chunks.asks_model:
             self._record.asks_model()
         checked = time.monotonic()
@@ -140,7 +140,7 @@ class Exchange:
             if now - checked >= CHECK_INTERVAL or not events:
                 checked = now
                 if not wanted():
-                    raise ClientLeft("The client disconnected before the answer was complete")
+                    raise ClientDisconnected("The client disconnected before the answer was complete")
             yield events
 
     def _next_batch(self) -> list[Event] | None:
@@ -152,25 +152,25 @@ class Exchange:
     def encoded(self, wanted: Wanted) -> Iterator[bytes]:
         """The encoded stream: events that arrive together are written together."""
         self._record.first_byte()
-        yield self._framing.written(self._held) or self._framing.silence()
+        yield self._framing.encode_events(self._held) or self._framing.keep_alive()
         last_write = time.monotonic()
         try:
             for events in self._batches:
                 if events:
-                    yield self._framing.written(events)
+                    yield self._framing.encode_events(events)
                     last_write = time.monotonic()
                 elif not wanted():
                     return
                 elif time.monotonic() - last_write >= self._heartbeat and not self._machine.over:
-                    yield self._framing.silence()
+                    yield self._framing.keep_alive()
                     last_write = time.monotonic()
         except Exception as error:
             if events := self._fail(error):
-                yield self._framing.written(events)
+                yield self._framing.encode_events(events)
         self._encoded_to_the_end = True
 
     def body(self, wanted: Wanted) -> JsonObject:
-        """The whole answer; raises ClientLeft if the client disconnects."""
+        """The whole answer; raises ClientDisconnected if the client disconnects."""
         events = self._held + [event for batch in self._batches_while_wanted(wanted) for event in batch]
         self._record.upstream_wait = self._chunks.waited
         if self._machine.error is not None:
@@ -215,7 +215,7 @@ class Exchange:
 
     def _with_advice(self, error: BridgeError) -> BridgeError:
         """Adds advice for the client and the administrator to an error about an unknown model."""
-        asked, sent = self._machine.asked.request.model, self._record.upstream_model
+        asked, sent = self._machine.converted.request.model, self._record.upstream_model
         if not isinstance(error, UnknownModel):
             return error
         if asked == sent:
@@ -248,7 +248,7 @@ class Exchange:
         record.usage += chunks.discarded
         if chunks.request is not None:
             record.upstream_model = chunks.request.model
-        if error := machine.error or machine.handed_on:
+        if error := machine.error or machine.error_in_answer:
             record.failed(error)
         elif not machine.over and record.error is None:
             record.unfinished(lost=self._encoded_to_the_end)
@@ -265,7 +265,7 @@ def open_exchange(
     """Convert the request; `start` sends it."""
     if trace:
         trace.client_request(body)
-    with deep_nesting_refused():
+    with reject_deep_nesting():
         converted = protocol.to_gemini(body, caller)
     asked = _in_conversation(converted, body, caller, record)
     record.model, record.stream = asked.request.model, asked.stream
@@ -299,7 +299,7 @@ def _retrying_stream(
     request: GenerateRequest, caller: Caller, services: Services, record: Record, trace: Trace | None
 ) -> RetryingStream:
     choices = permitted_choices(request.model, caller, services.models)
-    tier = tier_named(request.service_tier or STANDARD)
+    tier = normalise_tier(request.service_tier or STANDARD)
     request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
     if caller.cost_limited:
         choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
@@ -341,11 +341,11 @@ def _without_storage(request: GenerateRequest, services: Services) -> GenerateRe
 def count_tokens(
     counting: TokenCounting, body: JsonObject, caller: Caller, services: Services, record: Record
 ) -> int:
-    with deep_nesting_refused():
+    with reject_deep_nesting():
         asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     guards = GuardRunner(services.guards, record.request_id)
-    request = replace(guards.counted(asked.request), service_tier=None)
+    request = replace(guards.for_token_count(asked.request), service_tier=None)
     choices = permitted_choices(record.model, caller, services.models)
     for (model, *_), (following, *_) in pairwise(choices):
         try:
@@ -363,10 +363,10 @@ def _count(request: GenerateRequest, model: str, owner: str, services: Services,
 
 
 def _adapted(request: GenerateRequest, model: str, owner: str, services: Services) -> PreparedAttempt:
-    capabilities = services.models.capabilities(model).served_in(services.upstream.realm)
-    with deep_nesting_refused():
+    capabilities = services.models.capabilities(model).in_realm(services.upstream.realm)
+    with reject_deep_nesting():
         return PreparedAttempt(
             *adapt_request(
-                request, model, capabilities, services.vault.of(owner), services.ids_and_clock.new_id
+                request, model, capabilities, services.signatures.of(owner), services.ids_and_clock.new_id
             )
         )

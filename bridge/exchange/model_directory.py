@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from bridge.errors import UnknownModel
 from bridge.gemini.model_capabilities import ModelCapabilities
-from bridge.gemini.repairs import REMEMBERED, Repair
+from bridge.gemini.repairs import REMEMBERED_REPAIRS, Repair
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings.models import ModelTable
-from bridge.state.learnt_facts import LearntFacts
+from bridge.state.learnt_facts import LearntFactStore
 from bridge.upstream.listed_models import ListedModels
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def fact_name(fact: str, home: str, model: str) -> str:
 
 
 class ModelDirectory:
-    def __init__(self, table: ModelTable, facts: LearntFacts, listed: ListedModels, home: str) -> None:
+    def __init__(self, table: ModelTable, facts: LearntFactStore, listed: ListedModels, home: str) -> None:
         self.table = table
         self._facts = facts
         self.listed = listed
@@ -85,9 +85,9 @@ class ModelDirectory:
     def without_known_problems(self, request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
         """The request without fields that the upstream is known to refuse, and a note for each of them."""
         notes = []
-        for repair in REMEMBERED:
-            if self._knows(repair.fact, "" if repair.of_the_upstream else request.model):
-                changed = repair.mend(request)
+        for repair in REMEMBERED_REPAIRS:
+            if self._knows(repair.fact, "" if repair.for_all_models else request.model):
+                changed = repair.apply(request)
                 if changed is not request:
                     notes.append(f"learnt.{repair.fact}")
                 request = changed
@@ -97,7 +97,7 @@ class ModelDirectory:
         self._learn(GONE, model, instead)
 
     def repaired(self, repair: Repair, model: str) -> None:
-        self._learn(repair.fact, "" if repair.of_the_upstream else model)
+        self._learn(repair.fact, "" if repair.for_all_models else model)
 
     def _knows(self, fact: str, model: str) -> bool:
         return self._facts.knows(fact_name(fact, self._home, model))

@@ -6,20 +6,28 @@ All workers share the store, so each worker can report an answer that another wo
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from bridge.errors import BridgeError, ClientLeft, InternalError, InvalidRequest, TooBusy, UnknownAnswer
+from bridge.errors import (
+    BridgeError,
+    ClientDisconnected,
+    InternalError,
+    InvalidRequest,
+    TooBusy,
+    UnknownAnswer,
+)
 from bridge.exchange.exchange import Exchange
 from bridge.gemini.conversation import digest
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
-from bridge.protocols.base import WORKING, AnswerStoring, PastTurn
+from bridge.protocols.base import UNFINISHED_STATUSES, AnswerStoring, PastTurn
 from bridge.state.answer_store import Admit, AnswerStore, KeptAnswer
+from bridge.state.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +43,8 @@ Keep = Callable[[JsonObject], None]
 def _store_errors_translated() -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
-        log.warning("answer store not usable", extra={"reason": type(error).__name__})
+    except StorageError as error:
+        log.warning("answer store not usable", extra={"reason": error.reason})
         raise InternalError("The bridge's store of answers cannot be used; its log says why") from None
 
 
@@ -59,10 +67,10 @@ class AnswerRecorder:
     def dereferenced(self, body: JsonObject) -> JsonObject:
         """The request with stored items in place of references to them."""
         with _store_errors_translated():
-            return self.storing.dereferenced(body, _Items(self))
+            return self.storing.resolve_references(body, _Items(self))
 
     def resumed(self, body: JsonObject) -> ResumedChain:
-        previous = self.storing.previous(body)
+        previous = self.storing.previous_id(body)
         if previous is None:
             return ResumedChain(body)
         with _store_errors_translated():
@@ -71,10 +79,10 @@ class AnswerRecorder:
             conversation = self.store.conversation(previous)
         if turns is None:
             field = self.storing.previous_field
-            raise self.storing.unknown(f"{field}: there is no stored answer {previous!r}", param=field)
+            raise self.storing.not_found(f"{field}: there is no stored answer {previous!r}", param=field)
         past = [PastTurn(turn.question, turn.answer) for turn in turns]
         root = digest(self.owner, "answer", turns[0].id)  # the id for answers stored without a conversation
-        return ResumedChain(self.storing.resumed(body, past), conversation or root)
+        return ResumedChain(self.storing.with_history(body, past), conversation or root)
 
     def _is_ours(self, answer_id: str) -> bool:
         """Whether this protocol stored the answer: other protocols store another format."""
@@ -82,9 +90,9 @@ class AnswerRecorder:
 
     def keeping(self, body: JsonObject, record: Record) -> Keep | None:
         """A function that stores the answer to this request; None if the answer must not be stored."""
-        if not self.storing.wanted(body):
+        if not self.storing.should_store(body):
             return None
-        question, previous = self.storing.question(body), self.storing.previous(body)
+        question, previous = self.storing.input_items(body), self.storing.previous_id(body)
 
         def keep(answer: JsonObject) -> None:
             try:
@@ -98,8 +106,8 @@ class AnswerRecorder:
         """Store the current state of a background answer, unless it was cancelled or deleted."""
         try:
             self.store.update(self.owner, dict(answer))
-        except (sqlite3.Error, OSError) as error:
-            log.warning("answer not stored", extra={"reason": type(error).__name__})
+        except StorageError as error:
+            log.warning("answer not stored", extra={"reason": error.reason})
 
     def size(self, answer_id: str) -> int:
         with _store_errors_translated():
@@ -118,16 +126,16 @@ class AnswerRecorder:
 
     def shown(self, answer_id: str, query: Mapping[str, str]) -> Mapping[str, Any]:
         kept = self.found(answer_id)
-        return self.storing.shown(self._current(kept), kept.question, query)
+        return self.storing.render(self._current(kept), kept.question, query)
 
     def _current(self, kept: KeptAnswer) -> Mapping[str, Any]:
         """The current state of the answer; failed if its worker stopped."""
-        working = kept.answer.get("status") in WORKING
+        working = kept.answer.get("status") in UNFINISHED_STATUSES
         if working and kept.cancelled:
             return {**kept.answer, "status": "cancelled"}
-        if working and self.store.now() - kept.touched > LOST_AFTER:
+        if working and kept.idle > LOST_AFTER:
             error = InternalError("The bridge stopped before this answer was complete.")
-            return self.storing.failed(kept.answer, error)
+            return self.storing.as_failed(kept.answer, error)
         return kept.answer
 
     def forget(self, answer_id: str) -> None:
@@ -138,7 +146,7 @@ class AnswerRecorder:
 
     def cancel(self, answer_id: str) -> Mapping[str, Any]:
         kept = self.found(answer_id)
-        if not self.storing.cancellable(kept.answer):
+        if not self.storing.is_cancellable(kept.answer):
             field = self.storing.id_field
             raise InvalidRequest("Only a running background answer can be cancelled", param=field)
         with _store_errors_translated():
@@ -176,16 +184,16 @@ class _StillWanted:
     def __init__(self, recorder: AnswerRecorder, answer_id: str) -> None:
         self._recorder = recorder
         self._answer_id = answer_id
-        self._checked = 0.0
+        self._checked = float("-inf")
 
     def __call__(self) -> bool:
-        now = self._recorder.store.now()
+        now = time.monotonic()
         if now - self._checked < CHECK_INTERVAL:
             return True
         self._checked = now
         try:
             return self._recorder.store.touch(self._recorder.owner, self._answer_id)
-        except (sqlite3.Error, OSError):  # store unavailable: assume that the answer is still wanted
+        except StorageError:  # store unavailable: assume that the answer is still wanted
             return True
 
 
@@ -232,10 +240,10 @@ class BackgroundAnswers:
         recorder.update({**pending, "status": "in_progress"})
         try:
             recorder.update(exchange.body(_StillWanted(recorder, pending["id"])))
-        except ClientLeft:
+        except ClientDisconnected:
             pass  # cancelled or deleted
         except BridgeError as error:  # the answer itself reports the error
-            recorder.update(exchange.answer or recorder.storing.failed(pending, error))
+            recorder.update(exchange.answer or recorder.storing.as_failed(pending, error))
         except Exception:
             log.exception("background answer failed", extra={"request_id": record.request_id})
         finally:

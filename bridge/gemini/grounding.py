@@ -1,4 +1,4 @@
-"""What Google's search was asked and what it found, from an answer's `groundingMetadata`."""
+"""The queries and results of Google's built-in search, from an answer's `groundingMetadata`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class WebSearch(NamedTuple):
         return ", ".join(self.queries)
 
 
-def search_in(grounding: JsonObject | None) -> WebSearch | None:
-    """None if no search was made."""
+def web_search_from(grounding: JsonObject | None) -> WebSearch | None:
+    """The search that the answer used, or None."""
     queries = [query for query in _list(grounding, "webSearchQueries") if isinstance(query, str)]
     found = [chunk.get("web") for chunk in _list(grounding, "groundingChunks") if isinstance(chunk, dict)]
     webs = [web for web in found if isinstance(web, dict)]

@@ -1,7 +1,7 @@
-"""Images, sound and files as Gemini takes them.
+"""Converts images, audio and files to Gemini's values.
 
-The bridge fetches nothing: an address becomes `fileData` only where Gemini itself can read it, and anything
-else is the client's to send as a `data:` URL.
+The bridge fetches no URL. A URL that Gemini itself can read becomes `fileData`; for any other file the client
+must send a `data:` URL.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 from bridge.errors import InvalidRequest
 from bridge.gemini.types import FileData, InlineData
 
-#: Addresses that Gemini resolves by itself: Cloud Storage, and files uploaded to the Gemini API.
-FILE_ADDRESSES = ("gs://", "https://generativelanguage.googleapis.com/")
+#: URLs that Gemini resolves itself: Cloud Storage, and files uploaded to the Gemini API.
+FILE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")
 
 _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?P<options>(?:;[^;,]*)*),", re.IGNORECASE)
 
@@ -22,15 +22,13 @@ _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?P<options>(?:;[^;,]*)*),", re.IG
 def media_from_url(url: str, param: str) -> InlineData | FileData:
     if url[:5].lower() == "data:":
         return _inline_from_data_url(url, param)
-    if url.startswith(FILE_ADDRESSES):
+    if url.startswith(FILE_URLS):
         return FileData(url)
-    raise InvalidRequest(
-        f"{param}: the bridge does not fetch addresses; send the content itself, as base64", param=param
-    )
+    raise InvalidRequest(f"{param}: the bridge does not fetch URLs; send the content as base64", param=param)
 
 
 def inline_from_base64(mime_type: str, data: str, param: str) -> InlineData:
-    """Checked here, since Gemini's own message would name a field the client never wrote."""
+    """The data after a check. Gemini's own message would name a field that the client did not send."""
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -47,5 +45,5 @@ def _inline_from_data_url(url: str, param: str) -> InlineData:
     if ";base64" not in head["options"].lower():
         raise InvalidRequest(f"{param}: a data: URL must be base64-encoded", param=param)
     if "/" not in head["type"]:
-        raise InvalidRequest(f"{param}: the data: URL does not say its media type", param=param)
+        raise InvalidRequest(f"{param}: the data: URL has no media type", param=param)
     return inline_from_base64(head["type"].lower(), url[head.end() :], param)

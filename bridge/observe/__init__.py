@@ -1,1 +1,1 @@
-"""What happened: the record of a request, the log it ends in, and the trace of its conversion."""
+"""Observability: the record of a request, and its observers: log, metrics, usage and traces."""

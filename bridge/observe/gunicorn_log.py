@@ -1,7 +1,6 @@
-"""gunicorn's log without a line for each request: the bridge writes its own, when a stream has ended.
+"""gunicorn's logger without access lines: the bridge writes its own line when a stream has ended.
 
-`accesslog = None` does not keep gunicorn from putting such a line together as long as it has a log of any
-kind.
+With `accesslog = None` gunicorn would still format a line for each request and then drop it.
 """
 
 from __future__ import annotations
@@ -12,5 +11,5 @@ from gunicorn.glogging import Logger
 
 
 class QuietLogger(Logger):
-    def access(self, *_told: Any) -> None:
+    def access(self, *_arguments: Any) -> None:
         pass

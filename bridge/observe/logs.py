@@ -1,4 +1,4 @@
-"""The log: one JSON object a line, with keys masked wherever they turn up."""
+"""The log: one JSON object per line, with secrets masked everywhere in it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from bridge.settings.value import SHORTEST_SECRET
 
 MASK = "[masked]"
 
-#: Google, OpenAI and Anthropic keys, the bridge's own, Google's tokens, bearer tokens, keys in query strings.
+#: Keys of Google, OpenAI, Anthropic and the bridge, Google's tokens, bearer tokens, keys in query strings.
 _KEYS = re.compile(
     r"AIza[0-9A-Za-z_\-]{20,}|gbk_[0-9A-Za-z]{16,}|\bsk-[0-9A-Za-z_\-]{16,}"
     r"|\bya29\.[0-9A-Za-z._\-]{20,}|\b1//[0-9A-Za-z_\-]{20,}"
     r"|(?<=Bearer )[0-9A-Za-z._~+/\-]{8,}=*|(?<=[?&]key=)[^&\s\"]+"
 )
 
-#: One of these stands in whatever the pattern finds. To look for them costs a tenth of trying the pattern at
-#: every letter, and nearly no line has any.
+#: Every match of the pattern contains one of these texts, and almost no line does. Searching for them takes a
+#: tenth of the time that the pattern takes.
 _SIGNS = ("AIza", "gbk_", "sk-", "ya29.", "1//", "Bearer ", "key=")
 
-#: gunicorn quotes what it could not parse, be it a line that holds a key. The name of a header may be told.
+#: gunicorn quotes a request that it cannot parse, and the quote may contain a key. A header's name is kept.
 _NOT_UNDERSTOOD = "Invalid request from "
 _QUOTED = re.compile(r"""\A([^'"]*)(?!'[A-Z-]+'\Z)['"].*""", re.DOTALL)
 
@@ -36,7 +36,7 @@ _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 class JsonFormatter(logging.Formatter):
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__()
-        #: The longest first: one may be a part of another.
+        #: The longest first, because one secret may be part of another.
         long_enough = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
         self._known = sorted(long_enough, key=len, reverse=True)
 
@@ -49,7 +49,7 @@ class JsonFormatter(logging.Formatter):
         }
         line.update({key: value for key, value in vars(record).items() if key not in _ORDINARY})
         if record.exc_info and record.exc_info[1]:
-            line["exception"] = _told_without_values(record.exc_info[1])
+            line["exception"] = _without_message(record.exc_info[1])
         return self._masked(_json(line))
 
     def _masked(self, text: str) -> str:
@@ -66,13 +66,13 @@ def _message(record: logging.LogRecord) -> str:
 def _json(line: dict[str, Any]) -> str:
     try:
         return orjson.dumps(line, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
-    except orjson.JSONEncodeError:  # nested too deeply to be written
+    except orjson.JSONEncodeError:  # nested too deeply for the encoder
         shown = {key: value for key, value in line.items() if isinstance(value, str | int | float)}
         return orjson.dumps({**shown, "left_out": sorted(line.keys() - shown.keys())}).decode()
 
 
-def _told_without_values(error: BaseException) -> dict[str, Any]:
-    """Type and place, not the message: it may quote the client's request."""
+def _without_message(error: BaseException) -> dict[str, Any]:
+    """The error's type and its stack. The message is left out: it may quote the client's request."""
     frames = traceback.extract_tb(error.__traceback__)
     return {
         "type": type(error).__name__,
@@ -81,7 +81,7 @@ def _told_without_values(error: BaseException) -> dict[str, Any]:
 
 
 def configuration(level: str, debug: bool, secrets: Iterable[str] = ()) -> dict[str, Any]:
-    """For `logging.config.dictConfig`: gunicorn's own lines and ours in one stream."""
+    """The configuration for `logging.config.dictConfig`: gunicorn and the bridge write to one stream."""
     return {
         "version": 1,
         "disable_existing_loggers": False,

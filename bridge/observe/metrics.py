@@ -1,8 +1,9 @@
-"""Numbers for Prometheus, right whichever worker is asked: all of them count into one folder of small files.
+"""Metrics for Prometheus. All workers count into one folder of small files, so every worker shows all
+counts.
 
-Labels are few and come from lists of our own, since every new value is a series for ever. No key and no
-path is one of them, and a model is one only if it is configured or has answered. Whoever has something to
-count calls a function below; nothing is done per chunk.
+There are few labels, and their values come from fixed lists, because every new value is a new series that
+never ends. Keys and paths are no labels. A model is a label only if it is configured or has answered.
+Nothing is counted per chunk.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ __all__ = ["CONTENT_TYPE", "RequestMetrics", "exposition"]
 NAMESPACE = "gemini_bridge"
 NONE = "none"
 OTHER = "other"
-#: More models than anybody serves; an upstream that answers to any name must not make a series of each.
+#: More models than any bridge serves. It limits the series if the upstream accepts any model name.
 MOST_MODELS = 64
 SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
 
-disable_created_metrics()  # when a series began is no series of its own
+disable_created_metrics()  # no extra series with the time at which each series began
 
 REGISTRY = CollectorRegistry()
 _ours: dict[str, Any] = {"namespace": NAMESPACE, "registry": REGISTRY}
@@ -101,7 +102,7 @@ def waited_for_slot(end: str) -> None:
 
 
 def memory_booked(cost: int) -> None:
-    """Given back, where it is negative."""
+    """A negative cost releases memory."""
     _MEMORY.inc(cost)
 
 
@@ -117,13 +118,13 @@ def stream_ended() -> None:
     _STREAMS.dec()
 
 
-def accounts_rows_dropped(rows: int) -> None:
+def usage_rows_dropped(rows: int) -> None:
     _DROPPED.inc(rows)
 
 
 @lru_cache(4096)
 def _series(metric: Any, *labels: str) -> Any:
-    """Found once: looking a series up costs more than counting in it."""
+    """The series of these labels. It is cached: finding a series costs more than counting in it."""
     return metric.labels(*labels)
 
 
@@ -154,7 +155,7 @@ class RequestMetrics:
                 _series(_TOKENS, model, kind).inc(count)
 
     def _label(self, record: Record) -> str:
-        """Clients choose names; only one that the upstream has answered to is known to be a model's."""
+        """Clients choose names, so an unknown name becomes a label only after the upstream answered to it."""
         model = record.upstream_model
         if model is None or model in self._models:
             return model or NONE
@@ -165,13 +166,13 @@ class RequestMetrics:
         return model
 
 
-#: Notes that count something by the kind of the error behind it.
+#: Notes that are counted by the kind of their error.
 _OF_ERRORS = {"retry": _RETRIES, "cooldown": _COOLDOWNS}
 
 
 @lru_cache(4096)
 def _of_note(note: str) -> tuple[Any, ...]:
-    name = note.partition(":")[0]  # behind it stands what a client chose
+    name = note.partition(":")[0]  # a text that the client chose may follow
     topic, _, error = name.partition(".")
     if topic in _OF_ERRORS:
         return _OF_ERRORS[topic], error
@@ -182,7 +183,7 @@ def _of_note(note: str) -> tuple[Any, ...]:
 
 
 class _Moment(Collector):
-    """What is not counted but looked up when somebody asks."""
+    """Values that are read when the metrics are requested."""
 
     def __init__(self, accounts_bytes: int) -> None:
         self._accounts_bytes = accounts_bytes
@@ -199,13 +200,13 @@ class _Moment(Collector):
 
 
 def exposition(accounts_bytes: int = 0) -> bytes:
-    """Everything, in Prometheus' text format."""
+    """All metrics in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_Moment(accounts_bytes))
     folder = shared_folder()
-    registry.register(MultiProcessCollector(None, path=str(folder)) if _is_there(folder) else REGISTRY)
+    registry.register(MultiProcessCollector(None, path=str(folder)) if _is_folder(folder) else REGISTRY)
     return generate_latest(registry)
 
 
-def _is_there(folder: Path | None) -> bool:
+def _is_folder(folder: Path | None) -> bool:
     return folder is not None and folder.is_dir()

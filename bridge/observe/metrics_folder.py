@@ -1,9 +1,8 @@
-"""Where the workers' metrics meet: a folder of files that each worker maps into its memory.
+"""The folder of the workers' metrics. Each worker maps its own files in it into memory.
 
-Room is taken before it is needed: a page of a mapped file that has no place to go, since the disk is full,
-ends the process that wrote it. For the same reason the folder lies in memory where it can.
-`prometheus_client` learns of the folder by a variable that must be set before it is imported; this module
-therefore does not import it.
+The files get their space in advance: if the disk is full, a write to a mapped page without space kills the
+process. For the same reason the folder is in shared memory if possible. `prometheus_client` reads the name of
+the folder from an environment variable when it is imported, so this module does not import it.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from pathlib import Path
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
-#: Memory that looks like a file system, on Linux; anybody may write there.
+#: A file system in memory, on Linux. Every user may write there.
 SHARED_MEMORY = Path("/dev/shm")
 
-#: The files that `prometheus_client` will map in each process, and room for a few hundred series in each.
+#: The files that `prometheus_client` maps in each process, and the bytes for a few hundred series in each.
 FILES = ("counter", "gauge_livesum", "histogram")
 ROOM = 256 * 1024
 
@@ -28,13 +27,13 @@ log = logging.getLogger(__name__)
 
 
 def choose_folder(port: int, state_dir: Path) -> None:
-    """Once for all workers; when the configuration is read again, the folder stays the same."""
+    """Choose the folder once for all workers. A reload of the configuration keeps it."""
     given = shared_folder()
     candidates = [given] if given else _candidates(port, state_dir)
     folder = next(filter(_is_ours, candidates), None)
     if folder is None:
         os.environ.pop(VARIABLE, None)
-        log.warning("no folder for metrics: /metrics tells the numbers of one worker only")
+        log.warning("no folder for metrics: /metrics shows the counts of one worker only")
     else:
         os.environ[VARIABLE] = str(folder)
 
@@ -53,7 +52,7 @@ def _candidates(port: int, state_dir: Path) -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Made, or found as nobody else could have left it."""
+    """Create the folder; false if it belongs to another user or another user can write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
@@ -64,14 +63,14 @@ def _is_ours(folder: Path) -> bool:
 
 
 def wipe() -> None:
-    """At the start: numbers of an earlier run would be taken for this one's."""
+    """Delete the counts of an earlier run, at the start."""
     folder = shared_folder()
     for left in folder.glob("*.db") if folder else ():
         left.unlink(missing_ok=True)
 
 
 def take_room() -> None:
-    """In a new worker. One for which there is none counts for itself, and lives."""
+    """Reserve space in a new worker. Without space the worker counts in its own memory only."""
     folder = shared_folder()
     if folder is None:
         return
@@ -83,11 +82,14 @@ def take_room() -> None:
         for file in files:
             file.unlink(missing_ok=True)
         os.environ.pop(VARIABLE)
-        log.warning("no room for metrics: a worker counts for itself", extra={"reason": error.strerror})
+        log.warning(
+            "no space for metrics: this worker counts in its own memory only",
+            extra={"reason": error.strerror},
+        )
 
 
 def _make(file: Path) -> None:
-    """Whole or not at all: another worker may be reading the folder."""
+    """Create a file of full size in one step: another worker may be reading the folder."""
     unfinished = file.with_suffix(".new")
     try:
         unfinished.write_bytes(bytes(ROOM))
@@ -97,7 +99,7 @@ def _make(file: Path) -> None:
 
 
 def remove() -> None:
-    """At the end. A folder that somebody else uses too stays."""
+    """Delete the files and the folder, at the end. A folder with other files stays."""
     wipe()
     if folder := shared_folder():
         with suppress(OSError):
@@ -105,8 +107,8 @@ def remove() -> None:
 
 
 def forget_worker(pid: int) -> None:
-    """Of a worker that has ended: what it was doing is no longer done. What it has done stays counted."""
+    """Reset the gauges of a worker that has ended. Its counters stay."""
     if shared_folder() is not None:
-        from prometheus_client.multiprocess import mark_process_dead  # the master has no other use for it
+        from prometheus_client.multiprocess import mark_process_dead  # the master needs it only here
 
         mark_process_dead(pid)

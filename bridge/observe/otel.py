@@ -1,7 +1,8 @@
-"""A span for each request, sent to an OpenTelemetry collector. An extra: imported only if one is configured.
+"""Spans of requests for an OpenTelemetry collector. This module is imported only if a collector is
+configured.
 
-Spans are made when a request has ended, out of its record: nothing is done while it runs. The names of the
-attributes are those of OpenTelemetry's conventions for HTTP servers and for generative AI.
+A span is created from the record when the request has ended; a running request costs nothing. The names of
+the attributes follow OpenTelemetry's conventions for HTTP servers and for generative AI.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Attributes = dict[str, AttributeValue]
 
 
 class RequestSpans:
-    """The observer that makes spans."""
+    """The observer that creates spans."""
 
     def __init__(self, endpoint: str) -> None:
         exporter = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", timeout=TIMEOUT)
@@ -61,7 +62,7 @@ class RequestSpans:
         span.end(ended)
 
     def _parent(self, record: Record) -> Context:
-        """The client's span, if it named one."""
+        """The client's span, if its request names one."""
         named = {"traceparent": record.traceparent} if record.traceparent else {}
         return self._propagator.extract(named, Context())
 
@@ -88,7 +89,7 @@ def _of_model(record: Record) -> Attributes:
     attributes: Attributes = {
         "gen_ai.operation.name": OPERATION,
         "gen_ai.provider.name": PROVIDER,
-        "gen_ai.system": PROVIDER,  # as it was called before
+        "gen_ai.system": PROVIDER,  # the former name of the attribute
         "gen_ai.request.model": record.model or "",
         "gen_ai.response.model": record.model_version or record.upstream_model or "",
     }

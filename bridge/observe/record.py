@@ -1,4 +1,5 @@
-"""One request's story, filled in by whoever knows a part of it and told once, at its end."""
+"""The record of one request. Several layers fill it in, and observers receive it once, when the request
+ends."""
 
 from __future__ import annotations
 
@@ -10,19 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bridge.errors import BridgeError, ClientLeft, InternalError, UpstreamError
+from bridge.errors import BridgeError, ClientDisconnected, InternalError, UpstreamError
 from bridge.gemini.types import Usage
 
 log = logging.getLogger("bridge.access")
 
 CLIENT_LEFT = "client_left"
-#: Failures that are not the bridge's answer to what the client sent.
-NO_REFUSALS = (ClientLeft, InternalError, UpstreamError)
+#: Failures that are not caused by the client's request.
+NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
 
 
 class Tokens(NamedTuple):
-    """Each token once: the four add up."""
+    """The tokens of a request. Each token is in one of the four numbers."""
 
     input: int  #: not cached
     cached: int
@@ -45,12 +46,12 @@ class Record:
     request_id: str
     method: str
     path: str
-    observers: tuple[Observer, ...] = ()  #: each is told once, when all is known
-    settlers: tuple[Observer, ...] = ()  #: told before all others, of this request alone
+    observers: tuple[Observer, ...] = ()  #: called once each, when the record is complete
+    settlers: tuple[Observer, ...] = ()  #: of this request only; called before all other observers
     key: str | None = None  #: the name of the client's key
-    client: str | None = None  #: the program, as it names itself
-    traceparent: str | None = None  #: the trace that this request is a part of, as the client wrote it
-    session: str | None = None  #: the client's own id of it
+    client: str | None = None  #: the program's name, from its User-Agent
+    traceparent: str | None = None  #: the trace of this request, as the client wrote it
+    session: str | None = None  #: the client's own id of its session
     agent: str | None = None  #: a sub-agent of that session, by the client's own id
     conversation: str = ""  #: a digest: bridge/gemini/conversation.py
     protocol: str | None = None
@@ -60,28 +61,28 @@ class Record:
     stream: bool = False
     status: int = 0
     outcome: str = (
-        "completed"  #: completed, failed, client_left, or lost: the client waited for an end in vain
+        "completed"  #: completed, failed, client_left, or lost: the stream ended without its last event
     )
     error: str | None = None
-    refused: bool = False  #: before the model was asked, for what the client sent or may not do
-    rule: str | None = None  #: of the administrator's, that refused it
-    reason: str | None = None  #: the message, where it is the operator's to act on
+    refused: bool = False  #: before the model was asked, because of the request or its permissions
+    rule: str | None = None  #: the administrator's rule that refused the request
+    reason: str | None = None  #: the error message, if the operator can act on it
     usage: Usage | None = None
-    service_tier: str | None = None  #: the one that served, as far as it is known
+    service_tier: str | None = None  #: the tier that served the request, if it is known
     finish_reasons: tuple[str, ...] = ()  #: as Gemini named them
-    #: What was repaired in the history or could not be carried, counted by name. What a client chose stands
-    #: behind a colon.
+    #: Counts of repairs and of values that could not be converted, by name. A text that the client chose
+    #: follows after a colon.
     notes: Counter[str] = field(default_factory=Counter)
     _started: float = field(default_factory=time.monotonic)
     _asked: float | None = None
-    _waited: float | None = None  #: for the client to send, and for calls that are no streams
-    upstream_wait: float | None = None  #: seconds that the answer's stream spent on waiting for the upstream
+    _waited: float | None = None  #: for the client's body, and for upstream calls that are not streams
+    upstream_wait: float | None = None  #: seconds for which the answer's stream waited for the upstream
     _first_byte: float | None = None
     _tokens: Tokens | None = None
     _told: bool = False
 
     def unfinished(self, *, lost: bool) -> None:
-        """The answer has no end: the client did not wait for it, or else we lost it."""
+        """The answer did not end: the client disconnected, or the bridge lost the rest."""
         self.outcome = LOST if lost else CLIENT_LEFT
 
     def failed(self, error: BridgeError) -> None:
@@ -90,12 +91,12 @@ class Record:
             self.outcome, self.error = CLIENT_LEFT, None
         self.refused = not self.asked_model and not isinstance(error, NO_REFUSALS)
         self.rule = error.rule
-        # What a client did wrong may be told in the words of its own prompt; that stays out of the log.
+        # The message of a client's error may quote its prompt, which must not be in the log.
         self.reason = (error.logged or error.message) if error.status >= 500 else None
 
     def note(self, names: Iterable[str]) -> None:
-        """Count each of them; as often as it says, where it is a Counter."""
-        if names:  # nearly never
+        """Count each name once, or as often as a Counter says."""
+        if names:  # rare
             self.notes.update(names)
 
     def first_byte(self) -> None:
@@ -103,7 +104,7 @@ class Record:
             self._first_byte = time.monotonic()
 
     def asks_model(self) -> None:
-        """The request is about to leave for the model; it may do so more than once."""
+        """Called before each attempt to send the request to the model."""
         if self._asked is None:
             self._asked = time.monotonic()
 
@@ -117,7 +118,7 @@ class Record:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """For the client or the upstream: what passes meanwhile is not the bridge's doing."""
+        """Measure time that the bridge waits for the client or the upstream."""
         began = time.monotonic()
         try:
             yield
@@ -126,14 +127,14 @@ class Record:
 
     @property
     def overhead(self) -> float | None:
-        """Seconds that the bridge itself has used so far; None where it waited for nobody."""
+        """Seconds that the bridge itself has used so far; None if it never waited for another program."""
         if self._waited is None and self.upstream_wait is None:
             return None
         return max(self.seconds - (self._waited or 0.0) - (self.upstream_wait or 0.0), 0.0)
 
     @property
     def tokens(self) -> Tokens:
-        """To be asked for when all is known: they are counted once."""
+        """Only valid when the usage is complete: the numbers are computed once."""
         if self._tokens is None:
             self._tokens = Tokens.of(self.usage)
         return self._tokens
@@ -147,14 +148,14 @@ class Record:
         return None if self._first_byte is None else self._first_byte - self._started
 
     def tell(self) -> None:
-        """Write the line and tell the observers, once: a stream may be closed by more than one hand."""
+        """Write the log line and call the observers. Only the first call has an effect."""
         if self._told:
             return
         self._told = True
         for settler in self.settlers:
             self._tell(settler)
         level = logging.WARNING if self.reason else logging.INFO
-        if log.isEnabledFor(level):  # which file and line it comes from is known, and not looked for
+        if log.isEnabledFor(level):  # faster than log.log, which searches the stack for the caller
             log.handle(
                 log.makeRecord(log.name, level, __file__, 0, "request", (), None, extra=self._fields())
             )
@@ -162,7 +163,7 @@ class Record:
             self._tell(observer)
 
     def _tell(self, observer: Observer) -> None:
-        """Whatever an observer runs into, the request is over and has its answer."""
+        """Call an observer. Its errors are logged: the request has ended and has its answer."""
         try:
             observer(self)
         except Exception:
@@ -209,7 +210,7 @@ class Record:
         }
 
 
-#: What wants to know how each request ended.
+#: Called with the record of each request that has ended.
 Observer = Callable[[Record], None]
 
 

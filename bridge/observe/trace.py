@@ -1,4 +1,4 @@
-"""Every step of a conversion in the log, for DEBUG=1. It shows prompts; keys are masked by the log itself."""
+"""Logs every step of a conversion, with DEBUG=1. The lines contain prompts; the log masks keys."""
 
 from __future__ import annotations
 

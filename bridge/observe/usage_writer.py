@@ -1,9 +1,9 @@
-"""The observer that keeps the accounts, and the thread that writes them.
+"""The observer that records usage, and the thread that writes it to the usage store.
 
-It can neither slow nor fail a request: a request leaves its row in a bounded queue and is done. One thread
-in each process, started with the first row, writes them in batches. While the file is locked or the disk
-full the rows wait; when the queue is full they are dropped, and counted. What is in the queue is written at
-the end of the process.
+It never slows down a request and never makes one fail: a request only puts a row into a bounded queue. One
+thread in each process starts with the first row and writes the rows in batches. While the store is
+unavailable the rows wait. When the queue is full, rows are dropped and counted. The end of the process
+writes the rest of the queue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import atexit
 import logging
 import os
 import queue
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -22,29 +21,27 @@ from bridge.observe import metrics
 from bridge.observe.costs import cost_of
 from bridge.observe.record import Record
 from bridge.settings.prices import PriceTable
-from bridge.state.usage_store import MOST_REFUSALS, AccountStore, Refusal, Row
+from bridge.state.errors import StorageError, StorageUnavailable
+from bridge.state.usage_store import MOST_REFUSALS, Refusal, UsageRow, UsageStore
 
 log = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
 MOST_AT_ONCE = 1_000
-#: Seconds in which rows gather to be written together.
+#: Seconds to collect rows for one batch, after the first row.
 GATHERING = 0.5
-#: Seconds until the file is tried again.
+#: Seconds until a failed write is repeated.
 RETRY = 1.0
 TIDYING = 600.0
 BETWEEN_WARNINGS = 60.0
-#: Seconds that the end of the process may take.
+#: Seconds that the last writes may delay the end of the process.
 LAST_WORDS = 3.0
-#: Names that clients choose are cut to this.
+#: Longer names are truncated, since clients choose some of them.
 LONGEST_NAME = 128
-
-#: These pass, and the rows with them: a locked file, a full or unwritable disk.
-PASSING = (sqlite3.OperationalError, OSError)
 
 
 class UsageObserver:
-    def __init__(self, store: AccountStore, prices: PriceTable) -> None:
+    def __init__(self, store: UsageStore, prices: PriceTable) -> None:
         self._prices = prices
         self._writer = UsageWriter(store)
 
@@ -57,8 +54,8 @@ class UsageObserver:
     def close(self) -> None:
         self._writer.close()
 
-    def _row(self, record: Record) -> Row:
-        return Row(
+    def _row(self, record: Record) -> UsageRow:
+        return UsageRow(
             time.time(),
             _name(record.key),
             record.protocol or "",
@@ -87,7 +84,7 @@ def _name(chosen: str | None) -> str:
 
 
 class UsageWriter:
-    def __init__(self, store: AccountStore) -> None:
+    def __init__(self, store: UsageStore) -> None:
         self._store = store
         self._starting = threading.Lock()
         self._process = 0
@@ -97,7 +94,7 @@ class UsageWriter:
         self._refusals: Counter[Refusal] = Counter()
         self._refusals_lock = threading.Lock()
 
-    def put(self, row: Row) -> None:
+    def put(self, row: UsageRow) -> None:
         if self._process != os.getpid():
             self._start()
         if self._rows.qsize() < MOST_WAITING:
@@ -106,7 +103,7 @@ class UsageWriter:
             self._drop(1, "the queue is full")
 
     def put_refusal(self, refusal: Refusal) -> None:
-        """Refusals are counted here first: a flood of them must not fill the queue."""
+        """Refusals are counted in memory first, so that a flood of them does not fill the queue."""
         if self._process != os.getpid():
             self._start()
         with self._refusals_lock:
@@ -117,19 +114,19 @@ class UsageWriter:
             self._rows.put(None)  # wakes the thread
 
     def close(self) -> None:
-        """Write what is left, as far as that can be done quickly."""
+        """Write the rest of the queue, for a few seconds at most."""
         if self._process != os.getpid():
             return
         self._ending.set()
-        self._rows.put(None)  # wakes the thread, if it sleeps
+        self._rows.put(None)  # wakes the thread
         self._thread.join(LAST_WORDS)
 
     def _start(self) -> None:
-        """In the process that has something to write: threads and queues do not survive a fork."""
+        """Called in the process that writes: threads and queues do not survive a fork."""
         with self._starting:
             if self._process == os.getpid():
                 return
-            self._rows: queue.SimpleQueue[Row | None] = queue.SimpleQueue()
+            self._rows: queue.SimpleQueue[UsageRow | None] = queue.SimpleQueue()
             self._ending = threading.Event()
             self._thread = threading.Thread(target=self._work, name="accounts", daemon=True)
             self._thread.start()
@@ -147,8 +144,8 @@ class UsageWriter:
         while rows := self._waiting():
             self._write(rows)
 
-    def _gathered(self) -> list[Row]:
-        """What came within a moment of the first; nothing, if nothing came for long."""
+    def _gathered(self) -> list[UsageRow]:
+        """The rows of the next batch; none if no row came for a long time."""
         try:
             first = self._rows.get(timeout=TIDYING)
         except queue.Empty:
@@ -156,26 +153,26 @@ class UsageWriter:
         self._ending.wait(GATHERING)
         return ([first] if first is not None else []) + self._waiting()
 
-    def _waiting(self) -> list[Row]:
-        rows: list[Row] = []
+    def _waiting(self) -> list[UsageRow]:
+        rows: list[UsageRow] = []
         while len(rows) < MOST_AT_ONCE and not self._rows.empty():
             row = self._rows.get_nowait()
             if row is not None:
                 rows.append(row)
         return rows
 
-    def _write(self, rows: list[Row]) -> None:
+    def _write(self, rows: list[UsageRow]) -> None:
         while rows:
             try:
                 self._store.write(rows)
                 return
-            except PASSING as error:
-                self._warn("accounts cannot be written, they wait", reason=str(error))
+            except StorageUnavailable as error:
+                self._warn("usage cannot be written, the rows wait", reason=error.reason)
                 if not self._ending.wait(RETRY):
                     continue
-                self._drop(len(rows), str(error))
-            except Exception as error:  # rows that no database would take
-                self._drop(len(rows), type(error).__name__)
+                self._drop(len(rows), error.reason)
+            except Exception as error:  # a bug in the store, or a row that no database accepts: it stays
+                self._drop(len(rows), _reason(error))
             return
 
     def _write_refusals(self) -> None:
@@ -184,12 +181,12 @@ class UsageWriter:
         try:
             if refusals:
                 self._store.count_refusals(refusals)
-        except PASSING as error:
+        except StorageUnavailable as error:
             with self._refusals_lock:
                 self._refusals.update(refusals)
-            self._warn("refusals cannot be written, they wait", reason=str(error))
+            self._warn("refusals cannot be written, they wait", reason=error.reason)
         except Exception as error:
-            self._warn("refusals dropped", reason=type(error).__name__)
+            self._warn("refusals dropped", reason=_reason(error))
 
     def _tidy(self) -> None:
         if time.monotonic() < self._tidy_at:
@@ -197,19 +194,24 @@ class UsageWriter:
         try:
             more = self._store.tidy()
         except Exception as error:
-            self._warn("accounts cannot be tidied", reason=str(error))
+            self._warn("old usage cannot be deleted", reason=_reason(error))
             more = False
         self._tidy_at = 0.0 if more else time.monotonic() + TIDYING
 
-    # --- telling of it -------------------------------------------------------------------------------
+    # --- warnings ------------------------------------------------------------------------------------
 
     def _drop(self, rows: int, reason: str) -> None:
         self._dropped += rows
-        metrics.accounts_rows_dropped(rows)
-        self._warn("accounts dropped", rows_so_far=self._dropped, reason=reason)
+        metrics.usage_rows_dropped(rows)
+        self._warn("usage dropped", rows_so_far=self._dropped, reason=reason)
 
     def _warn(self, message: str, **fields: object) -> None:
-        """Once a minute at most: who cannot write the accounts may not be able to write a log either."""
+        """Once a minute at most: a full disk may hold the log too."""
         if time.monotonic() - self._warned_at >= BETWEEN_WARNINGS:
             self._warned_at = time.monotonic()
             log.warning(message, extra=fields)
+
+
+def _reason(error: Exception) -> str:
+    """For the log. Other errors than StorageError may quote the row in their message."""
+    return error.reason if isinstance(error, StorageError) else type(error).__name__

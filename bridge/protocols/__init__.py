@@ -1,6 +1,6 @@
-"""The protocols the bridge speaks. A new one is a folder beside these and a line here.
+"""The client protocols of the bridge. To add one, add a folder here and a line below.
 
-The first is the default: the shape of answers on paths that belong to no protocol.
+The first is the default: it renders errors on paths that belong to no protocol.
 """
 
 from dataclasses import replace

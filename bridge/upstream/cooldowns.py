@@ -1,7 +1,7 @@
 """Cool-downs of keys that were refused and of models that are overloaded.
 
-The caller chooses the name of a cool-down. `bridge/state/cooldowns.py` shares cool-downs between all workers;
-LocalCooldowns is for a single process.
+The caller chooses the name of a cool-down. `bridge/state/cooldown_store.py` shares cool-downs between all
+workers; LocalCooldowns is for a single process.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ from bridge.errors import (
 )
 from bridge.gemini.finish import Outcome
 from bridge.gemini.model_adapter import AnswerAdapter
-from bridge.gemini.repairs import REPAIRS, REPAIRS_OF_AUTO, Repair
+from bridge.gemini.repairs import REPAIRS, REPAIRS_FOR_AUTO_TIER, Repair
 from bridge.gemini.service_tier import AUTO, FLEX, STANDARD
 from bridge.gemini.signatures import dummy_notes
-from bridge.gemini.turn import Ended, Failed, Step, Turn
+from bridge.gemini.turn import Step, Turn, TurnEnded, TurnFailed
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextChunk, Usage
 from bridge.upstream.base import TICK, AnswerStream, ChunkStream, Upstream
 from bridge.upstream.cooldowns import Cooldowns
@@ -100,7 +100,7 @@ class RetryingStream(AnswerStream):
         self._choices = [list(models) for models in choices]
         self._models: list[str] = []
         self._tier = tier
-        self._repairs = REPAIRS_OF_AUTO if tier == AUTO else REPAIRS
+        self._repairs = REPAIRS_FOR_AUTO_TIER if tier == AUTO else REPAIRS
         self._began = time.monotonic()
         self._tries = 0
         self._waited = 0.0
@@ -216,16 +216,18 @@ class RetryingStream(AnswerStream):
         if self._tries >= self._policy.attempts:
             return
         for step in _end_of(held):
-            if isinstance(step, Failed):
+            if isinstance(step, TurnFailed):
                 raise step.error
-            if isinstance(step, Ended) and all(ending.outcome is Outcome.COMPLETE for ending in step.endings):
+            if isinstance(step, TurnEnded) and all(
+                ending.outcome is Outcome.COMPLETE for ending in step.endings
+            ):
                 raise UpstreamMalformed("Gemini's answer was empty.")
 
     def _check_output_limit(self, chunks: Sequence[Chunk]) -> None:
         usage = _usage(chunks)
         if not self._prepared.adapter.output_floor or not usage.thoughts:
             return
-        ended = [step for step in _end_of(chunks) if isinstance(step, Ended)]
+        ended = [step for step in _end_of(chunks) if isinstance(step, TurnEnded)]
         if any(ending.outcome is Outcome.LENGTH for step in ended for ending in step.endings):
             raise OutputLimitTooLow(
                 f"The model used all {usage.output} output tokens for thinking and wrote no answer. "
@@ -259,7 +261,7 @@ class RetryingStream(AnswerStream):
             if repair in self._tried:
                 continue
             self._tried.append(repair)
-            request = repair.mend(self._prepared.request)
+            request = repair.apply(self._prepared.request)
             if request is not self._prepared.request:
                 self._applied.append(repair)
                 self.notes.update(dummy_notes(self._prepared.request.contents, request.contents))

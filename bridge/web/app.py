@@ -1,4 +1,4 @@
-"""The application: settings in, a Flask app out. Made once in each worker, after the fork."""
+"""Builds the Flask application from the settings, once in each worker, after the fork."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from flask import Flask, Response
 
 from bridge.access.authentication import Authenticator
 from bridge.access.key_cache import KeyCache
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.ledger import LIMITS_FILE, SqliteLedger
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
@@ -33,11 +31,8 @@ from bridge.server.slots import Slots
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
-from bridge.state.answer_store import AnswerStore
-from bridge.state.cooldowns import SharedCooldowns
-from bridge.state.learnt_facts import FACTS_FILE, SharedFacts
-from bridge.state.signature_store import SqliteVault
-from bridge.state.usage_store import AccountStore
+from bridge.state.stores import Stores, open_stores
+from bridge.state.usage_store import UsageStore
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
 from bridge.upstream.listed_models import ListedModels
@@ -56,11 +51,11 @@ from bridge.web.stored_answers import make_stored_blueprint
 from bridge.web.unary_calls import add_unary_calls, shown_path
 from bridge.web.user_agent import client_program
 
-#: Asked every few seconds by probes; a line each would drown the others.
+#: Monitoring requests these every few seconds; their log lines would hide all others.
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 
 OVERHEAD = "X-Bridge-Overhead-Ms"
-MODEL = "X-Bridge-Model"  #: the upstream's model that was asked
+MODEL = "X-Bridge-Model"  #: the upstream's model that the request was sent to
 MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
 
 
@@ -68,7 +63,7 @@ class Application(Flask):
     request_class = Request
 
     def ensure_sync(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """All of ours wait; Flask would look at each of them in every request."""
+        """All views are synchronous, so skip Flask's check in each request."""
         return function
 
 
@@ -76,23 +71,17 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     settings = settings or load()
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
-    services = _services(settings, upstream)
+    stores = open_stores(settings)
+    services = _services(settings, stores, upstream)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
     app.extensions.update(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    accounts = AccountStore(
-        settings.accounts_file,
-        days=settings.accounts.days,
-        request_days=settings.accounts.request_days,
-        megabytes=settings.accounts.max_mb,
-    )
-    _keep_records(app, client_side.slow_clients, _observers(settings, accounts))
-    authenticator = Authenticator(settings, KeyCache(KeyStore(settings.state.dir / KEYS_FILE)))
-    ledger = SqliteLedger(settings.state.dir / LIMITS_FILE)
-    limiter = Limiter(ledger, settings.limits, _cost_by(settings))
+    _keep_records(app, client_side.slow_clients, _observers(settings, stores.usage))
+    authenticator = Authenticator(settings, KeyCache(stores.keys))
+    limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
     install_access(
         app,
         authenticator,
@@ -102,22 +91,19 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         open_to_all={HEALTH, FRONT, "metrics"},
     )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
-    answers = AnswerStore(
-        settings.state.dir / "answers.sqlite3", settings.responses.store_days, settings.responses.store_mb
-    )
     for protocol in PROTOCOLS:
-        blueprint = make_blueprint(protocol, services, answers, client_side)
+        blueprint = make_blueprint(protocol, services, stores.answers, client_side)
         add_unary_calls(blueprint, protocol, services, client_side)
         app.register_blueprint(blueprint)
         if protocol.storing is not None:
             app.register_blueprint(
-                make_stored_blueprint(protocol, protocol.storing, answers, client_side.slots)
+                make_stored_blueprint(protocol, protocol.storing, stores.answers, client_side.slots)
             )
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
-    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, accounts.file_bytes))
-    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.served]
+    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage.stored_bytes))
+    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.all_paths]
     endpoints += [
         "GET /v1/models",
         "GET /v1/models/{id}",
@@ -129,18 +115,16 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     return app
 
 
-def _services(settings: Settings, upstream: Upstream | None) -> Services:
-    state = settings.state.dir
-    cooldowns = SharedCooldowns(state / "cooldowns.sqlite3")
-    upstream = upstream or make_upstream(settings, cooldowns)
+def _services(settings: Settings, stores: Stores, upstream: Upstream | None) -> Services:
+    upstream = upstream or make_upstream(settings, stores.cooldowns)
     listed = ListedModels(upstream, settings.upstream.models_ttl)
     return Services(
         upstream=upstream,
-        models=ModelDirectory(settings.models, SharedFacts(state / FACTS_FILE), listed, upstream.home),
-        vault=SqliteVault(state / "signatures.sqlite3"),
+        models=ModelDirectory(settings.models, stores.learnt_facts, listed, upstream.home),
+        signatures=stores.signatures,
         ids_and_clock=IdsAndClock(),
         guards=ActiveGuards(settings.guards),
-        cooldowns=cooldowns,
+        cooldowns=stores.cooldowns,
         policy=RetryPolicy(settings.upstream.attempts, settings.upstream.longest_wait),
         drain=Drain(),
         heartbeat=settings.server.heartbeat,
@@ -150,8 +134,8 @@ def _services(settings: Settings, upstream: Upstream | None) -> Services:
     )
 
 
-def _without_odd_characters(name: str) -> str:
-    """A client may choose the name; it must stay one line of a header."""
+def _header_safe(name: str) -> str:
+    """A client can choose the name, so replace characters that are not allowed in a header."""
     return "".join(letter if "!" <= letter <= "~" else "?" for letter in name[:LONGEST_NAME])
 
 
@@ -161,14 +145,14 @@ def _cost_by(settings: Settings) -> CostOf:
     return lambda record: cost_of(record, prices) or 0.0
 
 
-def _observers(settings: Settings, accounts: AccountStore) -> tuple[Observer, ...]:
+def _observers(settings: Settings, usage: UsageStore) -> tuple[Observer, ...]:
     models = {settings.models.default, *(model for _, model in settings.models.aliases)}
     observers: list[Observer] = [
         RequestMetrics(models),
-        UsageObserver(accounts, settings.prices_in_force),
+        UsageObserver(usage, settings.prices_in_force),
     ]
-    if settings.otel.wanted:
-        from bridge.observe.otel import RequestSpans  # an extra, and nothing that others should load
+    if settings.otel.enabled:
+        from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
         observers.append(RequestSpans(settings.otel.endpoint))
     return tuple(observers)
@@ -205,7 +189,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             response.headers[OVERHEAD] = f"{record.overhead * 1000:.1f}"
         for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
             if model:
-                response.headers[header] = _without_odd_characters(model)
+                response.headers[header] = _header_safe(model)
         if not response.is_streamed:
             record.first_byte()
         return response

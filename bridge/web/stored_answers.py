@@ -1,4 +1,4 @@
-"""Stored answers over HTTP: look one up, list what was asked, cancel, delete."""
+"""HTTP routes for stored answers: get, list the input items, cancel and delete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bridge.web.request import current_request
 from bridge.web.routes import json_response
 
 MOST_LISTED = 100
-LONGEST_NUMBER = 20  #: reading a longer one takes time
+LONGEST_NUMBER = 20  #: digits; parsing a very long number takes time
 
 
 def make_stored_blueprint(
@@ -34,12 +34,12 @@ def make_stored_blueprint(
     def show(answer_id: str) -> Response:
         return answered(lambda recorder: recorder.shown(answer_id, request.args))
 
-    def forget(answer_id: str) -> Response:
-        def forgotten(recorder: AnswerRecorder) -> Mapping[str, Any]:
+    def delete(answer_id: str) -> Response:
+        def deleted(recorder: AnswerRecorder) -> Mapping[str, Any]:
             recorder.forget(answer_id)
-            return storing.deleted(answer_id)
+            return storing.deletion_body(answer_id)
 
-        return answered(forgotten)
+        return answered(deleted)
 
     def cancel(answer_id: str) -> Response:
         return answered(lambda recorder: recorder.cancel(answer_id))
@@ -49,21 +49,21 @@ def make_stored_blueprint(
 
     for path in (f"{path}/<answer_id>" for path in protocol.paths):
         blueprint.get(path)(show)
-        blueprint.delete(path)(forget)
-        for behind in storing.cancel_paths:
-            blueprint.post(f"{path}{behind}")(cancel)
-        if storing.question_path is not None:
-            blueprint.get(f"{path}{storing.question_path}")(list_question)
+        blueprint.delete(path)(delete)
+        for suffix in storing.cancel_paths:
+            blueprint.post(f"{path}{suffix}")(cancel)
+        if storing.input_path is not None:
+            blueprint.get(f"{path}{storing.input_path}")(list_question)
     return blueprint
 
 
 def _page(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """The newest first, unless asked otherwise; `after` is the id of the last one seen."""
+    """One page of the items, newest first by default. `after` is the id of the previous page's last item."""
     listed = items if request.args.get("order") == "asc" else items[::-1]
     if after := request.args.get("after"):
         seen = [item["id"] for item in listed]
         if after not in seen:
-            raise InvalidRequest("after: there is no such item", param="after")
+            raise InvalidRequest("after: there is no item with this id", param="after")
         listed = listed[seen.index(after) + 1 :]
     limit = _limit(request.args.get("limit", "20"))
     page = listed[:limit]

@@ -1,4 +1,4 @@
-"""Where a request came from."""
+"""The client address of a request."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PROXIES = networks(["127.0.0.0/8", "10.9.0.0/16"])
     ("peer", "forwarded", "trusted", "expected"),
     [
         ("10.1.2.3", "", LOOPBACK, "10.1.2.3"),
-        ("10.1.2.3", "1.1.1.1", LOOPBACK, "10.1.2.3"),  # anybody can write the header
+        ("10.1.2.3", "1.1.1.1", LOOPBACK, "10.1.2.3"),  # any client can send the header
         ("127.0.0.1", "10.1.2.3", LOOPBACK, "10.1.2.3"),
         ("127.0.0.1", "10.1.2.3", (), "127.0.0.1"),
         ("127.0.0.1", "", LOOPBACK, "127.0.0.1"),
         ("::1", "10.1.2.3", LOOPBACK, "10.1.2.3"),
-        ("127.0.0.1", "6.6.6.6, 10.1.2.3", LOOPBACK, "10.1.2.3"),  # the client made up the first
+        ("127.0.0.1", "6.6.6.6, 10.1.2.3", LOOPBACK, "10.1.2.3"),  # the client forged the first address
         ("127.0.0.1", "6.6.6.6, 10.1.2.3, 10.9.0.1", PROXIES, "10.1.2.3"),
         ("127.0.0.1", "10.9.0.2, 10.9.0.1", PROXIES, "10.9.0.2"),
         ("", "10.1.2.3", LOOPBACK, "10.1.2.3"),  # a local socket
@@ -34,7 +34,7 @@ PROXIES = networks(["127.0.0.0/8", "10.9.0.0/16"])
         ("127.0.0.1", "fd00::1", LOOPBACK, "fd00::1"),
     ],
 )
-def test_the_header_is_believed_only_from_a_trusted_proxy(peer, forwarded, trusted, expected) -> None:
+def test_forwarded_headers_are_used_only_from_a_trusted_proxy(peer, forwarded, trusted, expected) -> None:
     found = client_address(peer, forwarded, trusted)
     assert found == (None if expected is None else address(expected))
 
@@ -55,11 +55,11 @@ def test_the_header_is_believed_only_from_a_trusted_proxy(peer, forwarded, trust
         ("", False),
     ],
 )
-def test_loopback_addresses_are_known(host: str, local: bool) -> None:
+def test_loopback_addresses_are_recognised(host: str, local: bool) -> None:
     assert is_local(host) == local
 
 
-def test_a_range_holds_its_own_family_only() -> None:
+def test_a_range_matches_only_its_address_family() -> None:
     ranges = networks(["10.0.0.0/8", "fd00::/8"])
     assert is_in_networks(address("10.255.0.1"), ranges)
     assert is_in_networks(address("::ffff:10.0.0.1"), ranges)

@@ -1,4 +1,4 @@
-"""Keys as texts: hard to guess, easy to find, and misspellings told apart."""
+"""The format of keys: hard to guess, easy to scan for, with a checksum against typing errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridge.access.key_format import ALPHABET, PREFIX, RANDOM_LENGTH, digest, hint, new_secret, well_formed
 
 
-def test_a_key_can_be_found_by_a_scanner_and_holds_enough_chance() -> None:
+def test_a_key_matches_secret_scanners_and_has_enough_entropy() -> None:
     secret = new_secret()
     assert re.fullmatch(r"gbk_[0-9A-Za-z]{38}", secret)
     assert RANDOM_LENGTH * math.log2(len(ALPHABET)) >= 160
@@ -25,7 +25,7 @@ def test_a_new_key_is_well_formed() -> None:
 
 
 @given(st.integers(min_value=0, max_value=41), st.sampled_from(string.ascii_letters + string.digits))
-def test_one_wrong_letter_is_noticed(place: int, letter: str) -> None:
+def test_one_wrong_character_is_detected(place: int, letter: str) -> None:
     secret = new_secret()
     wrong = secret[:place] + letter + secret[place + 1 :]
     assert well_formed(wrong) == (wrong == secret)
@@ -45,22 +45,22 @@ def test_one_wrong_letter_is_noticed(place: int, letter: str) -> None:
     ],
     ids=["nothing", "prefix", "another's", "a word", "too short", "too long", "a space", "not ASCII"],
 )
-def test_what_was_never_a_key_is_not_well_formed(text: str) -> None:
+def test_other_texts_are_not_well_formed_keys(text: str) -> None:
     assert not well_formed(text)
 
 
 @given(st.text(alphabet=st.characters(), max_size=100))
-def test_any_text_has_a_digest_and_a_judgement(text: str) -> None:
+def test_any_text_can_be_hashed_and_checked(text: str) -> None:
     assert len(digest(text)) == 32
     well_formed(text)
 
 
-def test_lone_surrogates_do_not_stop_it() -> None:
+def test_lone_surrogates_can_be_hashed_and_checked() -> None:
     assert len(digest("\udc80")) == 32
     assert not well_formed("gbk_" + "\udc80" * 38)
 
 
-def test_the_hint_gives_away_nothing_but_checksum() -> None:
+def test_the_hint_reveals_only_checksum_characters() -> None:
     secret = new_secret()
     assert secret.endswith(hint(secret))
     assert len(hint(secret)) < len(secret) - len(PREFIX) - RANDOM_LENGTH

@@ -1,4 +1,4 @@
-"""Keys and limits as they are run: two workers of real gunicorn, the real command line, real sockets."""
+"""Keys and limits in production form: two real gunicorn workers, the real command line, real sockets."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ import anthropic
 import openai
 import pytest
 import requests
+from client_keys import KEYS_FILE
 from gunicorn_bridge import ROOT, Bridge, clean_environment, free_port, gunicorn_bridge
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
-from bridge.access.key_store import KEYS_FILE
-from bridge.access.ledger import DEAD_AFTER
+from bridge.state.sqlite.ledger import DEAD_AFTER
 
 HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
-#: Changes reach every worker in this time.
+#: Changes reach every worker within this time.
 SOON = 2.0
 
 
@@ -54,7 +54,7 @@ Cli = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def key(state: Path) -> Cli:
-    """Runs `gemini-bridge key …` in a process of its own, and gives what it printed."""
+    """Run `gemini-bridge key …` in its own process, and return its output."""
 
     def run(*arguments: str) -> str:
         command = [sys.executable, "-c", "import sys; from bridge.cli import main; sys.exit(main())", "key"]
@@ -75,12 +75,14 @@ def post(bridge: Bridge, secret: str | None, body: dict = HELLO, **options):
 
 
 def statuses(bridge: Bridge, secret: str | None, number: int = 16) -> set[int]:
-    """Of many requests on connections of their own, so that every worker gets some."""
+    """Return the statuses of many requests on separate connections, so that every worker gets some."""
     with ThreadPoolExecutor(8) as pool:
         return set(pool.map(lambda _: post(bridge, secret).status_code, range(number)))
 
 
-def test_the_whole_life_of_a_key_without_a_restart(bridge: Bridge, gemini: ScriptedGemini, key: Cli) -> None:
+def test_a_key_is_created_changed_and_revoked_without_a_restart(
+    bridge: Bridge, gemini: ScriptedGemini, key: Cli
+) -> None:
     assert "open to everybody on this machine: no key is defined" in bridge.lines()
     assert '"message":"access: open to everybody' in bridge.lines()
     assert statuses(bridge, None) == statuses(bridge, "any") == {200}
@@ -114,7 +116,7 @@ def test_the_whole_life_of_a_key_without_a_restart(bridge: Bridge, gemini: Scrip
     assert requests.get(f"{bridge.address}/readyz", timeout=10).status_code == 200
 
 
-def test_without_a_good_key_a_body_that_is_not_framed_gets_one_answer(bridge: Bridge, key: Cli) -> None:
+def test_without_a_valid_key_a_malformed_body_gets_one_response(bridge: Bridge, key: Cli) -> None:
     key("add", "carol")
     assert eventually(lambda: statuses(bridge, None) == {401})
     host, port = bridge.address.removeprefix("http://").split(":")
@@ -154,7 +156,9 @@ def bob(bridge: Bridge, key: Cli) -> str:
         b"X_Api_Key: underscore",
     ],
 )
-def test_no_header_opens_the_door_or_breaks_the_worker(bridge: Bridge, bob: str, header: bytes) -> None:
+def test_no_malformed_header_authenticates_or_crashes_the_worker(
+    bridge: Bridge, bob: str, header: bytes
+) -> None:
     body = json.dumps(HELLO).encode()
     host = urlsplit(bridge.address)
     with socket.create_connection((host.hostname, host.port), timeout=20) as sock:
@@ -174,7 +178,7 @@ def test_no_header_opens_the_door_or_breaks_the_worker(bridge: Bridge, bob: str,
     assert statuses(bridge, bob, 4) == {200}
 
 
-def test_a_query_key_opens_the_door_and_is_never_written_down(bridge: Bridge, bob: str) -> None:
+def test_a_key_in_the_query_authenticates_and_is_never_logged(bridge: Bridge, bob: str) -> None:
     answer = requests.post(f"{bridge.address}/v1/chat/completions?key={bob}", json=HELLO, timeout=60)
     assert answer.status_code == 200
     lost = requests.post(f"{bridge.address}/v1/chat/completionz?key={bob}", json=HELLO, timeout=60)
@@ -182,8 +186,8 @@ def test_a_query_key_opens_the_door_and_is_never_written_down(bridge: Bridge, bo
     assert bob not in bridge.lines()
 
 
-def test_wrong_keys_take_as_long_as_one_another(bridge: Bridge, bob: str) -> None:
-    """A look-up by digest knows no almost; this would only find a gross difference."""
+def test_all_wrong_keys_take_the_same_time(bridge: Bridge, bob: str) -> None:
+    """A lookup by digest has no partial match, so this test finds only large differences."""
 
     def asked(session: requests.Session, secret: str) -> float:
         headers = {"Authorization": f"Bearer {secret}"}
@@ -193,7 +197,7 @@ def test_wrong_keys_take_as_long_as_one_another(bridge: Bridge, bob: str) -> Non
         return answer.elapsed.total_seconds()
 
     nearly, wrong = bob[:-1] + ("A" if bob[-1] != "A" else "B"), "x" * len(bob)
-    with requests.Session() as session:  # in turn, so that a busy machine is the same to both
+    with requests.Session() as session:  # alternate, so that a busy machine affects both alike
         times = [(asked(session, nearly), asked(session, wrong)) for _ in range(60)]
     quick = [sorted(each)[len(times) // 4] for each in zip(*times, strict=True)]
     assert abs(quick[0] - quick[1]) < 0.01
@@ -202,7 +206,7 @@ def test_wrong_keys_take_as_long_as_one_another(bridge: Bridge, bob: str) -> Non
 # --- limits ------------------------------------------------------------------------------------------
 
 
-def test_two_workers_share_a_limit_to_the_last_request(bridge: Bridge, bob: str, key: Cli) -> None:
+def test_two_workers_share_a_limit_exactly(bridge: Bridge, bob: str, key: Cli) -> None:
     secret = key("add", "limited", "--rpm", "10")
     wait_until_known(bridge, secret)
     with ThreadPoolExecutor(16) as pool:
@@ -216,13 +220,13 @@ def test_two_workers_share_a_limit_to_the_last_request(bridge: Bridge, bob: str,
 
 
 def wait_until_known(bridge: Bridge, secret: str) -> None:
-    """By questions that do not count: first to one worker, and two seconds later to all, as promised."""
+    """Poll with uncounted requests until one worker knows the key; wait two seconds for the others."""
     headers = {"x-api-key": secret}
     assert eventually(lambda: requests.get(f"{bridge.address}/v1/models", headers=headers, timeout=30).ok)
     time.sleep(2.5)
 
 
-def test_what_was_used_is_known_to_the_other_worker(bridge: Bridge, bob: str, gemini, key: Cli) -> None:
+def test_usage_is_visible_to_the_other_worker(bridge: Bridge, bob: str, gemini, key: Cli) -> None:
     secret = key("add", "thrifty", "--tokens-per-day", "1000")
     wait_until_known(bridge, secret)
     gemini.will_say(sse(text_chunk("Much.", "STOP", totalTokenCount=1000)))
@@ -231,14 +235,12 @@ def test_what_was_used_is_known_to_the_other_worker(bridge: Bridge, bob: str, ge
     assert eventually(lambda: statuses(bridge, secret, 8) == {429})
 
 
-def test_a_worker_that_is_killed_does_not_take_its_places_along(
-    bridge: Bridge, bob: str, gemini, key: Cli
-) -> None:
+def test_slots_of_a_killed_worker_are_released(bridge: Bridge, bob: str, gemini, key: Cli) -> None:
     secret = key("add", "streamer", "--streams", "1")
     wait_until_known(bridge, secret)
     gemini.will_say([*sse(text_chunk("Wait ")), 100.0, *sse(text_chunk("…", "STOP"))])
     with post(bridge, secret, {**HELLO, "stream": True}, stream=True) as running:
-        pieces = running.iter_content(10)  # dropped, it would end the connection
+        pieces = running.iter_content(10)  # a dropped iterator would end the connection
         next(pieces)
         assert statuses(bridge, secret, 8) == {429}
         time.sleep(DEAD_AFTER + 2)
@@ -255,7 +257,7 @@ def codes_now(bridge: Bridge, secret: str) -> set[int]:
         return set()
 
 
-# --- what the vendors' own clients make of it --------------------------------------------------------
+# --- the vendors' own SDKs ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -284,7 +286,9 @@ def anthropic_client(bridge: Bridge):
         client.close()
 
 
-def test_the_openai_sdk_raises_what_it_raises_at_openai(bridge, bob, key, gemini, openai_client) -> None:
+def test_the_openai_sdk_raises_the_same_errors_as_with_openai(
+    bridge, bob, key, gemini, openai_client
+) -> None:
     secret = key("add", "openai", "--rpm", "1", "--models", "gpt-5")
     wait_until_known(bridge, secret)
     with pytest.raises(openai.AuthenticationError) as refused:
@@ -305,7 +309,7 @@ def test_the_openai_sdk_raises_what_it_raises_at_openai(bridge, bob, key, gemini
 
 
 @pytest.mark.parametrize("credential", ["api_key", "auth_token"])
-def test_the_anthropic_sdk_raises_what_it_raises_at_anthropic(
+def test_the_anthropic_sdk_raises_the_same_errors_as_with_anthropic(
     bridge, bob, key, gemini, anthropic_client, credential, monkeypatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
@@ -329,7 +333,7 @@ def test_the_anthropic_sdk_raises_what_it_raises_at_anthropic(
 # --- files that cannot be used -----------------------------------------------------------------------
 
 
-def test_locked_files_stop_no_traffic(bridge: Bridge, bob: str, key: Cli, state: Path) -> None:
+def test_locked_files_do_not_stop_requests(bridge: Bridge, bob: str, key: Cli, state: Path) -> None:
     secret = key("add", "patient", "--rpm", "1000", "--streams", "50", "--tokens-per-day", "1000000")
     wait_until_known(bridge, secret)
     assert statuses(bridge, secret, 8) == {200}
@@ -371,7 +375,7 @@ def start(state: Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True)
 
 
-def test_on_an_address_for_others_it_does_not_start_without_keys(tmp_path: Path) -> None:
+def test_on_a_public_address_the_bridge_does_not_start_without_keys(tmp_path: Path) -> None:
     started = start(tmp_path, BRIDGE_SERVER__HOST="0.0.0.0")
     _, told = started.communicate(timeout=60)
     assert started.returncode == 2
@@ -388,7 +392,7 @@ def test_on_an_address_for_others_it_does_not_start_without_keys(tmp_path: Path)
         ({}, ["add", "alice"], 401, "a key is needed; 1 defined"),
     ],
 )
-def test_with_a_key_or_the_word_open_it_does(
+def test_on_a_public_address_the_bridge_starts_with_keys_or_open_access(
     tmp_path: Path, environment: dict[str, str], arguments: list[str], status: int, said: str
 ) -> None:
     if arguments:

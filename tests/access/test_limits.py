@@ -1,4 +1,4 @@
-"""Limits over the shared ledger: between threads, between processes, and when the file cannot be used."""
+"""Limits in the shared ledger: between threads, between processes, and with an unusable file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from bridge.access import ledger as ledger_module
-from bridge.access.keys import Key, Rules
-from bridge.access.ledger import DEAD_AFTER, PAUSE_AFTER_FAILURE, SqliteLedger
 from bridge.access.limits import Admission, CostOf, Limiter, free
 from bridge.errors import BudgetSpent, InvalidRequest, LimitReached
 from bridge.gemini.types import Usage
 from bridge.observe.record import Record
 from bridge.settings.limits import Limits
-from bridge.state import database as database_module
+from bridge.state.key_store import Key, Rules
+from bridge.state.sqlite import database as database_module
+from bridge.state.sqlite import ledger as ledger_module
+from bridge.state.sqlite.ledger import DEAD_AFTER, PAUSE_AFTER_FAILURE, SqliteLedger
 
 NO_LIMITS = Limits()
 NOON = 20_000 * 86400 + 43200.0
@@ -52,7 +52,7 @@ Make = Callable[..., Limiter]
 
 @pytest.fixture
 def worker(path: Path, clock: Clock) -> Make:
-    """Each call is another worker on the same file."""
+    """Each call makes another worker on the same file."""
 
     def make(total: Limits = NO_LIMITS, cost_of: CostOf = free) -> Limiter:
         return Limiter(SqliteLedger(path, clock, clock), total, cost_of)
@@ -75,7 +75,7 @@ def passes(admission: Admission) -> bool:
 
 
 def use(limiter: Limiter, holder: Key | None, tokens: int = 0) -> Admission:
-    """A request from its beginning to its end."""
+    """Run a request from start to end."""
     admission = limiter.admit(holder)
     if admission.settle is not None:
         admission.settle(record(tokens))
@@ -85,7 +85,7 @@ def use(limiter: Limiter, holder: Key | None, tokens: int = 0) -> Admission:
 # --- each limit --------------------------------------------------------------------------------------
 
 
-def test_a_key_without_limits_leaves_no_trace(worker: Make, path: Path) -> None:
+def test_a_key_without_limits_writes_nothing(worker: Make, path: Path) -> None:
     limiter = worker()
     for holder in (None, key()):
         assert use(limiter, holder, 100) == Admission()
@@ -120,7 +120,7 @@ def test_a_refused_request_does_not_count(worker: Make, clock: Clock) -> None:
     assert passes(limiter.admit(alice))
 
 
-def test_tokens_per_minute_are_settled_at_the_end(worker: Make, clock: Clock) -> None:
+def test_tokens_per_minute_are_counted_when_the_request_ends(worker: Make, clock: Clock) -> None:
     one, other, alice = worker(), worker(), key(tokens_per_minute=1000)
     first = one.admit(alice)
     assert passes(first)
@@ -130,12 +130,12 @@ def test_tokens_per_minute_are_settled_at_the_end(worker: Make, clock: Clock) ->
     refused = other.admit(alice)
     assert not passes(refused)
     assert refused.refusal.retry_after_seconds == 61
-    assert [(left.counted, left.remaining) for left in refused.allowances] == [("tokens", 0)]
+    assert [(left.unit, left.remaining) for left in refused.allowances] == [("tokens", 0)]
     clock.now += 61
     assert passes(other.admit(alice))
 
 
-def test_tokens_per_day_end_at_midnight(worker: Make, clock: Clock) -> None:
+def test_tokens_per_day_reset_at_midnight(worker: Make, clock: Clock) -> None:
     limiter, alice = worker(), key(tokens_per_day=100)
     use(limiter, alice, 60)
     clock.now += 3600
@@ -145,7 +145,7 @@ def test_tokens_per_day_end_at_midnight(worker: Make, clock: Clock) -> None:
     assert "100 tokens per day for the key 'alice' is reached" in refusal.message
     assert refusal.message.endswith("it is free again at 2024-10-05 00:00 UTC.")
     assert refusal.retry_after_seconds == 11 * 3600
-    assert not refusal.worth_repeating
+    assert not refusal.retryable
     clock.now += 11 * 3600 - 100
     assert type(limiter.admit(alice).refusal) is LimitReached, "close to midnight waiting is worth it"
     clock.now += 100
@@ -164,7 +164,7 @@ def test_cost_per_day(worker: Make, clock: Clock) -> None:
     assert passes(limiter.admit(alice))
 
 
-def test_answers_at_the_same_time(worker: Make) -> None:
+def test_concurrent_answers(worker: Make) -> None:
     one, other, alice = worker(), worker(), key(streams=2)
     first, second = one.admit(alice), other.admit(alice)
     for limiter in (one, other):
@@ -178,7 +178,7 @@ def test_answers_at_the_same_time(worker: Make) -> None:
     assert passes(one.admit(alice))
 
 
-def test_the_total_is_for_all_keys_and_for_those_without(worker: Make) -> None:
+def test_the_total_limit_covers_all_keys_and_keyless_requests(worker: Make) -> None:
     limiter = worker(Limits(requests_per_minute=3))
     for holder in (key("alice"), key("bob", requests_per_minute=100), None):
         assert passes(use(limiter, holder))
@@ -188,7 +188,7 @@ def test_the_total_is_for_all_keys_and_for_those_without(worker: Make) -> None:
     assert limiter.look(key("bob", requests_per_minute=100))[0].limit == 3, "the scarcer is told"
 
 
-def test_what_one_limit_refuses_is_booked_with_no_other(worker: Make, clock: Clock) -> None:
+def test_a_request_refused_by_one_limit_is_booked_on_none(worker: Make, clock: Clock) -> None:
     limiter, alice = worker(Limits(streams=1)), key(requests_per_minute=2)
     running = limiter.admit(alice)
     assert not passes(limiter.admit(alice))
@@ -196,13 +196,13 @@ def test_what_one_limit_refuses_is_booked_with_no_other(worker: Make, clock: Clo
     assert limiter.look(alice)[0].remaining == 1
 
 
-def test_of_several_reached_limits_the_longest_wait_is_told(worker: Make, clock: Clock) -> None:
+def test_of_several_reached_limits_the_longest_delay_is_reported(worker: Make, clock: Clock) -> None:
     limiter, alice = worker(), key(requests_per_minute=1, tokens_per_day=10, streams=1)
     use(limiter, alice, 10)
     assert "10 tokens per day" in limiter.admit(alice).refusal.message
 
 
-def test_limits_that_are_changed_hold_at_once(worker: Make) -> None:
+def test_changed_limits_apply_at_once(worker: Make) -> None:
     limiter = worker()
     use(limiter, key(requests_per_minute=1))
     assert not passes(limiter.admit(key(requests_per_minute=1)))
@@ -210,16 +210,16 @@ def test_limits_that_are_changed_hold_at_once(worker: Make) -> None:
     assert passes(limiter.admit(key()))
 
 
-def test_looking_costs_nothing(worker: Make) -> None:
+def test_reading_the_status_uses_no_limit(worker: Make) -> None:
     limiter, alice = worker(), key(requests_per_minute=2)
     for _ in range(5):
         assert limiter.look(alice)[0].remaining == 2
 
 
-# --- odd ends ----------------------------------------------------------------------------------------
+# --- edge cases --------------------------------------------------------------------------------------
 
 
-def test_a_price_table_that_fails_does_not_keep_the_place_taken(worker: Make) -> None:
+def test_a_failing_price_table_does_not_keep_the_slot(worker: Make) -> None:
     def fails(_record: Record) -> float:
         raise ValueError("no price")
 
@@ -230,7 +230,7 @@ def test_a_price_table_that_fails_does_not_keep_the_place_taken(worker: Make) ->
     assert passes(limiter.admit(alice))
 
 
-def test_a_clock_that_is_set_back_locks_nobody_out(path: Path, clock: Clock) -> None:
+def test_a_clock_set_back_does_not_block_requests(path: Path, clock: Clock) -> None:
     limiter, alice = Limiter(SqliteLedger(path, clock), NO_LIMITS), key(requests_per_minute=1, streams=3)
     limiter.admit(alice)
     clock.now -= 7200
@@ -250,12 +250,12 @@ def test_the_file_does_not_grow(worker: Make, clock: Clock, path: Path) -> None:
     assert counts == [1, 1, 0]
 
 
-def test_an_answer_without_usage_counts_as_a_request_alone(worker: Make) -> None:
+def test_an_answer_without_usage_counts_only_as_a_request(worker: Make) -> None:
     limiter, alice = worker(), key(requests_per_minute=5, tokens_per_minute=5)
     ended = record()
     ended.usage = None
     limiter.admit(alice).settle(ended)
-    left = {each.counted: each.remaining for each in limiter.look(alice)}
+    left = {each.unit: each.remaining for each in limiter.look(alice)}
     assert left == {"requests": 4, "tokens": 5}
 
 
@@ -277,11 +277,11 @@ def test_threads_never_get_more_than_the_limit(path: Path) -> None:
 HURRY = """
 import sys
 from pathlib import Path
-from bridge.access.keys import Key, Rules
-from bridge.access.ledger import SqliteLedger
+from bridge.state.key_store import Key, Rules
+from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.access.limits import Limiter
 from bridge.settings.limits import Limits
-from bridge.state import database
+from bridge.state.sqlite import database
 database.BUSY_TIMEOUT = 30
 limiter = Limiter(SqliteLedger(Path(sys.argv[1])), Limits())
 alice = Key("id_alice", "alice", Rules(limits=Limits(requests_per_minute=100)), 0.0)
@@ -289,7 +289,7 @@ print(sum(limiter.admit(alice).refusal is None for _ in range(80)))
 """
 
 
-def test_processes_share_a_limit_to_the_last_request(path: Path) -> None:
+def test_processes_share_a_limit_exactly(path: Path) -> None:
     processes = [
         subprocess.Popen([sys.executable, "-c", HURRY, str(path)], stdout=subprocess.PIPE) for _ in range(2)
     ]
@@ -298,7 +298,7 @@ def test_processes_share_a_limit_to_the_last_request(path: Path) -> None:
     assert [process.returncode for process in processes] == [0, 0]
 
 
-def test_a_worker_that_was_killed_gives_its_places_back(worker: Make, clock: Clock) -> None:
+def test_slots_of_a_dead_worker_are_released(worker: Make, clock: Clock) -> None:
     doomed, alive, alice = worker(), worker(), key(streams=1)
     doomed.admit(alice)
     clock.now += DEAD_AFTER - 1
@@ -307,7 +307,7 @@ def test_a_worker_that_was_killed_gives_its_places_back(worker: Make, clock: Clo
     assert passes(alive.admit(alice))
 
 
-def test_a_worker_that_is_heard_of_keeps_its_places(worker: Make, clock: Clock) -> None:
+def test_a_worker_with_heartbeats_keeps_its_slots(worker: Make, clock: Clock) -> None:
     busy, other, alice = worker(), worker(), key(streams=1)
     running = busy.admit(alice)
     for _ in range(10):
@@ -319,7 +319,7 @@ def test_a_worker_that_is_heard_of_keeps_its_places(worker: Make, clock: Clock) 
     assert passes(other.admit(alice))
 
 
-def test_a_worker_is_heard_of_without_being_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_sends_heartbeats_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "BETWEEN_BEATS", 0.05)
     monkeypatch.setattr(ledger_module, "DEAD_AFTER", 1.5)
     busy, other = (Limiter(SqliteLedger(path), NO_LIMITS) for _ in range(2))
@@ -349,7 +349,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[int]:
     return [line.missed_before for line in caplog.records if line.name == ledger_module.__name__]
 
 
-def test_a_locked_file_lets_everybody_pass_and_is_not_waited_for_again_and_again(
+def test_with_a_locked_file_requests_pass_and_only_the_first_waits(
     worker: Make, clock: Clock, locked: sqlite3.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     limiter, alice = worker(), key(requests_per_minute=1)
@@ -369,7 +369,7 @@ def test_a_locked_file_lets_everybody_pass_and_is_not_waited_for_again_and_again
     assert not passes(limiter.admit(alice)), "and then the limit holds again"
 
 
-def test_threads_that_wait_together_give_up_together(path: Path, locked: sqlite3.Connection) -> None:
+def test_threads_that_wait_together_time_out_together(path: Path, locked: sqlite3.Connection) -> None:
     limiter, alice = Limiter(SqliteLedger(path), NO_LIMITS), key(requests_per_minute=1)
     use(limiter, alice)
     locked.execute("BEGIN EXCLUSIVE")
@@ -382,11 +382,11 @@ def test_threads_that_wait_together_give_up_together(path: Path, locked: sqlite3
     assert time.monotonic() - began < 4, "not 32 times a quarter of a second"
 
 
-def test_a_full_disk_lets_everybody_pass(worker: Make, clock: Clock) -> None:
+def test_with_a_full_disk_requests_pass(worker: Make, clock: Clock) -> None:
     limiter, alice = worker(), key(requests_per_minute=100_000, tokens_per_day=10**9, streams=10)
     use(limiter, alice)
     connection = limiter._ledger._database._connection
-    connection.execute("PRAGMA max_page_count = 1")  # what SQLite then says is what a full disk makes it say
+    connection.execute("PRAGMA max_page_count = 1")  # SQLite then raises the same error as on a full disk
     outcomes = []
     for number in range(3000):
         clock.now += PAUSE_AFTER_FAILURE
@@ -396,7 +396,7 @@ def test_a_full_disk_lets_everybody_pass(worker: Make, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a directory", "not a database", "below a file", "of another shape"])
-def test_a_file_that_is_none_lets_everybody_pass(
+def test_with_an_invalid_file_requests_pass(
     path: Path, clock: Clock, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     match kind:
@@ -417,7 +417,7 @@ def test_a_file_that_is_none_lets_everybody_pass(
     assert logged(caplog) == [0]
 
 
-def test_places_are_given_back_though_the_end_could_not_be_written(
+def test_slots_are_released_although_the_end_could_not_be_written(
     worker: Make, clock: Clock, locked: sqlite3.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other, alice = worker(), worker(), key(streams=2)
@@ -435,7 +435,7 @@ def test_places_are_given_back_though_the_end_could_not_be_written(
     assert passes(one.admit(alice))
 
 
-def test_a_request_that_could_not_be_booked_holds_no_place(
+def test_a_request_that_could_not_be_booked_holds_no_slot(
     worker: Make, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limiter, alice = worker(), key(streams=1)
@@ -447,7 +447,7 @@ def test_a_request_that_could_not_be_booked_holds_no_place(
     assert passes(limiter.admit(alice))
 
 
-def test_a_busy_file_is_given_a_moment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_briefly_locked_file_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moment = database_module.BUSY_TIMEOUT
     monkeypatch.setattr(database_module, "BUSY_TIMEOUT", 40 * moment)
     limiter, alice = Limiter(SqliteLedger(path), NO_LIMITS), key(requests_per_minute=5)
@@ -461,7 +461,7 @@ def test_a_busy_file_is_given_a_moment(path: Path, monkeypatch: pytest.MonkeyPat
         release.join()
 
 
-def test_a_refused_request_is_no_request(worker: Make, clock: Clock) -> None:
+def test_a_refused_request_is_not_counted_as_a_request(worker: Make, clock: Clock) -> None:
     limiter, holder = worker(), key(requests_per_minute=2)
     for _ in range(5):
         refused = record()
@@ -472,7 +472,7 @@ def test_a_refused_request_is_no_request(worker: Make, clock: Clock) -> None:
     assert [passes(use(limiter, holder)) for _ in range(3)] == [True, True, False]
 
 
-def test_a_request_that_failed_at_the_model_is_a_request(worker: Make) -> None:
+def test_a_request_that_failed_upstream_is_counted(worker: Make) -> None:
     limiter, holder = worker(), key(requests_per_minute=1)
     failed = record()
     admission = limiter.admit(holder)

@@ -1,4 +1,4 @@
-"""Answers on their way end when their key is revoked; when it expires or a budget is spent, if so wished."""
+"""Running answers end when their key is revoked, or, if configured, expires or has spent its budget."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from pathlib import Path
 
 import pytest
 import requests
-from askers import ASKERS, Asker
+from client_keys import KEYS_FILE, ClientKeys
 from gunicorn_bridge import Bridge, gunicorn_bridge
+from raw_clients import RAW_CLIENTS, RawClient
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
 from bridge.access.authentication import Authenticator
 from bridge.access.key_cache import BETWEEN_LOOKS, KeyCache
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
-from bridge.access.ledger import LIMITS_FILE, SqliteLedger
-from bridge.access.limits import Limiter, Subject
+from bridge.access.limits import Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.errors import BudgetSpent, LimitReached, NotAuthorized
 from bridge.observe.record import Record
 from bridge.settings import load
 from bridge.settings.limits import Limits
+from bridge.state.key_store import Rules
+from bridge.state.ledger import Booking, LimitedSubject
+from bridge.state.sqlite.ledger import SqliteLedger
 
-#: A revoked key ends its streams in this time.
+#: A revoked key ends its streams within this time.
 IN_TIME = 5.0
 
 
@@ -41,16 +42,14 @@ class Clock:
 
 
 class Watched:
-    """A worker's watch over answers, on files and a clock of a test."""
+    """A worker's monitor of running answers, with the test's files and clock."""
 
     def __init__(self, folder: Path, cut_streams: bool) -> None:
         self.clock = Clock()
-        self.keys = KeyStore(folder / KEYS_FILE, self.clock)
-        self.ledger = SqliteLedger(folder / LIMITS_FILE, self.clock)
+        self.keys = ClientKeys(folder, self.clock)
+        self.ledger = SqliteLedger(folder / "limits.sqlite3", self.clock)
         settings = load(environ={"BRIDGE_STATE_DIR": str(folder)})
-        self.authenticator = Authenticator(
-            settings, KeyCache(KeyStore(folder / KEYS_FILE), self.clock), self.clock
-        )
+        self.authenticator = Authenticator(settings, KeyCache(ClientKeys(folder), self.clock), self.clock)
         self.running = RunningAnswers(self.authenticator, Limiter(self.ledger, Limits()), cut_streams)
 
     def began(self, rules: Rules):
@@ -81,7 +80,7 @@ def test_a_revoked_key_ends_its_answers(watched: Watched) -> None:
     assert "revoked" in interruption.error.message
 
 
-def test_a_replaced_secret_ends_its_answers_when_its_grace_is_over(watched: Watched) -> None:
+def test_a_rotated_secret_ends_its_answers_after_the_grace_period(watched: Watched) -> None:
     interruption = watched.began(Rules())
     watched.keys.rotate("alice", 60)
     watched.look()
@@ -90,7 +89,7 @@ def test_a_replaced_secret_ends_its_answers_when_its_grace_is_over(watched: Watc
     assert "replaced" in interruption.error.message
 
 
-def test_an_expired_key_ends_its_answers_if_so_wished(watched: Watched) -> None:
+def test_an_expired_key_ends_its_answers_if_configured(watched: Watched) -> None:
     interruption = watched.began(Rules(expires=watched.clock.now + 60))
     watched.look()
     assert interruption.error is None
@@ -106,25 +105,26 @@ def test_an_expired_key_ends_its_answers_if_so_wished(watched: Watched) -> None:
         (Limits(tokens_per_minute=9), False),
     ],
 )
-def test_a_spent_budget_ends_answers_if_so_wished_and_a_limit_per_minute_never(
+def test_a_spent_budget_ends_answers_if_configured_but_a_minute_limit_never_does(
     watched: Watched, limits: Limits, cut: bool
 ) -> None:
     interruption = watched.began(Rules(limits=limits))
     watched.look()
     assert interruption.error is None
-    watched.ledger.leave([Subject(f"key:{watched.identity.key.id}", "", limits)], 100, 2.0)
+    subject = LimitedSubject(f"key:{watched.identity.key.id}", "", limits)
+    watched.ledger.leave(Booking((subject,), watched.clock.now), 100, 2.0)
     watched.look()
     assert isinstance(interruption.error, BudgetSpent | LimitReached) == (cut and watched.cuts)
 
 
-def test_a_lost_store_ends_no_answer(watched: Watched, tmp_path: Path) -> None:
+def test_a_lost_key_store_ends_no_running_answer(watched: Watched, tmp_path: Path) -> None:
     interruption = watched.began(Rules())
     (tmp_path / KEYS_FILE).unlink()
     watched.look()
     assert interruption.error is None
 
 
-def test_an_answer_that_has_ended_is_forgotten(watched: Watched) -> None:
+def test_a_finished_answer_is_no_longer_tracked(watched: Watched) -> None:
     interruption = watched.began(Rules())
     watched.record.tell()
     watched.keys.revoke("alice")
@@ -155,24 +155,26 @@ def long_answer(_request: object) -> list[object]:
     return [*sse(text_chunk("one ")), 20.0, *sse(text_chunk("two", "STOP"))]
 
 
-def keyed(asker: Asker, secret: str) -> Asker:
-    return replace(asker, headers={**asker.headers, "x-goog-api-key": secret})
+def keyed(raw_client: RawClient, secret: str) -> RawClient:
+    return replace(raw_client, headers={**raw_client.headers, "x-goog-api-key": secret})
 
 
-def test_revocation_ends_running_streams_of_every_protocol(
+def test_a_revoked_key_ends_running_streams_of_every_protocol(
     bridge: Bridge, gemini: ScriptedGemini, state: Path
 ) -> None:
-    keys = KeyStore(state / KEYS_FILE)
+    keys = ClientKeys(state)
     secret, other = keys.add("leaked", Rules()), keys.add("other", Rules())
     time.sleep(2)
     gemini.will_answer(long_answer)
-    asks = [(keyed(asker, secret), stream) for asker in ASKERS for stream in (True, False)]
+    asks = [(keyed(raw_client, secret), stream) for raw_client in RAW_CLIENTS for stream in (True, False)]
     with ThreadPoolExecutor(len(asks) + 1) as pool:
         answers = [
-            pool.submit(asker.ask, bridge.address, "gemini-3.8-flash", stream=stream)
-            for asker, stream in asks
+            pool.submit(raw_client.ask, bridge.address, "gemini-3.8-flash", stream=stream)
+            for raw_client, stream in asks
         ]
-        unharmed = pool.submit(keyed(ASKERS[0], other).ask, bridge.address, "gemini-3.8-flash", stream=True)
+        unharmed = pool.submit(
+            keyed(RAW_CLIENTS[0], other).ask, bridge.address, "gemini-3.8-flash", stream=True
+        )
         assert eventually(lambda: len(gemini.asked) == len(asks) + 1)
         revoked = time.monotonic()
         keys.revoke("leaked")
@@ -188,8 +190,8 @@ def test_revocation_ends_running_streams_of_every_protocol(
     assert "without_terminal_event_total 0" in requests.get(f"{bridge.address}/metrics", timeout=30).text
 
 
-def test_revocation_ends_work_in_the_background(bridge: Bridge, gemini: ScriptedGemini, state: Path) -> None:
-    keys = KeyStore(state / KEYS_FILE)
+def test_a_revoked_key_ends_background_work(bridge: Bridge, gemini: ScriptedGemini, state: Path) -> None:
+    keys = ClientKeys(state)
     secret = keys.add("worker", Rules())
     time.sleep(2)
     gemini.will_answer(long_answer)

@@ -1,1 +1,1 @@
-"""Standing attacks: what a client or an upstream may send to make the bridge fail or take long."""
+"""Attack tests: input from clients or upstreams that could make the bridge fail or slow."""

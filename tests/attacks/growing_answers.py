@@ -1,4 +1,4 @@
-"""Answers of the upstream that grow in one way, told in every protocol: from its bytes to the client's."""
+"""Upstream answers that grow in one dimension, converted to the client's bytes in every protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import chunks_in
 from tests.attacks.growing_requests import GUARDS
 from tests.attacks.measuring import Case, Work
-from tests.attacks.speakers import PROTOCOL_CLIENTS
+from tests.attacks.protocol_writers import PROTOCOL_CLIENTS
 
 Json = dict[str, Any]
 Chunks = Callable[[int], list[Json]]
@@ -96,13 +96,13 @@ LOGPROBS: dict[str, Json] = {"openai_chat": {"logprobs": True}, "openai_completi
 
 
 def tools_of(protocol: Protocol) -> Json:
-    """Declarations of the tools that the guards know, and a wish for all that can be told."""
-    speaker, schema = PROTOCOL_CLIENTS[protocol.name], {"type": "object", "properties": {"command": {}}}
-    tools = [speaker.tool(name, schema) for name in ("run_shell_command", "shell", "apply_patch")]
+    """Declare the tools that the guards know, and request every optional output."""
+    writer, schema = PROTOCOL_CLIENTS[protocol.name], {"type": "object", "properties": {"command": {}}}
+    tools = [writer.tool(name, schema) for name in ("run_shell_command", "shell", "apply_patch")]
     return {"tools": tools, **LOGPROBS.get(protocol.name, {})}
 
 
-def told(protocol: Protocol, answer: list[bytes], sent: bytes) -> None:
+def convert(protocol: Protocol, answer: list[bytes], sent: bytes) -> None:
     conversation = CONVERSATIONS[protocol.name]
     run = Run(protocol, conversation.opening | tools_of(protocol), caller=conversation.callers[""])
     watch, framing = GuardRunner(GUARDS, "request"), protocol.framing(run.asked)
@@ -112,8 +112,8 @@ def told(protocol: Protocol, answer: list[bytes], sent: bytes) -> None:
         for batch in chunks_in(answer, "m", Mask(SECRET, sent)):
             events += run.machine.feed([watch.feed(run.adapter.feed(each)) for each in batch])
     events += run.machine.finish()
-    framing.written(events)
-    framing.silence()
+    framing.encode_events(events)
+    framing.keep_alive()
     if run.machine.error is None:
         run.machine.fold(events)
 
@@ -123,13 +123,13 @@ def answer_case(protocol: Protocol, chunks: Chunks) -> Case:
         named = [*chunks(n), END]
         answer = [b"data: %b\r\n\r\n" % orjson.dumps(each) for each in named]
         sent = b"x" * 1000 * n
-        return lambda: told(protocol, answer, sent)
+        return lambda: convert(protocol, answer, sent)
 
     return sized
 
 
 def _renamed(tool: str, chunks: Chunks) -> Chunks:
-    """The same calls to another tool: guards go by its name."""
+    """Return the same calls to another tool: guards select by the tool's name."""
 
     def made(n: int) -> list[Json]:
         written = orjson.dumps(chunks(n)).replace(b"run_shell_command", tool.encode())
@@ -140,7 +140,7 @@ def _renamed(tool: str, chunks: Chunks) -> Chunks:
 
 
 def answer_cases() -> dict[str, Case]:
-    """Every dimension in every protocol."""
+    """Return a case for every dimension in every protocol."""
     chunks = dict(ANSWERS)
     for tool in ("shell", "apply_patch"):
         chunks |= {f"{name} of {tool}": _renamed(tool, ANSWERS[name]) for name in ("commands", "words")}

@@ -1,4 +1,4 @@
-"""What grows outside of any protocol: bytes in pieces, stored answers, remembered signatures."""
+"""Growing input outside of any protocol: bytes in pieces, stored answers, stored signatures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from transcripts import ForgetfulVault, counting_stamp
+from transcripts import ForgetfulSignatureStore, counting_ids
 
 from bridge.errors import BridgeError
 from bridge.gemini.model_adapter import adapt_request
@@ -32,7 +32,7 @@ from bridge.gemini.types import (
 from bridge.gemini.wire import chunk_from_json
 from bridge.guards.apply_patch import repair_patches
 from bridge.guards.guard_runner import GuardRunner
-from bridge.guards.shell_arguments import _words
+from bridge.guards.shell_arguments import _split_command
 from bridge.protocols.base import Caller, PastTurn
 from bridge.protocols.gemini_interactions.storing import STORING as INTERACTIONS
 from bridge.protocols.gemini_native.converter import counted_to_gemini
@@ -43,8 +43,9 @@ from bridge.protocols.openai_completions.fences import FenceFilter
 from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, question
 from bridge.protocols.openai_embeddings import EMBEDDING as OPENAI_EMBEDDING
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
-from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore
-from bridge.state.signature_store import SqliteVault
+from bridge.state.answer_store import LONGEST_CHAIN
+from bridge.state.sqlite.answer_store import SqliteAnswerStore
+from bridge.state.sqlite.signature_store import SqliteSignatureStore
 from bridge.upstream.masking import Mask
 from bridge.upstream.transport.body_framing import BadFraming, Chunked
 from bridge.upstream.transport.compression import Decompression
@@ -54,7 +55,7 @@ from bridge.web.routes import _parsed
 from tests.attacks.growing_requests import CAPABILITIES, GUARDS
 from tests.attacks.measuring import Case, Work
 
-READ = 16_384  #: as many bytes as the bridge reads at once
+READ = 16_384  #: number of bytes that the bridge reads at once
 
 
 def in_pieces(data: bytes, size: int) -> list[bytes]:
@@ -62,7 +63,7 @@ def in_pieces(data: bytes, size: int) -> list[bytes]:
 
 
 def fed(make: Callable[[], Any], data: Callable[[int], bytes], size: int) -> Case:
-    """Work that feeds a decoder in pieces of a size, then asks for what is left."""
+    """Return work that feeds a decoder in pieces of this size, and then finishes it."""
 
     def sized(n: int) -> Work:
         pieces = in_pieces(data(n), size)
@@ -124,7 +125,7 @@ def _half_surrogates(n: int) -> Work:
 
 
 def _layout_of_texts(n: int) -> Work:
-    """Many short ones before a long one: copies of what is left would cost the most."""
+    """Many short texts before a long one: copying the rest each time would be quadratic."""
     entries = [*[{"text": 1}] * n, {"text": 500 * n}]
     return lambda: arrange(entries, "", "x" * 501 * n, [], [])
 
@@ -141,7 +142,7 @@ def _log_probabilities(n: int) -> Work:
 
 
 def _exit_code(n: int) -> Work:
-    output = "\n" * (n // 4)  # only the beginning is looked at
+    output = "\n" * (n // 4)  # only the start is examined
     return lambda: [tool_response("shell", output) for _ in range(20)]
 
 
@@ -169,20 +170,20 @@ def _mended(n: int) -> Work:
 
 
 def _signatures_in_the_vault(n: int) -> Work:
-    """Kept, found again, and looked for in vain."""
+    """Signatures that are stored and found, and others that are missing."""
 
     def work() -> None:
         with TemporaryDirectory() as folder:
-            vault = SqliteVault(Path(folder) / "vault.sqlite3").of("owner")
+            vault = SqliteSignatureStore(Path(folder) / "vault.sqlite3").of("owner")
             vault.keep("test-1", {f"c{number}": "s" for number in range(n)})
-            adapt_request(_request(2 * n), "gemini-test", CAPABILITIES, vault, counting_stamp().new_id)
+            adapt_request(_request(2 * n), "gemini-test", CAPABILITIES, vault, counting_ids().new_id)
 
     return work
 
 
 def _stored_chain(n: int) -> Work:
     folder = TemporaryDirectory()
-    store = AnswerStore(Path(folder.name) / "answers.sqlite3", 1, 100)
+    store = SqliteAnswerStore(Path(folder.name) / "answers.sqlite3", 1, 100)
     turns = min(n, LONGEST_CHAIN)
     for number in range(turns):
         answer = {"id": f"resp_{number}", "output": [{"id": f"item_{number}", "type": "message"}]}
@@ -195,14 +196,14 @@ def _stored_chain(n: int) -> Work:
     return work
 
 
-class Foreign(ForgetfulVault):
+class Foreign(ForgetfulSignatureStore):
     def find(self, family: str, call_ids: Iterable[str]) -> dict[str, str]:
         return dict.fromkeys(call_ids, "another family")
 
 
 def _foreign_signatures(n: int) -> Work:
     request = GenerateRequest("m", _request(n).contents, native=True)
-    return lambda: adapt_request(request, "gemini-test", CAPABILITIES, Foreign(), counting_stamp().new_id)
+    return lambda: adapt_request(request, "gemini-test", CAPABILITIES, Foreign(), counting_ids().new_id)
 
 
 def _embedded(n: int) -> Work:
@@ -253,26 +254,26 @@ def _counted(n: int) -> Work:
 
     def work() -> None:
         asked = counted_to_gemini(body, Caller(path={"model": "m"}))
-        GuardRunner(GUARDS, "request").counted(asked.request)
+        GuardRunner(GUARDS, "request").for_token_count(asked.request)
 
     return work
 
 
 def _resumed_responses(n: int) -> Work:
-    """A chain of answers, each of which is referred to once more."""
+    """A chain of answers, each of which is referenced once more."""
     items = [{"type": "item_reference", "id": f"item_{number}"} for number in range(n)]
     past = [PastTurn([{"role": "user", "content": "x"}], {"output": [{"type": "message"}]})] * n
 
     def work() -> None:
-        body = RESPONSES.dereferenced({"input": items}, lambda _id: {"type": "message"})
-        RESPONSES.resumed(body, past)
+        body = RESPONSES.resolve_references({"input": items}, lambda _id: {"type": "message"})
+        RESPONSES.with_history(body, past)
 
     return work
 
 
 def _resumed_interactions(n: int) -> Work:
     past = [PastTurn([{"type": "user_input"}], {"steps": [{"type": "model_output"}]})] * n
-    return lambda: INTERACTIONS.resumed({"input": [{"type": "text", "text": "x"}] * n}, past)
+    return lambda: INTERACTIONS.with_history({"input": [{"type": "text", "text": "x"}] * n}, past)
 
 
 def _fields_of_a_chunk(n: int) -> Work:
@@ -287,7 +288,7 @@ def _counts_of_tokens(n: int) -> Work:
 
 
 def _settings_of_a_generation(n: int) -> Work:
-    """A native client may send any."""
+    """A native client may send any generation setting."""
     settings = {f"x{number}": 1 for number in range(n)} | {"thinkingConfig": {"thinkingBudget": 1}}
     request = GenerateRequest("m", (), generation=settings)
     return lambda: (without_sampling(request), without_thinking_amount(request))
@@ -317,10 +318,10 @@ PIECES: dict[str, Case] = DECODERS | {
     "fields of a chunk": _fields_of_a_chunk,
     "counts of tokens": _counts_of_tokens,
     "settings of a generation": _settings_of_a_generation,
-    "blanks in a word": lambda n: lambda: _words(["a" * 10 * n]),
+    "blanks in a word": lambda n: lambda: _split_command(["a" * 10 * n]),
     "store: a chain of answers": _stored_chain,
     "patches": _patches,
     "an exit code behind empty lines": _exit_code,
-    "words of a command": lambda n: lambda: _words("a b " * n),
-    "a long word": lambda n: lambda: _words("a " + "b" * 10 * n),
+    "words of a command": lambda n: lambda: _split_command("a b " * n),
+    "a long word": lambda n: lambda: _split_command("a " + "b" * 10 * n),
 }

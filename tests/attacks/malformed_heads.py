@@ -1,4 +1,4 @@
-"""The rest of the corpus: trailers, heads, lines, targets, and what follows on the same connection."""
+"""Malformed trailers, heads, request lines and targets, and bytes that follow on the same connection."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def wishing(*headers: bytes) -> bytes:
     return post(length(len(HELLO)), *headers, body=HELLO)
 
 
-#: nginx drops trailers, so nothing of them can reach the bridge.
+#: nginx drops trailers, so they cannot reach the bridge.
 TRAILERS = [
     Case("a harmless trailer", with_trailer(b"X-Sum: 1"), "200"),
     Case("a trailer of a length", with_trailer(length(len(SMUGGLED))), "400", "200|400"),
@@ -109,7 +109,7 @@ HOSTS = [
 ]
 
 LINES = [
-    Case("HTTP/0.9", b"GET /v1/nothing\r\n\r\n", "400", NOT_SENT),  # nginx answers without a head
+    Case("HTTP/0.9", b"GET /v1/nothing\r\n\r\n", "400", NOT_SENT),  # nginx responds without a head
     Case("HTTP/0.9 with a version", with_line(b"GET /v1/nothing HTTP/0.9"), "400"),
     Case("HTTP/1.9", with_line(b"GET /v1/nothing HTTP/1.9"), "404", "400|404"),
     Case("HTTP/2.0", with_line(b"GET /v1/nothing HTTP/2.0"), "400", "400|505"),
@@ -167,7 +167,7 @@ TARGETS = [
     Case("a query of 7000 bytes", get(b"/v1/nothing?a=" + b"b" * 7000), "414", "404|414"),
 ]
 
-#: An upgrade that the bridge does not know is not made; what follows is no other protocol.
+#: The bridge ignores an unknown upgrade; the next bytes are still HTTP/1.1.
 UPGRADE_TO_HTTP2 = (
     b"Connection: Upgrade, HTTP2-Settings",
     b"Upgrade: h2c",

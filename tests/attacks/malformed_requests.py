@@ -1,7 +1,7 @@
-"""Requests that are wrong in one way each, as bytes, and how each may be answered.
+"""Requests as bytes, each malformed in one way, with the responses that are allowed.
 
-`%KEY%` stands for the key of whoever attacks, and is in no body. Whatever could be taken for a request of its
-own is `SMUGGLED`, which holds a good key: it would be served, if anybody took it for a request.
+`%KEY%` stands for the attacker's key, and is in no body. All bytes that could be mistaken for another request
+are `SMUGGLED`, which holds a valid key: it would be served if a server parsed it as a request.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import json
 from dataclasses import dataclass
 
 MODEL_THAT_NOBODY_ASKS = "gemini-smuggled"
-NOT_SENT = "not sent"  #: through nginx
+NOT_SENT = "not sent"  #: not sent through nginx
 SMUGGLED_ID = "smuggled"
 
 CHAT = b"/v1/chat/completions"
 HELLO = json.dumps({"model": "gemini-honest", "messages": [{"role": "user", "content": "Hello"}]}).encode()
-#: As long as a key is, so that the lengths below are right.
+#: It has the length of a real key, so that the lengths below are right.
 GOOD_KEY = b"%GOOD-KEY".ljust(42, b"%")
 HOST = b"Host: localhost"
 KEY = b"Authorization: Bearer %KEY%"
@@ -62,25 +62,25 @@ SMUGGLED = _smuggled()
 GOOD = post(length(len(HELLO)), body=HELLO)
 GOOD_CHUNKED = post(CHUNKED, body=chunk(HELLO) + LAST_CHUNK)
 NOTHING_THERE = get(b"/v1/nothing")
-#: The end of a chunked body, and behind it what nobody may take for a request.
+#: The end of a chunked body, followed by bytes that must not be parsed as a request.
 END_AND_MORE = LAST_CHUNK + SMUGGLED
 
 
 @dataclass(frozen=True)
 class Case:
-    """`direct` and `nginx` tell the statuses of each answer in turn: `200 400|none` means that the first
-    request is served, and the second refused or not answered at all."""
+    """`direct` and `nginx` are the allowed statuses of each response in order: `200 400|none` means that the
+    first request is served, and the second is refused or gets no response."""
 
     name: str
     wire: bytes
     direct: str
-    nginx: str = ""  #: where it differs
-    ends: bool = False  #: the client closes its side behind it
-    open_to_all: bool = False  #: what it asks for needs no key
+    nginx: str = ""  #: if different from `direct`
+    ends: bool = False  #: the client closes its side after the request
+    open_to_all: bool = False  #: the route needs no key
 
     @property
     def wanted(self) -> int:
-        """Answers that may come; the connection may end before."""
+        """Return the allowed responses; the connection may end earlier."""
         return len(self.direct.split())
 
     def allowed(self, *, nginx: bool) -> list[set[str]]:
@@ -88,7 +88,7 @@ class Case:
 
 
 def two_readings(header: bytes, *more: bytes) -> bytes:
-    """A length and chunks: by the chunks a request follows, by the length it is the body's."""
+    """A length and chunks: by the chunks, another request follows; by the length, it is part of the body."""
     return post(length(len(END_AND_MORE)), header, *more, body=END_AND_MORE)
 
 

@@ -1,4 +1,4 @@
-"""Answers of an upstream that hold their question's marker, well formed or not quite."""
+"""Upstream answers that contain their question's marker, well-formed and malformed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bridge.upstream.transport.http_response import READ_SIZE
 
 
 def said(marker: str) -> str:
-    """All that a whole answer says."""
+    """Return the text of a whole answer."""
     return f"{marker} is all {marker}."
 
 
@@ -17,12 +17,12 @@ def events(marker: str) -> tuple[bytes, bytes]:
 
 
 def stray(marker: str) -> bytes:
-    """An event that belongs to no answer."""
+    """Return an event that belongs to no answer."""
     return text(f"stray {marker}", "STOP")
 
 
 def forged(marker: str) -> bytes:
-    """An answer that nobody asked for."""
+    """Return an answer to no question."""
     return HEAD + framed(stray(marker)) + END
 
 
@@ -40,13 +40,13 @@ def sized(marker: str, *more: bytes, off_by: int = 0) -> bytes:
 
 
 def comment(size: int) -> bytes:
-    """An event that says nothing, in so many bytes."""
+    """Return a comment event of this size."""
     return b": ".ljust(size - 4, b"x") + b"\r\n\r\n"
 
 
 def chunked_to_a_reads_end(marker: str) -> bytes:
-    """As many bytes as the bridge reads at once. What follows stays with the kernel, where it waits for the
-    next to read from this connection. Sent apart, it could come behind the next question as well."""
+    """An answer with exactly as many bytes as the bridge reads at once. Surplus bytes stay in the kernel's
+    buffer for the next reader of the connection. Sent separately, they could arrive too late."""
     first, last = events(marker)
     padding = comment(READ_SIZE - len(chunked(marker)) - len(b"ffff\r\n\r\n"))
     return HEAD + framed(first, padding, last) + END

@@ -1,7 +1,7 @@
-"""What a piece of work costs: by the lines it runs, which are the same each time, and by its CPU time.
+"""Measures the cost of work by the number of executed lines, which is deterministic, and by CPU time.
 
-Lines see every loop that is written in Python, at sizes that take milliseconds. They do not see what one line
-does in C: a copy, a search, a comparison. CPU time does, at larger sizes and with more tolerance.
+Line counts show every Python loop, at sizes that take milliseconds. They do not show the C code of a single
+line: a copy, a search, a comparison. CPU time shows it, at larger sizes and with more tolerance.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 from gunicorn_bridge import ROOT
 
 Work = Callable[[], object]
-#: Work on input of a size, made before it is measured.
+#: A function that makes work on input of a given size; only the work is measured.
 Case = Callable[[int], Work]
 
 BRIDGE = str(ROOT / "bridge")
 
 
 class Lines:
-    """The lines of the bridge's own code that some work runs, and the functions they stand in."""
+    """Counts the executed lines of the bridge's own code, and records their functions."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -59,7 +59,7 @@ def cpu_seconds(work: Work) -> float:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """The collector looks at more the more there is, whoever made it."""
+    """Disable the garbage collector: its cost depends on all objects of the process."""
     gc.disable()
     try:
         yield

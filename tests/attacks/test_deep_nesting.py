@@ -1,4 +1,4 @@
-"""What holds itself, level in level, is understood or refused: of clients in every protocol, of upstreams."""
+"""Deeply nested values from clients and upstreams are accepted or refused, in every protocol."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import chunks_in
 from bridge.web.app import create_app
 
-#: The JSON reader takes 1024 levels of brackets.
+#: The JSON parser accepts 1024 levels of brackets.
 DEEPEST = 1020
 DEPTHS = [20, 100, DEEPEST]
 
-#: By protocol and what is nested: its path, the text around, one level of it, and what is innermost.
+#: By protocol and nested value: the path, the text around it, one level, and the innermost value.
 NESTED: dict[tuple[str, str], tuple[str, str, str, str]] = {
     ("openai_chat", "unknown field"): (
         "/v1/chat/completions",
@@ -125,7 +125,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("case", NESTED, ids=" ".join)
-def test_a_deep_request_is_understood_or_refused(
+def test_a_deep_request_is_accepted_or_refused(
     client: FlaskClient, case: tuple[str, str], depth: int
 ) -> None:
     path, around, level, core = NESTED[case]
@@ -133,11 +133,11 @@ def test_a_deep_request_is_understood_or_refused(
     assert answer.status_code in (200, 400), answer.text
 
 
-def test_every_protocol_has_something_nested() -> None:
+def test_every_protocol_has_nested_cases() -> None:
     assert {protocol for protocol, _ in NESTED} == {protocol.name for protocol in PROTOCOLS}
 
 
-def told(part: bytes) -> bytes:
+def converted(part: bytes) -> bytes:
     return (
         b'data: {"candidates":[{"content":{"role":"model","parts":[%b]},"finishReason":"STOP"}]}\r\n\r\n'
         % part
@@ -147,15 +147,15 @@ def told(part: bytes) -> bytes:
 @pytest.mark.parametrize("depth", [150, 300, DEEPEST])
 @pytest.mark.parametrize("level", ['{"functionResponse":{"name":"t","response":{},"parts":[@]}}', '{"a":@}'])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
-def test_a_deep_answer_is_passed_on_or_is_malformed(protocol, level: str, depth: int) -> None:
+def test_a_deep_answer_is_passed_on_or_malformed(protocol, level: str, depth: int) -> None:
     around = '{"functionCall":{"name":"t","args":{"deep":@}}}' if level.startswith('{"a"') else "@"
     conversation = CONVERSATIONS[protocol.name]
     run = Run(protocol, conversation.opening, caller=conversation.callers[""])
-    answer = told(nested(around, level, '{"text":"x"}', depth - 12))
+    answer = converted(nested(around, level, '{"text":"x"}', depth - 12))
     try:
         chunks = [chunk for batch in chunks_in([answer], "m", Mask()) for chunk in batch]
     except UpstreamMalformed:
         assert depth > 200
         return
     assert depth < 254
-    protocol.framing(run.asked).written(run.whole(chunks))
+    protocol.framing(run.asked).encode_events(run.whole(chunks))

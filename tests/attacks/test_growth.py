@@ -1,8 +1,8 @@
-"""Work grows with what is sent, and no faster: no loop over it holds another one over the same.
+"""The cost of a request or an answer grows linearly with its size.
 
-Whatever a client or an upstream can make longer is made longer here, in every protocol. What it costs is
-counted in lines of the bridge's own code: twice as much may cost twice as much, with room for a logarithm.
-What one line may do to something long is measured in CPU time, with more room.
+Each test enlarges one dimension that a client or an upstream controls, in every protocol. The cost is the
+number of executed lines of the bridge's own code: double input may cost double, with room for a logarithm.
+The cost of a single line on long input is measured in CPU time, with more tolerance.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tests.attacks.growing_answers import ANSWERS, answer_cases
 from tests.attacks.growing_pieces import PIECES
 from tests.attacks.growing_requests import DIMENSIONS, request_cases
 from tests.attacks.measuring import Case, Lines, cpu_seconds
-from tests.attacks.speakers import PROTOCOL_CLIENTS
+from tests.attacks.protocol_writers import PROTOCOL_CLIENTS
 
 CASES: dict[str, Case] = request_cases() | answer_cases() | PIECES
 
-#: Sizes to begin with. A limit that is reached in between looks like growth; at the other size it does not.
+#: Start sizes. A limit that takes effect between two sizes looks like growth, but only at one start size.
 SIZES = (10, 80)
-#: How much more the second doubling may cost than the first: 2 if it is linear, 4 if it is quadratic.
+#: The allowed cost ratio of the second doubling to the first: 2 is linear, 4 is quadratic.
 MOST_OF_A_DOUBLING = 2.2
-#: Lines that may be run once more when some limit is reached.
+#: Additional lines that may run when a limit takes effect.
 SLACK = 40
 
-#: Dimensions in which a single line may work on something long.
+#: Dimensions in which a single line may work on long input.
 LONG = (
     "messages",
     "content_parts",
@@ -52,11 +52,11 @@ LONG = (
     "chunks that quote the key",
 )
 TIMED = [name for name in CASES if name.endswith(LONG) or name in PIECES]
-#: What is worked on in the first place, and eight times as much: of whole requests, and of pieces.
+#: The start sizes for whole requests and for pieces; the second measurement uses eight times as much.
 WHOLE, PIECE = (100, 800), (250, 2000)
-#: Eight times as much may take so many times as long; 64 times would be quadratic.
+#: The allowed time ratio for eight times the input; 64 would be quadratic.
 MOST_TIMES = 20
-#: Of what is measured in time: a busy machine makes the one measurement longer than the other.
+#: Attempts at a time measurement, as a busy machine distorts single measurements.
 ATTEMPTS = 4
 
 
@@ -67,7 +67,7 @@ def grows_linearly(case: Case, size: int) -> tuple[bool, list[int]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_lines_grow_with_the_size(name: str) -> None:
+def test_executed_lines_grow_linearly(name: str) -> None:
     measured = []
     for size in SIZES:
         linear, costs = grows_linearly(CASES[name], size)
@@ -78,7 +78,7 @@ def test_lines_grow_with_the_size(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TIMED)
-def test_time_grows_with_the_size(name: str) -> None:
+def test_cpu_time_grows_linearly(name: str) -> None:
     times = []
     for _ in range(ATTEMPTS):
         small, large = (cpu_seconds(CASES[name](size)) for size in (PIECE if name in PIECES else WHOLE))
@@ -88,8 +88,8 @@ def test_time_grows_with_the_size(name: str) -> None:
     pytest.fail("; ".join(times))
 
 
-def test_nothing_is_taken_from_the_front_of_a_list() -> None:
-    """It moves all that is behind, so quickly that no measurement of a test's length would tell."""
+def test_no_code_removes_the_first_item_of_a_list() -> None:
+    """It moves all later items, too quickly for a short measurement to show."""
     taken = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in looked_at()
@@ -100,17 +100,17 @@ def test_nothing_is_taken_from_the_front_of_a_list() -> None:
     assert taken == []
 
 
-# --- that nothing is forgotten -----------------------------------------------------------------------
+# --- completeness ------------------------------------------------------------------------------------
 
 
-def test_every_protocol_grows_in_every_way() -> None:
+def test_every_protocol_has_every_growth_case() -> None:
     assert set(PROTOCOL_CLIENTS) == {protocol.name for protocol in PROTOCOLS}
     for protocol in PROTOCOLS:
         assert {f"{protocol.name}: {name}" for name in DIMENSIONS} <= set(CASES)
         assert {f"{protocol.name} tells {name}" for name in ANSWERS} <= set(CASES)
 
 
-#: Folders and files whose loops go over what clients and upstreams send.
+#: Folders and files with loops over input from clients and upstreams.
 LOOKED_AT = (
     "protocols",
     "gemini",
@@ -125,24 +125,24 @@ LOOKED_AT = (
     "upstream/sse_decoder.py",
 )
 
-#: Loops that need not be run: none of them goes over something that a client or an upstream can make long.
+#: Loops that need no case: a client or an upstream cannot make their input long.
 BOUNDED = {
-    "gemini/generation.py:_dropped": "over the names of the sampling fields",
+    "gemini/generation.py:_drop_fields": "over the names of the sampling fields",
     "guards/tool_policy.py:__init__": "over the operator's rules",
     "protocols/anthropic_messages/models.py:_for_the_picker": "over the operator's models",
     "protocols/anthropic_messages/models.py:list_models": "over the operator's models",
-    "protocols/base.py:homes": "over the paths of a protocol",
-    "protocols/base.py:served": "over the paths of a protocol",
+    "protocols/base.py:path_prefixes": "over the paths of a protocol",
+    "protocols/base.py:all_paths": "over the paths of a protocol",
     "protocols/fields.py:whole": "over two bounds",
     "protocols/gemini_interactions/contents.py:_audio": "over two fields",
     "protocols/gemini_interactions/contents.py:_video": "over three fields",
-    "protocols/gemini_interactions/tools.py:_googles": "makes a reader, whose own loops are run",
+    "protocols/gemini_interactions/tools.py:_builtin": "makes a reader, whose own loops are run",
     "protocols/gemini_native/__init__.py:_paths": "over the paths of a protocol",
     "protocols/google_models.py:list_models": "over the operator's models",
     "protocols/google_models.py:show_model": "over the operator's models",
     "protocols/openai_models.py:list_models": "over the operator's models",
     "protocols/openai_models.py:show_model": "over the operator's models",
-    "protocols/openai_responses/dialects.py:_any_of": "over the operator's patterns",
+    "protocols/openai_responses/dialects.py:_compile_patterns": "over the operator's patterns",
     "protocols/openai_responses/items.py:_file": "over two fields",
 }
 
@@ -174,8 +174,8 @@ def _named(code: CodeType) -> str:
     return f"{Path(code.co_filename).relative_to(ROOT / 'bridge')}:{code.co_name}"
 
 
-def test_every_function_with_a_loop_is_run_by_one_of_these() -> None:
-    """A new loop over what is sent needs a case here, or a reason in `BOUNDED`."""
+def test_every_function_with_a_loop_has_a_growth_case() -> None:
+    """A new loop over external input needs a case here, or a reason in `BOUNDED`."""
     looping = {name for path in looked_at() for name in functions_with_loops(path)}
     assert sorted(looping - functions_run() - set(BOUNDED)) == []
     assert sorted(set(BOUNDED) - looping) == [], "no longer there"

@@ -1,4 +1,4 @@
-"""The benchmark works, from its fake Gemini to its table. How long anything took is never asked here."""
+"""The benchmark works, from its fake Gemini to its table. These tests check no times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROTOCOLS = {"chat", "responses", "messages"}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Its quickest form: a few requests of each scenario, and one start."""
+    """The quickest run: a few requests of each scenario, and one start."""
     file = tmp_path_factory.mktemp("bench") / "results.json"
     ran = subprocess.run(
         [sys.executable, "-m", "bench", "--smoke", "--json", str(file)],
@@ -29,7 +29,7 @@ def run(tmp_path_factory):
     return ran.stdout, json.loads(file.read_text())
 
 
-def test_every_answer_of_every_scenario_is_right_in_every_protocol(run):
+def test_every_scenario_is_answered_correctly_in_every_protocol(run):
     samples = run[1]["samples"]
     assert set(samples["bridge"]) == PROTOCOLS
     for protocol, scenarios in samples["bridge"].items():
@@ -53,7 +53,7 @@ def test_the_long_request_reaches_the_upstream_whole(run):
         assert passed["texts"] == passed_on["direct gemini"]["texts"]
 
 
-def test_each_figure_stands_beside_the_floor_and_its_goal(run):
+def test_each_figure_is_shown_beside_the_floor_and_its_goal(run):
     printed, document = run
     figures = document["figures"]
     for scenario in ("S1", "S2", "S3", "S4"):

@@ -31,7 +31,7 @@ ON_THE_OUTSIDE = (
 
 @pytest.fixture(autouse=True)
 def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The shipped config, without what this machine's owner put into local.toml and the environment."""
+    """The delivered configuration, without this machine's local.toml and environment."""
     for name in list(os.environ):
         if name.startswith(("BRIDGE_", *ON_THE_OUTSIDE)):
             monkeypatch.delenv(name)
@@ -57,7 +57,7 @@ def test_settings_prints_every_setting_its_value_and_its_origin(
     assert lines[-1] == "Upstream in force: demo"
 
 
-def test_settings_as_json_is_for_machines(
+def test_settings_are_printed_as_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DEBUG", "1")
@@ -92,7 +92,7 @@ def test_no_output_holds_a_key(
         ("USE_CCPA", "perhaps", "environment USE_CCPA: must be 1 or 0"),
     ],
 )
-def test_wrong_settings_end_with_a_sentence_and_code_2(
+def test_invalid_settings_print_a_message_and_exit_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -104,7 +104,7 @@ def test_wrong_settings_end_with_a_sentence_and_code_2(
     assert captured.err.count("\n") == 1
 
 
-def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
@@ -112,7 +112,7 @@ def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["settings", "--nonsense"]])
-def test_wrong_use_ends_with_the_usage_and_code_2(
+def test_wrong_arguments_print_the_usage_and_exit_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -121,7 +121,7 @@ def test_wrong_use_ends_with_the_usage_and_code_2(
     assert "usage: gemini-bridge" in capsys.readouterr().err
 
 
-def test_every_command_stands_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     printed = capsys.readouterr().out
@@ -130,9 +130,7 @@ def test_every_command_stands_in_the_help(capsys: pytest.CaptureFixture[str]) ->
         assert command.help in printed
 
 
-def test_a_terminal_that_knows_only_ascii_still_gets_an_answer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_ascii_terminal_still_gets_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     written = io.BytesIO()
     monkeypatch.setenv("GEMINI_API_KEY", CANARY)
     monkeypatch.setenv("BRIDGE_STATE_DIR", str(tmp_path / "état"))

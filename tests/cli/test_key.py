@@ -1,4 +1,4 @@
-"""`gemini-bridge key`, as an administrator types it."""
+"""The command `gemini-bridge key`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from client_keys import KEYS_FILE, ClientKeys
 from gunicorn_bridge import ROOT
 
 from bridge.access.key_format import digest, well_formed
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.cli import main
 from bridge.cli.key_values import OPTIONS
 from bridge.settings.limits import Limits
+from bridge.state.key_store import Rules
 
 
 @pytest.fixture(autouse=True)
@@ -33,13 +33,13 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(state: Path) -> KeyStore:
-    return KeyStore(state / KEYS_FILE)
+def store(state: Path) -> ClientKeys:
+    return ClientKeys(state)
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]):
-    """The exit code, what was printed, and what was explained."""
+    """Return the exit code, the standard output and the standard error."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         try:
@@ -52,19 +52,19 @@ def run(capsys: pytest.CaptureFixture[str]):
     return run
 
 
-def test_a_new_key_stands_alone_on_stdout(run, store: KeyStore) -> None:
+def test_a_new_key_is_the_only_line_on_stdout(run, store: ClientKeys) -> None:
     code, printed, explained = run("add", "alice")
     secret = printed.removesuffix("\n")
     assert code == 0
     assert well_formed(secret)
-    assert digest(secret) in store.held()
+    assert digest(secret) in store.secrets_by_digest()
     assert secret not in explained
-    assert "shown this once" in explained
+    assert "shown only once" in explained
     assert "the first" in explained
     assert "the first" not in run("add", "bob")[2]
 
 
-def test_every_option_becomes_a_rule(run, store: KeyStore) -> None:
+def test_every_option_becomes_a_rule(run, store: ClientKeys) -> None:
     options = {
         "--owner": "Alice, R&D",
         "--models": "gemini-*flash*, gpt-5,",
@@ -86,7 +86,7 @@ def test_every_option_becomes_a_rule(run, store: KeyStore) -> None:
 
 
 @pytest.mark.parametrize(("text", "days"), [("90d", 90), ("2w", 14), ("36h", 1.5), ("30m", 1 / 48)])
-def test_a_key_can_run_out_after_a_time(run, store: KeyStore, text: str, days: float) -> None:
+def test_a_key_can_expire_after_a_duration(run, store: ClientKeys, text: str, days: float) -> None:
     run("add", "alice", "--expires", text)
     assert store.all()[0].rules.expires == pytest.approx(time.time() + days * 86400, abs=30)
 
@@ -103,8 +103,8 @@ def test_a_key_can_run_out_after_a_time(run, store: KeyStore, text: str, days: f
         ("--cost-per-day", "nan", "a number from 0"),
         ("--cost-per-day", "inf", "a number from 0"),
         ("--cost-per-day", "", "a number from 0"),
-        ("--expires", "2020-01-01", "in the future"),
-        ("--expires", "0", "in the future"),
+        ("--expires", "2020-01-01", "must be in the future"),
+        ("--expires", "0", "must be in the future"),
         ("--expires", "2027-13-01", "such as 2027-01-31"),
         ("--expires", "9999-12-31", "such as 2027-01-31"),
         ("--expires", "soon", "such as 30m"),
@@ -115,8 +115,8 @@ def test_a_key_can_run_out_after_a_time(run, store: KeyStore, text: str, days: f
         ("--owner", "x" * 201, "at most 200"),
     ],
 )
-def test_a_wrong_value_is_named_and_nothing_is_made(
-    run, store: KeyStore, option: str, value: str, told: str
+def test_an_invalid_value_is_named_and_no_key_is_created(
+    run, store: ClientKeys, option: str, value: str, told: str
 ) -> None:
     code, printed, explained = run("add", "alice", option, value)
     assert (code, printed) == (2, "")
@@ -126,14 +126,14 @@ def test_a_wrong_value_is_named_and_nothing_is_made(
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "-x", "a\nb", "x" * 65, "é", "'; --", "a/b"])
-def test_a_name_that_could_do_harm_is_refused(run, store: KeyStore, name: str) -> None:
+def test_an_unsafe_name_is_refused(run, store: ClientKeys, name: str) -> None:
     code, printed, explained = run("add", "--", name)
     assert (code, printed) == (2, "")
-    assert "a name is made of" in explained
+    assert "a name must consist of" in explained
     assert store.all() == []
 
 
-def test_set_changes_what_is_named_and_nothing_else(run, store: KeyStore) -> None:
+def test_set_changes_only_the_given_values(run, store: ClientKeys) -> None:
     run(
         "add",
         "alice",
@@ -160,7 +160,7 @@ def test_set_changes_what_is_named_and_nothing_else(run, store: KeyStore) -> Non
     assert (store.all()[0].rules.owner, store.all()[0].rules.expires) == ("", None)
 
 
-def test_a_dialect_is_shown_and_lifted_again(run, store: KeyStore) -> None:
+def test_a_dialect_is_shown_and_removed(run, store: ClientKeys) -> None:
     run("add", "alice", "--dialect", "openai")
     assert "dialect  openai" in run("set", "alice", "--rpm", "3")[1]
     assert run("list")[1].splitlines()[1].split()[-1] == "openai"
@@ -168,20 +168,22 @@ def test_a_dialect_is_shown_and_lifted_again(run, store: KeyStore) -> None:
     assert "dialect  auto" in run("set", "alice", "--dialect", "auto")[1]
 
 
-def test_rotate_prints_the_new_value_and_says_how_long_the_old_one_is_good(run, store: KeyStore) -> None:
+def test_rotate_prints_the_new_secret_and_the_old_ones_expiry(run, store: ClientKeys) -> None:
     old = run("add", "alice")[1].strip()
     code, printed, explained = run("rotate", "alice")
     assert (code, well_formed(printed.strip())) == (0, True)
-    assert "for another 24 h" in explained
-    held = store.held()
+    assert "stays valid for 1 day" in explained
+    held = store.secrets_by_digest()
     assert held[digest(old)].expires == pytest.approx(time.time() + 86400, abs=30)
     assert held[digest(printed.strip())].expires is None
-    assert "no longer" in run("rotate", "alice", "--grace", "0")[2]
+    for grace, words in (("1m", "1 minute"), ("90m", "90 minutes"), ("36h", "36 hours"), ("2w", "14 days")):
+        assert f"stays valid for {words}." in run("rotate", "alice", "--grace", grace)[2]
+    assert "no longer valid" in run("rotate", "alice", "--grace", "0")[2]
     assert len(run("show", "alice")[1].split("gbk_…")) == 2
     assert run("rotate", "alice", "--grace", "later")[0] == 2
 
 
-def test_revoke_is_for_good(run) -> None:
+def test_revoking_is_permanent(run) -> None:
     run("add", "alice")
     code, printed, explained = run("revoke", "alice")
     assert (code, printed) == (0, "")
@@ -195,8 +197,8 @@ def test_revoke_is_for_good(run) -> None:
     assert run("revoke", "alice")[0] == 0
 
 
-def test_an_unknown_name_is_met_with_the_nearest(run) -> None:
-    assert "none is defined" in run("show", "alice")[2]
+def test_an_unknown_name_gets_a_suggestion(run) -> None:
+    assert "there are no keys" in run("show", "alice")[2]
     run("add", "alice")
     for action in ("show", "revoke", "rotate", "set"):
         code, printed, explained = run(action, "alcie")
@@ -204,7 +206,7 @@ def test_an_unknown_name_is_met_with_the_nearest(run) -> None:
         assert "there is no key 'alcie'; did you mean alice?" in explained
 
 
-def test_list_is_for_people_and_with_json_for_machines(run) -> None:
+def test_list_prints_a_table_or_json(run) -> None:
     code, printed, explained = run("list")
     assert (code, printed) == (0, "")
     assert "key add NAME" in explained
@@ -221,7 +223,7 @@ def test_list_is_for_people_and_with_json_for_machines(run) -> None:
     assert (listed[0]["expires"], listed[1]["expires"]) == ("2099-02-01T00:00:00+00:00", None)
 
 
-def test_no_command_prints_a_key_again(run, store: KeyStore) -> None:
+def test_no_command_prints_a_key_again(run, store: ClientKeys) -> None:
     secret = run("add", "alice")[1].strip()
     for arguments in (
         ("list",),
@@ -243,7 +245,7 @@ def test_an_expired_key_is_shown_as_such(run, state: Path) -> None:
     assert "expired" in run("list")[1]
 
 
-def test_a_file_that_cannot_be_used_is_named(run, state: Path) -> None:
+def test_an_unusable_file_is_named(run, state: Path) -> None:
     (state / KEYS_FILE).write_bytes(b"This is no database. " * 100)
     code, printed, explained = run("list")
     assert (code, printed) == (1, "")
@@ -254,7 +256,7 @@ def test_a_file_that_cannot_be_used_is_named(run, state: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [[], ["nonsense"], ["add"], ["list", "alice"], ["add", "a", "--nonsense"]]
 )
-def test_wrong_use_ends_with_the_usage(run, arguments: list[str]) -> None:
+def test_wrong_arguments_print_the_usage(run, arguments: list[str]) -> None:
     code, printed, explained = run(*arguments)
     assert (code, printed) == (2, "")
     assert "usage: gemini-bridge" in explained
@@ -282,7 +284,7 @@ def test_the_operations_page_names_every_option() -> None:
         assert f"`{flag}`" in page
 
 
-def test_a_lost_store_is_told_with_what_to_do(run, store: KeyStore, state: Path) -> None:
+def test_a_lost_key_store_is_reported_with_a_remedy(run, store: ClientKeys, state: Path) -> None:
     old = run("add", "alice")[1].strip()
     (state / KEYS_FILE).unlink()
     for command in (("list",), ("add", "bob"), ("revoke", "alice")):
@@ -292,11 +294,11 @@ def test_a_lost_store_is_told_with_what_to_do(run, store: KeyStore, state: Path)
         assert "--new-store" in explained
     code, new, explained = run("add", "bob", "--new-store")
     assert code == 0
-    assert {digest(new.strip())} == set(store.held())
-    assert digest(old) not in store.held()
+    assert {digest(new.strip())} == set(store.secrets_by_digest())
+    assert digest(old) not in store.secrets_by_digest()
 
 
-def test_a_pattern_that_fits_no_gemini_model_is_told(run) -> None:
+def test_a_pattern_that_matches_no_gemini_model_is_reported(run) -> None:
     assert "Note" not in run("add", "alice", "--models", "gemini-*flash*,claude-opus-4-8")[2]
-    assert "'claude-*' fits no model" in run("add", "bob", "--models", "claude-*")[2]
-    assert "'gpt-*' fits no model" in run("set", "alice", "--models", "gpt-*")[2]
+    assert "'claude-*' matches no Gemini model" in run("add", "bob", "--models", "claude-*")[2]
+    assert "'gpt-*' matches no Gemini model" in run("set", "alice", "--models", "gpt-*")[2]

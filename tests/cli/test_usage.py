@@ -1,4 +1,4 @@
-"""`gemini-bridge usage`: tables for people, JSON and CSV for machines."""
+"""The command `gemini-bridge usage`: tables, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from gunicorn_bridge import ROOT, clean_environment
 
 from bridge.cli import main
 from bridge.cli import usage as usage_command
-from bridge.state.usage_store import MOST_REFUSALS, AccountStore, Refusal, Row
+from bridge.state.sqlite.usage_store import SqliteUsageStore
+from bridge.state.usage_store import MOST_REFUSALS, Refusal, UsageRow
 
 NOW = datetime.now(UTC).replace(hour=12)
 TODAY = NOW.date()
 
 
 class Noon(datetime):
-    """Midnight may pass while the tests run."""
+    """A fixed time, as midnight may pass while the tests run."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:
         return NOW
 
 
-def row(days_ago: int = 0, **different) -> Row:
+def row(days_ago: int = 0, **different) -> UsageRow:
     at = (NOW - timedelta(days=days_ago)).timestamp()
-    usual = Row(
+    usual = UsageRow(
         *(at, "alice", "openai_chat", "codex", "gpt-5", "gemini-3.1-pro-preview"),
         *(1_500_000, 500_000, 20, 5, 1.25, 1.5, 0.2, "completed", "", 200),
     )
@@ -42,12 +43,12 @@ def row(days_ago: int = 0, **different) -> Row:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AccountStore:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqliteUsageStore:
     for name in ("BRIDGE_CONFIG_DIR", "DEBUG", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("BRIDGE_STATE_DIR", str(tmp_path))
     monkeypatch.setattr(usage_command, "datetime", Noon)
-    return AccountStore(tmp_path / "accounts.sqlite3", days=400, request_days=31, megabytes=16)
+    return SqliteUsageStore(tmp_path / "accounts.sqlite3", days=400, request_days=31, megabytes=16)
 
 
 @pytest.fixture
@@ -59,10 +60,10 @@ def usage(capsys: pytest.CaptureFixture[str]):
     return run
 
 
-def test_before_the_first_request_it_says_so(store, usage, tmp_path) -> None:
+def test_without_requests_the_report_says_so(store, usage, tmp_path) -> None:
     assert (
         usage()
-        == f"There are no accounts yet: no request was sent to a model ({tmp_path}/accounts.sqlite3).\n"
+        == f"No usage is recorded yet: no request was sent to a model ({tmp_path}/accounts.sqlite3).\n"
     )
     assert json.loads(usage("--json"))["rows"] == []
     assert usage("--csv").count("\n") == 1
@@ -100,7 +101,7 @@ def test_days_and_key_can_be_picked(store, usage, arguments, requests) -> None:
     assert json.loads(usage("--json", *arguments))["total"]["requests"] == requests
 
 
-def test_several_divisions_at_once(store, usage) -> None:
+def test_several_groupings_at_once(store, usage) -> None:
     store.write([row(), row(key="bob", client="claude-cli", cost=2.0), row(key="bob", client="", cost=9.0)])
     lines = usage("--by", "key,client").splitlines()
     assert [line.split()[:3] for line in lines[2:]] == [
@@ -133,7 +134,7 @@ def test_json_holds_names_sums_and_total(store, usage) -> None:
     assert told["total"]["requests"] == 2
 
 
-def test_the_share_of_cached_tokens_is_for_machines_too(store, usage) -> None:
+def test_json_has_the_share_of_cached_tokens(store, usage) -> None:
     store.write([row(key="a"), row(key="b", input=0, cached=0), row(key="c", input=2, cached=1)])
     told = json.loads(usage("--json", "--by", "key"))
     assert {each["key"]: each["cached_share"] for each in told["rows"]} == {"a": 0.25, "b": None, "c": 0.3333}
@@ -142,7 +143,7 @@ def test_the_share_of_cached_tokens_is_for_machines_too(store, usage) -> None:
     assert {each["key"]: each["cached_share"] for each in rows} == {"a": "0.25", "b": "", "c": "0.3333"}
 
 
-def test_requests_can_be_divided_by_service_tier(store, usage) -> None:
+def test_requests_can_be_grouped_by_service_tier(store, usage) -> None:
     store.write([row(tier="flex", cost=3.0), row(tier="flex"), row(tier="standard"), row(cost=0.5)])
     told = json.loads(usage("--json", "--by", "tier"))
     assert [(each["tier"], each["requests"]) for each in told["rows"]] == [
@@ -161,19 +162,18 @@ def test_csv_is_safe_to_open_and_adds_up(store, usage) -> None:
 
 def test_models_without_a_price_are_named(store, usage) -> None:
     store.write([row(), row(model="unheard-of", cost=None), row(model="unheard-of", cost=None)])
-    assert (
-        usage().splitlines()[-1] == "Without a price in prices.toml, and without a cost here: 2 (unheard-of)"
-    )
+    remark = "Requests without a cost, since their models have no price in prices.toml: 2 (unheard-of)"
+    assert usage().splitlines()[-1] == remark
 
 
-def test_who_asks_for_more_than_is_kept_is_told(store, usage) -> None:
+def test_a_period_beyond_the_stored_data_is_reported(store, usage) -> None:
     store.write([row()])
     assert "Single requests are kept for 31 days" in usage("--by", "client", "--since", "60d")
     assert "Single requests" not in usage("--by", "model", "--since", "60d")
     assert "Single requests" not in usage("--by", "client")
 
 
-def test_names_that_clients_chose_cannot_talk_to_the_terminal(store, usage) -> None:
+def test_client_chosen_names_cannot_send_terminal_escapes(store, usage) -> None:
     store.write([row(client_model="\x1b]0;owned\x07" + "x" * 100)])
     shown = usage("--by", "client-model")
     assert "\x1b" not in shown
@@ -205,22 +205,22 @@ def test_the_commands_in_the_documents_run(store, usage, line) -> None:
         (("--json", "--csv"), "not allowed with argument"),
     ],
 )
-def test_wrong_use_is_explained(store, capsys, arguments, message) -> None:
+def test_wrong_arguments_are_explained(store, capsys, arguments, message) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["usage", *arguments])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
 
 
-def test_accounts_that_cannot_be_read_are_an_error_with_a_remedy(store, capsys, tmp_path) -> None:
+def test_an_unreadable_usage_file_is_an_error_with_a_remedy(store, capsys, tmp_path) -> None:
     (tmp_path / "accounts.sqlite3").write_bytes(b"no database at all, but long enough to look at" * 50)
     assert main(["usage"]) == 1
     told = capsys.readouterr().err
-    assert "accounts.sqlite3 cannot be read: file is not a database" in told
+    assert "accounts.sqlite3 cannot be used: file is not a database" in told
     assert "Run this as the user that the service runs as" in told
 
 
-def test_it_reads_while_others_write(store, usage, tmp_path) -> None:
+def test_usage_is_read_while_workers_write(store, usage, tmp_path) -> None:
     store.write([row()])
     writer = sqlite3.connect(tmp_path / "accounts.sqlite3")
     writer.execute("BEGIN EXCLUSIVE")
@@ -228,7 +228,7 @@ def test_it_reads_while_others_write(store, usage, tmp_path) -> None:
     writer.close()
 
 
-def test_a_reader_who_has_seen_enough_ends_it_quietly(store, tmp_path) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(store, tmp_path) -> None:
     store.write([row(key=f"key-{number}") for number in range(5000)])
     code = "import sys; from bridge.cli import main; sys.exit(main(['usage', '--by', 'key']))"
     ran = subprocess.run(
@@ -248,7 +248,7 @@ def refusal(**different) -> Refusal:
     return Refusal(TODAY.isoformat(), "alice", "openai_chat", "key.models", "gpt-5")._replace(**different)
 
 
-def test_refused_requests_are_told_with_their_reason(store: AccountStore, usage) -> None:
+def test_refused_requests_are_listed_with_their_reason(store: SqliteUsageStore, usage) -> None:
     store.count_refusals({refusal(): 5, refusal(key="", rule="key_missing", model=""): 2})
     store.count_refusals({refusal(): 1})
     lines = [line.split() for line in usage().splitlines()]
@@ -263,7 +263,7 @@ def test_refused_requests_are_told_with_their_reason(store: AccountStore, usage)
     }
 
 
-def test_names_that_clients_make_up_fill_no_table(store: AccountStore, usage) -> None:
+def test_invented_client_names_do_not_fill_the_table(store: SqliteUsageStore, usage) -> None:
     for start in range(0, 3 * MOST_REFUSALS, MOST_REFUSALS):
         store.count_refusals({refusal(model=f"m{n}"): 1 for n in range(start, start + MOST_REFUSALS)})
     refused = json.loads(usage("--json"))["refused"]

@@ -66,7 +66,7 @@ def test_calls_and_their_results_make_a_round_trip_with_thinking(client, gemini)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_the_sdk_puts_together_is_the_whole_message(client, gemini, name):
+def test_the_sdks_accumulated_stream_equals_the_whole_message(client, gemini, name):
     gemini.will_say(sse(*json_lines(name)), sse(*json_lines(name)))
     ask = {**ASK, "thinking": {"type": "enabled", "budget_tokens": 2048}}
     try:
@@ -81,7 +81,7 @@ def test_what_the_sdk_puts_together_is_the_whole_message(client, gemini, name):
 
 
 def comparable(message):
-    """Without ids of this very answer, and what is empty on one side and absent on the other."""
+    """Remove the answer's ids, and fields that are empty on one side and absent on the other."""
     if isinstance(message, list):
         return [comparable(item) for item in message]
     if not isinstance(message, dict):
@@ -135,7 +135,7 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
         assert caught.value.body["request_id"] == caught.value.response.headers["request-id"]
 
 
-def test_overload_is_a_529_and_a_wrong_upstream_key_is_not_worth_repeating(client, gemini):
+def test_an_overload_is_a_529_and_a_wrong_upstream_key_is_not_retryable(client, gemini):
     gemini.will_say(
         Reply([b'{"error": {"status": "UNAVAILABLE"}}'], status=503),
         Reply([b'{"error": {"status": "PERMISSION_DENIED"}}'], status=403),
@@ -148,7 +148,7 @@ def test_overload_is_a_529_and_a_wrong_upstream_key_is_not_worth_repeating(clien
     assert refused.value.response.headers["x-should-retry"] == "false"
 
 
-def test_an_overflow_is_told_in_the_words_that_make_agents_compact(client, gemini):
+def test_a_context_overflow_has_the_message_that_makes_agents_compact(client, gemini):
     told = "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576)."
     gemini.will_say(
         Reply(
@@ -161,7 +161,7 @@ def test_an_overflow_is_told_in_the_words_that_make_agents_compact(client, gemin
 
 
 @pytest.mark.parametrize("ending", [[], [CUT], [b'{\n  "error": {"code": 503, "status": "UNAVAILABLE"}\n}']])
-def test_a_broken_stream_raises_and_never_passes_for_a_whole_answer(client, gemini, ending):
+def test_a_broken_stream_raises_and_is_never_a_complete_answer(client, gemini, ending):
     gemini.will_say([*sse(text_chunk("Half an ans")), *ending])
     with pytest.raises(anthropic.APIStatusError):
         list(client.messages.create(**ASK, stream=True))

@@ -128,8 +128,8 @@ def test_the_sdk_calls_a_python_function_by_itself(client, gemini):
 
 @pytest.mark.filterwarnings("ignore:.* is not a valid FinishReason")
 @pytest.mark.parametrize("name", NAMES)
-def test_what_the_sdk_puts_together_is_the_whole_answer(client, gemini, name):
-    """Texts and calls of the stream are those of the answer that was sent at once."""
+def test_the_sdks_accumulated_stream_equals_the_whole_answer(client, gemini, name):
+    """Texts and calls of the stream equal those of the unstreamed answer."""
     gemini.will_say(sse(*json_lines(name)), sse(*json_lines(name)))
     try:
         whole = client.models.generate_content(model="gemini-3.1-pro-preview", contents="Hello")
@@ -193,21 +193,21 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
 
 @pytest.mark.parametrize("before", [[], [0.8]], ids=["at once", "after a silence"])
 @pytest.mark.parametrize("ending", [[], [CUT], [b'{\n  "error": {"code": 503, "status": "UNAVAILABLE"}\n}']])
-def test_a_broken_stream_raises_and_never_passes_for_a_whole_answer(client, gemini, before, ending):
+def test_a_broken_stream_raises_and_is_never_a_complete_answer(client, gemini, before, ending):
     gemini.will_say([*sse(text_chunk("Half an ans")), *before, *ending])
     with pytest.raises(errors.ServerError) as told:
         list(client.models.generate_content_stream(model="gemini-3.1-pro-preview", contents="Hello"))
     assert told.value.status == "UNAVAILABLE"
 
 
-def test_a_silence_disturbs_nobody(client, gemini):
-    """The sign of life comes every 0.3 seconds; the bridge must say nothing that the SDK stumbles over."""
+def test_a_silence_does_not_disturb_the_client(client, gemini):
+    """Heartbeats come every 0.3 seconds and must not break the SDK's parser."""
     gemini.will_say([*sse(text_chunk("Let me see …")), 1.0, *sse(text_chunk(" Yes.", "STOP"))])
     chunks = list(client.models.generate_content_stream(model="gemini-3.1-pro-preview", contents="Hello"))
     assert [chunk.text for chunk in chunks] == ["Let me see …", " Yes."]
 
 
-def test_a_silence_disturbs_the_asynchronous_client_neither(bridge, gemini):
+def test_a_silence_does_not_disturb_the_asynchronous_client(bridge, gemini):
     gemini.will_say([*sse(text_chunk("Let me see …")), 1.0, *sse(text_chunk(" Yes.", "STOP"))])
 
     async def texts() -> list[str | None]:

@@ -37,7 +37,7 @@ def client(bridge, gemini):
 
 
 @pytest.fixture
-def stranger(bridge):
+def other_client(bridge):
     with sdk(bridge, "mallory") as made:
         yield made
 
@@ -73,7 +73,7 @@ def test_text(bridge, gemini, version):
     assert gemini.asked[-1].body["systemInstruction"]["parts"] == [{"text": "Be brief."}]
 
 
-def test_a_stream_tells_each_piece_and_how_it_ended(client, gemini):
+def test_a_stream_has_each_piece_and_its_ending(client, gemini):
     gemini.will_say(sse(text_chunk("Hel"), text_chunk("lo."), text_chunk("", "STOP")))
     events = list(client.interactions.create(model=PRO, input="Hello", stream=True))
     assert [event.event_type for event in events] == [
@@ -102,13 +102,13 @@ def test_the_asynchronous_client_streams_too(bridge, gemini):
     assert asyncio.run(texts()) == ["Hel", "lo."]
 
 
-def test_what_is_said_while_gemini_is_silent_does_not_disturb(client, gemini):
+def test_heartbeats_do_not_disturb_the_client(client, gemini):
     gemini.will_say([*sse(text_chunk("Slow")), 1.0, *sse(text_chunk("ly.", "STOP"))])
     events = list(client.interactions.create(model=PRO, input="Hello", stream=True))
     assert [event.delta.text for event in events if event.event_type == "step.delta"] == ["Slow", "ly."]
 
 
-def test_thoughts_are_summarised_for_those_who_ask(client, gemini):
+def test_thoughts_are_summarised_on_request(client, gemini):
     gemini.will_say(
         sse(
             parts_chunk({"text": "Hm. ", "thought": True}),
@@ -148,7 +148,7 @@ def test_a_config_reaches_gemini(client, gemini):
     assert sent["tools"] == [{"googleSearch": {}}]
 
 
-def test_a_search_by_google_is_told_with_its_sources(client, gemini):
+def test_a_google_search_is_reported_with_its_sources(client, gemini):
     grounding = {
         "webSearchQueries": ["weather"],
         "searchEntryPoint": {"renderedContent": "<div>"},
@@ -176,7 +176,7 @@ def test_an_image_is_an_output(client, gemini):
     assert contents(gemini)[1]["parts"] == [image]
 
 
-# --- tools, with the signature on its way back -------------------------------------------------------
+# --- tools and returned signatures -------------------------------------------------------------------
 
 
 def results(steps):
@@ -212,14 +212,14 @@ def test_the_signature_comes_back_from_the_steps_that_a_client_sends(client, gem
     question = {"type": "user_input", "content": [{"type": "text", "text": "Paris and Rome?"}]}
     first = client.interactions.create(model=PRO, input=[question], tools=[WEATHER], store=False)
     for step in first.steps[1:]:
-        step.id = f"elsewhere-{step.id}"  # so that nothing but the step can have brought the signature
+        step.id = f"elsewhere-{step.id}"  # so that only the step can carry the signature
     history = [question, *(step.model_dump(exclude_none=True) for step in first.steps)]
     history += results(first.steps)
     client.interactions.create(model=PRO, input=history, tools=[WEATHER], store=False)
     assert_both_calls_and_results(contents(gemini), "elsewhere-c1", "elsewhere-c2")
 
 
-def test_a_call_may_be_repeated_with_its_result_behind_a_kept_answer(client, gemini):
+def test_a_call_may_be_resent_with_its_result_after_a_stored_answer(client, gemini):
     gemini.will_say(two_calls())
     first = client.interactions.create(model=PRO, input="Paris and Rome?", tools=[WEATHER])
     again = [step.model_dump(exclude_none=True) for step in first.steps if step.type == "function_call"]
@@ -229,7 +229,7 @@ def test_a_call_may_be_repeated_with_its_result_behind_a_kept_answer(client, gem
     assert_both_calls_and_results(contents(gemini), "c1", "c2")
 
 
-def test_streamed_calls_can_be_put_together(client, gemini):
+def test_streamed_calls_can_be_accumulated(client, gemini):
     gemini.will_say(two_calls())
     steps, arguments = {}, {}
     for event in client.interactions.create(model=PRO, input="Go.", tools=[WEATHER], stream=True):
@@ -261,10 +261,10 @@ def test_the_strictest_model_accepts_every_turn_of_a_tool_loop(demo_bridge, kept
         assert (answer.status, "sun 0" in answer.output_text) == ("completed", True)
 
 
-# --- kept interactions -------------------------------------------------------------------------------
+# --- stored interactions -----------------------------------------------------------------------------
 
 
-def test_a_chain_of_interactions_keeps_what_was_said_and_signed(client, gemini):
+def test_a_chain_of_interactions_keeps_text_and_signatures(client, gemini):
     gemini.will_say(
         sse(
             parts_chunk({"text": "I am "}, {"text": "Gemini.", "thoughtSignature": SIGNATURE}, finish="STOP")
@@ -290,7 +290,7 @@ def test_a_chain_of_interactions_keeps_what_was_said_and_signed(client, gemini):
     assert "systemInstruction" not in gemini.asked[-1].body, "instructions are each request's own"
 
 
-def test_an_interaction_can_be_asked_for_again_and_deleted(client, gemini):
+def test_an_interaction_can_be_retrieved_and_deleted(client, gemini):
     made = client.interactions.create(model=PRO, input="Hello")
     again = client.interactions.get(made.id)
     assert (again.output_text, again.usage, again.input) == (made.output_text, again.usage, None)
@@ -301,20 +301,20 @@ def test_an_interaction_can_be_asked_for_again_and_deleted(client, gemini):
         client.interactions.get(made.id)
 
 
-def test_nothing_is_kept_that_shall_not_be(client, gemini):
+def test_unstored_answers_are_not_kept(client, gemini):
     made = client.interactions.create(model=PRO, input="Hello", store=False)
     with pytest.raises(NotFoundError):
         client.interactions.get(made.id)
 
 
-def test_a_stranger_sees_nothing_of_it(client, stranger, gemini):
+def test_another_key_cannot_read_a_stored_answer(client, other_client, gemini):
     made = client.interactions.create(model=PRO, input="Hello")
     asks = len(gemini.asked)
     for refused in (
-        lambda: stranger.interactions.get(made.id),
-        lambda: stranger.interactions.delete(made.id),
-        lambda: stranger.interactions.cancel(made.id),
-        lambda: stranger.interactions.create(model=PRO, input="Hi", previous_interaction_id=made.id),
+        lambda: other_client.interactions.get(made.id),
+        lambda: other_client.interactions.delete(made.id),
+        lambda: other_client.interactions.cancel(made.id),
+        lambda: other_client.interactions.create(model=PRO, input="Hi", previous_interaction_id=made.id),
     ):
         with pytest.raises(NotFoundError):
             refused()
@@ -361,13 +361,13 @@ def test_background_work_can_be_cancelled(bridge, client, gemini):
     assert (other.status_code, other.json()["status"]) == (200, "cancelled")
 
 
-def test_only_what_is_at_work_can_be_cancelled(client, gemini):
+def test_only_running_interactions_can_be_cancelled(client, gemini):
     made = client.interactions.create(model=PRO, input="Hello")
     with pytest.raises(BadRequestError, match="in the background"):
         client.interactions.cancel(made.id)
 
 
-def test_background_work_that_fails_says_so(client, gemini):
+def test_failed_background_work_reports_its_error(client, gemini):
     gemini.will_say(sse(text_chunk("Half an ans")))
     made = client.interactions.create(model=PRO, input="Hello", background=True)
     (error,) = over(client, made.id, "failed").errors
@@ -399,20 +399,20 @@ def test_a_bad_request_names_the_field(client, body, field):
     assert violation["field"] == field
 
 
-def test_a_stream_of_a_kept_interaction_is_refused_clearly(client, gemini):
+def test_streaming_a_stored_interaction_is_refused_clearly(client, gemini):
     made = client.interactions.create(model=PRO, input="Hello")
     with pytest.raises(BadRequestError, match="stream"):
         client.interactions.get(made.id, stream=True, last_event_id="3")
 
 
-def test_an_upstream_that_is_out_of_quota(client, gemini):
+def test_an_upstream_without_quota_is_a_rate_limit_error(client, gemini):
     refusal = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "Quota"}}
     gemini.will_say(Reply([json.dumps(refusal).encode()], 429))
     with pytest.raises(RateLimitError):
         client.interactions.create(model=PRO, input="Hello")
 
 
-def test_a_stream_that_breaks_ends_with_an_error_and_is_kept_as_failed(client, gemini):
+def test_a_broken_stream_ends_with_an_error_and_is_stored_as_failed(client, gemini):
     gemini.will_say([*sse(text_chunk("Half an ans")), CUT])
     events = list(client.interactions.create(model=PRO, input="Hello", stream=True))
     assert (events[-1].event_type, events[-1].error.code) == ("error", "UNAVAILABLE")
@@ -421,7 +421,7 @@ def test_a_stream_that_breaks_ends_with_an_error_and_is_kept_as_failed(client, g
 
 
 @pytest.mark.parametrize(("reason", "status"), [("MAX_TOKENS", "incomplete"), ("SAFETY", "incomplete")])
-def test_an_answer_that_was_cut_is_incomplete(client, gemini, reason, status):
+def test_a_truncated_answer_is_incomplete(client, gemini, reason, status):
     gemini.will_say(sse(text_chunk("Half an ans", reason)))
     answer = client.interactions.create(model=PRO, input="Hello")
     assert (answer.status, answer.output_text) == (status, "Half an ans")

@@ -1,6 +1,6 @@
 """Google's older `google-generativeai` package, over REST, against real gunicorn and a scripted Gemini.
 
-It drops what is newer than its protos, signatures among them, and reads a stream as one JSON array.
+It drops fields newer than its protos, including signatures, and reads a stream as one JSON array.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from google.generativeai import protos
 from scripted_gemini import CUT, Reply, call_chunk, sse, text_chunk
 
 SIGNATURE = "c2lnbmVkLWJ5LWdlbWluaQ=="
-ONCE = {"retry": None, "timeout": 30}  #: the package repeats what fails, otherwise
+ONCE = {"retry": None, "timeout": 30}  #: otherwise the package retries failures
 
 
-# The package never closes a connection, least of all one that broke.
+# The package never closes its connections, not even broken ones.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 def _configured(bridge):
     genai.configure(api_key="client-key", transport="rest", client_options={"api_endpoint": bridge.address})
     yield
-    genai.configure(transport="rest")  # lets go of what it holds
+    genai.configure(transport="rest")  # releases its connections
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()
 
@@ -71,7 +71,7 @@ def test_a_tool_loop_is_signed_for_a_client_that_drops_signatures(gemini):
     assert answered["parts"][0]["functionResponse"]["response"] == {"result": "sun in Paris"}
 
 
-def test_the_numbers_it_sends_for_names_are_understood(gemini):
+def test_numeric_enum_values_are_accepted(gemini):
     model = genai.GenerativeModel(
         "gemini-3.1-pro-preview",
         tools=[protos.Tool(function_declarations=[protos.FunctionDeclaration(name="ping")])],
@@ -110,13 +110,13 @@ def test_errors_arrive_as_the_sdks_own_exceptions(model, gemini, status, google,
 
 @pytest.mark.parametrize("before", [[], [0.8]], ids=["at once", "after a silence"])
 @pytest.mark.parametrize("ending", [[], [CUT], [b'{\n  "error": {"code": 503, "status": "UNAVAILABLE"}\n}']])
-def test_a_broken_stream_raises_and_never_passes_for_a_whole_answer(model, gemini, before, ending):
+def test_a_broken_stream_raises_and_is_never_a_complete_answer(model, gemini, before, ending):
     gemini.will_say([*sse(text_chunk("Half an ans")), *before, *ending])
     with pytest.raises(ValueError, match="array of JSON objects"):
         model.generate_content("Hello", stream=True, request_options=ONCE).resolve()
 
 
-def test_a_silence_disturbs_nobody(model, gemini):
+def test_a_silence_does_not_disturb_the_client(model, gemini):
     gemini.will_say([*sse(text_chunk("Let me see …")), 1.0, *sse(text_chunk(" Yes.", "STOP"))])
     answer = model.generate_content("Hello", stream=True, request_options=ONCE)
     assert [chunk.text for chunk in answer] == ["Let me see …", " Yes."]

@@ -1,4 +1,4 @@
-"""LangChain's OpenAI model against real gunicorn. It drops fields it does not know, signatures among them."""
+"""LangChain's OpenAI model against real gunicorn. It drops unknown fields, including signatures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_stream_adds_up_with_its_usage(model, gemini):
 
 
 def test_signatures_survive_a_client_that_drops_them_and_another_worker(model, gemini):
-    """Twelve turns over two workers: the vault finds each call's signature again, whoever answers."""
+    """Twelve turns over two workers: either worker finds each call's signature in the store."""
     question = HumanMessage("Weather?")
     bound = model.bind_tools([get_weather])
     for turn in range(12):

@@ -40,7 +40,7 @@ def test_a_stream_adds_up_with_its_usage(model, gemini):
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_tool_loop_goes_through_with_its_signatures(model, gemini, streaming):
+def test_a_tool_loop_keeps_its_signatures(model, gemini, streaming):
     thought = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hm.", "thought": True}]}}]}
     gemini.will_say(
         sse(

@@ -1,4 +1,4 @@
-"""Responses: the real `openai` package, and callers of other dialects, against real gunicorn."""
+"""The Responses API: the real `openai` package, and clients of other dialects, against real gunicorn."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def thought_chunk(text: str, signature: str | None = None) -> dict[str, Any]:
 
 
 def last_response(client: OpenAI, **options: Any) -> tuple[str, Any]:
-    """The type and the response of the last event of a stream."""
+    """Return the type and the response of a stream's last event."""
     *_, last = client.responses.create(**options, stream=True)
     return last.type, last.response
 
@@ -110,7 +110,7 @@ def test_two_parallel_calls_stream_and_their_results_go_back_signed(client, gemi
         ("c2", "completed"),
     ]
 
-    # From another bridge: only the items themselves can tell which call was signed.
+    # As from another bridge: only the items can show which call was signed.
     renamed = [item.model_copy(update={"call_id": f"x{item.call_id}"}) for item in final.output[1:]]
     results = [
         {"type": "function_call_output", "call_id": each, "output": f"{each}: sunny"}
@@ -138,7 +138,7 @@ def test_a_signed_thought_comes_back_with_its_own_signature(client, gemini):
     assert said == [{"text": "Hm.", "thought": True, "thoughtSignature": "b3du"}, {"text": "Yes."}]
 
 
-def test_thoughts_are_not_told_to_who_did_not_ask_for_a_summary(client, gemini):
+def test_thoughts_are_sent_only_if_a_summary_was_requested(client, gemini):
     gemini.will_say(sse(thought_chunk("Secret."), text_chunk("Yes.", "STOP")))
     answer = client.responses.create(model=MODEL, input="Hello")
     assert [item.type for item in answer.output] == ["message"]
@@ -162,7 +162,7 @@ def test_a_freeform_tool_is_called_with_text_and_its_result_goes_back(client, ge
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_last_event_of_a_stream_holds_the_whole_answer(client, gemini, name):
-    """What is streamed ends with the body we would have sent at once, and the SDK puts the same together."""
+    """The stream ends with the body of the unstreamed answer, and the SDK accumulates the same."""
     gemini.will_say(*[sse(*json_lines(name)) for _ in range(3)])
     options: dict[str, Any] = {
         "model": MODEL,
@@ -193,7 +193,7 @@ def assert_the_stream_fails_too(client: OpenAI, options: dict[str, Any], code: s
 
 
 def comparable(answer: Any) -> Any:
-    """Without what differs by nature: ids of this very answer, and the SDK's own marks."""
+    """Remove what always differs: the answer's ids, and the SDK's own marks."""
     made = ("id", "created_at", "parsed", "parsed_arguments")
     if isinstance(answer, list):
         return [comparable(item) for item in answer]
@@ -234,7 +234,7 @@ def test_a_structured_answer_is_asked_for_and_parsed(client, gemini):
     assert generation["responseJsonSchema"]["required"] == ["city", "people"]
 
 
-def test_an_answer_cut_by_the_token_limit_is_incomplete(client, gemini):
+def test_an_answer_truncated_by_the_token_limit_is_incomplete(client, gemini):
     gemini.will_say(sse(text_chunk("Once upon", "MAX_TOKENS")))
     kind, answer = last_response(client, model="gpt-5", input="Hello", max_output_tokens=2)
     assert (kind, answer.status) == ("response.incomplete", "incomplete")
@@ -243,7 +243,7 @@ def test_an_answer_cut_by_the_token_limit_is_incomplete(client, gemini):
     assert answer.max_output_tokens == 2
 
 
-def test_a_search_is_told_as_one(client, gemini):
+def test_a_google_search_is_reported_as_a_web_search_call(client, gemini):
     found = text_chunk("Blue.", "STOP")
     found["candidates"][0]["groundingMetadata"] = {"webSearchQueries": ["who won"]}
     gemini.will_say(sse(found))
@@ -274,7 +274,7 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
         assert refused.value.request_id
 
 
-def test_a_prompt_too_long_is_the_codes_own_error(client, gemini):
+def test_a_context_overflow_has_its_own_error_code(client, gemini):
     gemini.will_say(Reply([orjson.dumps(OVERFLOW)], status=400))
     with pytest.raises(openai.BadRequestError) as refused:
         client.responses.create(model="gpt-5", input="Hello", stream=True)
@@ -296,7 +296,7 @@ def test_a_bad_request_names_its_field(client, gemini):
         pytest.param([b'{\n  "error": {"code": 503, "status": "UNAVAILABLE"}\n}'], id="error"),
     ],
 )
-def test_a_broken_stream_fails_and_never_passes_for_a_whole_answer(client, gemini, ending):
+def test_a_broken_stream_fails_and_is_never_a_complete_answer(client, gemini, ending):
     gemini.will_say(*[[*sse(text_chunk("Half an ans")), *ending] for _ in range(2)])
     events = list(client.responses.create(model="gpt-5", input="Hello", stream=True))
     assert [event.type for event in events if event.type.startswith("response.completed")] == []
@@ -313,8 +313,8 @@ def test_a_broken_stream_fails_and_never_passes_for_a_whole_answer(client, gemin
 # --- dialects ----------------------------------------------------------------------------------------
 
 
-def told(bridge: Any, headers: dict[str, str] | None = None, **body: Any) -> list[dict[str, Any]]:
-    """The events as a client without an SDK sees them."""
+def events_of(bridge: Any, headers: dict[str, str] | None = None, **body: Any) -> list[dict[str, Any]]:
+    """Return the events as a client without an SDK gets them."""
     answer = requests.post(
         f"{bridge.address}/v1/responses",
         json={"model": "gpt-5", "input": "Hello", "stream": True, **body},
@@ -339,7 +339,7 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"].removeprefix("response.") for event in events]
 
 
-def test_the_sdk_is_told_what_openai_would_tell_it(client, gemini):
+def test_the_sdk_gets_events_like_openais(client, gemini):
     gemini.will_say(sse(text_chunk("Hi.", "STOP")), sse(call_chunk("get_weather", {}, "c1", finish="STOP")))
     kinds_told = [event.type for event in client.responses.create(model=MODEL, input="x", stream=True)]
     assert kinds_told == [
@@ -358,9 +358,9 @@ def test_the_sdk_is_told_what_openai_would_tell_it(client, gemini):
     assert [tool.name for tool in answer.tools] == ["get_weather", "apply_patch"]
 
 
-def test_a_bare_client_is_told_text_in_the_bridges_own_order(bridge, gemini):
+def test_a_bare_client_gets_text_in_the_bridge_dialect(bridge, gemini):
     gemini.will_say(sse(text_chunk("Good "), text_chunk("day.", "STOP")))
-    events = told(bridge)
+    events = events_of(bridge)
     assert kinds(events) == [
         "created",
         "in_progress",
@@ -382,10 +382,10 @@ def test_a_bare_client_is_told_text_in_the_bridges_own_order(bridge, gemini):
     assert done["usage"]["total_tokens"] == 7
 
 
-def test_a_bare_client_is_told_a_call_that_requires_action(bridge, gemini):
+def test_a_bare_client_gets_a_call_that_requires_action(bridge, gemini):
     large = {"city": "x" * 100_000}
     gemini.will_say(sse(call_chunk("get_weather", large, "c1", finish="STOP")))
-    events = told(bridge, tools=TOOLS)
+    events = events_of(bridge, tools=TOOLS)
     assert kinds(events) == [
         "created",
         "in_progress",
@@ -405,15 +405,15 @@ def test_a_bare_client_is_told_a_call_that_requires_action(bridge, gemini):
     assert events[-1]["response"]["output"] == [item["item"]]
 
 
-def test_a_bare_client_is_told_of_a_failure_in_three_events(bridge, gemini):
+def test_a_bare_client_gets_a_failure_in_three_events(bridge, gemini):
     gemini.will_say([*sse(text_chunk("Half an ans")), CUT])
-    events = told(bridge)
+    events = events_of(bridge)
     assert kinds(events)[-3:] == ["failed", "done", "completed"]
     assert {event["response"]["status"] for event in events[-3:]} == {"failed"}
     assert events[-3]["response"]["error"]["message"]
 
 
-def test_a_bare_client_sees_that_the_bridge_lives_by_events(bridge, gemini):
+def test_a_bare_client_gets_heartbeat_events(bridge, gemini):
     gemini.will_say([*sse(text_chunk("Slow")), 0.8, *sse(text_chunk("ly.", "STOP"))])
     answer = requests.post(
         f"{bridge.address}/v1/responses",
@@ -424,9 +424,9 @@ def test_a_bare_client_sees_that_the_bridge_lives_by_events(bridge, gemini):
     assert answer.text.rstrip().splitlines()[-2] == "event: response.completed"
 
 
-def test_codex_is_told_what_it_copes_with(bridge, gemini):
+def test_codex_gets_only_events_that_it_supports(bridge, gemini):
     gemini.will_say(sse(text_chunk("Look: "), call_chunk("get_weather", {}, "c1", finish="STOP")))
-    events = told(bridge, CODEX, tools=TOOLS)
+    events = events_of(bridge, CODEX, tools=TOOLS)
     assert kinds(events)[-1] == "completed"
     assert "done" not in kinds(events)
     assert events[-1]["response"]["status"] == "completed"
@@ -438,22 +438,22 @@ def test_codex_is_told_what_it_copes_with(bridge, gemini):
     ]
 
 
-def test_codex_is_told_of_an_overflow_in_the_stream(bridge, gemini):
+def test_codex_gets_a_context_overflow_in_the_stream(bridge, gemini):
     gemini.will_say(Reply([orjson.dumps(OVERFLOW)], status=400))
-    events = told(bridge, CODEX)
+    events = events_of(bridge, CODEX)
     assert kinds(events) == ["created", "failed"]
     response = events[-1]["response"]
     assert (response["status"], response["error"]["code"]) == ("failed", "context_length_exceeded")
 
 
-def test_codex_is_told_of_a_filtered_answer_so_that_it_does_not_repeat_it(bridge, gemini):
+def test_codex_does_not_retry_a_filtered_answer(bridge, gemini):
     gemini.will_say(sse(text_chunk("I will n", "SAFETY")))
-    events = told(bridge, {"user-agent": "codex_exec/0.166.0 (Linux)"})
+    events = events_of(bridge, {"user-agent": "codex_exec/0.166.0 (Linux)"})
     assert kinds(events)[-1] == "failed"
     assert events[-1]["response"]["error"]["code"] == "invalid_prompt"
 
 
-def test_codex_gets_a_rate_limit_as_a_status_with_a_whole_number_of_seconds(bridge, gemini):
+def test_codex_gets_a_rate_limit_status_with_integer_seconds(bridge, gemini):
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.2s"}
     envelope = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x", "details": [wait]}}
     gemini.will_say(Reply([orjson.dumps(envelope)], status=429))
@@ -466,9 +466,9 @@ def test_codex_gets_a_rate_limit_as_a_status_with_a_whole_number_of_seconds(brid
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
 
 
-def test_a_namespaced_tool_is_called_by_its_two_names(bridge, gemini):
+def test_a_namespaced_tool_is_called_by_namespace_and_name(bridge, gemini):
     space = {"type": "namespace", "name": "mcp__calc", "description": "Sums", "tools": [TOOLS[0]]}
     gemini.will_say(sse(call_chunk("mcp__calc__get_weather", {"city": "Oslo"}, "c1", finish="STOP")))
-    events = told(bridge, CODEX, tools=[space])
+    events = events_of(bridge, CODEX, tools=[space])
     (item,) = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert (item["name"], item["namespace"]) == ("get_weather", "mcp__calc")

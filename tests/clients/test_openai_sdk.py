@@ -76,8 +76,8 @@ def test_two_parallel_calls_stream_and_their_results_go_back_signed(client, gemi
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_the_sdk_puts_together_is_the_whole_answer(client, gemini, name):
-    """The official client reads our stream and arrives at the body we would have sent at once."""
+def test_the_sdks_accumulated_stream_equals_the_whole_answer(client, gemini, name):
+    """The SDK accumulates the stream to the body of the unstreamed answer."""
     gemini.will_say(sse(*json_lines(name)), sse(*json_lines(name)))
     options = {"model": "gemini-3.8-flash", "messages": HELLO}
     try:
@@ -90,7 +90,7 @@ def test_what_the_sdk_puts_together_is_the_whole_answer(client, gemini, name):
         try:
             streamed = stream.get_final_completion().to_dict()
         except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError):
-            # So does this SDK with every cut or filtered answer, whoever sent it.
+            # This SDK raises for every truncated or filtered answer of any server.
             reasons = {choice["finish_reason"] for choice in whole["choices"]}
             assert reasons & {"length", "content_filter"}
             return
@@ -98,7 +98,7 @@ def test_what_the_sdk_puts_together_is_the_whole_answer(client, gemini, name):
 
 
 def comparable(completion: dict) -> dict:
-    """Without what differs by nature: ids of this very answer, and the SDK's own marks."""
+    """Remove what always differs: the answer's ids, and the SDK's own marks."""
     made = ("id", "created", "index", "parsed", "parsed_arguments")
     if isinstance(completion, list):
         return [comparable(item) for item in completion]
@@ -148,7 +148,7 @@ def test_errors_arrive_as_the_sdks_own_exceptions(client, gemini, status, google
 
 
 @pytest.mark.parametrize("ending", [[], [CUT], [b'{\n  "error": {"code": 503, "status": "UNAVAILABLE"}\n}']])
-def test_a_broken_stream_raises_and_never_passes_for_a_whole_answer(client, gemini, ending):
+def test_a_broken_stream_raises_and_is_never_a_complete_answer(client, gemini, ending):
     gemini.will_say([*sse(text_chunk("Half an ans")), *ending])
     with pytest.raises(openai.APIError):
         list(client.chat.completions.create(model="gpt-5", messages=HELLO, stream=True))

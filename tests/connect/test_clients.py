@@ -1,4 +1,4 @@
-"""The table of clients: whatever it prints can be pasted as it is."""
+"""The table of clients: every snippet works unchanged when pasted."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def shown_as(pair: object) -> str:
     return pair.name if isinstance(pair, ClientGuide) else pair.place
 
 
-def test_the_clients_that_were_promised_are_there():
+def test_all_promised_clients_are_listed():
     assert {"codex", "claude", "gemini", "cursor", "continue", "zed", "langchain", "openai-python"} <= {
         *CLIENTS
     }
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=shown_as)
-def test_a_client_is_wholly_described(client):
-    assert re.fullmatch(r"[a-z][a-z0-9-]*", client.name)  # a word to type, and an anchor of the page
+def test_every_client_has_a_complete_description(client):
+    assert re.fullmatch(r"[a-z][a-z0-9-]*", client.name)  # also an anchor of the page
     assert client.kind in KINDS
     assert client.speaks in PROTOCOL_CLIENTS
     assert client.title
@@ -63,7 +63,7 @@ def test_a_client_is_wholly_described(client):
 
 
 @pytest.mark.parametrize(("client", "snippet"), EVERY, ids=shown_as)
-def test_nothing_is_left_to_fill_in(client, snippet):
+def test_no_placeholder_is_left(client, snippet):
     text = snippet.text(TARGET)
     assert not re.search(r"@(json)?\(|\{(url|key|model|catalog)\}", text)
     assert text.endswith("\n")
@@ -71,19 +71,19 @@ def test_nothing_is_left_to_fill_in(client, snippet):
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=shown_as)
-def test_a_client_learns_the_address_and_gets_its_key(client):
+def test_every_snippet_has_the_address_and_the_key(client):
     told = "".join(snippet.text(TARGET) for snippet in client.snippets)
     assert TARGET.url in told
     assert TARGET.key in told
     assert TARGET.model in told
 
 
-# --- each language reads it ----------------------------------------------------------------------------
+# --- each snippet's language -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", [TARGET, NASTY], ids=["usual", "nasty"])
 @pytest.mark.parametrize("snippet", of_language("toml"), ids=shown_as)
-def test_toml_reads_it(snippet, target):
+def test_toml_snippets_parse(snippet, target):
     read = tomllib.loads(snippet.text(target))
     assert read["model_providers"]["bridge"]["base_url"] == f"{target.url}/v1"
     assert read["model"] == target.model
@@ -91,7 +91,7 @@ def test_toml_reads_it(snippet, target):
 
 @pytest.mark.parametrize("target", [TARGET, NASTY], ids=["usual", "nasty"])
 @pytest.mark.parametrize("snippet", of_language("json"), ids=shown_as)
-def test_json_reads_it(snippet, target):
+def test_json_snippets_parse(snippet, target):
     values = [*leaves(json.loads(snippet.text(target)))]
     if "{key}" in snippet.template:
         assert target.key in values
@@ -99,14 +99,14 @@ def test_json_reads_it(snippet, target):
 
 @pytest.mark.parametrize("target", [TARGET, NASTY], ids=["usual", "nasty"])
 @pytest.mark.parametrize("snippet", of_language("yaml"), ids=shown_as)
-def test_yaml_reads_it(snippet, target):
+def test_yaml_snippets_parse(snippet, target):
     model = yaml.safe_load(snippet.text(target))["models"][0]
     assert (model["apiKey"], model["apiBase"]) == (target.key, f"{target.url}/v1")
 
 
 @pytest.mark.parametrize("target", [TARGET, NASTY], ids=["usual", "nasty"])
 @pytest.mark.parametrize("snippet", of_language("python"), ids=shown_as)
-def test_python_reads_it(snippet, target):
+def test_python_snippets_parse(snippet, target):
     tree = ast.parse(snippet.text(target))
     constants = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     assert target.key in constants
@@ -114,7 +114,7 @@ def test_python_reads_it(snippet, target):
 
 @pytest.mark.parametrize("target", [TARGET, NASTY], ids=["usual", "nasty"])
 @pytest.mark.parametrize("snippet", of_language("sh"), ids=shown_as)
-def test_a_shell_reads_it(snippet, target):
+def test_shell_snippets_parse(snippet, target):
     text = snippet.text(target)
     subprocess.run(["sh", "-n"], input=text, text=True, check=True, timeout=20)
     words = [value for word in shlex.split(text.partition("<<")[0]) for value in word.split("=", 1)]
@@ -124,7 +124,7 @@ def test_a_shell_reads_it(snippet, target):
 @pytest.mark.skipif(not shutil.which("node"), reason="Node.js is not installed")
 @pytest.mark.parametrize("target", [TARGET, NASTY], ids=["usual", "nasty"])
 @pytest.mark.parametrize("snippet", of_language("javascript"), ids=shown_as)
-def test_javascript_reads_it(snippet, target, tmp_path):
+def test_javascript_snippets_parse(snippet, target, tmp_path):
     place = tmp_path / "client.mjs"
     place.write_text(snippet.text(target))
     subprocess.run(["node", "--check", place], check=True, timeout=30)
@@ -143,7 +143,7 @@ PRINTABLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size
 
 
 @given(PRINTABLE)
-def test_any_key_comes_through_the_quotes_of_any_language(key):
+def test_any_key_is_quoted_correctly_in_every_language(key):
     assert tomllib.loads(f"a = {QUOTES['toml'](key)}")["a"] == key
     assert yaml.safe_load(f"a: {QUOTES['yaml'](key)}")["a"] == key
     assert ast.literal_eval(QUOTES["python"](key)) == key
@@ -153,7 +153,7 @@ def test_any_key_comes_through_the_quotes_of_any_language(key):
 
 @pytest.mark.parametrize("value", ["", "two words", "line\nbreak", "é", "\x1b[31m", "tab\t"])
 @pytest.mark.parametrize("name", ["url", "key", "model"])
-def test_what_no_header_takes_is_refused(name, value):
+def test_keys_that_no_header_can_carry_are_refused(name, value):
     with pytest.raises(ValueError, match=f"the {name} must be"):
         Target(**{"url": "http://h", "key": "k", "model": "m", name: value})
 
@@ -161,14 +161,14 @@ def test_what_no_header_takes_is_refused(name, value):
 # --- pieces ------------------------------------------------------------------------------------------
 
 
-def test_key_and_model_are_pieces_of_their_own_to_be_filled_in():
+def test_key_and_model_are_separate_pieces_of_a_snippet():
     pieces = [*CLIENTS["curl"].main.pieces(Target("http://h", PLACEHOLDER_KEY, "gemini-x"))]
     assert [piece.text for piece in pieces if piece.role == KEY] == [PLACEHOLDER_KEY]
     assert [piece.text for piece in pieces if piece.role == MODEL] == ["gemini-x"]
 
 
 @pytest.mark.parametrize("language", QUOTES)
-def test_comments_and_strings_are_told_from_the_rest(language):
+def test_comments_and_strings_are_separate_pieces_of_a_snippet(language):
     signs = {"javascript": "//", "json": None, "text": None}
     sign = signs.get(language, "#")
     template = f'{sign} a comment "here"\n' if sign else "no comment\n"
@@ -177,7 +177,7 @@ def test_comments_and_strings_are_told_from_the_rest(language):
     assert (roles.get('"b"') == "string") == (language != "text")
 
 
-# --- where else it stands ----------------------------------------------------------------------------
+# --- other copies of the data ------------------------------------------------------------------------
 
 
 README = (ROOT / "README.md").read_text()
@@ -185,11 +185,11 @@ HOME = Target("http://127.0.0.1:41242", "any", "gemini-pro-latest")
 
 
 @pytest.mark.parametrize("name", ["codex", "claude", "gemini", "openai-python"])
-def test_the_readme_says_the_same(name):
+def test_the_readme_shows_the_same_snippets(name):
     assert f"```{CLIENTS[name].main.language}\n{CLIENTS[name].main.text(HOME)}```" in README
 
 
-def test_the_readme_and_the_page_fetch_the_catalogue_to_where_the_settings_look_for_it():
+def test_the_readme_and_the_page_save_the_catalogue_where_the_settings_read_it():
     _, fetch, _ = CLIENTS["codex"].snippets
     assert f"```sh\n{fetch.text(HOME)}```" in README
     words = shlex.split(fetch.text(HOME))
@@ -198,7 +198,7 @@ def test_the_readme_and_the_page_fetch_the_catalogue_to_where_the_settings_look_
     assert tomllib.loads(CLIENTS["codex"].main.text(HOME))["model_catalog_json"] == codex_catalog.FILE
 
 
-def test_the_data_are_part_of_the_package(tmp_path):
+def test_the_data_files_are_part_of_the_package(tmp_path):
     copy = tmp_path / "project"
     shutil.copytree(ROOT / "bridge", copy / "bridge", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.cfg", "pyproject.toml", "README.md"):

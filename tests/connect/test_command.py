@@ -1,4 +1,4 @@
-"""`gemini-bridge connect`: settings on standard output, words on standard error, a code for scripts."""
+"""The command `gemini-bridge connect`: settings on stdout, messages on stderr, an exit code."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def test_the_settings_of_this_machine_are_the_default(capsys, monkeypatch):
     settings = tomllib.loads(printed.out)
     assert settings["model_providers"]["bridge"]["base_url"] == "http://127.0.0.1:8080/v1"
     assert settings["model"] == "gemini-x"
-    assert "Put your own key in place of gbk_your_key" in printed.err
+    assert "Replace gbk_your_key with your key" in printed.err
 
 
-def test_an_ipv6_address_is_written_as_addresses_write_it(capsys, monkeypatch):
+def test_an_ipv6_address_is_written_in_brackets(capsys, monkeypatch):
     monkeypatch.setenv("BRIDGE_SERVER__HOST", "::1")
     main(["connect", "claude"])
     assert "export ANTHROPIC_BASE_URL='http://[::1]:41242'\n" in capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_the_key_may_come_from_the_environment_but_an_argument_wins(capsys, monk
     assert "TOKEN=gbk_argument\n" in capsys.readouterr().out
 
 
-def test_a_machine_without_settings_needs_none_when_all_is_given(capsys, monkeypatch):
+def test_settings_are_not_needed_when_all_arguments_are_given(capsys, monkeypatch):
     monkeypatch.setenv("BRIDGE_CONFIG_DIR", "/nowhere")
     assert main(["connect", "claude", "--url", "https://bridge.example", "--model", "m"]) == 0
     assert main(["connect", "claude", "--url", "https://bridge.example"]) == 2
@@ -83,16 +83,16 @@ def test_a_machine_without_settings_needs_none_when_all_is_given(capsys, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["kodex"], "kodex is not a client known here; did you mean codex?"),
-        (["--probe"], "name a client: codex, claude"),
+        (["kodex"], "kodex is not a known client; did you mean codex?"),
+        (["--probe"], "--probe needs a client: codex, claude"),
         (["codex", "--url", "bridge:41242"], "--url must be an http:// or https:// address"),
         (["codex", "--url", "http://me:secret@bridge"], "--url must be an http:// or https:// address"),
-        (["codex", "--url", "http://bridge/v1"], "--url goes without the /v1"),
-        (["codex", "--key", "two words"], "the key must be plain letters"),
-        (["claude", "--catalog", "models.json"], "--catalog: claude has none; it is for codex"),
+        (["codex", "--url", "http://bridge/v1"], "--url must not end with /v1"),
+        (["codex", "--key", "two words"], "the key must be ASCII letters"),
+        (["claude", "--catalog", "models.json"], "--catalog: claude does not use a catalogue; only codex"),
     ],
 )
-def test_wrong_use_ends_with_a_sentence_and_code_2(arguments, message, capsys):
+def test_wrong_arguments_print_a_message_and_exit_2(arguments, message, capsys):
     assert main(["connect", *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -102,7 +102,7 @@ def test_wrong_use_ends_with_a_sentence_and_code_2(arguments, message, capsys):
     assert printed.err.count("\n") == 1
 
 
-def test_a_proof_is_green_lines_and_code_0(capsys, demo_bridge):
+def test_a_successful_probe_prints_green_lines_and_exits_0(capsys, demo_bridge):
     assert main(["connect", "codex", "--url", demo_bridge.address, "--probe"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
     assert "Codex CLI" in first
@@ -110,7 +110,7 @@ def test_a_proof_is_green_lines_and_code_0(capsys, demo_bridge):
     assert [line[0] for line in lines] == ["✓"] * 3
 
 
-def test_a_failed_proof_is_a_red_line_with_the_remedy_and_code_1(capsys):
+def test_a_failed_probe_prints_a_red_line_with_a_remedy_and_exits_1(capsys):
     address = f"http://127.0.0.1:{free_port()}"
     assert main(["connect", "claude", "--url", address, "--probe"]) == 1
     _, line, remedy = capsys.readouterr().out.splitlines()
@@ -119,7 +119,7 @@ def test_a_failed_proof_is_a_red_line_with_the_remedy_and_code_1(capsys):
     assert remedy.strip().startswith("→ Is the bridge running there?")
 
 
-def test_colours_are_for_people(capsys, monkeypatch, demo_bridge):
+def test_colours_are_used_only_on_terminals(capsys, monkeypatch, demo_bridge):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     main(["connect", "curl", "--url", demo_bridge.address, "--probe"])
     assert "\x1b[32m✓\x1b[0m" in capsys.readouterr().out
@@ -144,7 +144,7 @@ def test_the_catalogue_is_written_and_the_settings_name_it(capsys, demo_bridge, 
     assert served.json() == json.loads(place.read_text())
 
 
-def test_a_relative_catalogue_is_named_by_its_whole_path(capsys, demo_bridge, tmp_path, monkeypatch):
+def test_a_relative_catalogue_path_is_shown_as_absolute(capsys, demo_bridge, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["connect", "codex", "--url", demo_bridge.address, "--catalog", "models.json"]) == 0
     assert tomllib.loads(capsys.readouterr().out)["model_catalog_json"] == str(tmp_path / "models.json")
@@ -159,7 +159,7 @@ def test_a_catalogue_that_cannot_be_written_is_named(capsys, demo_bridge, tmp_pa
     assert printed.err.startswith(f"gemini-bridge: --catalog: {file} cannot be written: ")
 
 
-def test_a_catalogue_needs_a_bridge_that_answers(capsys, tmp_path):
+def test_a_catalogue_needs_a_running_bridge(capsys, tmp_path):
     address = f"http://127.0.0.1:{free_port()}"
     place = tmp_path / "models.json"
     assert main(["connect", "codex", "--url", address, "--catalog", str(place)]) == 2

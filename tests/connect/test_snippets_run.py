@@ -1,4 +1,4 @@
-"""What is pasted works: snippets that are programs, run against the demo bridge with the real SDKs."""
+"""Snippets that are programs run against the demo bridge with the real SDKs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The install script in a scratch root: from nothing to a bridge that serves, a newer one, and nothing again.
+"""The install script in a scratch root: installation, upgrade and removal.
 
-The commands are those of docs/OPERATIONS.md, word for word, with only their places moved.
+The commands are copied from docs/OPERATIONS.md; only the paths are changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Filled as the document says, by the Python that will install from it."""
+    """Wheels downloaded as documented, by the Python that installs them."""
     folder = tmp_path_factory.mktemp("offline")
     lines = "".join(blocks("Install")).splitlines()
     download = next(line for line in lines if "pip download" in line)
@@ -55,7 +55,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Scratch:
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file below, with its time and contents."""
+    """Return every file below the folder with its time and contents."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
@@ -67,7 +67,7 @@ def mode(path: Path) -> int:
 # --- a fresh installation ----------------------------------------------------------------------------
 
 
-def test_everything_is_in_its_place(scratch: Scratch) -> None:
+def test_all_files_are_installed(scratch: Scratch) -> None:
     assert scratch.release() == __version__
     etc = scratch.path("/etc/gemini-bridge")
     for name in ("default.toml", "models.toml", "guards.toml"):
@@ -88,7 +88,7 @@ def test_the_installed_command_checks_the_installed_configuration(scratch: Scrat
     assert "no key: the offline demo model" in checked.stdout
 
 
-def test_the_command_has_the_services_settings_and_not_the_callers(scratch: Scratch) -> None:
+def test_the_installed_command_uses_the_services_settings_only(scratch: Scratch) -> None:
     ours = {"BRIDGE_SERVER__PORT": "1", "GEMINI_API_KEY": "callers", "HTTPS_PROXY": "http://callers:1"}
     scratch.path("/etc/gemini-bridge/env").write_text("# a comment\n\nBRIDGE_SERVER__THREADS='33'\nDEBUG=1\n")
     shown = subprocess.run(
@@ -105,7 +105,7 @@ def test_the_command_has_the_services_settings_and_not_the_callers(scratch: Scra
     assert shown.endswith("Upstream in force: demo\n")
 
 
-def test_it_serves_by_the_units_own_lines_and_reloads(scratch: Scratch) -> None:
+def test_the_unit_commands_start_and_reload_the_service(scratch: Scratch) -> None:
     address = choose_port(scratch)
     local = scratch.path("/etc/gemini-bridge/local.toml")
     with scratch.service() as running:
@@ -119,7 +119,7 @@ def test_it_serves_by_the_units_own_lines_and_reloads(scratch: Scratch) -> None:
     local.unlink()
 
 
-def test_a_key_a_real_client_a_limit_the_accounts_and_the_end_of_the_key(scratch: Scratch) -> None:
+def test_an_installed_key_serves_a_client_hits_its_limit_and_is_revoked(scratch: Scratch) -> None:
     address = choose_port(scratch)
     key = scratch.run("sudo gemini-bridge key add alice --rpm 2").stdout.strip()
     with scratch.service() as running, OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0) as client:
@@ -164,10 +164,10 @@ def _requests_of_alice(scratch: Scratch) -> int:
     return sum(row["requests"] for row in json.loads(told)["rows"] if row["key"] == "alice")
 
 
-# --- the whole story ---------------------------------------------------------------------------------
+# --- all documented steps ----------------------------------------------------------------------------
 
 
-def test_the_story_that_the_document_tells(
+def test_the_documented_installation_and_upgrade_steps_work(
     scratch: Scratch, wheels: Path, tmp_path: Path, canary_key: str
 ) -> None:
     source = copy_of_the_project(tmp_path / "first", __version__)
@@ -177,7 +177,7 @@ def test_the_story_that_the_document_tells(
     told += _try_out(scratch, source)
     told += _upgrade(scratch, tmp_path)
     told += _back_up(scratch, source)
-    told += _leave(scratch, source)
+    told += _uninstall(scratch, source)
     assert canary_key not in told
 
 
@@ -200,7 +200,7 @@ def _install(scratch: Scratch, source: Path) -> str:
     assert mode(credential) == 0o600
     told += _ran(scratch, to_try.replace("$PWD/scratch", str(scratch.root)), source)
     told += _ran(scratch, offline.splitlines()[-1], source)
-    credential.write_text("")  # from here on with the demo model
+    credential.write_text("")  # use the demo model from here on
     made = scratch.run(first_client)
     assert made.returncode == 0, made.stderr
     scratch.client_key = made.stdout.strip()
@@ -219,7 +219,7 @@ def _try_out(scratch: Scratch, source: Path) -> str:
         told += _ran(scratch, check_credentials.replace("a-client-key", scratch.client_key), source)
     assert "FAIL" not in told
     assert "a key is needed; 1 defined" in told
-    assert "events arrive as they are made" in told
+    assert "streaming works" in told
     for block in (*blocks("Settings"), *blocks("Read the log")[:1]):
         told += _ran(scratch, block.splitlines()[0], source)
     scratch.path("/etc/nginx/conf.d").mkdir(parents=True)
@@ -286,7 +286,7 @@ def _back_up(scratch: Scratch, source: Path) -> str:
     told = _ran(scratch, save, source)
     assert (scratch.path("/var/backups/gemini-bridge") / "keys.sqlite3").stat().st_size > 0
     assert (scratch.path("/var/backups/gemini-bridge") / "etc.tar.gz").stat().st_size > 0
-    told += _ran(scratch, save, source)  # every night
+    told += _ran(scratch, save, source)  # the nightly backup
     keys = scratch.path("/var/lib/gemini-bridge/keys.sqlite3")
     keys.write_bytes(b"spoilt")
     assert "FAIL  state files" in scratch.run("gemini-bridge doctor").stdout
@@ -295,7 +295,7 @@ def _back_up(scratch: Scratch, source: Path) -> str:
     return told
 
 
-def _leave(scratch: Scratch, source: Path) -> str:
+def _uninstall(scratch: Scratch, source: Path) -> str:
     first, second = "".join(blocks("Uninstall")).splitlines()
     told = _ran(scratch, first, source)
     for gone in (
@@ -344,14 +344,14 @@ def tool(folder: Path, name: str, text: str) -> Path:
     return folder
 
 
-def test_without_root_it_says_how(tmp_path: Path) -> None:
+def test_without_root_the_installer_says_how_to_run_it(tmp_path: Path) -> None:
     tools = tool(tmp_path, "id", "echo 1000")
     for options in ([], ["--rollback"], ["--uninstall", "--purge"]):
         assert "run this script as root: sudo " in refused(*options, tools=tools)
 
 
 @pytest.mark.skipif(Path("/run/systemd/system").exists(), reason="systemd runs here: it would really install")
-def test_without_systemd_it_says_how_to_try_it(tmp_path: Path) -> None:
+def test_without_systemd_the_installer_says_how_to_try_it(tmp_path: Path) -> None:
     assert "DESTDIR=/some/folder" in refused(tools=tool(tmp_path, "id", "echo 0"))
 
 
@@ -384,13 +384,15 @@ def test_an_unsuitable_python_is_refused(tmp_path: Path, script: str, reason: st
         (["--key-file", "/dev/null", *PYTHON], "the key file /dev/null is empty"),
     ],
 )
-def test_wrong_use_changes_nothing_and_says_why(tmp_path: Path, options: list[str], reason: str) -> None:
+def test_wrong_arguments_change_nothing_and_are_explained(
+    tmp_path: Path, options: list[str], reason: str
+) -> None:
     root = tmp_path / "root"
     assert reason in refused(*options, DESTDIR=str(root))
     assert list(root.rglob("*")) == [] if root.exists() else True
 
 
-def test_half_a_release_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_release_is_refused(tmp_path: Path) -> None:
     source = copy_of_the_project(tmp_path / "half", "1.0.0")
     (source / "requirements.lock").unlink()
     ran = subprocess.run(
@@ -421,9 +423,7 @@ def test_a_build_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "root").rglob("*") if path.is_file()] == []
 
 
-def test_a_terminal_is_asked_for_the_key_does_not_show_it_and_may_break_off(
-    tmp_path: Path, canary_key: str
-) -> None:
+def test_the_key_prompt_hides_input_and_can_be_cancelled(tmp_path: Path, canary_key: str) -> None:
     root = tmp_path / "root"
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -433,7 +433,7 @@ def test_a_terminal_is_asked_for_the_key_does_not_show_it_and_may_break_off(
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        # Whoever runs the tests in the background has them ignore it, and no shell can trap what it ignores.
+        # Background test runs ignore this signal, and a shell cannot trap an ignored signal.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as running:
         os.close(theirs)

@@ -1,4 +1,4 @@
-"""The example for nginx, in a real nginx before a real bridge."""
+"""The nginx example, in a real nginx in front of a real bridge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import requests
 from certificates import needs_openssl
 from gunicorn_bridge import ROOT, Bridge, free_port, gunicorn_bridge
-from nginx_front import NGINX, Front, nginx_front, written
+from nginx_proxy import NGINX, NginxProxy, nginx_proxy, written
 from requests.adapters import HTTPAdapter
 from scripted_gemini import ScriptedGemini, sse, text_chunk
 from waiting import eventually
@@ -30,7 +30,7 @@ TOO_MUCH = b" " * (64 * 1024 * 1024 + 1)
 
 @pytest.fixture(scope="module")
 def bridge(_gemini: ScriptedGemini, canary_key: str) -> Iterator[Bridge]:
-    """Open, since it has no keys and serves a proxy."""
+    """An open bridge: it has no keys and serves a proxy."""
     with gunicorn_bridge(
         GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=_gemini.address, BRIDGE_ACCESS__OPEN="true"
     ) as running:
@@ -38,12 +38,12 @@ def bridge(_gemini: ScriptedGemini, canary_key: str) -> Iterator[Bridge]:
 
 
 @pytest.fixture(scope="module")
-def front(bridge: Bridge, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    with nginx_front(tmp_path_factory.mktemp("nginx"), bridge.address) as running:
+def front(bridge: Bridge, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NginxProxy]:
+    with nginx_proxy(tmp_path_factory.mktemp("nginx"), bridge.address) as running:
         yield running
 
 
-def post(front: Front, path: str = "/v1/chat/completions", **options) -> requests.Response:
+def post(front: NginxProxy, path: str = "/v1/chat/completions", **options) -> requests.Response:
     return requests.post(
         f"{front.address}{path}", timeout=60, verify=front.certificate, **{"json": HELLO, **options}
     )
@@ -56,7 +56,7 @@ def test_nginx_accepts_the_example(tmp_path: Path) -> None:
     assert "[emerg]" not in tried.stderr
 
 
-def test_chunks_pass_as_they_come(front: Front, gemini: ScriptedGemini) -> None:
+def test_chunks_pass_unbuffered(front: NginxProxy, gemini: ScriptedGemini) -> None:
     one, two = threading.Event(), threading.Event()
     said = [*sse(text_chunk("one ")), lambda: one.wait(60), *sse(text_chunk("two ")), lambda: two.wait(60)]
     gemini.will_say([*said, *sse(text_chunk("three", "STOP"))])
@@ -78,7 +78,9 @@ def test_chunks_pass_as_they_come(front: Front, gemini: ScriptedGemini) -> None:
         ("/v1beta/models/m:generateContent", lambda body: body["error"]["code"] == 413),
     ],
 )
-def test_a_body_above_64_mb_is_refused_in_the_vendors_words(front: Front, gemini, path, told) -> None:
+def test_a_body_above_64_mb_is_refused_in_the_protocols_envelope(
+    front: NginxProxy, gemini, path, told
+) -> None:
     answer = post(front, path, json=None, data=TOO_MUCH)
     assert answer.status_code == 413
     assert answer.headers["content-type"] == "application/json"
@@ -87,13 +89,13 @@ def test_a_body_above_64_mb_is_refused_in_the_vendors_words(front: Front, gemini
     assert post(front).status_code == 200
 
 
-def test_a_body_just_below_64_mb_passes(front: Front, gemini: ScriptedGemini) -> None:
+def test_a_body_just_below_64_mb_passes(front: NginxProxy, gemini: ScriptedGemini) -> None:
     body = json.dumps(HELLO).encode()
     assert post(front, json=None, data=body + b" " * (63 << 20)).status_code == 200
 
 
-def test_a_client_that_leaves_is_told_to_the_bridge(
-    front: Front, bridge: Bridge, gemini: ScriptedGemini
+def test_a_client_disconnect_reaches_the_bridge(
+    front: NginxProxy, bridge: Bridge, gemini: ScriptedGemini
 ) -> None:
     gemini.will_say([*sse(text_chunk("more ")), 30.0, *sse(text_chunk("yet", "STOP"))])
     headers = {"X-Request-Id": "left-by-nginx"}
@@ -104,7 +106,7 @@ def test_a_client_that_leaves_is_told_to_the_bridge(
     assert line["duration_ms"] < 5000
 
 
-def test_no_log_holds_a_query_string(front: Front, gemini: ScriptedGemini, canary_key: str) -> None:
+def test_no_log_holds_a_query_string(front: NginxProxy, gemini: ScriptedGemini, canary_key: str) -> None:
     refused = '"path":"/v1/messages","status":413'
     before = front.logs().count(refused)
     for path in ("/v1/chat/completions", "/v1/nothing"):
@@ -116,21 +118,21 @@ def test_no_log_holds_a_query_string(front: Front, gemini: ScriptedGemini, canar
         json.loads(line)
 
 
-def test_one_id_stands_in_both_logs_and_in_the_answer(front: Front, bridge: Bridge, gemini) -> None:
+def test_one_request_id_is_in_both_logs_and_the_response(front: NginxProxy, bridge: Bridge, gemini) -> None:
     given = post(front).headers["x-request-id"]
     assert bridge.request(request_id=given)
     assert front.logged(f'"request_id":"{given}"')
 
 
-def test_the_doctor_finds_nothing_wrong_with_it(
-    front: Front, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
+def test_the_doctor_accepts_the_example(
+    front: NginxProxy, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gemini.will_answer(lambda _: [*sse(text_chunk("1 ")), 1.5, *sse(text_chunk("2", "STOP"))])
     monkeypatch.setenv("SSL_CERT_FILE", str(front.certificate))
     settings = load(ROOT / "config", {"GEMINI_API_KEY": "some-key"})
     found = check_public_address(Installation(settings, front.address))
     assert found.level is Level.GREEN
-    assert "as they are made" in found.says
+    assert "streaming works" in found.says
 
 
 class FromElsewhere(HTTPAdapter):
@@ -138,7 +140,7 @@ class FromElsewhere(HTTPAdapter):
         super().init_poolmanager(*args, source_address=("127.0.0.2", 0), **options)
 
 
-def test_metrics_are_for_the_monitor_alone(front: Front, gemini: ScriptedGemini) -> None:
+def test_metrics_are_served_only_to_the_monitoring_address(front: NginxProxy, gemini: ScriptedGemini) -> None:
     address = front.address.replace("localhost", "127.0.0.1")
     with requests.Session() as session:
 
@@ -151,14 +153,14 @@ def test_metrics_are_for_the_monitor_alone(front: Front, gemini: ScriptedGemini)
         assert status("/readyz") == 200
 
 
-def test_the_bridges_own_errors_pass_unchanged(front: Front, gemini: ScriptedGemini) -> None:
+def test_the_bridges_own_errors_pass_unchanged(front: NginxProxy, gemini: ScriptedGemini) -> None:
     answer = post(front, "/v1/nothing")
     assert answer.status_code == 404
-    assert "There is no POST /v1/nothing here" in answer.json()["error"]["message"]
+    assert "There is no route POST /v1/nothing" in answer.json()["error"]["message"]
 
 
-def test_a_bridge_without_keys_serves_nobody_behind_nginx(tmp_path: Path) -> None:
-    with gunicorn_bridge() as keyless, nginx_front(tmp_path, keyless.address) as front:
+def test_a_bridge_without_keys_refuses_all_requests_behind_nginx(tmp_path: Path) -> None:
+    with gunicorn_bridge() as keyless, nginx_proxy(tmp_path, keyless.address) as front:
         answer = post(front)
         assert answer.status_code == 401
         assert "gemini-bridge key add" in answer.json()["error"]["message"]
@@ -168,10 +170,10 @@ def test_a_bridge_without_keys_serves_nobody_behind_nginx(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1beta/models/m:generateContent"])
-def test_while_the_bridge_is_away_clients_are_told_to_come_back(
+def test_while_the_bridge_is_down_clients_get_a_retryable_error(
     tmp_path: Path, path: str, canary_key: str
 ) -> None:
-    with nginx_front(tmp_path, f"http://127.0.0.1:{free_port()}") as front:
+    with nginx_proxy(tmp_path, f"http://127.0.0.1:{free_port()}") as front:
         answer = post(front, f"{path}?key={canary_key}")
         assert front.logged(f'"path":"{path}","status":503')
         assert canary_key not in front.logs()
@@ -180,7 +182,7 @@ def test_while_the_bridge_is_away_clients_are_told_to_come_back(
     assert "try again" in answer.json()["error"]["message"]
 
 
-def test_the_bridge_is_told_who_asks_and_not_who_the_client_claims_to_be(tmp_path: Path) -> None:
+def test_nginx_forwards_the_real_client_address_only(tmp_path: Path) -> None:
     seen: dict[str, str] = {}
 
     class Listener(BaseHTTPRequestHandler):
@@ -195,7 +197,7 @@ def test_the_bridge_is_told_who_asks_and_not_who_the_client_claims_to_be(tmp_pat
 
     with HTTPServer(("127.0.0.1", 0), Listener) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
-        with nginx_front(tmp_path, f"http://127.0.0.1:{server.server_address[1]}") as front:
+        with nginx_proxy(tmp_path, f"http://127.0.0.1:{server.server_address[1]}") as front:
             claims = {"X-Forwarded-For": "10.9.8.7", "X-Forwarded-Proto": "gopher"}
             requests.get(front.address, headers=claims, verify=front.certificate, timeout=30)
     assert seen["x-forwarded-for"] == "127.0.0.1"

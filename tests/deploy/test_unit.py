@@ -1,4 +1,4 @@
-"""The systemd unit: hardened, and true to what it says about the rest."""
+"""The systemd unit: hardened, and consistent with the rest of the project."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ needs_systemd_analyze = pytest.mark.skipif(
     reason="systemd-analyze is not installed; the directives are compared by the other tests",
 )
 
-#: What makes the exposure small; a machine without systemd-analyze must notice too when one is gone.
+#: The hardening directives; a machine without systemd-analyze must also detect a missing one.
 SANDBOX = {
     "NoNewPrivileges": "yes",
     "CapabilityBoundingSet": "",
@@ -51,7 +51,7 @@ SANDBOX = {
 }
 
 
-def test_every_wall_of_the_sandbox_stands() -> None:
+def test_every_sandbox_directive_is_set() -> None:
     found = directives()
     assert {name: found[name] for name in SANDBOX} == {name: [value] for name, value in SANDBOX.items()}
     assert found["SystemCallFilter"] == ["@system-service", "~@privileged @resources", "sched_setaffinity"]
@@ -64,7 +64,7 @@ def test_the_unit_and_the_command_set_the_same_memory_tunables() -> None:
 
 
 @needs_systemd_analyze
-def test_systemd_itself_finds_it_little_exposed() -> None:
+def test_systemd_rates_the_unit_as_little_exposed() -> None:
     analysed = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--no-pager", str(UNIT)],
         capture_output=True,
@@ -78,8 +78,8 @@ def test_systemd_itself_finds_it_little_exposed() -> None:
 
 
 @needs_systemd_analyze
-def test_systemd_understands_every_line(tmp_path: Path) -> None:
-    """With programs that exist: here nothing is installed."""
+def test_systemd_accepts_every_directive(tmp_path: Path) -> None:
+    """Use existing programs, as the bridge is not installed here."""
     unit = tmp_path / UNIT.name
     unit.write_text(re.sub(r"/opt/gemini-bridge/current/venv/bin/[\w-]+", "/bin/true", UNIT.read_text()))
     verified = subprocess.run(
@@ -92,13 +92,13 @@ def test_systemd_understands_every_line(tmp_path: Path) -> None:
     assert [line for line in verified.stderr.splitlines() if UNIT.name in line] == []
 
 
-def test_a_stop_leaves_running_answers_their_time() -> None:
+def test_a_stop_waits_for_running_answers() -> None:
     found = directives()
     assert int(found["TimeoutStopSec"][0]) >= ServerSettings().graceful_timeout + 20
     assert found["KillMode"] == ["mixed"]
 
 
-def test_a_reload_checks_first_and_signals_then() -> None:
+def test_a_reload_checks_the_configuration_before_signalling() -> None:
     (check,) = directives()["ExecStartPre"]
     assert check.endswith("/gemini-bridge check")
     *_, before, last = directives()["ExecReload"]
@@ -106,13 +106,13 @@ def test_a_reload_checks_first_and_signals_then() -> None:
     assert last == "/bin/kill -HUP $MAINPID"
 
 
-def test_the_key_comes_as_a_credential_and_stands_in_no_line() -> None:
+def test_the_key_is_a_systemd_credential_and_not_in_the_unit() -> None:
     found = directives()
     assert found["LoadCredential"] == [f"{CREDENTIAL}:/etc/gemini-bridge/credentials/{CREDENTIAL}"]
     assert not any("API_KEY" in value for value in found["Environment"])
 
 
-def test_it_is_ready_when_gunicorn_says_so_and_starts_again_after_a_fault() -> None:
+def test_the_unit_uses_notify_readiness_and_restarts_on_failure() -> None:
     found = directives()
     assert found["Type"] == ["notify"]
     assert found["NotifyAccess"] == ["main"]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from gunicorn_bridge import ROOT, clean_environment
 
-import bridge.observe.metrics  # noqa: F401  before a test runs gunicorn.conf.py, which would make it write files
+import bridge.observe.metrics  # noqa: F401  import first: after gunicorn.conf.py it would write files
 from bridge.doctor.finding import Installation
 from bridge.settings import load
 
-#: What would show the way to somewhere else, or change who is trusted.
+#: Variables that would change the route or the trusted certificates.
 ELSEWHERE = ("proxy", "ca_bundle", "ssl_cert")
 
 MakePatient = Callable[..., Installation]
@@ -23,13 +23,13 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name not in kept or any(word in name.lower() for word in ELSEWHERE):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")  # so that it is as it was afterwards, whatever happens
-    monkeypatch.setattr("bridge.server.active_settings._in_force", None)  # a command is a process of its own
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")  # restored after the test
+    monkeypatch.setattr("bridge.server.active_settings._in_force", None)  # a command is a separate process
 
 
 @pytest.fixture
 def installation(tmp_path: Path) -> MakePatient:
-    """A patient by the shipped configuration, and these variables."""
+    """Make an installation with the delivered configuration and these variables."""
 
     def make(
         public_address: str | None = None, client_key: str | None = None, **environment: str

@@ -1,4 +1,4 @@
-"""`gemini-bridge check`."""
+"""The command `gemini-bridge check`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def wrong(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The errors that are told."""
+    """Return the reported errors."""
     assert main(["check"]) == 2
     printed = capsys.readouterr()
     assert not printed.out.endswith("ok\n") or "wrong" in printed.out
@@ -29,7 +29,7 @@ def wrong(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return printed.err.splitlines()
 
 
-def test_what_is_good_is_listed_and_ends_with_ok(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+def test_passed_checks_are_listed_and_end_with_ok(capsys: pytest.CaptureFixture[str], config: Path) -> None:
     (config / "local.toml").write_text("[server]\nworkers = 3\n")
     assert main(["check"]) == 0
     printed = capsys.readouterr()
@@ -42,7 +42,7 @@ def test_what_is_good_is_listed_and_ends_with_ok(capsys: pytest.CaptureFixture[s
     assert printed.err == ""
 
 
-def test_nobody_is_asked_and_nothing_is_left_behind(
+def test_the_check_command_uses_no_network_and_leaves_no_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, canary_key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def nobody(*_: object) -> None:
@@ -58,7 +58,7 @@ def test_nobody_is_asked_and_nothing_is_left_behind(
     assert canary_key not in printed
 
 
-def test_every_broken_file_is_told_at_once(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_broken_file_is_reported_in_one_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config / "local.toml").write_text("[server]\nthraeds = 1\n")
     (config / "models.toml").write_text("default = 7\n")
     (config / "guards.toml").write_text("modes = [\n")
@@ -67,7 +67,7 @@ def test_every_broken_file_is_told_at_once(config: Path, capsys: pytest.CaptureF
     assert all(line.startswith("gemini-bridge: ") for line in told)
     assert any("server.thraeds is not a setting; did you mean threads?" in line for line in told)
     assert any("models.toml: default must be a list of texts" in line for line in told)
-    assert any("guards.toml: is not valid TOML" in line for line in told)
+    assert any("guards.toml: invalid TOML" in line for line in told)
 
 
 @pytest.mark.parametrize(
@@ -77,29 +77,29 @@ def test_every_broken_file_is_told_at_once(config: Path, capsys: pytest.CaptureF
         ("BRIDGE_UPSTREAM__TRANSPORT", "gemni", "upstream.transport is 'gemni'"),
         ("BRIDGE_UPSTREAM__TRANSPORT", "gemini", "no API key is set"),
         ("BRIDGE_SERVER__HOST", "0.0.0.0", "which others can reach, and no key is defined"),
-        ("BRIDGE_STATE_DIR", "/dev/null/state", "the state folder /dev/null/state cannot be made"),
-        ("BRIDGE_STATE_DIR", "/proc/self/task", "the state folder /proc/self/task cannot be written to"),
+        ("BRIDGE_STATE_DIR", "/dev/null/state", "the state folder /dev/null/state cannot be created"),
+        ("BRIDGE_STATE_DIR", "/proc/self/task", "the state folder /proc/self/task is not writable"),
         ("GUNICORN_CMD_ARGS", "--thrads 3", "GUNICORN_CMD_ARGS: error: unrecognized arguments: --thrads"),
         ("GUNICORN_CMD_ARGS", "--worker-class nonsense", "nonsense"),
     ],
 )
-def test_what_would_stop_the_start_is_told(
+def test_problems_that_would_stop_the_start_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(name, value)
     assert any(message in line for line in wrong(capsys))
 
 
-def test_a_folder_that_is_not_there_is_told(
+def test_a_missing_config_folder_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BRIDGE_CONFIG_DIR", "/no/such/folder")
     assert wrong(capsys) == [
-        "gemini-bridge: environment BRIDGE_CONFIG_DIR: there is no folder /no/such/folder"
+        "gemini-bridge: environment BRIDGE_CONFIG_DIR: the folder /no/such/folder does not exist"
     ]
 
 
-def test_an_application_that_cannot_be_built_is_told(
+def test_an_application_that_cannot_be_built_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_: object) -> None:
@@ -109,17 +109,17 @@ def test_an_application_that_cannot_be_built_is_told(
     assert wrong(capsys) == ["gemini-bridge: application: RuntimeError: no routes today"]
 
 
-def test_a_file_that_nobody_reads_is_noted(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unused_config_file_is_reported(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config / "model.toml").write_text("default = 'x'\n")
     assert main(["check"]) == 0
-    assert "not read: the bridge knows no such file" in capsys.readouterr().out
+    assert "ignored: the bridge does not use a file with this name" in capsys.readouterr().out
 
 
-def test_a_missing_guards_file_is_the_releases_own(config: Path) -> None:
+def test_a_missing_guards_file_falls_back_to_the_delivered_one(config: Path) -> None:
     (config / "guards.toml").unlink()
     assert main(["check"]) == 0
 
 
-def test_a_missing_models_file_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_models_file_is_reported(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config / "models.toml").unlink()
-    assert any("models.toml: there is no such file" in line for line in wrong(capsys))
+    assert any("models.toml: the file does not exist" in line for line in wrong(capsys))

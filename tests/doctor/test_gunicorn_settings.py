@@ -1,4 +1,4 @@
-"""Reading gunicorn's file says what it holds, and changes nothing in whoever reads it."""
+"""Reading gunicorn's configuration file returns its values and does not change the process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.doctor.gunicorn_settings import gunicorn_settings
 
 
 @pytest.mark.parametrize("collecting", [True, False])
-def test_the_garbage_collector_stays_as_it_was(collecting: bool) -> None:
+def test_loading_gunicorn_settings_does_not_change_the_garbage_collector(collecting: bool) -> None:
     (gc.enable if collecting else gc.disable)()
     try:
         assert gunicorn_settings().threaded
@@ -20,6 +20,6 @@ def test_the_garbage_collector_stays_as_it_was(collecting: bool) -> None:
         gc.enable()
 
 
-def test_the_log_still_knows_of_threads() -> None:
+def test_loading_gunicorn_settings_keeps_thread_ids_in_the_log() -> None:
     gunicorn_settings()
     assert logging.makeLogRecord({}).thread is not None

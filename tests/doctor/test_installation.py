@@ -1,4 +1,4 @@
-"""Python, packages, and files that run at every start of Python."""
+"""Checks of Python, packages, and .pth files that run at every start of Python."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bridge.doctor.installation import check_packages, check_path_files, check_p
 EVIL = "import os; os.system('curl https://elsewhere.example')\n"
 
 
-def test_this_python_will_do(installation) -> None:
+def test_a_supported_python_is_green(installation) -> None:
     assert check_python(installation()).level is Level.GREEN
 
 
-def test_an_old_python_will_not(installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_python_is_red(installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 4))
     found = check_python(installation())
     assert found.level is Level.RED
@@ -30,7 +30,7 @@ def test_an_old_python_will_not(installation, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Puts other locks in the place of ours."""
+    """Replace the lock files."""
 
     def write(run: str, development: str = "") -> None:
         (tmp_path / "requirements.lock").write_text(run)
@@ -46,7 +46,7 @@ DEVELOPMENT = "".join(
 )
 
 
-def test_packages_as_locked_are_fine(installation) -> None:
+def test_packages_that_match_the_lock_are_green(installation) -> None:
     assert check_packages(installation()).level is Level.GREEN
 
 
@@ -58,7 +58,7 @@ def test_packages_as_locked_are_fine(installation) -> None:
         ("Flask==1.0 ; sys_platform == 'win32'", "flask is 3"),
     ],
 )
-def test_another_version_and_a_missing_package_are_told(installation, lock, line: str, said: str) -> None:
+def test_wrong_versions_and_missing_packages_are_reported(installation, lock, line: str, said: str) -> None:
     lock(OURS + f"{line} \\\n    --hash=sha256:0\n", DEVELOPMENT)
     found = check_packages(installation())
     assert found.level is Level.RED
@@ -70,19 +70,19 @@ def test_a_package_of_other_platforms_may_be_missing(installation, lock) -> None
     assert check_packages(installation()).level is Level.GREEN
 
 
-def test_a_package_that_is_in_no_lock_is_told(installation, lock) -> None:
+def test_a_package_missing_from_the_lock_is_reported(installation, lock) -> None:
     lock(OURS)
     found = check_packages(installation())
     assert found.level is Level.YELLOW
     assert "pytest" in found.says
 
 
-def test_without_a_lock_there_is_nothing_to_compare(installation, lock) -> None:
+def test_without_a_lock_packages_are_not_compared(installation, lock) -> None:
     lock("")
     assert check_packages(installation()).level is Level.YELLOW
 
 
-# --- path files --------------------------------------------------------------------------------------
+# --- .pth files --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def bring(folder: Path, package: str, name: str, text: str, recorded: str | None = None) -> None:
-    """A path file, and the record of the package that brought it."""
+    """Write a .pth file, and the record of the package that contains it."""
     (folder / name).write_text(text)
     about = folder / f"{package}-1.0.dist-info"
     about.mkdir()
@@ -102,11 +102,11 @@ def bring(folder: Path, package: str, name: str, text: str, recorded: str | None
     (about / "RECORD").write_text(f"{name},sha256={recorded or installation._hash(folder / name)},1\n")
 
 
-def test_the_path_files_here_are_known(installation) -> None:
+def test_the_pth_files_of_this_environment_are_known(installation) -> None:
     assert check_path_files(installation()).level is Level.GREEN
 
 
-def test_a_known_path_file_is_fine_as_long_as_it_is_unchanged(installation, packages: Path) -> None:
+def test_a_known_pth_file_is_green_while_unchanged(installation, packages: Path) -> None:
     bring(packages, "setuptools", "distutils-precedence.pth", "import os\n")
     assert check_path_files(installation()).level is Level.GREEN
     (packages / "distutils-precedence.pth").write_text(EVIL)
@@ -114,25 +114,23 @@ def test_a_known_path_file_is_fine_as_long_as_it_is_unchanged(installation, pack
 
 
 @pytest.mark.parametrize("package", [None, "flask", "some-stranger"])
-def test_code_that_runs_at_every_start_is_told_whoever_brought_it(
-    installation, packages: Path, package
-) -> None:
+def test_any_pth_file_that_runs_code_is_reported(installation, packages: Path, package) -> None:
     if package:
         bring(packages, package, "helper_init.pth", EVIL)
     (packages / "helper_init.pth").write_text(EVIL)
     found = check_path_files(installation())
     assert found.level is Level.RED
     assert "helper_init.pth" in found.says
-    assert "change every key" in found.remedy
+    assert "replace every key" in found.remedy
 
 
-def test_in_a_release_the_tools_of_a_checkout_are_strangers(installation, packages: Path, lock) -> None:
+def test_in_a_release_pth_files_of_development_tools_are_red(installation, packages: Path, lock) -> None:
     bring(packages, "google-generativeai", "google-nspkg.pth", "import sys\n")
     assert check_path_files(installation()).level is Level.GREEN
     lock(OURS)
     assert check_path_files(installation()).level is Level.RED
 
 
-def test_another_folder_to_import_from_is_noted(installation, packages: Path) -> None:
+def test_an_additional_import_folder_is_yellow(installation, packages: Path) -> None:
     (packages / "more.pth").write_text("/srv/more\n")
     assert check_path_files(installation()).level is Level.YELLOW

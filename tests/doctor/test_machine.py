@@ -1,4 +1,4 @@
-"""gunicorn's traps and the systemd unit."""
+"""Checks of gunicorn's configuration and of the systemd unit."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from bridge.doctor.finding import Level
 from bridge.doctor.machine import check_configuration, check_gunicorn, check_unit
 
 
-def test_gunicorn_as_shipped_is_fine(installation) -> None:
+def test_the_delivered_gunicorn_configuration_is_green(installation) -> None:
     found = check_gunicorn(installation())
     assert found.level is Level.GREEN
-    assert "answers at once" in found.says
+    assert "answers at the same time" in found.says
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--worker-class sync --threads 1", "killed in the middle of a long answer"),
+        ("--worker-class sync --threads 1", "gunicorn kills workers without threads"),
         ("--max-requests 1000", "max_requests"),
         ("--preload", "preload_app"),
-        ("--timeout 5", "timeout 5"),
-        ("--threads 4", "gunicorn has 4 threads, and the bridge counts on"),
+        ("--timeout 5", "after only 5 seconds"),
+        ("--threads 4", "threads: gunicorn uses 4, but server.threads is"),
     ],
 )
-def test_a_trap_of_gunicorn_is_told(
+def test_a_dangerous_gunicorn_setting_is_reported(
     installation, monkeypatch: pytest.MonkeyPatch, arguments: str, said: str
 ) -> None:
     monkeypatch.setenv("GUNICORN_CMD_ARGS", arguments)
@@ -41,12 +41,12 @@ def test_a_trap_of_gunicorn_is_told(
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("BRIDGE_SERVER__THREADS", "16", "only 16 answers at once"),
-        ("BRIDGE_SERVER__WORKERS", "500", "500 workers on"),
+        ("BRIDGE_SERVER__THREADS", "16", "only 16 answers at the same time"),
+        ("BRIDGE_SERVER__WORKERS", "500", "500 workers are too many"),
         ("BRIDGE_SERVER__HOST", "0.0.0.0", "open to the network"),
     ],
 )
-def test_a_doubtful_setting_is_noted(
+def test_a_doubtful_gunicorn_setting_is_yellow(
     installation, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -56,7 +56,9 @@ def test_a_doubtful_setting_is_noted(
     assert said in found.says
 
 
-def test_a_wrong_configuration_is_red_with_its_words(installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_gunicorn_configuration_is_red_with_its_message(
+    installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert check_configuration(installation()).level is Level.GREEN
     monkeypatch.setenv("BRIDGE_SERVER__PORT", "none")
     found = check_configuration(installation())
@@ -78,7 +80,7 @@ RUNNING = {
 
 @pytest.fixture
 def systemctl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A machine that systemd runs, with a unit in this state."""
+    """A machine with systemd, with a unit in this state."""
 
     def say(**properties: str) -> None:
         lines = "\n".join(f"{name}={value}" for name, value in (RUNNING | properties).items())
@@ -90,9 +92,7 @@ def systemctl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return say
 
 
-def test_where_systemd_does_not_run_there_is_nothing_to_say(
-    installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_systemd_the_unit_is_not_checked(installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SYSTEMD", Path("/no/such/folder"))
     assert check_unit(installation()).level is Level.GREEN
 
@@ -114,7 +114,7 @@ def test_a_running_unit_is_green(installation, systemctl) -> None:
         ({"NeedDaemonReload": "yes"}, Level.YELLOW, "daemon-reload"),
     ],
 )
-def test_a_unit_that_is_not_as_it_should_be_is_told(
+def test_a_wrong_unit_state_is_reported(
     installation, systemctl, properties: dict[str, str], level: Level, remedy: str
 ) -> None:
     systemctl(**properties)
@@ -123,7 +123,7 @@ def test_a_unit_that_is_not_as_it_should_be_is_told(
     assert remedy in found.remedy
 
 
-def test_answers_that_need_longer_than_systemd_waits_are_noticed(installation, systemctl) -> None:
+def test_a_systemd_timeout_shorter_than_answers_is_detected(installation, systemctl) -> None:
     systemctl()
     found = check_unit(installation(BRIDGE_SERVER__GRACEFUL_TIMEOUT="300"))
     assert found.level is Level.RED

@@ -1,4 +1,4 @@
-"""The running service and the door in front of it."""
+"""Checks of the running service and of the public address."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from certificates import make_certificate, needs_openssl
 from gunicorn_bridge import Bridge, free_port
 from scripted_gemini import ScriptedGemini, sse, text_chunk
-from small_server import answering, collecting_proxy
+from small_server import answering, buffering_proxy
 
 from bridge.doctor.finding import Level
 from bridge.doctor.service import check_public_address, check_service, own_address
@@ -23,7 +23,7 @@ def test_a_service_that_is_ready_is_green(installation, demo_bridge: Bridge) -> 
     assert check_service(installation(CODER_AGENT_PORT=port(demo_bridge))).level is Level.GREEN
 
 
-def test_a_service_that_does_not_answer_is_red(installation) -> None:
+def test_a_service_that_does_not_respond_is_red(installation) -> None:
     found = check_service(installation(CODER_AGENT_PORT=str(free_port())))
     assert found.level is Level.RED
     assert "systemctl start" in found.remedy
@@ -37,14 +37,14 @@ def test_a_service_that_is_not_ready_is_red(installation) -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[1]", b"{}"])
-def test_somebody_else_on_the_port_is_noticed(installation, body: bytes) -> None:
+def test_another_program_on_the_port_is_detected(installation, body: bytes) -> None:
     with answering(lambda *_: (200, {}, body)) as address:
         assert (
             check_service(installation(CODER_AGENT_PORT=address.rpartition(":")[2])).level is not Level.GREEN
         )
 
 
-def test_settings_that_are_newer_than_the_service_are_noticed(installation, demo_bridge: Bridge) -> None:
+def test_settings_newer_than_the_service_are_detected(installation, demo_bridge: Bridge) -> None:
     found = check_service(installation(CODER_AGENT_PORT=port(demo_bridge), GEMINI_API_KEY="some-key"))
     assert found.level is Level.YELLOW
     assert "restart" in found.remedy
@@ -59,31 +59,31 @@ def test_settings_that_are_newer_than_the_service_are_noticed(installation, demo
         ("10.1.2.3", "http://10.1.2.3:41242"),
     ],
 )
-def test_the_own_address_is_one_that_can_be_called(installation, host: str, address: str) -> None:
+def test_the_own_address_is_derived_from_the_host_setting(installation, host: str, address: str) -> None:
     assert own_address(installation(BRIDGE_SERVER__HOST=host).settings) == address
 
 
-# --- the front door ----------------------------------------------------------------------------------
+# --- the public address ------------------------------------------------------------------------------
 
 
-def test_without_an_address_the_door_is_left_alone(installation) -> None:
+def test_without_a_public_address_nothing_is_checked(installation) -> None:
     assert check_public_address(installation()).level is Level.GREEN
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
-def test_events_that_pass_at_once_are_green(installation, demo_bridge: Bridge, ending: str) -> None:
+def test_unbuffered_events_are_green(installation, demo_bridge: Bridge, ending: str) -> None:
     found = check_public_address(
         installation(f"{demo_bridge.address}{ending}", CODER_AGENT_PORT=port(demo_bridge))
     )
     assert found.level is Level.GREEN
-    assert "as they are made" in found.says
+    assert "streaming works" in found.says
 
 
-def test_a_door_that_collects_events_is_red(installation, demo_bridge: Bridge) -> None:
-    with collecting_proxy(demo_bridge.address) as door:
+def test_a_proxy_that_buffers_events_is_red(installation, demo_bridge: Bridge) -> None:
+    with buffering_proxy(demo_bridge.address) as door:
         found = check_public_address(installation(door, CODER_AGENT_PORT=port(demo_bridge)))
     assert found.level is Level.RED
-    assert "came at once" in found.says
+    assert "arrived together" in found.says
     assert "proxy_buffering off" in found.remedy
 
 
@@ -92,22 +92,24 @@ def slowly(gemini: ScriptedGemini) -> None:
     gemini.will_answer(lambda _: pieces)
 
 
-def test_with_a_real_model_the_door_is_compared_with_the_service(
+def test_with_a_real_model_the_proxy_is_compared_with_the_service(
     installation, bridge: Bridge, gemini: ScriptedGemini
 ) -> None:
     slowly(gemini)
     made = {"CODER_AGENT_PORT": port(bridge), "GEMINI_API_KEY": "some-key"}
     assert check_public_address(installation(bridge.address, "client-key", **made)).level is Level.GREEN
-    with collecting_proxy(bridge.address) as door:
+    with buffering_proxy(bridge.address) as door:
         assert check_public_address(installation(door, "client-key", **made)).level is Level.RED
 
 
-def test_an_answer_too_quick_to_tell_is_a_note(installation, bridge: Bridge, gemini: ScriptedGemini) -> None:
+def test_an_answer_too_quick_to_measure_is_yellow(
+    installation, bridge: Bridge, gemini: ScriptedGemini
+) -> None:
     found = check_public_address(
         installation(bridge.address, CODER_AGENT_PORT=port(bridge), GEMINI_API_KEY="k")
     )
     assert found.level is Level.YELLOW
-    assert "too quick" in found.says
+    assert "too fast" in found.says
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_an_answer_too_quick_to_tell_is_a_note(installation, bridge: Bridge, gem
         (404, Level.RED, "proxy"),
     ],
 )
-def test_a_door_that_refuses_is_told_with_its_remedy(
+def test_a_refusal_by_the_proxy_is_reported_with_a_remedy(
     installation, status: int, level: Level, remedy: str
 ) -> None:
     with answering(lambda *_: (status, {}, b"{}")) as door:
@@ -130,7 +132,7 @@ def test_a_door_that_refuses_is_told_with_its_remedy(
     assert "secret-client-key" not in found.says + found.remedy
 
 
-def test_the_key_is_sent_as_a_client_would(installation) -> None:
+def test_the_key_is_sent_like_a_client_sends_it(installation) -> None:
     seen = []
     with answering(lambda path, headers: seen.append((path, headers)) or (401, {}, b"{}")) as door:
         check_public_address(installation(door, "secret-client-key"))
@@ -142,41 +144,41 @@ def test_the_key_is_sent_as_a_client_would(installation) -> None:
 @pytest.mark.parametrize(
     "door", ["https://127.0.0.1:{port}", "http://127.0.0.1:{port}", "nonsense", "http://[bad"]
 )
-def test_a_door_that_cannot_be_reached_is_red(installation, door: str) -> None:
+def test_an_unreachable_public_address_is_red(installation, door: str) -> None:
     assert check_public_address(installation(door.format(port=free_port()))).level is Level.RED
 
 
-def test_a_door_that_never_answers_is_a_note(installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.doctor.http_calls.PATIENCE", 0.3)
+def test_a_public_address_that_times_out_is_yellow(installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.doctor.http_calls.TIMEOUT", 0.3)
     with answering(lambda *_: time.sleep(2) or (200, {}, b"{}")) as door:
         found = check_public_address(installation(door))
     assert found.level is Level.YELLOW
     assert "no answer within" in found.says
 
 
-def test_a_model_that_keeps_silent_is_a_note(
+def test_a_silent_model_is_yellow(
     installation, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The door passes signs of life, and nothing else for a long time."""
-    monkeypatch.setattr("bridge.doctor.http_calls.PATIENCE", 1.0)
+    """The proxy passes heartbeats, and nothing else for a long time."""
+    monkeypatch.setattr("bridge.doctor.http_calls.TIMEOUT", 1.0)
     gemini.will_answer(lambda _: [3.0, *sse(text_chunk("At last.", "STOP"))])
     found = check_public_address(installation(bridge.address, GEMINI_API_KEY="k"))
     assert found.level is Level.YELLOW
     assert "within 1 seconds" in found.says
 
 
-def test_a_door_without_a_service_behind_it_to_compare_with_is_a_note(
+def test_a_public_address_without_a_local_service_to_compare_is_yellow(
     installation, bridge: Bridge, gemini: ScriptedGemini
 ) -> None:
     found = check_public_address(
         installation(bridge.address, CODER_AGENT_PORT=str(free_port()), GEMINI_API_KEY="k")
     )
     assert found.level is Level.YELLOW
-    assert "Connection refused" in found.says
+    assert "connection refused" in found.says
 
 
 @needs_openssl
-def test_a_certificate_that_clients_would_not_trust_is_red(
+def test_an_untrusted_certificate_is_red(
     installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make_certificate(tmp_path, "127.0.0.1")

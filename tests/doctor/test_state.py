@@ -1,4 +1,4 @@
-"""The state folder and its databases."""
+"""Checks of the state folder and its databases."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def database(path: Path, rows: int = 500) -> Path:
     return path
 
 
-def test_a_folder_of_our_own_is_fine(installation, folder: Path) -> None:
+def test_an_own_state_folder_is_green(installation, folder: Path) -> None:
     assert check_state_folder(installation()).level is Level.GREEN
 
 
-def test_a_folder_that_is_not_there_yet_is_noted(installation) -> None:
+def test_a_missing_state_folder_is_yellow(installation) -> None:
     assert check_state_folder(installation()).level is Level.YELLOW
 
 
-def test_a_folder_that_others_can_read_is_noted(installation, folder: Path) -> None:
+def test_a_world_readable_state_folder_is_yellow(installation, folder: Path) -> None:
     folder.chmod(0o755)
     found = check_state_folder(installation())
     assert found.level is Level.YELLOW
     assert found.remedy == f"chmod 700 {folder}"
 
 
-def test_a_folder_that_is_closed_to_us_is_told(
+def test_an_inaccessible_state_folder_is_reported(
     installation, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may enter everywhere
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root has access to every folder
     found = check_state_folder(installation())
     assert found.level is Level.RED
     assert "chown" in found.remedy
@@ -69,7 +69,7 @@ def test_a_folder_that_is_closed_to_us_is_told(
         (5 << 30, Level.GREEN, "5.0 GB"),
     ],
 )
-def test_room_is_told(
+def test_free_disk_space_is_reported(
     installation, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, said: str
 ) -> None:
     monkeypatch.setattr(state.shutil, "disk_usage", lambda _: Usage(100 << 30, 0, free))
@@ -79,7 +79,7 @@ def test_room_is_told(
 
 
 @pytest.mark.parametrize(("kind", "level"), [("nfs4", Level.RED), ("cifs", Level.RED), ("ext4", Level.GREEN)])
-def test_a_disk_of_another_machine_is_refused(
+def test_the_file_system_type_sets_the_level(
     installation, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, level: Level
 ) -> None:
     mounts = tmp_path / "mountinfo"
@@ -94,9 +94,7 @@ def test_a_disk_of_another_machine_is_refused(
     assert kind in found.says
 
 
-def test_where_the_kernel_does_not_tell_the_disk_is_not_judged(
-    installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_file_system_is_not_red(installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "MOUNTS", Path("/no/such/file"))
     assert check_disk(installation()).level is not Level.RED
 
@@ -104,7 +102,7 @@ def test_where_the_kernel_does_not_tell_the_disk_is_not_judged(
 # --- databases ---------------------------------------------------------------------------------------
 
 
-def test_whole_databases_are_fine_also_while_they_are_used(installation, folder: Path) -> None:
+def test_intact_databases_are_green_also_while_in_use(installation, folder: Path) -> None:
     path = database(folder / "answers.sqlite3")
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -114,7 +112,7 @@ def test_whole_databases_are_fine_also_while_they_are_used(installation, folder:
     assert found.says == "answers.sqlite3"
 
 
-def test_no_databases_yet_is_fine(installation, folder: Path) -> None:
+def test_a_folder_without_databases_is_green(installation, folder: Path) -> None:
     assert check_state_files(installation()).says == "none yet"
 
 
@@ -125,17 +123,17 @@ def spoil(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [spoil, lambda path: path.write_bytes(b"not a database at all")])
-def test_a_spoilt_database_is_told_by_name(installation, folder: Path, damage) -> None:
-    database(folder / "good.sqlite3")
-    damage(database(folder / "bad.sqlite3"))
+def test_a_corrupt_database_is_reported_by_name(installation, folder: Path, damage) -> None:
+    database(folder / "answers.sqlite3")
+    damage(database(folder / "limits.sqlite3"))
     found = check_state_files(installation())
     assert found.level is Level.RED
-    assert found.says.startswith("bad.sqlite3: ")
+    assert found.says.startswith("limits.sqlite3: ")
     assert "backup" in found.remedy
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_database_that_root_made_is_told(installation, folder: Path) -> None:
+def test_a_database_owned_by_root_is_reported(installation, folder: Path) -> None:
     os.chown(database(folder / "keys.sqlite3"), 65534, 65534)
     found: Installation = check_state_files(installation())
     assert found.level is Level.RED

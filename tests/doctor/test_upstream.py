@@ -1,4 +1,4 @@
-"""The upstream as the doctor sees it: real sockets, real TLS, shifted clocks, refused keys."""
+"""The doctor's checks of the upstream: real sockets, real TLS, wrong clocks, refused keys."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def listed(*names: str) -> bytes:
 
 
 def gemini(good_key: str = "", models: tuple[str, ...] = MODELS, refusal=(400, BAD_KEY)):
-    """An upstream that lists its models to whoever has the key."""
+    """An upstream that lists its models to clients with the right key."""
 
     def answer(_path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         if headers.get("x-goog-api-key") == good_key:
@@ -58,7 +58,7 @@ def every_check(made) -> list:
     return [look(made) for look in looks]
 
 
-def test_with_the_demo_model_nobody_is_asked(installation) -> None:
+def test_the_demo_model_needs_no_network_checks(installation) -> None:
     found = every_check(installation())
     assert [each.level for each in found].count(Level.GREEN) == 4
     assert check_keys(installation()).level is Level.YELLOW
@@ -67,13 +67,13 @@ def test_with_the_demo_model_nobody_is_asked(installation) -> None:
 # --- keys and models ---------------------------------------------------------------------------------
 
 
-def test_a_key_that_works_is_green(installation, canary_key: str) -> None:
+def test_a_valid_key_is_green(installation, canary_key: str) -> None:
     with gemini(canary_key) as address:
         found = check_keys(installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.GREEN
 
 
-def test_of_two_keys_the_refused_one_is_named_by_its_place(installation, canary_key: str) -> None:
+def test_a_refused_key_is_named_by_its_position(installation, canary_key: str) -> None:
     with gemini("good-key-for-tests") as address:
         made = installation(GEMINI_API_KEY=f"good-key-for-tests,{canary_key}", GOOGLE_GEMINI_BASE_URL=address)
         found = check_keys(made)
@@ -83,13 +83,13 @@ def test_of_two_keys_the_refused_one_is_named_by_its_place(installation, canary_
     assert canary_key not in found.says + found.remedy
 
 
-def test_a_key_without_quota_is_a_note(installation, canary_key: str) -> None:
+def test_a_key_without_quota_is_yellow(installation, canary_key: str) -> None:
     with gemini("another", refusal=(429, LIMITED)) as address:
         found = check_keys(installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.YELLOW
 
 
-def test_an_upstream_that_cannot_be_reached_is_told_everywhere(installation, canary_key: str) -> None:
+def test_an_unreachable_upstream_is_reported_by_every_check(installation, canary_key: str) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     found = every_check(installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=nowhere))
     assert [each.level for each in found] == [Level.GREEN, Level.RED, Level.YELLOW, Level.RED, Level.YELLOW]
@@ -97,7 +97,7 @@ def test_an_upstream_that_cannot_be_reached_is_told_everywhere(installation, can
     assert not any(canary_key in each.says + each.remedy for each in found)
 
 
-def test_an_address_that_is_not_the_api_is_told(installation, canary_key: str) -> None:
+def test_an_address_that_is_not_the_api_is_reported(installation, canary_key: str) -> None:
     with answering(lambda *_: (404, {}, b"<html>")) as address:
         found = check_keys(installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.RED
@@ -110,13 +110,13 @@ def test_an_address_that_is_not_the_api_is_told(installation, canary_key: str) -
 @pytest.mark.parametrize(
     ("shift", "level", "said"),
     [
-        (0, Level.GREEN, "as the upstream's"),
+        (0, Level.GREEN, "agrees with the upstream's clock"),
         (-3600, Level.RED, "seconds ahead"),
         (3600, Level.RED, "seconds behind"),
         (-120, Level.YELLOW, "seconds ahead"),
     ],
 )
-def test_a_clock_that_is_wrong_is_told(installation, shift: int, level: Level, said: str) -> None:
+def test_a_wrong_clock_is_reported(installation, shift: int, level: Level, said: str) -> None:
     def dated(*_) -> tuple[int, dict[str, str], bytes]:
         return (
             403,
@@ -131,13 +131,13 @@ def test_a_clock_that_is_wrong_is_told(installation, shift: int, level: Level, s
 
 
 @pytest.mark.parametrize("headers", [{}, {"Date": "half past nine"}])
-def test_an_upstream_without_a_clock_is_noted(installation, headers: dict[str, str]) -> None:
+def test_an_upstream_without_a_date_header_is_yellow(installation, headers: dict[str, str]) -> None:
     with answering(lambda *_: (403, headers, b"{}")) as address:
         found = check_clock(installation(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.YELLOW
 
 
-def test_the_look_around_sends_no_key(installation, canary_key: str) -> None:
+def test_clock_and_certificate_checks_send_no_key(installation, canary_key: str) -> None:
     seen = []
     with answering(lambda path, headers: seen.append((path, headers)) or (403, {}, b"{}")) as address:
         made = installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=address)
@@ -147,18 +147,18 @@ def test_the_look_around_sends_no_key(installation, canary_key: str) -> None:
     assert canary_key not in str(seen)
 
 
-# --- certificate and way -----------------------------------------------------------------------------
+# --- certificate and route ---------------------------------------------------------------------------
 
 
 @needs_openssl
 @pytest.mark.parametrize(
     ("organisation", "level", "said"),
     [
-        ("Example Company", Level.YELLOW, f"{GOOGLE} is vouched for by Example Company, not by Google"),
-        ("Google Trust Services", Level.GREEN, f"{GOOGLE}, by Google Trust Services"),
+        ("Example Company", Level.YELLOW, f"{GOOGLE} was issued by Example Company, not by Google"),
+        ("Google Trust Services", Level.GREEN, f"{GOOGLE}, issued by Google Trust Services"),
     ],
 )
-def test_a_proxy_that_reads_along_is_told(
+def test_an_intercepting_proxy_is_reported(
     installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, organisation: str, level: Level, said: str
 ) -> None:
     made = make_certificate(tmp_path, GOOGLE, organisation=organisation)
@@ -171,7 +171,7 @@ def test_a_proxy_that_reads_along_is_told(
 
 
 @needs_openssl
-def test_a_proxy_whose_ca_is_not_trusted_is_told_with_its_remedy(
+def test_an_untrusted_proxy_ca_is_reported_with_a_remedy(
     installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with intercepting_proxy(make_certificate(tmp_path, GOOGLE)) as proxy:
@@ -182,7 +182,7 @@ def test_a_proxy_whose_ca_is_not_trusted_is_told_with_its_remedy(
 
 
 @needs_openssl
-def test_another_upstream_may_have_any_certificate_that_is_trusted(
+def test_a_custom_upstream_may_have_any_trusted_certificate(
     installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make_certificate(tmp_path, "localhost", "127.0.0.1")
@@ -192,31 +192,33 @@ def test_another_upstream_may_have_any_certificate_that_is_trusted(
     assert found.level is Level.GREEN
 
 
-def test_an_upstream_without_tls_is_noted(installation) -> None:
+def test_an_upstream_without_tls_is_yellow(installation) -> None:
     with answering(lambda *_: (403, {}, b"{}")) as address:
         found = check_certificate(installation(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
     assert found.level is Level.YELLOW
     assert "not encrypted" in found.says
 
 
-def test_the_way_names_proxy_and_cas_and_no_password(installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_route_check_names_proxy_and_ca_bundle_but_no_password(
+    installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "no proxy" in check_route(installation(GEMINI_API_KEY="some-key")).says
     monkeypatch.setenv("HTTPS_PROXY", "http://user:hunter2@proxy.example:3128")
     found = check_route(installation(GEMINI_API_KEY="some-key"))
     assert found.level is Level.GREEN
-    assert "through the proxy http://proxy.example:3128" in found.says
+    assert "through proxy http://proxy.example:3128" in found.says
     assert "cacert.pem" in found.says
     assert "hunter2" not in found.says
 
 
-def test_a_ca_bundle_that_is_not_there_is_told(installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ca_bundle_is_reported(installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/such/ca.pem")
     found = check_route(installation(GEMINI_API_KEY="some-key"))
     assert found.level is Level.RED
     assert "/no/such/ca.pem" in found.says
 
 
-# --- upstreams that are opened by a login ------------------------------------------------------------
+# --- upstreams with a login --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -240,11 +242,11 @@ def said(status: int, body: dict[str, Any]) -> Reply:
     return Reply([json.dumps(body).encode()], status)
 
 
-def test_a_login_that_works_is_green(login: Installation, google: ScriptedGemini) -> None:
+def test_a_valid_login_is_green(login: Installation, google: ScriptedGemini) -> None:
     google.will_answer(lambda _: said(200, {"totalTokens": 1}))
     found = check_keys(login)
     assert found.level is Level.GREEN
-    assert "a login, which works" in found.says
+    assert "the login works" in found.says
     assert "countTokens" in google.asked[-1].path
 
 
@@ -257,7 +259,7 @@ def test_a_login_that_works_is_green(login: Installation, google: ScriptedGemini
         (503, {"error": {"code": 503, "status": "UNAVAILABLE", "message": "overloaded"}}),
     ],
 )
-def test_what_says_nothing_of_the_login_is_a_note(
+def test_an_error_unrelated_to_the_login_is_yellow(
     login: Installation, google: ScriptedGemini, status: int, body: dict[str, Any]
 ) -> None:
     google.will_answer(lambda _: said(status, body))
@@ -274,7 +276,7 @@ def test_code_assist_without_a_project_is_red(
     assert "project" in found.says
 
 
-def test_a_login_without_rights_is_red(login: Installation, google: ScriptedGemini) -> None:
+def test_a_login_without_permission_is_red(login: Installation, google: ScriptedGemini) -> None:
     denied = {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "no right"}}
     google.will_answer(lambda _: said(403, denied))
     found = check_keys(login)
@@ -282,9 +284,7 @@ def test_a_login_without_rights_is_red(login: Installation, google: ScriptedGemi
     assert "UPSTREAMS.md" in found.remedy
 
 
-def test_a_login_that_nobody_knows_is_red(
-    login: Installation, google: ScriptedGemini, tokens: TokenServer
-) -> None:
+def test_an_unknown_login_is_red(login: Installation, google: ScriptedGemini, tokens: TokenServer) -> None:
     unknown = {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "who?"}}
     google.will_answer(lambda _: said(401, unknown))
     tokens.will_fail(400, {"error": "invalid_grant", "error_description": "Bad Request"})
@@ -293,9 +293,7 @@ def test_a_login_that_nobody_knows_is_red(
     assert "UPSTREAMS.md" in found.remedy
 
 
-def test_the_way_and_the_clock_are_those_of_the_upstream_in_force(
-    login: Installation, google: ScriptedGemini
-) -> None:
-    assert check_clock(login).says == "as the upstream's"
+def test_route_and_clock_checks_use_the_active_upstream(login: Installation, google: ScriptedGemini) -> None:
+    assert check_clock(login).says == "agrees with the upstream's clock"
     assert google.address in check_certificate(login).says
     assert PARTS["upstream"](login.settings).startswith(f"{google.address}, one ")

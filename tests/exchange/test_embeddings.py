@@ -8,18 +8,19 @@ from typing import Any
 
 import orjson
 import pytest
+from client_keys import ClientKeys
 from flask.testing import FlaskClient
 from gunicorn_bridge import ROOT
 from scripted_gemini import Asked, Reply, ScriptedGemini
 from waiting import eventually
 
 from bridge.access import key_cache, running_answers
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.settings import load
 from bridge.settings.limits import Limits
 from bridge.settings.models import today
-from bridge.state.usage_report import Question, Sums, read_sums, total
+from bridge.state.key_store import Rules
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import UsageQuery, UsageSums, total
 from bridge.web.app import create_app
 
 PRICED, UNPRICED = "gemini-embedding-priced", "gemini-embedding-001"
@@ -74,12 +75,12 @@ def post(client: FlaskClient, call: Call, secret: str = "") -> Any:
 
 
 def key(tmp_path: Path, **limits: float) -> str:
-    return KeyStore(tmp_path / "state" / KEYS_FILE).add("alice", Rules(limits=Limits(**limits)))
+    return ClientKeys(tmp_path / "state").add("alice", Rules(limits=Limits(**limits)))
 
 
-def booked(tmp_path: Path) -> Sums | None:
-    path = tmp_path / "state" / "accounts.sqlite3"
-    groups = read_sums(path, Question(("model",), today(), today())) if path.exists() else []
+def booked(tmp_path: Path) -> UsageSums | None:
+    stores = open_stores(load(environ={"BRIDGE_STATE_DIR": str(tmp_path / "state")}))
+    groups = stores.usage.sums(UsageQuery(("model",), today(), today()))
     return total(groups) if groups else None
 
 
@@ -136,7 +137,7 @@ def test_what_was_used_before_a_failure_is_booked(make: Make, tmp_path: Path, ge
 def test_a_model_that_a_key_may_not_use_is_refused(
     make: Make, tmp_path: Path, gemini: ScriptedGemini
 ) -> None:
-    store = KeyStore(tmp_path / "state" / KEYS_FILE)
+    store = ClientKeys(tmp_path / "state")
     secret = store.add("bob", Rules(models=("gemini-embedding-2",)))
     client = make()
     assert post(client, calls(UNPRICED)["openai"], secret).status_code == 403
@@ -164,7 +165,7 @@ def test_no_batch_follows_when_the_key_is_revoked(
     client, secret = make(), key(tmp_path)
 
     def revoked(asked: Asked) -> Reply:
-        KeyStore(tmp_path / "state" / KEYS_FILE).revoke("alice")
+        ClientKeys(tmp_path / "state").revoke("alice")
         return Reply([1.0, orjson.dumps(answer_to(asked))])
 
     gemini.will_answer(revoked)

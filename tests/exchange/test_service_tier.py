@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 
 from bridge.gemini.model_capabilities import ModelCapabilities
-from bridge.gemini.service_tier import tier_in, tier_named
+from bridge.gemini.service_tier import normalise_tier, tier_from_usage
 from bridge.settings import SettingsError, load
 from bridge.settings.models import ModelRow, ModelTable
 from bridge.web.app import create_app
@@ -70,7 +70,7 @@ def ask(client: FlaskClient, call: tuple[str, dict[str, Any]], **more: Any) -> A
 
 
 def served(tier: str | None, **more: str) -> list[bytes]:
-    """An answer whose usage says who served it, in every chunk, as Google does it."""
+    """Return an answer whose usage names the serving tier in every chunk, like Google's."""
     said = {} if tier is None else {"serviceTier": tier}
     counts: Any = {"promptTokenCount": 5, "candidatesTokenCount": 2, **said, **more}
     return sse(text_chunk("Hel", **counts), text_chunk("lo.", "STOP", **counts))
@@ -84,13 +84,13 @@ def sent(gemini: ScriptedGemini) -> list[str | None]:
     return [asked.body.get("serviceTier") for asked in gemini.asked if asked.method == "POST"]
 
 
-def told(answer: Any) -> Any:
-    """What the answer says of its tier, wherever its protocol has it."""
+def reported_tier(answer: Any) -> Any:
+    """Return the tier that the answer reports, in the protocol's own field."""
     body = answer.get_json()
     return body["usage"].get("service_tier") if "stop_reason" in body else body.get("service_tier")
 
 
-# --- the way there -----------------------------------------------------------------------------------
+# --- to Google ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def told(answer: Any) -> Any:
         (MESSAGES, "standard_only", None),
     ],
 )
-def test_the_wish_reaches_google_in_its_own_words(make: Make, gemini, call, wish, on_the_wire) -> None:
+def test_the_service_tier_reaches_google_by_googles_name(make: Make, gemini, call, wish, on_the_wire) -> None:
     assert ask(make(), call, service_tier=wish).status_code == 200
     assert sent(gemini) == [on_the_wire]
 
@@ -128,7 +128,7 @@ def test_a_native_request_keeps_its_tier(make: Make, gemini, field, value, on_th
 
 @pytest.mark.parametrize("call", [CHAT, RESPONSES, MESSAGES])
 @pytest.mark.parametrize("wish", ["ultrafast", "standard", 1, ["flex"]])
-def test_a_tier_that_nobody_has_is_refused_by_name(make: Make, gemini, call, wish) -> None:
+def test_an_unknown_tier_is_refused_by_name(make: Make, gemini, call, wish) -> None:
     answer = ask(make(), call, service_tier=wish)
     assert answer.status_code == 400
     assert "service_tier: must be one of auto" in answer.get_data(as_text=True)
@@ -137,14 +137,14 @@ def test_a_tier_that_nobody_has_is_refused_by_name(make: Make, gemini, call, wis
 
 @pytest.mark.parametrize("tier", ["standard", "flex", "priority"])
 @pytest.mark.parametrize("call", [CHAT, RESPONSES, MESSAGES])
-def test_what_auto_means_is_the_operators_choice(make: Make, gemini, call, tier) -> None:
+def test_the_meaning_of_auto_is_a_setting(make: Make, gemini, call, tier) -> None:
     client = make(BRIDGE_UPSTREAM__AUTO_TIER=tier)
     assert ask(client, call, service_tier="auto").status_code == 200
     assert ask(client, call).status_code == 200
     assert sent(gemini) == [None if tier == "standard" else tier, None], "who says nothing gets standard"
 
 
-def test_the_operator_cannot_choose_what_google_does_not_have() -> None:
+def test_the_setting_accepts_only_googles_tiers() -> None:
     with pytest.raises(SettingsError, match=r"auto_tier must be a text: standard, flex or priority"):
         load(environ={"BRIDGE_UPSTREAM__AUTO_TIER": "turbo"})
 
@@ -157,17 +157,17 @@ def test_tokens_are_counted_without_a_tier(make: Make, gemini) -> None:
     assert "serviceTier" not in gemini.asked[0].body["generateContentRequest"]
 
 
-# --- the way back ------------------------------------------------------------------------------------
+# --- to the client -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("call", "wish", "reported", "answer"),
     [
         (CHAT, "flex", "flex", "flex"),
-        (CHAT, "priority", "standard", "default"),  # Google had no room in the priority tier
-        (CHAT, "priority", None, "priority"),  # it does not say, so what was asked for counts
+        (CHAT, "priority", "standard", "default"),  # Google had no capacity in the priority tier
+        (CHAT, "priority", None, "priority"),  # Google does not report it, so the requested tier counts
         (CHAT, "auto", None, "default"),
-        (CHAT, None, "standard", None),  # who did not ask is not told
+        (CHAT, None, "standard", None),  # not requested, so not reported
         (RESPONSES, "flex", "FLEX", "flex"),
         (RESPONSES, "priority", "standard", "default"),
         (RESPONSES, "fast", None, "priority"),
@@ -177,18 +177,22 @@ def test_tokens_are_counted_without_a_tier(make: Make, gemini) -> None:
         (MESSAGES, None, "standard", None),
     ],
 )
-def test_the_answer_tells_who_served(make: Make, gemini, records, call, wish, reported, answer) -> None:
+def test_the_answer_reports_the_serving_tier(
+    make: Make, gemini, records, call, wish, reported, answer
+) -> None:
     gemini.will_say(served(reported), served(reported))
     whole = ask(make(), call, service_tier=wish)
-    assert told(whole) == answer
+    assert reported_tier(whole) == answer
     streamed = ask(make(), call, service_tier=wish, stream=True).get_data()
     assert tiers_in(streamed) <= {answer} if answer else not tiers_in(streamed)
     assert not answer or tiers_in(streamed)
-    assert getattr(records(), "service_tier", None) == (tier_named(reported) if reported else sent_as(wish))
+    assert getattr(records(), "service_tier", None) == (
+        normalise_tier(reported) if reported else sent_as(wish)
+    )
 
 
 def tiers_in(stream: bytes) -> set[str]:
-    """Every tier that some event of the stream names."""
+    """Return every tier that an event of the stream names."""
     events = [json.loads(line[6:]) for line in stream.split(b"\n") if line.startswith(b"data: {")]
     slots = [(event, event.get("response"), event.get("usage"), event.get("message")) for event in events]
     found = [place for each in slots for place in each if place]
@@ -200,7 +204,7 @@ def sent_as(wish: str | None) -> str | None:
     return {"priority": "priority", "fast": "priority", "flex": "flex"}.get(wish or "")
 
 
-def test_every_chunk_of_a_chat_stream_tells_it(make: Make, gemini) -> None:
+def test_every_chat_chunk_reports_the_serving_tier(make: Make, gemini) -> None:
     gemini.will_say(served("flex"))
     wanted = {"service_tier": "flex", "stream": True, "stream_options": {"include_usage": True}}
     lines = ask(make(), CHAT, **wanted).get_data().split(b"\n")
@@ -209,7 +213,7 @@ def test_every_chunk_of_a_chat_stream_tells_it(make: Make, gemini) -> None:
     assert {chunk["service_tier"] for chunk in chunks} == {"flex"}
 
 
-def test_a_native_answer_is_googles_own(make: Make, gemini) -> None:
+def test_a_native_answer_is_unchanged(make: Make, gemini) -> None:
     gemini.will_say(served("priority"))
     answer = ask(make(), NATIVE, serviceTier="priority").get_json()
     assert answer["usageMetadata"]["serviceTier"] == "priority"
@@ -228,21 +232,21 @@ def test_a_native_answer_is_googles_own(make: Make, gemini) -> None:
         ({}, None),
     ],
 )
-def test_each_of_googles_ways_to_say_it_is_understood(usage, tier) -> None:
-    assert tier_in(usage) == tier
+def test_each_form_of_googles_tier_report_is_parsed(usage, tier) -> None:
+    assert tier_from_usage(usage) == tier
 
 
-# --- no room, and no such tier -----------------------------------------------------------------------
+# --- no capacity, unknown tiers ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [OVERLOADED, LIMITED], ids=["503", "429"])
 @pytest.mark.parametrize("call", [CHAT, RESPONSES, MESSAGES])
 @pytest.mark.parametrize("stream", [False, True])
-def test_auto_that_flex_has_no_room_for_is_served_at_standard(
+def test_auto_falls_back_to_standard_when_flex_has_no_capacity(
     make: Make, gemini, records, call, error, stream
 ) -> None:
     client = make(BRIDGE_UPSTREAM__AUTO_TIER="flex")
-    for _ in range(2):  # the second finds nothing resting: neither the model nor the only key
+    for _ in range(2):  # the second finds no cool-down, neither of the model nor of the only key
         gemini.forget()
         gemini.will_say(refused(error), served("standard"))
         answer = ask(client, call, service_tier="auto", stream=stream)
@@ -254,9 +258,7 @@ def test_auto_that_flex_has_no_room_for_is_served_at_standard(
         assert records().service_tier == "standard"
 
 
-def test_auto_does_not_wait_for_a_tier_that_google_has_closed_for_a_while(
-    make: Make, gemini, records
-) -> None:
+def test_auto_does_not_wait_for_a_tier_in_cooldown(make: Make, gemini, records) -> None:
     client = make(BRIDGE_UPSTREAM__AUTO_TIER="flex")
     delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "30s"}
     gemini.will_say(refused({**LIMITED, "details": [delay]}), served("standard"), served("standard"))
@@ -275,14 +277,14 @@ def test_auto_does_not_wait_for_a_tier_that_google_has_closed_for_a_while(
         (NATIVE, LIMITED, 429),
     ],
 )
-def test_who_asks_for_flex_is_told_that_there_is_no_room(make: Make, gemini, call, error, status) -> None:
+def test_requested_flex_without_capacity_is_an_error(make: Make, gemini, call, error, status) -> None:
     flex = {"serviceTier": "flex"} if call is NATIVE else {"service_tier": "flex"}
     gemini.will_say(refused(error))
     assert ask(make(), call, **flex).status_code == status
     assert sent(gemini) == ["flex"]
 
 
-def test_auto_that_standard_has_no_room_for_either_is_told_so(make: Make, gemini, records) -> None:
+def test_auto_without_capacity_at_standard_is_an_error(make: Make, gemini, records) -> None:
     gemini.will_say(refused(OVERLOADED), refused(OVERLOADED))
     client = make(BRIDGE_UPSTREAM__AUTO_TIER="flex")
     assert ask(client, MESSAGES, service_tier="auto").status_code == 529
@@ -291,7 +293,7 @@ def test_auto_that_standard_has_no_room_for_either_is_told_so(make: Make, gemini
 
 
 @pytest.mark.parametrize("error", [OVERLOADED, LIMITED], ids=["503", "429"])
-def test_a_model_without_room_in_flex_rests_there_alone(make: Make, gemini, error) -> None:
+def test_a_model_without_flex_capacity_cools_down_in_flex_only(make: Make, gemini, error) -> None:
     row = ModelRow(("gemini-3.8-flash",), ModelCapabilities(fallbacks=("gemini-3.6-flash",)))
     client = make(ModelTable(("gemini-3.8-flash",), ("gemini-*",), rows=(row,)))
     gemini.will_say(refused(error))
@@ -302,31 +304,33 @@ def test_a_model_without_room_in_flex_rests_there_alone(make: Make, gemini, erro
     assert list(zip(models, sent(gemini), strict=True)) == [
         ("gemini-3.8-flash", "flex"),
         ("gemini-3.6-flash", "flex"),
-        ("gemini-3.6-flash", "flex"),  # the first still rests there
+        ("gemini-3.6-flash", "flex"),  # the first model still cools down in flex
         ("gemini-3.8-flash", None),
     ]
 
 
 @pytest.mark.parametrize("error", [NOT_FOR_THE_MODEL, UNKNOWN_FIELD], ids=["model", "field"])
 @pytest.mark.parametrize("call", [CHAT, RESPONSES, NATIVE])
-def test_an_upstream_without_the_tier_answers_without_it(make: Make, gemini, records, call, error) -> None:
+def test_an_upstream_without_service_tiers_answers_without_one(
+    make: Make, gemini, records, call, error
+) -> None:
     gemini.will_say(refused(error), served(None))
     name = "serviceTier" if call is NATIVE else "service_tier"
     answer = ask(make(), call, **{name: "flex"})
     assert answer.status_code == 200
     assert sent(gemini) == ["flex", None]
     assert records().notes["service_tier.refused"] == 1
-    assert call is NATIVE or told(answer) == "default"
+    assert call is NATIVE or reported_tier(answer) == "default"
 
 
-def test_a_tier_is_given_up_once(make: Make, gemini) -> None:
+def test_a_tier_is_dropped_once(make: Make, gemini) -> None:
     gemini.will_say(refused(UNKNOWN_FIELD), refused(UNKNOWN_FIELD))
     answer = ask(make(), CHAT, service_tier="priority")
     assert answer.status_code == 400
     assert sent(gemini) == ["priority", None]
 
 
-def test_a_flex_answer_may_take_its_time_to_begin(make: Make, gemini) -> None:
+def test_a_flex_answer_may_start_late(make: Make, gemini) -> None:
     client = make(BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT="0.2", BRIDGE_SERVER__HEARTBEAT="0.1")
     slow = Reply([*served("flex")])
     gemini.will_answer(lambda _asked: (time.sleep(0.6), slow)[1])

@@ -1,4 +1,4 @@
-"""The Gemini of the real clients: it refuses what Google refuses, or they would prove nothing."""
+"""The scripted Gemini of the real-client tests refuses the same calls as Google."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def asked(*parts: dict[str, Any]) -> Asked:
 
 @pytest.fixture
 def said():
-    """A conversation after its first turn, and the two calls of that turn."""
+    """Return a conversation after its first turn, and the two calls of that turn."""
     talk = SignedConversation()
     talk.will(talk.calls(("run", {"n": 1}), ("run", {"n": 2})))
     events = [json.loads(line.removeprefix(b"data: ")) for line in talk(asked())]
     return talk, [event["candidates"][0]["content"]["parts"][0] for event in events]
 
 
-def test_calls_that_come_back_as_they_were_are_taken(said):
+def test_calls_returned_unchanged_are_accepted(said):
     talk, calls = said
     assert [bool(call.get("thoughtSignature")) for call in calls] == [True, False]
     assert not isinstance(talk(asked(*calls)), Reply)
@@ -34,13 +34,13 @@ def test_calls_that_come_back_as_they_were_are_taken(said):
 
 
 @pytest.mark.parametrize("signature", ["c2tpcA==", "skip_thought_signature_validator"])
-def test_a_signature_that_is_not_the_calls_own_is_refused(said, signature):
+def test_a_signature_of_another_call_is_refused(said, signature):
     talk, (first, second) = said
     assert talk(asked(first | {"thoughtSignature": signature}, second)).status == 400
     assert talk.refused == [WRONG]
 
 
-def test_a_call_that_lost_its_signature_is_refused_also_without_its_id(said):
+def test_a_call_without_its_signature_is_refused_also_without_its_id(said):
     talk, (first, second) = said
     bare = {"functionCall": {"name": "run", "args": {"n": 1}}}
     assert talk(asked({"functionCall": first["functionCall"]}, second)).status == 400
@@ -48,7 +48,7 @@ def test_a_call_that_lost_its_signature_is_refused_also_without_its_id(said):
     assert talk.refused == [MISSING.format(name="run")] * 2
 
 
-def test_a_request_without_tools_is_no_step(said):
+def test_a_request_without_tools_uses_no_scripted_step(said):
     talk, _ = said
     question = Asked("POST", "/", {}, {"contents": [{"role": "user", "parts": [{"text": "A title?"}]}]})
     assert b"A title." in b"".join(talk(question))

@@ -1,10 +1,9 @@
-"""Answers that are kept, gone on from and worked on in the background, on real gunicorn with two workers."""
+"""Stored answers, continued conversations and background work, on real gunicorn with two workers."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from contextlib import closing
 
 import orjson
@@ -14,11 +13,12 @@ from openai import NotFoundError, OpenAI
 from scripted_gemini import call_chunk, sse, text_chunk
 from waiting import eventually
 
-from bridge.errors import InternalError, InvalidRequest, TooBusy
+from bridge.errors import InternalError, InvalidRequest
 from bridge.exchange.stored_answers import AnswerRecorder
 from bridge.observe.record import Record
 from bridge.protocols.openai_responses.storing import STORING
-from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore
+from bridge.state.errors import StorageError
+from bridge.state.sqlite.answer_store import SqliteAnswerStore
 
 
 class Api:
@@ -49,13 +49,13 @@ def said(asked) -> list[str]:
     return [part["text"] for content in asked.body["contents"] for part in content["parts"] if "text" in part]
 
 
-def test_an_answer_can_be_asked_for_again_by_any_worker(api):
+def test_any_worker_returns_a_stored_answer(api):
     made = api.create()
     for _ in range(8):
         assert api("GET", f"/{made['id']}").json() == made
 
 
-def test_a_streamed_answer_is_kept_too(bridge, gemini):
+def test_a_streamed_answer_is_stored(bridge, gemini):
     with OpenAI(base_url=f"{bridge.address}/v1", api_key="alice", max_retries=0) as client:
         with client.responses.stream(model="gpt-5", input="Hello") as stream:
             made = stream.get_final_response()
@@ -66,7 +66,7 @@ def test_a_streamed_answer_is_kept_too(bridge, gemini):
             client.responses.retrieve(made.id)
 
 
-def test_a_conversation_goes_on_from_an_answer(api, gemini):
+def test_a_conversation_continues_from_a_stored_answer(api, gemini):
     gemini.will_say(sse(text_chunk("I am Gemini.", "STOP")), sse(text_chunk("You said hello.", "STOP")))
     first = api.create(input="Hello", instructions="Be brief.")
     second = api.create(input="What did I say?", previous_response_id=first["id"])
@@ -94,7 +94,7 @@ def test_a_tool_loop_can_send_the_result_alone(api, gemini):
     assert user["parts"][0]["functionResponse"]["response"] == {"result": "done"}
 
 
-def test_an_item_can_be_referred_to_by_its_id(api, stranger, gemini):
+def test_an_item_can_be_referenced_by_its_id(api, stranger, gemini):
     gemini.will_say(sse(text_chunk("I am Gemini.", "STOP")))
     first = api.create(input="Hello")
     reference = {"type": "item_reference", "id": first["output"][0]["id"]}
@@ -107,7 +107,7 @@ def test_an_item_can_be_referred_to_by_its_id(api, stranger, gemini):
     assert api("POST", json={"model": "gpt-5", "input": question}).status_code == 400
 
 
-def test_what_was_asked_is_listed_in_pages(api):
+def test_input_items_are_listed_in_pages(api):
     items = [{"role": "user", "content": f"Number {number}"} for number in range(5)]
     made = api.create(input=items)
     page = api("GET", f"/{made['id']}/input_items", params={"limit": 2, "order": "asc"}).json()
@@ -124,12 +124,12 @@ def test_what_was_asked_is_listed_in_pages(api):
     assert api("GET", f"/{made['id']}/input_items", params={"after": "nothing"}).status_code == 400
 
 
-def test_nothing_is_kept_that_shall_not_be(api):
+def test_unstored_answers_are_not_kept(api):
     made = api.create(store=False)
     assert api("GET", f"/{made['id']}").status_code == 404
 
 
-def test_a_stranger_sees_nothing_of_it(api, stranger):
+def test_another_key_cannot_read_a_stored_answer(api, stranger):
     made = api.create()
     for method, path in (("GET", ""), ("GET", "/input_items"), ("DELETE", ""), ("POST", "/cancel")):
         answer = stranger(method, f"/{made['id']}{path}")
@@ -140,15 +140,15 @@ def test_a_stranger_sees_nothing_of_it(api, stranger):
     assert api("GET", f"/{made['id']}").status_code == 200
 
 
-def begun(api) -> tuple[dict, str]:
-    """A background answer and the id of its request."""
+def start_background(api) -> tuple[dict, str]:
+    """Start a background answer; return it and the id of its request."""
     asked = api("POST", json={"model": "gpt-5", "input": "Hello", "background": True})
     assert asked.json()["status"] == "queued"
     return asked.json(), asked.headers["x-request-id"]
 
 
 def two_lines(bridge, request_id: str) -> list[dict]:
-    """The answer's line and the work's, which comes a moment after the answer is there."""
+    """Return the log entries of the answer and of the background work, which ends a moment later."""
     assert eventually(lambda: len(bridge.requests(request_id=request_id)) == 2)
     return bridge.requests(request_id=request_id)
 
@@ -161,9 +161,9 @@ def wait_for(api, answer_id: str, status: str) -> dict:
     return shown()
 
 
-def test_a_background_answer_is_worked_on_and_fetched_later(api, bridge, gemini):
+def test_a_background_answer_runs_and_is_fetched_later(api, bridge, gemini):
     gemini.will_say([*sse(text_chunk("Slow ")), 0.5, *sse(text_chunk("work.", "STOP"))])
-    made, request_id = begun(api)
+    made, request_id = start_background(api)
     done = wait_for(api, made["id"], "completed")
     assert done["output"][0]["content"][0]["text"] == "Slow work."
     assert done["background"] is True
@@ -180,7 +180,7 @@ def test_a_background_answer_can_be_cancelled(api, gemini):
 
 @pytest.fixture
 def nearly_done(gemini):
-    """The upstream waits with the last words until it is set, and then ends before anybody looks again."""
+    """The upstream holds the last chunk until the event is set, and then ends before the next check."""
     gone = threading.Event()
     last = sse(text_chunk("Too late.", "STOP"))
     gemini.will_say([*sse(text_chunk("Soon. ")), lambda: gone.wait(60), *last])
@@ -188,16 +188,16 @@ def nearly_done(gemini):
     gone.set()
 
 
-def test_a_background_answer_that_was_deleted_does_not_come_back(api, bridge, nearly_done):
-    made, request_id = begun(api)
+def test_a_deleted_background_answer_stays_deleted(api, bridge, nearly_done):
+    made, request_id = start_background(api)
     assert api("DELETE", f"/{made['id']}").status_code == 200
     nearly_done.set()
     two_lines(bridge, request_id)
     assert api("GET", f"/{made['id']}").status_code == 404
 
 
-def test_a_background_answer_cancelled_just_before_its_end_stays_so(api, bridge, nearly_done):
-    made, request_id = begun(api)
+def test_a_background_answer_cancelled_just_before_its_end_stays_cancelled(api, bridge, nearly_done):
+    made, request_id = start_background(api)
     assert api("POST", f"/{made['id']}/cancel").json()["status"] == "cancelled"
     nearly_done.set()
     two_lines(bridge, request_id)
@@ -209,115 +209,21 @@ def test_only_a_background_answer_can_be_cancelled(api):
     assert api("POST", f"/{made['id']}/cancel").status_code == 400
 
 
-def test_a_background_answer_that_fails_says_so(api, gemini):
+def test_a_failed_background_answer_reports_its_error(api, gemini):
     gemini.will_say(sse(text_chunk("Half an ans")))
     made = api.create(background=True)
     assert wait_for(api, made["id"], "failed")["error"]["code"] == "upstream_truncated"
 
 
-# --- the store alone ---------------------------------------------------------------------------------
+# --- only the store ----------------------------------------------------------------------------------
 
 
 def answer(number: int, size: int = 0) -> dict:
     return {"id": f"resp_{number}", "output": [], "status": "completed", "padding": "x" * size}
 
 
-def test_answers_expire(tmp_path):
-    clock = [0.0]
-    store = AnswerStore(tmp_path / "a.sqlite3", days=1, megabytes=1, now=lambda: clock[0])
-    store.keep("o", answer(1), [], None)
-    clock[0] = 24 * 3600 - 1
-    assert store.find("o", "resp_1") is not None
-    clock[0] += 2
-    assert store.find("o", "resp_1") is None
-
-
-def test_the_oldest_are_dropped_when_the_store_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr("bridge.state.answer_store.WRITES_BETWEEN_TIDYING", 1)
-    clock = [0.0]
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
-    for number in range(5):
-        clock[0] += 1
-        store.keep("o", answer(number, 300_000), [], None)
-    kept = [number for number in range(5) if store.find("o", f"resp_{number}")]
-    assert kept == [2, 3, 4]
-
-
-def test_a_chain_with_a_missing_link_is_no_chain(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
-    store.keep("o", answer(1), [], None)
-    store.keep("o", answer(2), [], "resp_1")
-    assert [turn.id for turn in store.chain("o", "resp_2", [].append)] == ["resp_1", "resp_2"]
-    assert store.chain("you", "resp_2", [].append) is None
-    store.forget("o", "resp_1")
-    assert store.chain("o", "resp_2", [].append) is None
-
-
-def test_a_chain_is_admitted_before_anything_of_it_is_loaded_and_read_once(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=9)
-    question = [{"id": "item_1", "type": "message", "role": "user", "content": "é" * 1000}]
-    for number in range(1, 4):
-        store.keep("o", answer(number, 1000), question, f"resp_{number - 1}" if number > 1 else None)
-    admitted, loaded = [], []
-    find = store.find
-    store.find = lambda owner, answer_id: loaded.append(answer_id) or find(owner, answer_id)
-
-    def refuse(size: int) -> None:
-        admitted.append(size)
-        raise TooBusy("not now")
-
-    with pytest.raises(TooBusy):
-        store.chain("o", "resp_3", refuse)
-    assert not loaded
-    store.chain("o", "resp_3", admitted.append)
-    assert loaded == ["resp_1", "resp_2", "resp_3"]
-    bytes_kept = sum(len(orjson.dumps(question)) + len(orjson.dumps(answer(n, 1000))) for n in (1, 2, 3))
-    assert admitted == [bytes_kept, bytes_kept]
-
-
-BEFORE = """
-CREATE TABLE answer (
-    id TEXT PRIMARY KEY, owner TEXT NOT NULL, previous TEXT, kept REAL NOT NULL, touched REAL NOT NULL,
-    cancelled INTEGER NOT NULL DEFAULT 0, question BLOB NOT NULL, answer BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX answer_kept ON answer (kept);
-CREATE TABLE item (id TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID;
-CREATE INDEX item_answer ON item (answer);
-CREATE TRIGGER answer_gone AFTER DELETE ON answer BEGIN DELETE FROM item WHERE answer = OLD.id; END;
-"""
-
-
-def test_a_file_of_the_version_before_is_taken_over(tmp_path):
-    path = tmp_path / "a.sqlite3"
-    with closing(sqlite3.connect(path)) as old:
-        old.executescript(BEFORE)
-        kept = {**answer(1), "output": [{"id": "msg_1", "type": "message"}]}
-        row = ("resp_1", "o", None, time.time(), time.time(), 0, b"[]", orjson.dumps(kept))
-        old.execute("INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-        old.execute("INSERT INTO item VALUES ('msg_1', 'resp_1')")
-        old.commit()
-    workers = [AnswerStore(path, days=30, megabytes=1) for _ in range(3)]
-    for store in workers:
-        assert [turn.answer for turn in store.chain("o", "resp_1", [].append)] == [kept]
-    assert workers[0].items_beside("o", "msg_1", [].append) == kept["output"]
-    workers[1].forget("o", "resp_1")
-    assert workers[2].items_beside("o", "msg_1", [].append) == []
-    with closing(sqlite3.connect(path)) as now:
-        made = dict(now.execute("SELECT name, sql FROM sqlite_master"))
-        assert now.execute("SELECT count(*) FROM item").fetchone() == (0,)
-    assert "WITHOUT ROWID" not in made["answer"]
-    assert {"answer_kept", "answer_gone", "item_answer"} <= set(made)
-
-
-def test_a_chain_longer_than_any_context_window_is_cut_and_one_that_bites_its_tail_ends(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
-    store.keep("o", answer(1), [], "resp_2")
-    store.keep("o", answer(2), [], "resp_1")
-    assert len(store.chain("o", "resp_2", [].append)) == LONGEST_CHAIN
-
-
 def test_references_to_items_of_one_answer_load_it_once_and_each_is_admitted(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
+    store = SqliteAnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
     items = [{"id": f"msg_{n}", "type": "message", "role": "assistant", "content": "x"} for n in (1, 2)]
     kept = {**answer(1), "output": items}
     store.keep("o", kept, [], None)
@@ -327,33 +233,13 @@ def test_references_to_items_of_one_answer_load_it_once_and_each_is_admitted(tmp
     assert recorder.dereferenced({"input": given})["input"] == [items[0], items[1], items[0]]
     assert admitted == [len(orjson.dumps(kept))] * 3
     stranger = AnswerRecorder(STORING, store, "you", admitted.append)
-    with pytest.raises(InvalidRequest, match="names no stored item"):
+    with pytest.raises(InvalidRequest, match="there is no stored item with this id"):
         stranger.dereferenced({"input": given})
 
 
-def test_an_answer_that_nobody_wants_any_more_is_not_updated(tmp_path):
-    store = AnswerStore(tmp_path / "answers", 1, 1)
-    for number in (1, 2, 3):
-        store.keep("me", answer(number), [], None)
-    store.cancel("me", answer(1)["id"])
-    store.forget("me", answer(2)["id"])
-    assert [store.update("me", {**answer(number), "status": "completed"}) for number in (1, 2, 3)] == [
-        False,
-        False,
-        True,
-    ]
-    assert not store.update("you", answer(3))
-    found = [store.find("me", answer(number)["id"]) for number in (1, 2, 3)]
-    assert [kept and kept.answer.get("status") for kept in found] == [
-        answer(1).get("status"),
-        None,
-        "completed",
-    ]
-
-
-def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
+def test_an_answer_of_a_dead_worker_has_failed(tmp_path):
     clock = [0.0]
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
+    store = SqliteAnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1, now=lambda: clock[0])
     store.keep("o", {**answer(1), "status": "in_progress"}, [], None)
     recorder = AnswerRecorder(STORING, store, "o", [].append)
     assert recorder.shown("resp_1", {})["status"] == "in_progress"
@@ -361,19 +247,19 @@ def test_an_answer_left_behind_by_its_worker_has_failed(tmp_path):
     assert recorder.shown("resp_1", {})["status"] == "failed"
 
 
-def test_a_store_that_cannot_be_used_costs_the_client_nothing_but_the_storing(tmp_path):
+def test_an_unusable_store_does_not_prevent_answers(tmp_path):
     place = tmp_path / "a.sqlite3"
     place.write_bytes(b"this is not a database, and never was one" * 100)
-    recorder = AnswerRecorder(STORING, AnswerStore(place, days=30, megabytes=1), "o", [].append)
+    recorder = AnswerRecorder(STORING, SqliteAnswerStore(place, days=30, megabytes=1), "o", [].append)
     recorder.keeping({"input": "Hi"}, Record("req_1", "POST", "/"))(answer(1))
     with pytest.raises(InternalError):
         recorder.found("resp_1")
-    with pytest.raises(sqlite3.Error):
+    with pytest.raises(StorageError):
         recorder.store.find("o", "resp_1")
 
 
-def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
-    store = AnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
+def test_a_stored_answer_keeps_its_conversation_id(tmp_path):
+    store = SqliteAnswerStore(tmp_path / "a.sqlite3", days=30, megabytes=1)
     recorder = AnswerRecorder(STORING, store, "o", [].append)
     record = Record("req_1", "POST", "/", conversation="talk")
     recorder.keeping({"input": "Hi"}, record)(answer(1))
@@ -382,14 +268,16 @@ def test_an_answer_knows_its_conversation_until_it_is_forgotten(tmp_path):
     assert store.conversation("resp_1") == ""
 
 
-def test_answers_of_the_version_before_are_one_conversation_by_their_root(tmp_path):
+def test_answers_of_the_previous_version_share_the_conversation_of_their_root(tmp_path):
     path = tmp_path / "a.sqlite3"
-    store = AnswerStore(path, days=30, megabytes=1)
+    store = SqliteAnswerStore(path, days=30, megabytes=1)
     store.keep("o", answer(1), [], None, "talk")
     store.keep("o", answer(2), [], "resp_1", "talk")
     with closing(sqlite3.connect(path)) as database:
-        database.executescript("DROP TABLE conversation; DROP TRIGGER answer_left_conversation")
-    recorder = AnswerRecorder(STORING, AnswerStore(path, days=30, megabytes=1), "o", [].append)
+        database.executescript(
+            "DROP TABLE conversation; DROP TRIGGER answer_left_conversation; PRAGMA user_version = 0"
+        )
+    recorder = AnswerRecorder(STORING, SqliteAnswerStore(path, days=30, megabytes=1), "o", [].append)
     told = {
         recorder.resumed({"input": "More", "previous_response_id": each}).conversation
         for each in ("resp_1", "resp_2")

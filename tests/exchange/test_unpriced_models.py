@@ -1,4 +1,4 @@
-"""Models without a price: seen at the start, counted, and refused where a limit on cost applies."""
+"""Models without a price: logged at start, counted, and refused under a cost limit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 import openai
 import orjson
 import pytest
+from client_keys import ClientKeys
 from flask.testing import FlaskClient
 from gunicorn_bridge import ROOT, Bridge, clean_environment, gunicorn_bridge
 from openai import OpenAI
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.limits import Limits
+from bridge.state.key_store import Rules
 from bridge.web.app import create_app
 
 UNKNOWN = "gemini-unheard-of"
@@ -50,7 +50,7 @@ EACH = pytest.mark.parametrize("protocol", calls(""))
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """The delivered configuration, to be changed."""
+    """A copy of the delivered configuration that the test can change."""
     folder = tmp_path / "config"
     folder.mkdir()
     for file in (ROOT / "config").glob("*.toml"):
@@ -84,12 +84,12 @@ def ask(client: FlaskClient, call: Call, secret: str = "", **more: Any) -> Any:
 
 
 def asked_models(gemini: ScriptedGemini) -> list[str]:
-    """Of the requests that cost something; a list of models does not."""
+    """Return the models of the requests that cost money; listing models is free."""
     paths = [asked.path for asked in gemini.asked if asked.method == "POST"]
     return [path.rpartition("/")[2].partition(":")[0] for path in paths]
 
 
-# --- under a limit on cost ---------------------------------------------------------------------------
+# --- under a cost limit ------------------------------------------------------------------------------
 
 
 @EACH
@@ -107,7 +107,7 @@ def test_a_model_with_a_price_passes(make: Make, gemini, protocol) -> None:
     assert ask(make(BRIDGE_LIMITS__COST_PER_DAY="5"), calls("gemini-4-argon")[protocol]).status_code == 200
 
 
-def test_each_protocol_has_its_own_words_for_it(make: Make, gemini) -> None:
+def test_each_protocol_has_its_own_error_for_an_unpriced_model(make: Make, gemini) -> None:
     client = make(BRIDGE_LIMITS__COST_PER_DAY="5")
     told = {protocol: ask(client, call).get_json() for protocol, call in calls(UNKNOWN).items()}
     assert (told["chat"]["error"]["code"], told["chat"]["error"]["param"]) == ("model_not_allowed", "model")
@@ -117,18 +117,18 @@ def test_each_protocol_has_its_own_words_for_it(make: Make, gemini) -> None:
 
 
 @EACH
-def test_without_such_a_limit_it_passes(make: Make, gemini, protocol) -> None:
+def test_without_a_cost_limit_an_unpriced_model_passes(make: Make, gemini, protocol) -> None:
     assert ask(make(BRIDGE_LIMITS__TOKENS_PER_DAY="100000"), calls(UNKNOWN)[protocol]).status_code == 200
 
 
 @EACH
-def test_the_operator_may_allow_it(make: Make, gemini, protocol) -> None:
+def test_a_setting_allows_unpriced_models(make: Make, gemini, protocol) -> None:
     client = make(BRIDGE_LIMITS__COST_PER_DAY="5", BRIDGE_LIMITS__UNPRICED="allow")
     assert ask(client, calls(UNKNOWN)[protocol]).status_code == 200
 
 
-def test_the_limit_may_be_that_of_a_key(make: Make, gemini, tmp_path: Path) -> None:
-    keys = KeyStore(tmp_path / KEYS_FILE)
+def test_a_keys_cost_limit_refuses_unpriced_models(make: Make, gemini, tmp_path: Path) -> None:
+    keys = ClientKeys(tmp_path)
     thrifty = keys.add("thrifty", Rules(limits=Limits(cost_per_day=1.0)))
     free = keys.add("free", Rules(limits=Limits(tokens_per_day=10**9)))
     client, call = make(), calls(UNKNOWN)["chat"]
@@ -136,7 +136,7 @@ def test_the_limit_may_be_that_of_a_key(make: Make, gemini, tmp_path: Path) -> N
     assert ask(client, call, free).status_code == 200
 
 
-def test_the_model_that_a_name_means_must_have_the_price(make: Make, gemini, config: Path) -> None:
+def test_the_resolved_model_must_have_a_price(make: Make, gemini, config: Path) -> None:
     _alias(config, "claude-dear", UNKNOWN)
     _alias(config, "unheard-of", "gemini-3.8-flash")
     client = make(BRIDGE_LIMITS__COST_PER_DAY="5")
@@ -157,7 +157,7 @@ def _alias(config: Path, name: str, model: str) -> None:
         ({"BRIDGE_LIMITS__COST_PER_DAY": "5"}, ["gemini-3.8-flash", "gemini-3.6-flash"]),
     ],
 )
-def test_a_fallback_without_a_price_is_passed_over(make: Make, gemini, config: Path, limits, asked) -> None:
+def test_an_unpriced_fallback_model_is_skipped(make: Make, gemini, config: Path, limits, asked) -> None:
     table = config / "models.toml"
     row = f'[[model]]\nmatch = ["gemini-3.8-flash"]\nfallbacks = ["{UNKNOWN}", "gemini-3.6-flash"]\n\n'
     table.write_text(table.read_text().replace("[[model]]", f"{row}[[model]]", 1))
@@ -173,9 +173,7 @@ def test_a_fallback_without_a_price_is_passed_over(make: Make, gemini, config: P
         ({"BRIDGE_LIMITS__COST_PER_DAY": "5"}, ["gemini-3.8-flash", "gemini-3.6-flash"]),
     ],
 )
-def test_so_is_one_that_would_take_the_place_of_a_model_that_is_gone(
-    make: Make, gemini, limits, asked
-) -> None:
+def test_an_unpriced_replacement_of_a_missing_model_is_skipped(make: Make, gemini, limits, asked) -> None:
     gemini.will_answer(lambda each: GONE if "3.8" in each.path else sse(text_chunk("Hi.", "STOP")))
     client = make(DEFAULT_MODEL=f"gemini-3.8-flash,{UNKNOWN},gemini-3.6-flash", **limits)
     assert ask(client, calls("my-own-name")["chat"]).status_code == 200
@@ -193,7 +191,7 @@ def test_a_service_tier_without_a_factor_has_no_price(make: Make, gemini, config
     assert ask(client, call).status_code == 200
 
 
-def test_counting_tokens_costs_nothing(make: Make, gemini) -> None:
+def test_counting_tokens_of_an_unpriced_model_is_allowed(make: Make, gemini) -> None:
     gemini.will_say(Reply([b'{"totalTokens": 3}']))
     client = make(BRIDGE_LIMITS__COST_PER_DAY="5")
     answer = client.post("/v1/messages/count_tokens", json={"model": UNKNOWN, "messages": HELLO})
@@ -212,7 +210,7 @@ def test_the_setting_has_two_values() -> None:
         load(environ={"BRIDGE_LIMITS__UNPRICED": "charge"})
 
 
-def test_every_model_that_the_tables_name_is_looked_at(settings, config: Path) -> None:
+def test_every_model_in_the_tables_is_checked(settings, config: Path) -> None:
     assert settings().unpriced_models == []
     _alias(config, "a", "gemini-nobody")
     table = config / "models.toml"
@@ -250,13 +248,15 @@ def sdk(budgeted: Bridge, upstream: ScriptedGemini) -> Iterator[OpenAI]:
         yield client
 
 
-def test_the_start_names_models_without_a_price(budgeted: Bridge) -> None:
-    (warning,) = [line for line in budgeted.told(level="warning") if "without a price" in line["message"]]
+def test_unpriced_models_are_logged_at_start(budgeted: Bridge) -> None:
+    (warning,) = [
+        line for line in budgeted.log_entries(level="warning") if "without a price" in line["message"]
+    ]
     assert UNKNOWN in warning["message"]
-    assert "they are refused where a limit on cost applies" in warning["message"]
+    assert "requests to them are rejected if a cost limit applies" in warning["message"]
 
 
-def test_the_openai_package_is_told_what_the_administrator_must_do(sdk: OpenAI, upstream) -> None:
+def test_the_openai_sdk_gets_the_administrators_instructions(sdk: OpenAI, upstream) -> None:
     with pytest.raises(openai.PermissionDeniedError, match=f"{UNKNOWN}.*config/prices.toml") as caught:
         sdk.chat.completions.create(model=UNKNOWN, messages=HELLO)
     assert caught.value.param == "model"
@@ -265,7 +265,7 @@ def test_the_openai_package_is_told_what_the_administrator_must_do(sdk: OpenAI, 
     assert asked_models(upstream) == []
 
 
-def test_a_tier_is_priced_as_it_was_served_and_the_budget_holds(
+def test_the_serving_tier_is_priced_and_the_budget_is_kept(
     sdk: OpenAI, upstream: ScriptedGemini, budgeted: Bridge
 ) -> None:
     thousand: Any = {"promptTokenCount": 1000, "candidatesTokenCount": 0, "serviceTier": "flex"}

@@ -1,6 +1,6 @@
-"""The upstream's key, quoted by the upstream wherever it can quote anything, reaches no client and no store.
+"""The upstream key reaches no client and no store, even if the upstream quotes it in any field.
 
-A proxy that refuses a request may repeat its headers, in an answer that calls itself a success too.
+A proxy that refuses a request may repeat its headers, even in a response with status 200.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from contextlib import closing
 
 import pytest
 import requests
-from askers import ASKERS, CHAT, MESSAGES, NATIVE, RESPONSES, Asker
 from gunicorn_bridge import Bridge, gunicorn_bridge
+from raw_clients import CHAT, MESSAGES, NATIVE, RAW_CLIENTS, RESPONSES, RawClient
 from scripted_gemini import Reply, ScriptedGemini, call_chunk, sse, text_chunk
 from waiting import eventually
 
-#: It looks like no key that a pattern knows.
+#: A key that matches no known key pattern.
 KEY = "canary-upstream-key-5f3a9b"
 SAID = f"The header x-goog-api-key: {KEY} is not welcome."
 MASKED = b"[key]"
@@ -85,22 +85,24 @@ def quoted(_gemini: ScriptedGemini) -> Iterator[Bridge]:
         yield running
 
 
-def ask(bridge: Bridge, asker: Asker, stream: bool) -> bytes:
-    more = {"store": True} if "store" in asker.body else {}
-    answer = asker.ask(bridge.address, "gemini-3.8-flash", stream=stream, **more)
+def ask(bridge: Bridge, raw_client: RawClient, stream: bool) -> bytes:
+    more = {"store": True} if "store" in raw_client.body else {}
+    answer = raw_client.ask(bridge.address, "gemini-3.8-flash", stream=stream, **more)
     return json.dumps(answer.headers).encode() + answer.content
 
 
 @pytest.mark.parametrize("place", SAYINGS)
-def test_no_client_reads_it(quoted: Bridge, gemini: ScriptedGemini, place: str) -> None:
+def test_no_client_sees_the_upstream_key(quoted: Bridge, gemini: ScriptedGemini, place: str) -> None:
     gemini.will_answer(lambda _asked: SAYINGS[place])
-    answers = [ask(quoted, asker, stream) for asker in ASKERS for stream in (True, False)]
+    answers = [ask(quoted, raw_client, stream) for raw_client in RAW_CLIENTS for stream in (True, False)]
     assert [answer for answer in answers if KEY.encode() in answer] == []
     assert any(MASKED in answer for answer in answers), "the words did not arrive at all"
 
 
 @pytest.mark.parametrize("said", [Reply([json.dumps(REFUSED).encode()], 200, JSON), REFUSED, {"a": SAID}])
-def test_short_calls_do_not_show_it(quoted: Bridge, gemini: ScriptedGemini, said: Reply | dict) -> None:
+def test_unary_calls_do_not_show_the_upstream_key(
+    quoted: Bridge, gemini: ScriptedGemini, said: Reply | dict
+) -> None:
     gemini.will_answer(lambda _asked: said if isinstance(said, Reply) else Reply([json.dumps(said).encode()]))
     text = {"content": {"parts": [{"text": "Hello"}]}}
     for path, body in (
@@ -112,7 +114,7 @@ def test_short_calls_do_not_show_it(quoted: Bridge, gemini: ScriptedGemini, said
         assert KEY.encode() not in answer.content, answer.content
 
 
-def test_the_list_of_models_does_not_show_it(quoted: Bridge, gemini: ScriptedGemini) -> None:
+def test_the_model_list_does_not_show_the_upstream_key(quoted: Bridge, gemini: ScriptedGemini) -> None:
     model = {
         "name": "models/gemini-x",
         "description": SAID,
@@ -124,11 +126,13 @@ def test_the_list_of_models_does_not_show_it(quoted: Bridge, gemini: ScriptedGem
 
 
 @pytest.mark.parametrize("place", ["in the middle", "in a text", "as the whole body"])
-def test_no_store_and_no_log_has_it(quoted: Bridge, gemini: ScriptedGemini, place: str) -> None:
+def test_no_store_and_no_log_holds_the_upstream_key(
+    quoted: Bridge, gemini: ScriptedGemini, place: str
+) -> None:
     gemini.will_answer(lambda _asked: SAYINGS[place])
-    for asker in ASKERS:
+    for raw_client in RAW_CLIENTS:
         for stream in (True, False):
-            ask(quoted, asker, stream)
+            ask(quoted, raw_client, stream)
     body = {**RESPONSES.body, "model": "gpt-5", "background": True, "store": True}
     made = requests.post(f"{quoted.address}/v1/responses", json=body, timeout=30).json()
     done = eventually(lambda: _finished(quoted, made["id"]))
@@ -146,8 +150,8 @@ def _finished(bridge: Bridge, answer_id: str) -> bytes:
     return b"" if found.json()["status"] in ("queued", "in_progress") else found.content
 
 
-def test_who_sent_it_may_read_it(quoted: Bridge, gemini: ScriptedGemini) -> None:
-    """An agent that works on the file which holds the key must be able to write it back."""
+def test_a_client_that_sent_the_key_itself_may_see_it(quoted: Bridge, gemini: ScriptedGemini) -> None:
+    """An agent that edits the file with the key must be able to write it back."""
     gemini.will_answer(lambda _asked: SAYINGS["in a text"])
     asked = [{"role": "user", "content": f"My .env has {KEY}"}]
     answer = CHAT.ask(quoted.address, "gemini-3.8-flash", stream=False, messages=asked)

@@ -7,10 +7,10 @@ import pytest
 from evil_gemini import Evil
 from gunicorn_bridge import Bridge, gunicorn_bridge
 
-from tests.faults.deeds import DEEDS
+from tests.faults.upstream_faults import BEHAVIOURS
 
-#: Short enough for a test, in the same proportions as the delivered ones.
-IMPATIENT = {
+#: Timeouts that are short enough for tests, in the same proportions as the delivered ones.
+SHORT_TIMEOUTS = {
     "GEMINI_API_KEY": "AIzaCanary0123456789abcdefghijklmnopqrs",
     "BRIDGE_SERVER__HEARTBEAT": "0.4",
     "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "3",
@@ -23,20 +23,20 @@ IMPATIENT = {
 NUMBERS = itertools.count(1)
 
 
-def fresh(deed: str) -> str:
-    """A model's name of this deed that nobody has asked for yet."""
-    return f"gemini-{deed}--{next(NUMBERS)}"
+def fresh(behaviour: str) -> str:
+    """Return an unused model name for this behaviour."""
+    return f"gemini-{behaviour}--{next(NUMBERS)}"
 
 
 @pytest.fixture(scope="session")
 def evil() -> Iterator[Evil]:
-    running = Evil(DEEDS)
+    running = Evil(BEHAVIOURS)
     yield running
     running.close()
 
 
 @pytest.fixture(scope="session")
-def impatient(evil: Evil) -> Iterator[Bridge]:
-    """The bridge with two workers, between its clients and an evil Gemini."""
-    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **IMPATIENT) as running:
+def short_timeouts(evil: Evil) -> Iterator[Bridge]:
+    """The bridge with two workers and short timeouts, with an evil Gemini as upstream."""
+    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **SHORT_TIMEOUTS) as running:
         yield running

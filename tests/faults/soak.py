@@ -1,8 +1,8 @@
-"""Many streams at once, with every fault there is, for as long as you like: `make soak SECONDS=1200`
+"""Many concurrent streams with every fault, for a chosen time: `make soak SECONDS=1200`
 
-The real bridge with two workers stands between an evil Gemini and clients of every protocol, some of which
-leave. At the end it says whether a stream was left without its last event, whether the workers' memory grew,
-and whether connections or descriptors were left behind. The exit code is 0 if all is well.
+The real bridge with two workers runs between an evil Gemini and clients of every protocol, some of which
+disconnect. At the end the program reports streams without a final event, growth of the workers' memory, and
+leaked connections or descriptors. The exit code is 0 if there are none.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from askers import ASKERS, Answer, Asker  # noqa: E402
-from evil_gemini import END, HEAD, Deed, Evil, Visit, framed, text  # noqa: E402
+from evil_gemini import END, HEAD, Behaviour, Evil, UpstreamCall, framed, text  # noqa: E402
 from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
+from raw_clients import RAW_CLIENTS, Answer, RawClient  # noqa: E402
 from waiting import eventually  # noqa: E402
 
 from bridge.upstream.transport.body_framing import BodyFraming, Chunked, Sized  # noqa: E402
-from tests.faults.deeds import DEEDS  # noqa: E402
+from tests.faults.upstream_faults import BEHAVIOURS  # noqa: E402
 
 SETTINGS = {
     "GEMINI_API_KEY": "AIzaSoak0123456789abcdefghijklmnopqrstu",
@@ -43,24 +43,26 @@ SETTINGS = {
     "BRIDGE_UPSTREAM__KEY_COOLDOWN": "0",
 }
 BETWEEN_SAMPLES = 2.0
-#: Of the whole time: until then pools fill, caches grow and threads start.
+#: Share of the whole time in which pools fill, caches grow and threads start.
 WARM_UP = 0.3
 MOST_GROWTH = 1.0  #: MB in ten minutes
-SHORTEST_FOR_A_SLOPE = 600.0  #: seconds; below that, noise says more than growth
+SHORTEST_FOR_A_SLOPE = 600.0  #: seconds; in a shorter run, noise exceeds growth
 NOT_FOR_LOAD = {"ten-megabytes", "flood", "never-ending", "endless-comments", "endless-trailers"}
 NOT_FOR_LOAD |= {"gzip-bomb", "endless-event", "many-values"}
 
 
-def talk(visit: Visit) -> None:
-    """An ordinary answer: a few seconds of chunks."""
-    visit.say(HEAD)
+def talk(call: UpstreamCall) -> None:
+    """Send an ordinary answer: a few seconds of chunks."""
+    call.send(HEAD)
     for number in range(random.randint(10, 40)):
-        visit.say(framed(text(f"word {number} ")))
+        call.send(framed(text(f"word {number} ")))
         time.sleep(random.uniform(0.05, 0.3))
-    visit.say(framed(text("done.", "STOP")), END)
+    call.send(framed(text("done.", "STOP")), END)
 
 
-FAULTS: dict[str, Deed] = {name: deed for name, deed in DEEDS.items() if name not in NOT_FOR_LOAD}
+FAULTS: dict[str, Behaviour] = {
+    name: behaviour for name, behaviour in BEHAVIOURS.items() if name not in NOT_FOR_LOAD
+}
 
 
 @dataclass
@@ -68,26 +70,28 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
 
-    def take(self, asker: Asker, deed: str, outcome: str) -> None:
+    def take(self, raw_client: RawClient, behaviour: str, outcome: str) -> None:
         self.outcomes[outcome] += 1
         if outcome == "no end":
-            self.lost.append(f"{asker.name} {deed}")
+            self.lost.append(f"{raw_client.name} {behaviour}")
 
 
 async def keep_asking(bridge: Bridge, until: float, tally: Tally) -> None:
     while time.monotonic() < until:
-        asker = random.choice(ASKERS)
-        deed = "talk" if random.random() < 0.7 else random.choice(sorted(FAULTS))
-        patience = random.uniform(0.1, 5) if random.random() < 0.1 else 60.0
-        model = f"gemini-{deed}--{random.getrandbits(60):x}"
-        tally.take(asker, deed, await outcome_of(bridge, asker, model, patience))
+        raw_client = random.choice(RAW_CLIENTS)
+        behaviour = "talk" if random.random() < 0.7 else random.choice(sorted(FAULTS))
+        timeout = random.uniform(0.1, 5) if random.random() < 0.1 else 60.0
+        model = f"gemini-{behaviour}--{random.getrandbits(60):x}"
+        tally.take(raw_client, behaviour, await outcome_of(bridge, raw_client, model, timeout))
 
 
-async def outcome_of(bridge: Bridge, asker: Asker, model: str, patience: float) -> str:
+async def outcome_of(bridge: Bridge, raw_client: RawClient, model: str, timeout: float) -> str:
     try:
-        answer = await asyncio.wait_for(asked(bridge, asker, model, stream=random.random() < 0.9), patience)
+        answer = await asyncio.wait_for(
+            asked(bridge, raw_client, model, stream=random.random() < 0.9), timeout
+        )
     except TimeoutError:
-        return "left" if patience < 60 else "no end"
+        return "left" if timeout < 60 else "no end"
     except OSError as error:
         return f"connection: {type(error).__name__}"
     if answer.status in (503, 529):
@@ -97,11 +101,11 @@ async def outcome_of(bridge: Bridge, asker: Asker, model: str, patience: float) 
     return "failed legally" if answer.ended_legally else "no end"
 
 
-async def asked(bridge: Bridge, asker: Asker, model: str, *, stream: bool) -> Answer:
+async def asked(bridge: Bridge, raw_client: RawClient, model: str, *, stream: bool) -> Answer:
     host, port = bridge.address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        path, fields = asker.request(model, stream)
+        path, fields = raw_client.request(model, stream)
         body = json.dumps(fields).encode()
         lines = [
             f"POST {path} HTTP/1.1",
@@ -109,12 +113,12 @@ async def asked(bridge: Bridge, asker: Asker, model: str, *, stream: bool) -> An
             f"Content-Length: {len(body)}",
             "Connection: close",
         ]
-        lines += [f"{name}: {value}" for name, value in asker.headers.items()]
+        lines += [f"{name}: {value}" for name, value in raw_client.headers.items()]
         writer.write("\r\n".join([*lines, "", ""]).encode() + body)
         head, _, come = (await reader.read()).partition(b"\r\n\r\n")
-        return Answer(asker, int(head[9:12] or 0), {}, unframed(head, come), stream)
-    except ValueError:  # cut before it began
-        return Answer(asker, 0, {}, b"{}", stream)
+        return Answer(raw_client, int(head[9:12] or 0), {}, unframed(head, come), stream)
+    except ValueError:  # truncated before it began
+        return Answer(raw_client, 0, {}, b"{}", stream)
     finally:
         writer.close()
 
@@ -125,12 +129,12 @@ def unframed(head: bytes, come: bytes) -> bytes:
     return body if framing.done else b""
 
 
-# --- what is watched ---------------------------------------------------------------------------------
+# --- measurements ------------------------------------------------------------------------------------
 
 
 @dataclass
 class Watch:
-    """Memory of the workers, by time."""
+    """Samples of the workers' memory over time."""
 
     samples: list[tuple[float, float]] = field(default_factory=list)
 
@@ -142,7 +146,7 @@ class Watch:
             await asyncio.sleep(BETWEEN_SAMPLES)
 
     def growth(self) -> float:
-        """MB in ten minutes, after the warm-up."""
+        """Return the growth in MB per ten minutes after the warm-up."""
         warm = [sample for sample in self.samples if sample[0] > WARM_UP * self.samples[-1][0]]
         times, sizes = zip(*warm, strict=True)
         return statistics.linear_regression(times, sizes).slope * 600
@@ -151,7 +155,7 @@ class Watch:
 def resident(pid: int) -> float:
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError):  # it has just ended
+    except (OSError, IndexError):  # the worker has just ended
         return 0.0
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -175,7 +179,7 @@ async def load(bridge: Bridge, arguments: argparse.Namespace) -> tuple[Tally, Wa
 def verdict(
     bridge: Bridge, evil: Evil, tally: Tally, watch: Watch, arguments: argparse.Namespace
 ) -> list[str]:
-    """What is wrong."""
+    """Return the errors of the run."""
     wrong = [f"{len(tally.lost)} streams without an end: {Counter(tally.lost)}"] if tally.lost else []
     lost = [line for line in bridge.requests() if line["outcome"] == "lost"]
     if lost:

@@ -1,5 +1,5 @@
-"""Large bodies and large stored conversations: what a worker cannot hold is refused before it is read,
-and whatever a request held is free again however it ended."""
+"""Large bodies and large stored conversations: a worker refuses them before reading if it lacks the memory,
+and releases a request's memory however the request ends."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 import requests
-from evil_gemini import END, HEAD, Evil, Visit, framed, text
+from evil_gemini import END, HEAD, Evil, UpstreamCall, framed, text
 from gunicorn_bridge import Bridge, gunicorn_bridge
 from waiting import eventually
 
-from tests.faults.conftest import IMPATIENT, fresh
+from tests.faults.conftest import SHORT_TIMEOUTS, fresh
 
 MB = 1024 * 1024
 #: One worker, with memory for 12 MB of bodies, each of 8 MB at most.
 ENVIRONMENT = {
-    **IMPATIENT,
+    **SHORT_TIMEOUTS,
     "BRIDGE_SERVER__WORKERS": "1",
     "BRIDGE_SERVER__MAX_BODY_MB": "8",
     "BRIDGE_SERVER__MEMORY_MB": "48",
@@ -55,7 +55,7 @@ def booked(bridge: Bridge) -> float:
 
 
 class Upstream:
-    """It holds every answer back until it is told to go on."""
+    """An upstream that holds every answer back until it is released."""
 
     def __init__(self, evil: Evil) -> None:
         self._evil = evil
@@ -63,10 +63,10 @@ class Upstream:
         evil.faults["held"] = self._hold
         self.model = fresh("held")
 
-    def _hold(self, visit: Visit) -> None:
-        visit.say(HEAD, framed(text("Half ")))
+    def _hold(self, call: UpstreamCall) -> None:
+        call.send(HEAD, framed(text("Half ")))
         self.go_on.wait(60)
-        visit.say(framed(text("done.", "STOP")), END)
+        call.send(framed(text("done.", "STOP")), END)
 
     def asked(self) -> int:
         return self._evil.asked[self.model]
@@ -110,7 +110,7 @@ def kept(bridge: Bridge, size: int, previous: str | None = None) -> str:
     return str(answer.json()["id"])
 
 
-def test_small_requests_that_resume_a_large_conversation_are_admitted_by_its_bytes(
+def test_small_requests_that_resume_a_large_conversation_reserve_its_bytes(
     bounded: Bridge, upstream: Upstream
 ) -> None:
     conversation = kept(bounded, 4 * MB, kept(bounded, 4 * MB))
@@ -127,14 +127,14 @@ def test_small_requests_that_resume_a_large_conversation_are_admitted_by_its_byt
     assert shown.status_code == 200
 
 
-def test_a_conversation_that_outgrew_the_worker_is_refused_for_good(bounded: Bridge) -> None:
+def test_a_conversation_larger_than_the_worker_is_refused_permanently(bounded: Bridge) -> None:
     conversation = kept(bounded, 5 * MB, kept(bounded, 5 * MB))
     refused = ask(bounded, fresh("good"), 3 * MB, previous_response_id=conversation)
     assert refused.status_code == 413
     assert "12 MB together" in refused.json()["error"]["message"]
 
 
-def test_work_in_the_background_holds_its_bytes_until_it_is_done(bounded: Bridge, upstream: Upstream) -> None:
+def test_background_work_holds_its_bytes_until_it_is_done(bounded: Bridge, upstream: Upstream) -> None:
     pending = ask(bounded, upstream.model, 7 * MB, store=True, background=True)
     assert (pending.status_code, pending.json()["status"]) == (200, "queued")
     assert eventually(lambda: upstream.asked() == 1)
@@ -144,8 +144,8 @@ def test_work_in_the_background_holds_its_bytes_until_it_is_done(bounded: Bridge
     assert eventually(lambda: booked(bounded) == 0)
 
 
-def test_a_client_that_leaves_takes_no_memory_along(bounded: Bridge, upstream: Upstream) -> None:
-    """While it sends, while it waits, and while it is answered."""
+def test_a_disconnect_releases_its_memory(bounded: Bridge, upstream: Upstream) -> None:
+    """Disconnect while sending, while waiting, and while receiving."""
     host, port = bounded.address.removeprefix("http://").split(":")
     for stream, sent in ((False, 3 * MB), (False, 7 * MB), (True, 7 * MB)):
         padding = "x" * (7 * MB - 500)
@@ -165,7 +165,7 @@ def test_a_client_that_leaves_takes_no_memory_along(bounded: Bridge, upstream: U
 
 
 @pytest.mark.parametrize("wrong", ["not JSON", "not an object", "not a field"])
-def test_a_body_that_is_refused_takes_no_memory_along(bounded: Bridge, wrong: str) -> None:
+def test_a_refused_body_releases_its_memory(bounded: Bridge, wrong: str) -> None:
     large = b"x" * (2 * MB)
     body = {
         "not JSON": b"{" + large,

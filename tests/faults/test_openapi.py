@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: it knows every route, and generated requests are answered as it says."""
+"""The OpenAPI document is correct: it has every route, and responses to generated requests match it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from bridge.settings import load
 from bridge.web.app import create_app
 
 PAGE = ROOT / "docs" / "openapi.json"
-#: Flask's own, and the one that tells what is there instead.
+#: Flask's own route, and the route that lists the available paths.
 UNWRITTEN_METHODS = {"HEAD", "OPTIONS"}
-NOTHING_THERE = "gemini_native.nothing"
+UNSUPPORTED = "gemini_native.unsupported"
 
 CHECKS = [
     not_a_server_error,
@@ -51,16 +51,16 @@ def generator():
     return module
 
 
-def test_the_document_is_that_of_the_schemas():
+def test_the_openapi_document_matches_the_schemas():
     assert generator().page() == PAGE.read_text(), "run: make diagrams"
 
 
-def test_the_document_knows_every_route_and_no_other(tmp_path: Path):
+def test_the_openapi_document_lists_exactly_the_routes(tmp_path: Path):
     app = create_app(load(ROOT / "config", {"BRIDGE_STATE_DIR": str(tmp_path)}))
     served = {
         (path, method)
         for rule in app.url_map.iter_rules()
-        if rule.endpoint != NOTHING_THERE
+        if rule.endpoint != UNSUPPORTED
         for path in generator().written([rule.rule])
         for method in rule.methods - UNWRITTEN_METHODS
     }
@@ -76,19 +76,19 @@ def session():
 
 @pytest.fixture(scope="module")
 def address():
-    with gunicorn_bridge("tests.support.hasty_demo:app") as running:
+    with gunicorn_bridge("tests.support.demo_without_pauses:app") as running:
         yield running.address
 
 
 @SCHEMA.parametrize()
-@pytest.mark.parametrize("timeout", [20])  # without a parameter of its own, all operations have the same id
-def test_any_request_is_answered_as_the_document_says(case, address, session, timeout):
+@pytest.mark.parametrize("timeout", [20])  # without a parameter, all operations would have the same test id
+def test_any_response_matches_the_openapi_document(case, address, session, timeout):
     response = case.call(base_url=address, session=session, timeout=timeout)
     case.validate_response(response, checks=CHECKS)
 
 
 @pytest.mark.parametrize("asked", ["/v1/responses", "/v1beta/interactions", "/v1/interactions"])
-def test_the_life_of_a_stored_answer_is_as_the_document_says(address, session, asked):
+def test_stored_answer_responses_match_the_openapi_document(address, session, asked):
     body = {"model": "demo", "input": "Hi", "store": True}
     made = session.post(f"{address}{asked}", json=body, timeout=20).json()
     path = f"{asked}/{{answer_id}}"
@@ -102,6 +102,6 @@ def test_the_life_of_a_stored_answer_is_as_the_document_says(address, session, a
 
 
 @pytest.mark.parametrize("path", ["/v1/models/{name}", "/v1beta/models/{name}"])
-def test_a_model_is_described_as_the_document_says(address, session, path):
+def test_model_responses_match_the_openapi_document(address, session, path):
     case = SCHEMA[path]["GET"].Case(path_parameters={"name": "demo"})
     assert case.call_and_validate(address, session=session, checks=CHECKS[:-1]).status_code == 200

@@ -1,4 +1,4 @@
-"""Stops, reloads and killed workers: streams end with their own last event, and somebody always serves."""
+"""Stops, reloads and killed workers: streams end with their final event, and the service stays available."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 import requests
-from askers import ASKERS, CHAT, Answer, Asker
-from descriptors import no_more_descriptors
 from evil_gemini import Evil
+from file_descriptor_limit import no_free_file_descriptors
 from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge, serves
+from raw_clients import CHAT, RAW_CLIENTS, Answer, RawClient
 from waiting import eventually
 
-from tests.faults.conftest import IMPATIENT, fresh
+from tests.faults.conftest import SHORT_TIMEOUTS, fresh
 
 LASTING = {
-    **IMPATIENT,
+    **SHORT_TIMEOUTS,
     "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "60",
     "BRIDGE_UPSTREAM__READ_TIMEOUT": "60",
     "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "120",
@@ -32,20 +32,20 @@ HASTY = {**LASTING, "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "5"}
 
 
 def asked_together(
-    threads: ThreadPoolExecutor, bridge: Bridge, evil: Evil, deed: str
+    threads: ThreadPoolExecutor, bridge: Bridge, evil: Evil, behaviour: str
 ) -> list[Future[Answer]]:
-    """Every protocol at once; returns when all of them have reached the upstream."""
-    models = [fresh(deed) for _ in ASKERS]
+    """Send a request of every protocol; return when all have reached the upstream."""
+    models = [fresh(behaviour) for _ in RAW_CLIENTS]
     asked = [
-        threads.submit(asker.ask, bridge.address, model, stream=True)
-        for asker, model in zip(ASKERS, models, strict=True)
+        threads.submit(raw_client.ask, bridge.address, model, stream=True)
+        for raw_client, model in zip(RAW_CLIENTS, models, strict=True)
     ]
     assert eventually(lambda: all(evil.asked[model] for model in models))
     time.sleep(0.3)
     return asked
 
 
-def test_a_stop_lets_streams_finish(evil: Evil) -> None:
+def test_a_stop_waits_for_running_streams(evil: Evil) -> None:
     with (
         ThreadPoolExecutor() as threads,
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
@@ -57,13 +57,13 @@ def test_a_stop_lets_streams_finish(evil: Evil) -> None:
         assert bridge.process.wait(40) == 0
 
 
-@pytest.mark.parametrize("deed", ["silent", "never-ending"])
-def test_a_stream_that_cannot_finish_in_time_gets_its_last_event(evil: Evil, deed: str) -> None:
+@pytest.mark.parametrize("behaviour", ["silent", "never-ending"])
+def test_a_stream_that_cannot_finish_in_time_gets_its_last_event(evil: Evil, behaviour: str) -> None:
     with (
         ThreadPoolExecutor() as threads,
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **HASTY) as bridge,
     ):
-        asked = asked_together(threads, bridge, evil, deed)
+        asked = asked_together(threads, bridge, evil, behaviour)
         bridge.signal(signal.SIGTERM)
         answers = [each.result() for each in asked]
         assert all(answer.status == 200 and answer.ended_legally and answer.failed for answer in answers)
@@ -71,7 +71,7 @@ def test_a_stream_that_cannot_finish_in_time_gets_its_last_event(evil: Evil, dee
         assert {line["error"] for line in bridge.requests()} == {"shutting_down"}
 
 
-def test_a_reload_lets_streams_finish_and_new_workers_serve_meanwhile(evil: Evil) -> None:
+def test_a_reload_keeps_running_streams_and_starts_new_workers(evil: Evil) -> None:
     with (
         ThreadPoolExecutor() as threads,
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
@@ -95,7 +95,7 @@ def test_a_reload_with_a_broken_configuration_leaves_the_old_one_serving(evil: E
         bridge.signal(signal.SIGHUP)
         assert eventually(lambda: not old & set(bridge.workers()) and len(bridge.workers()) == 2)
         assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
-        assert "reload refused" in bridge.lines()
+        assert "reload rejected" in bridge.lines()
         assert "server.threads must be a whole number" in bridge.lines()
         (config / "local.toml").write_text("[log]\nlevel = 'error'\n")
         bridge.signal(signal.SIGHUP)
@@ -103,13 +103,13 @@ def test_a_reload_with_a_broken_configuration_leaves_the_old_one_serving(evil: E
 
 
 def quiet_by_now(bridge: Bridge) -> bool:
-    """The line of an answer that is not streamed is written before it."""
+    """Wait until no request runs: an unstreamed answer is logged before it is sent."""
     model = fresh("good")
     assert CHAT.ask(bridge.address, model, stream=False).ended_well
     return not bridge.requests(model=model)
 
 
-def test_a_killed_worker_takes_only_its_own_streams_with_it(evil: Evil) -> None:
+def test_a_killed_worker_ends_only_its_own_streams(evil: Evil) -> None:
     with (
         ThreadPoolExecutor(16) as threads,
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
@@ -117,7 +117,7 @@ def test_a_killed_worker_takes_only_its_own_streams_with_it(evil: Evil) -> None:
         models = [fresh("long") for _ in range(16)]
         asked = [threads.submit(outcome, bridge, model) for model in models]
         assert eventually(lambda: all(evil.asked[model] for model in models))
-        victim = min(bridge.workers(), key=open_files)  # if one has all the streams, it is not that one
+        victim = min(bridge.workers(), key=open_files)  # not the worker that may have all streams
         os.kill(victim, signal.SIGKILL)
         outcomes = [each.result() for each in asked]
         assert "whole" in outcomes
@@ -128,11 +128,9 @@ def test_a_killed_worker_takes_only_its_own_streams_with_it(evil: Evil) -> None:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGABRT, signal.SIGQUIT, signal.SIGTERM])
-def test_a_worker_that_is_told_to_end_does_so_although_its_threads_wait_for_more(
-    evil: Evil, sign: signal.Signals
-) -> None:
+def test_a_worker_exits_on_a_signal_although_its_threads_are_idle(evil: Evil, sign: signal.Signals) -> None:
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge:
-        for _ in range(8):  # so that each has had something to do
+        for _ in range(8):  # so that every worker has served a request
             assert CHAT.ask(bridge.address, fresh("good"), stream=False).ended_well
         told = set(bridge.workers())
         for worker in told:
@@ -152,7 +150,7 @@ def outcome(bridge: Bridge, model: str) -> str:
         return "cut"
 
 
-def test_a_worker_without_room_for_more_connections_finishes_what_it_has(evil: Evil) -> None:
+def test_a_worker_out_of_file_descriptors_finishes_its_running_streams(evil: Evil) -> None:
     environment = {**LASTING, "BRIDGE_SERVER__WORKERS": "1"}
     with (
         ThreadPoolExecutor() as threads,
@@ -162,9 +160,9 @@ def test_a_worker_without_room_for_more_connections_finishes_what_it_has(evil: E
         asked = asked_together(threads, bridge, evil, "long")
         assert kept.get(f"{bridge.address}/healthz", timeout=20).ok
         (worker,) = bridge.workers()
-        with no_more_descriptors(worker):
+        with no_free_file_descriptors(worker):
             late = threads.submit(CHAT.ask, bridge.address, fresh("good"), stream=True)
-            assert eventually(lambda: "no room for another connection" in bridge.lines())
+            assert eventually(lambda: "cannot accept another connection" in bridge.lines())
             path, body = CHAT.request(fresh("good"), stream=False)
             refused = kept.post(f"{bridge.address}{path}", json=body, timeout=20)
             assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10"), (
@@ -182,14 +180,14 @@ def test_reloads_every_few_seconds_under_load_lose_no_stream(evil: Evil) -> None
         gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **LASTING) as bridge,
     ):
         running = [
-            threads.submit(keep_asking, bridge, ASKERS[number % len(ASKERS)], answers, done)
+            threads.submit(keep_asking, bridge, RAW_CLIENTS[number % len(RAW_CLIENTS)], answers, done)
             for number in range(12)
         ]
         for _ in range(4):
             time.sleep(2.5)
             bridge.signal(signal.SIGHUP)
         time.sleep(1)
-        assert eventually(lambda: len(answers) > 2 * len(running))  # they asked between the reloads, too
+        assert eventually(lambda: len(answers) > 2 * len(running))  # requests also ran between the reloads
         done.set()
         for each in running:
             each.result()
@@ -198,8 +196,8 @@ def test_reloads_every_few_seconds_under_load_lose_no_stream(evil: Evil) -> None
         assert {line["outcome"] for line in bridge.requests()} == {"completed"}
 
 
-def keep_asking(bridge: Bridge, asker: Asker, answers: list[Answer], done: threading.Event) -> None:
-    for deed in cycle(("long", "slow-start", "good")):
+def keep_asking(bridge: Bridge, raw_client: RawClient, answers: list[Answer], done: threading.Event) -> None:
+    for behaviour in cycle(("long", "slow-start", "good")):
         if done.is_set():
             return
-        answers.append(asker.ask(bridge.address, fresh(deed), stream=True))
+        answers.append(raw_client.ask(bridge.address, fresh(behaviour), stream=True))

@@ -1,4 +1,4 @@
-"""Whatever the upstream does, every client gets a whole answer or a legal end, streamed or not."""
+"""Whatever the upstream does, every client gets a complete answer or a legal error, streamed or not."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from askers import ASKERS, CHAT, MESSAGES, Answer, Asker
 from evil_gemini import Evil
 from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
+from raw_clients import CHAT, MESSAGES, RAW_CLIENTS, Answer, RawClient
 
-from tests.faults.conftest import IMPATIENT, fresh
-from tests.faults.deeds import TEN_MB
+from tests.faults.conftest import SHORT_TIMEOUTS, fresh
+from tests.faults.upstream_faults import TEN_MB
 
-EVERY_WAY = [(asker, stream) for asker in ASKERS for stream in (True, False)]
+EVERY_WAY = [(raw_client, stream) for raw_client in RAW_CLIENTS for stream in (True, False)]
 
 
-def ask_every_way(bridge: Bridge, deed: str) -> list[tuple[str, Answer]]:
-    """In every protocol, streamed and whole, at the same time; each with a model of its own."""
+def ask_every_way(bridge: Bridge, behaviour: str) -> list[tuple[str, Answer]]:
+    """Send concurrent requests in every protocol, streamed and whole, each with its own model name."""
 
-    def ask(way: tuple[Asker, bool]) -> tuple[str, Answer]:
-        asker, stream = way
-        model = fresh(deed)
-        return model, asker.ask(bridge.address, model, stream=stream)
+    def ask(way: tuple[RawClient, bool]) -> tuple[str, Answer]:
+        raw_client, stream = way
+        model = fresh(behaviour)
+        return model, raw_client.ask(bridge.address, model, stream=stream)
 
     with ThreadPoolExecutor(len(EVERY_WAY)) as threads:
         return list(threads.map(ask, EVERY_WAY))
 
 
-#: What happens → how often the upstream is asked.
+#: Upstream behaviour → number of upstream calls.
 MENDED = {
     "overloaded-once": 2,
     "overloaded-twice": 3,
@@ -46,17 +46,19 @@ MENDED = {
 }
 
 
-@pytest.mark.parametrize("deed", MENDED)
-def test_what_another_attempt_mends_the_client_never_sees(impatient: Bridge, evil: Evil, deed: str) -> None:
-    for model, answer in ask_every_way(impatient, deed):
+@pytest.mark.parametrize("behaviour", MENDED)
+def test_a_failure_fixed_by_a_retry_is_invisible_to_the_client(
+    short_timeouts: Bridge, evil: Evil, behaviour: str
+) -> None:
+    for model, answer in ask_every_way(short_timeouts, behaviour):
         assert answer.ended_well, answer
         assert not answer.failed, answer
         assert b"All " in answer.content
         assert b"Hm." not in answer.content, "nothing of the first attempt was shown"
-        assert evil.asked[model] == MENDED[deed]
+        assert evil.asked[model] == MENDED[behaviour]
 
 
-#: What happens → how the log names it.
+#: Upstream behaviour → error name in the log.
 BROKEN = {
     "stall-before-head": "timeout",
     "stall-in-head": "timeout",
@@ -80,52 +82,54 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("deed", BROKEN)
-def test_what_cannot_be_mended_ends_legally_and_is_told(impatient: Bridge, evil: Evil, deed: str) -> None:
-    for model, answer in ask_every_way(impatient, deed):
+@pytest.mark.parametrize("behaviour", BROKEN)
+def test_a_permanent_failure_ends_the_answer_legally_with_an_error(
+    short_timeouts: Bridge, evil: Evil, behaviour: str
+) -> None:
+    for model, answer in ask_every_way(short_timeouts, behaviour):
         assert answer.ended_legally, answer.content[-400:]
         assert answer.failed, answer
-        line = impatient.request(model=model)
-        assert (line["outcome"], line.get("error")) == ("failed", BROKEN[deed])
+        line = short_timeouts.request(model=model)
+        assert (line["outcome"], line.get("error")) == ("failed", BROKEN[behaviour])
 
 
-def test_a_half_told_answer_is_shown_before_its_failure(impatient: Bridge) -> None:
-    for _, answer in ask_every_way(impatient, "reset-in-stream"):
+def test_a_partial_answer_is_sent_before_its_error(short_timeouts: Bridge) -> None:
+    for _, answer in ask_every_way(short_timeouts, "reset-in-stream"):
         if answer.stream:
             assert answer.status == 200
             assert b"Half " in answer.content
 
 
 def peak_megabytes(bridge: Bridge) -> float:
-    """The most memory that any of the workers has had."""
+    """Return the peak memory of the largest worker."""
     told = (Path(f"/proc/{worker}/status").read_text() for worker in bridge.workers())
     return max(int(status.partition("VmHWM:")[2].split()[0]) for status in told) / 1024
 
 
-@pytest.mark.parametrize("deed", ["gzip-bomb", "endless-event", "many-values"])
-def test_what_would_fill_the_memory_is_cut_off(evil: Evil, deed: str) -> None:
-    patience = dict.fromkeys(("FIRST_BYTE_TIMEOUT", "READ_TIMEOUT", "ANSWER_TIMEOUT"), "60")
-    environment = {**IMPATIENT, **{f"BRIDGE_UPSTREAM__{name}": value for name, value in patience.items()}}
+@pytest.mark.parametrize("behaviour", ["gzip-bomb", "endless-event", "many-values"])
+def test_unbounded_upstream_data_is_aborted(evil: Evil, behaviour: str) -> None:
+    timeout = dict.fromkeys(("FIRST_BYTE_TIMEOUT", "READ_TIMEOUT", "ANSWER_TIMEOUT"), "60")
+    environment = {**SHORT_TIMEOUTS, **{f"BRIDGE_UPSTREAM__{name}": value for name, value in timeout.items()}}
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
         before = peak_megabytes(bridge)
-        for asker in (CHAT, MESSAGES):
-            model = fresh(deed)
-            answer = asker.ask(bridge.address, model, stream=True)
+        for raw_client in (CHAT, MESSAGES):
+            model = fresh(behaviour)
+            answer = raw_client.ask(bridge.address, model, stream=True)
             assert answer.ended_legally, answer.content[-400:]
             assert bridge.request(model=model)["error"] == "malformed"
         assert peak_megabytes(bridge) - before < 200
 
 
-def test_signs_of_life_come_between_bytes_that_say_nothing(impatient: Bridge) -> None:
-    for _, answer in ask_every_way(impatient, "endless-comments"):
-        assert not answer.stream or answer.asker.sign_of_life in answer.content
+def test_heartbeats_are_sent_between_meaningless_bytes(short_timeouts: Bridge) -> None:
+    for _, answer in ask_every_way(short_timeouts, "endless-comments"):
+        assert not answer.stream or answer.raw_client.sign_of_life in answer.content
 
 
 @pytest.fixture(scope="module")
 def patient(evil: Evil) -> Iterator[Bridge]:
-    """It gives an upstream several times as long as the slow ones here need."""
+    """A bridge with timeouts several times longer than the slow upstreams here need."""
     environment = {
-        **IMPATIENT,
+        **SHORT_TIMEOUTS,
         "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "12",
         "BRIDGE_UPSTREAM__READ_TIMEOUT": "12",
         "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "60",
@@ -135,7 +139,7 @@ def patient(evil: Evil) -> Iterator[Bridge]:
 
 
 @pytest.mark.parametrize(
-    ("deed", "told"),
+    ("behaviour", "told"),
     [
         ("gzip-unasked", "is well."),
         ("slow-start", "is well."),
@@ -144,55 +148,57 @@ def patient(evil: Evil) -> Iterator[Bridge]:
         ("ten-megabytes", TEN_MB),
     ],
 )
-def test_an_upstream_that_takes_its_time_is_waited_for(patient: Bridge, deed: str, told: str) -> None:
-    for _, answer in ask_every_way(patient, deed):
+def test_a_slow_upstream_does_not_time_out(patient: Bridge, behaviour: str, told: str) -> None:
+    for _, answer in ask_every_way(patient, behaviour):
         assert answer.ended_well
         assert told.encode() in answer.content
 
 
-def test_signs_of_life_come_before_the_head_of_the_answer_too(patient: Bridge) -> None:
+def test_heartbeats_are_sent_before_the_upstreams_response_head(patient: Bridge) -> None:
     for _, answer in ask_every_way(patient, "stall-before-head"):
         assert answer.ended_legally
         if answer.stream:
-            assert answer.content.count(answer.asker.sign_of_life) >= 2
+            assert answer.content.count(answer.raw_client.sign_of_life) >= 2
 
 
-def test_an_empty_answer_that_stays_empty_ends_well(impatient: Bridge, evil: Evil) -> None:
-    for model, answer in ask_every_way(impatient, "empty"):
+def test_an_answer_that_stays_empty_ends_normally(short_timeouts: Bridge, evil: Evil) -> None:
+    for model, answer in ask_every_way(short_timeouts, "empty"):
         assert answer.ended_well
         assert evil.asked[model] == 3
 
 
-# --- what the client is told -------------------------------------------------------------------------
+# --- errors and delays for clients -------------------------------------------------------------------
 
 
-def test_a_long_wait_that_google_asks_for_is_left_to_the_client(impatient: Bridge, evil: Evil) -> None:
-    for model, answer in ask_every_way(impatient, "quota"):
+def test_a_long_retry_delay_is_passed_on_to_the_client(short_timeouts: Bridge, evil: Evil) -> None:
+    for model, answer in ask_every_way(short_timeouts, "quota"):
         assert answer.status == 429
         assert answer.headers["Retry-After"] == "48"
         assert evil.asked[model] == 1
 
 
-def test_in_a_storm_of_refusals_google_is_asked_once_and_everybody_told_how_long(evil: Evil) -> None:
-    environment = {**IMPATIENT, "BRIDGE_UPSTREAM__KEY_COOLDOWN": "60"}
+def test_in_a_storm_of_rate_limits_one_upstream_call_is_made_and_all_clients_get_the_delay(
+    evil: Evil,
+) -> None:
+    environment = {**SHORT_TIMEOUTS, "BRIDGE_UPSTREAM__KEY_COOLDOWN": "60"}
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
         model = fresh("quota")
         assert CHAT.ask(bridge.address, model, stream=True).status == 429
-        time.sleep(1.2)  # by then all workers know
+        time.sleep(1.2)  # by then all workers have read the cool-down
         answers = [CHAT.ask(bridge.address, model, stream=stream) for stream in (True, False) * 10]
     assert {answer.status for answer in answers} == {429}
     assert all(30 < int(answer.headers["Retry-After"]) <= 48 for answer in answers)
     assert evil.asked[model] == 1
 
 
-def test_a_fallback_model_answers_while_the_other_is_overloaded(evil: Evil, tmp_path: Path) -> None:
+def test_a_fallback_model_answers_while_the_requested_model_is_overloaded(evil: Evil, tmp_path: Path) -> None:
     config = tmp_path / "config"
     shutil.copytree(ROOT / "config", config, ignore=shutil.ignore_patterns("local.toml"))
     first, second = fresh("overloaded"), fresh("good")
     row = f'[[model]]\nmatch = ["{first}"]\nfallbacks = ["{second}"]\n\n'
     table = (config / "models.toml").read_text()
     (config / "models.toml").write_text(table.replace("[[model]]", row + "[[model]]", 1))
-    environment = {**IMPATIENT, "BRIDGE_CONFIG_DIR": str(config)}
+    environment = {**SHORT_TIMEOUTS, "BRIDGE_CONFIG_DIR": str(config)}
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
         answer = MESSAGES.ask(bridge.address, first, stream=True)
         assert answer.ended_well
@@ -217,7 +223,7 @@ TOOL = {
 }
 
 
-def test_a_refused_signature_is_replaced_once(impatient: Bridge, evil: Evil) -> None:
+def test_a_refused_signature_is_replaced_once(short_timeouts: Bridge, evil: Evil) -> None:
     model = fresh("signature-once")
     used = [{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"where": "up"}}]
     result = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "sky"}]
@@ -228,20 +234,20 @@ def test_a_refused_signature_is_replaced_once(impatient: Bridge, evil: Evil) -> 
     ]
     sealed = [{"type": "thinking", "thinking": "", "signature": f"gb1:{model}:c2ln"}, *used]
     signed = [history[0], {"role": "assistant", "content": sealed}, history[2]]
-    answer = MESSAGES.ask(impatient.address, model, stream=True, messages=signed, tools=[TOOL])
+    answer = MESSAGES.ask(short_timeouts.address, model, stream=True, messages=signed, tools=[TOOL])
     assert answer.ended_well
     sent = [str(body["contents"]) for body in evil.bodies[model]]
     assert len(sent) == 2
     assert "skip_thought_signature_validator" in sent[1]
     assert "c2ln" not in sent[1]
-    assert {"retry.refused": 1, "signatures.dummy": 1}.items() <= impatient.request(model=model)[
+    assert {"retry.refused": 1, "signatures.dummy": 1}.items() <= short_timeouts.request(model=model)[
         "notes"
     ].items()
 
 
-def test_a_refused_schema_is_simplified_once(impatient: Bridge, evil: Evil) -> None:
+def test_a_refused_schema_is_simplified_once(short_timeouts: Bridge, evil: Evil) -> None:
     model = fresh("schema-once")
-    assert MESSAGES.ask(impatient.address, model, stream=False, tools=[TOOL]).ended_well
+    assert MESSAGES.ask(short_timeouts.address, model, stream=False, tools=[TOOL]).ended_well
     first, second = (
         body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["properties"]["where"]
         for body in evil.bodies[model]
@@ -250,10 +256,10 @@ def test_a_refused_schema_is_simplified_once(impatient: Bridge, evil: Evil) -> N
     assert second == {"type": "string", "description": "One of: up, down"}
 
 
-def test_a_refused_wish_for_thinking_is_dropped_once(impatient: Bridge, evil: Evil) -> None:
+def test_a_refused_thinking_config_is_dropped_once(short_timeouts: Bridge, evil: Evil) -> None:
     model = "gemini-3.1-pro-" + fresh("thinking-once").removeprefix("gemini-")
     evil.faults[model.removeprefix("gemini-").partition("--")[0]] = evil.faults["thinking-once"]
-    assert CHAT.ask(impatient.address, model, stream=False, reasoning_effort="low").ended_well
+    assert CHAT.ask(short_timeouts.address, model, stream=False, reasoning_effort="low").ended_well
     first, second = (body.get("generationConfig", {}) for body in evil.bodies[model])
     assert first["thinkingConfig"] == {"includeThoughts": True, "thinkingLevel": "LOW"}
     assert second["thinkingConfig"] == {"includeThoughts": True}

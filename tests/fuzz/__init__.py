@@ -1,1 +1,1 @@
-"""Fuzzing of what reads bytes from outside; `make fuzz` runs it, and `tests/test_fuzz.py` its seeds alone."""
+"""Fuzzing of all code that reads external bytes: `make fuzz`. The test suite runs only the seeds."""

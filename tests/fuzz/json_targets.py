@@ -1,4 +1,4 @@
-"""JSON of clients and of an upstream, all the way: nothing but the bridge's own errors comes of it."""
+"""JSON from clients and upstreams through the whole conversion: only the bridge's own errors are allowed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from conversations import CONVERSATIONS
-from transcripts import ForgetfulVault, Run, counting_stamp
+from transcripts import ForgetfulSignatureStore, Run, counting_ids
 
 from bridge.errors import BridgeError, IllegalTransition, InternalError
 from bridge.gemini.conversation import conversation_id
@@ -16,33 +16,35 @@ from bridge.gemini.types import GenerateRequest
 from bridge.guards.guard_runner import GuardRunner
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Event, Protocol
-from bridge.protocols.json_reading import deep_nesting_refused
+from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import chunks_in, request_bytes
-from bridge.web.routes import _json_object, checked
+from bridge.web.routes import _json_object, validated
 from tests.attacks.growing_requests import CAPABILITIES, GUARDS
 from tests.fuzz.wire_targets import pieces_of
 
-#: Errors that mean that the bridge is wrong, and not who sent something.
+#: Errors that mean a defect in the bridge, not in its input.
 OUR_FAULT = (IllegalTransition, InternalError)
 
 
 def request(protocol: Protocol, data: bytes) -> None:
-    """A client's body to Gemini's."""
+    """Convert a client's body to Gemini's."""
     caller = CONVERSATIONS[protocol.name].callers[""]
     try:
-        with deep_nesting_refused():
-            body = checked(protocol.schema, _json_object(data))
+        with reject_deep_nesting():
+            body = validated(protocol.schema, _json_object(data))
             asked = protocol.to_gemini(body, caller)
             conversation_id("owner", None, body, "", asked.request)
             sent = _guarded(asked.request)
             request_bytes(
-                adapt_request(sent, "gemini-test", CAPABILITIES, ForgetfulVault(), counting_stamp().new_id)[0]
+                adapt_request(
+                    sent, "gemini-test", CAPABILITIES, ForgetfulSignatureStore(), counting_ids().new_id
+                )[0]
             )
     except OUR_FAULT:
         raise
     except BridgeError as error:
-        _told(protocol, error)
+        _check_error(protocol, error)
 
 
 def _guarded(asked: GenerateRequest) -> GenerateRequest:
@@ -53,17 +55,17 @@ def _guarded(asked: GenerateRequest) -> GenerateRequest:
 
 
 def _no_guard_failed(watch: GuardRunner) -> None:
-    """It would pass what it looked at, and log why."""
+    """A failed guard passes the call and logs the exception."""
     assert not [note for note in watch.notes if note.endswith("failed")], watch.notes
 
 
-def _told(protocol: Protocol, error: BridgeError) -> None:
+def _check_error(protocol: Protocol, error: BridgeError) -> None:
     assert 400 <= protocol.error_status(error) < 600
     assert protocol.error_body(error, "req_1")
 
 
 def answer(protocol: Protocol, data: bytes) -> None:
-    """An upstream's bytes to the client's; the same wherever they are cut."""
+    """Convert an upstream's bytes to the client's; every split must give the same result."""
     whole, pieces = pieces_of(data)
     one = _written(protocol, [whole])
     assert _written(protocol, pieces) == one, "the answer depends on where it is cut"
@@ -85,7 +87,7 @@ def _written(protocol: Protocol, pieces: list[bytes]) -> bytes:
     _no_guard_failed(watch)
     if run.machine.error is None:
         run.machine.fold(events)
-    return protocol.framing(run.asked).written(events)
+    return protocol.framing(run.asked).encode_events(events)
 
 
 def _named() -> dict[str, Callable[[bytes], None]]:

@@ -1,4 +1,4 @@
-"""Fuzz every target for its share of the time, or one of them; says how to see a failure again.
+"""Fuzz all targets for equal shares of the time, or a single one; report how to reproduce a failure.
 
 python -m tests.fuzz.run --seconds 60
 python -m tests.fuzz.run --target framing --seconds 600
@@ -21,11 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-#: An input that takes longer is a failure too; and what memory one may take, in MB.
+#: The allowed seconds and MB of memory for one input; more is a failure.
 LONGEST_RUN, MOST_MEMORY = 10, 2048
-#: Longer inputs say little that shorter ones do not, and take their time.
+#: Longer inputs find little more than shorter ones, and are slow.
 LONGEST_INPUT = 8192
-LAST_LINES = 40  #: of what is told of a failure
+LAST_LINES = 40  #: of a failure's output
 
 Target = Callable[[bytes], None]
 
@@ -56,7 +56,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _instrumented() -> dict[str, Target]:
-    """The bridge's branches are told to the fuzzer, which takes ten seconds: once for all targets."""
+    """Instrument the bridge's branches for the fuzzer, once for all targets, as it takes ten seconds."""
     import atheris
 
     instrumented = atheris.instrument_imports(include=["bridge"])
@@ -67,7 +67,7 @@ def _instrumented() -> dict[str, Target]:
 
 @contextmanager
 def _told_to(descriptor: int) -> Iterator[None]:
-    """What is written to the terminal goes elsewhere, also what is written in C."""
+    """Redirect the terminal output, including the output of C code."""
     sys.stdout.flush()
     kept = [os.dup(number) for number in (1, 2)]
     for number in (1, 2):
@@ -102,7 +102,7 @@ def _passes(name: str, target: Target, seconds: int) -> bool:
 
 
 def _saving(target: Target, found: Path) -> Target:
-    """The fuzzer itself saves what hangs or takes all memory, and not what raises."""
+    """Save inputs that raise; the fuzzer itself saves only inputs that hang or exhaust the memory."""
 
     def saving(data: bytes) -> None:
         try:
@@ -115,7 +115,7 @@ def _saving(target: Target, found: Path) -> Target:
 
 
 def _fuzzed(target: Target, options: list[str]) -> int:
-    """The exit code of a process of its own: the fuzzer ends its process, and a crash takes it along."""
+    """Run the fuzzer in its own process, which it or a crash ends, and return the exit code."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -129,7 +129,7 @@ def _fuzzed(target: Target, options: list[str]) -> int:
 
 
 def _written(name: str, corpus: Path) -> Path:
-    """The seeds, each in a file, and the words beside them."""
+    """Write each seed to a file, and the words beside them."""
     from tests.fuzz import seeds
 
     (corpus / "seeds").mkdir()

@@ -1,4 +1,4 @@
-"""What fuzzing begins with: requests and streams that the project has anyway, and inputs that once failed."""
+"""Seeds of the fuzzer: the requests and streams of the test suite, and inputs that once failed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 TESTS = FOLDER.parent
-#: Inputs that a target once failed on, by its name; they stay right.
+#: Inputs that once failed, by target; they must pass from then on.
 CRASHES = FOLDER / "crashes"
-#: New ones; not in the repository until somebody has looked at them.
+#: New failures; they are committed only after an analysis.
 FOUND = FOLDER / "found"
 
 HEADS = (
@@ -29,12 +29,12 @@ EVENTS = (
     b": hello\nevent: x\ndata: one\ndata: two\n\nid: 7\nretry\n\n",
     b'{\n  "error": {\n\n "code": 500}\n}\ndata: last',
 )
-#: Of wires.
+#: Dictionary words for the wire targets.
 WORDS = (b"HTTP/1.1 200", b"content-length: ", b"transfer-encoding: ", b"chunked", b"data: ", b"0x", b"null")
 
 
 def of(target: str) -> Iterator[bytes]:
-    """Each target that cuts its input is told where by the first byte."""
+    """The first byte of each seed sets the split, for targets that split their input."""
     kind, _, protocol = target.partition("-")
     yield from (path.read_bytes() for path in sorted((CRASHES / target).glob("*")))
     if kind == "request":
@@ -52,7 +52,7 @@ def _requests(protocol: str) -> Iterator[bytes]:
 
 
 def _streams() -> list[bytes]:
-    """Recorded ones, as the upstream sends them."""
+    """Return recorded streams as the upstream sends them."""
     recorded = sorted((TESTS / "transcripts").glob("*/upstream.jsonl"))
     return [
         b"".join(b"data: %b\r\n\r\n" % line for line in path.read_bytes().split(b"\n") if line)
@@ -61,6 +61,6 @@ def _streams() -> list[bytes]:
 
 
 def words_of(target: str) -> list[bytes]:
-    """Names and short texts, which the fuzzer would take long to find by itself."""
+    """Return names and short texts that the fuzzer would hardly find by itself."""
     found = {word for data in of(target) for word in re.findall(rb'"[ -!#-\[\]-~]{1,40}"', data)}
     return sorted({*found, *WORDS})

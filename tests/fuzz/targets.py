@@ -1,4 +1,4 @@
-"""Everything that is fuzzed, by name. A target takes bytes; what it raises is a defect."""
+"""All fuzz targets by name. A target takes bytes; any exception is a defect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of an upstream on the wire: heads, frames and events, held against readers that are very simple."""
+"""Upstream bytes on the wire: heads, frames and events, compared with very simple parsers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ REFUSED = "refused"
 
 
 def pieces_of(data: bytes) -> tuple[bytes, list[bytes]]:
-    """The first byte says where the rest is cut."""
+    """Split the data; the first byte sets the size of the pieces."""
     size, rest = (data[0] % 40 + 1, data[1:]) if data else (1, b"")
     return rest, [rest[start : start + size] for start in range(0, len(rest), size)]
 
 
 # --- heads -------------------------------------------------------------------------------------------
 
-#: What both readers take for the same: a head as nearly everybody writes it.
+#: A conventional head, which both parsers must read alike.
 PLAIN_HEAD = re.compile(
     rb"HTTP/1\.[01] [2-5][0-9][0-9] [ -~]*\r\n(?:[A-Za-z][A-Za-z-]*: ?[!-~][ -~]*\r\n)*\r\n"
 )
@@ -51,7 +51,7 @@ def _head_from(pieces: list[bytes]) -> Head | str | None:
 
 
 def _shown(found: Head | str | None) -> Any:
-    """Framings are compared by what they would do."""
+    """Return a framing in a form that can be compared."""
     if not isinstance(found, Head):
         return found
     missing = found.framing._missing if isinstance(found.framing, Sized) else None
@@ -69,7 +69,7 @@ class _Socket:
 def _compare_with_http_client(found: Head, data: bytes) -> None:
     names = [line.partition(b":")[0].lower() for line in data.split(b"\r\n")[1:]]
     if any(names.count(name) > 1 for name in names if name) or b"transfer-encoding" in names:
-        return  # where there are two, or codings, the two readers have reasons of their own
+        return  # with several lengths or codings, the two parsers may differ
     response = HTTPResponse(_Socket(data), method="GET")  # type: ignore[arg-type]
     try:
         response.begin()
@@ -99,7 +99,7 @@ def _fed_frames(pieces: list[bytes]) -> tuple[bytes, bool] | str:
 
 
 def _unframed(data: bytes) -> tuple[bytes, bool] | str:
-    """All at once, in the words of the standard."""
+    """Parse all bytes at once, as the standard describes it."""
     body, rest = b"", data
     while True:
         line, found, behind = rest.partition(b"\r\n")
@@ -115,7 +115,7 @@ def _unframed(data: bytes) -> tuple[bytes, bool] | str:
             return _behind_trailers(body, behind)
         body += behind[:length]
         if len(behind) < length + 2:
-            return body, False  # one byte where two are due says nothing yet, whichever it is
+            return body, False  # one byte of a two-byte line end is not enough to decide
         if behind[length : length + 2] != b"\r\n":
             return REFUSED
         rest = behind[length + 2 :]
@@ -154,7 +154,7 @@ def _decoded(pieces: list[bytes]) -> list[bytes]:
 
 
 def _payloads(data: bytes) -> list[bytes]:
-    """Line by line, without a thought for speed."""
+    """Parse line by line, without optimisation."""
     found: list[list[bytes]] = []
     said: list[bytes] = []
     bare: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to: by each sign, in its order, and never across owners."""
+"""How the conversation of a request is identified: by each source in its order, and never across owners."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def found(
             Session(UUID, "ad31"),
         ),
         ({"Session-Id": "s", "Thread-Id": "s"}, Session("s")),  # Codex's own thread
-        ({"Session-Id": "s", "Thread-Id": "t"}, Session("s", "t")),  # one that it has begun
+        ({"Session-Id": "s", "Thread-Id": "t"}, Session("s", "t")),  # a thread that Codex has started
         ({"X-Session-Affinity": "s"}, Session("s")),
         ({"X-Session-Id": "s"}, Session("s")),
         ({"X-Claude-Code-Session-Id": "a", "Session-Id": "b"}, Session("a")),
@@ -86,21 +86,21 @@ def test_a_name_is_printable_and_of_bounded_length() -> None:
         (None, None),
     ],
 )
-def test_the_session_in_claudes_metadata(user: Any, session: str | None) -> None:
+def test_the_session_is_read_from_claudes_metadata(user: Any, session: str | None) -> None:
     assert session_in_metadata({"metadata": {"user_id": user}}) == (session and Session(session))
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), st.lists, max_leaves=3))
-def test_whatever_stands_in_the_metadata_does_no_harm(value: Any) -> None:
+def test_any_metadata_value_is_accepted(value: Any) -> None:
     session_in_metadata({"metadata": value})
     session_in_metadata({"metadata": {"user_id": value}})
     assert found({"prompt_cache_key": value, "metadata": value})
 
 
-# --- the order of the signs --------------------------------------------------------------------------
+# --- the order of the sources ------------------------------------------------------------------------
 
 
-def test_the_surest_sign_counts() -> None:
+def test_the_most_specific_conversation_id_wins() -> None:
     metadata = {"user_id": f"user_1_session_{UUID}"}
     by_session = found({"prompt_cache_key": "k", "metadata": metadata}, Session("s"), "chain")
     by_key = found({"prompt_cache_key": "k", "metadata": metadata}, None, "chain")
@@ -116,7 +116,7 @@ def test_a_session_is_the_same_in_header_and_metadata() -> None:
     assert found({"metadata": {"user_id": f"user_1_session_{UUID}"}}) == found(session=Session(UUID))
 
 
-def test_a_sub_agent_has_a_conversation_of_its_own() -> None:
+def test_a_sub_agent_has_its_own_conversation() -> None:
     assert found(session=Session("s", "a")) != found(session=Session("s"))
     assert found(session=Session("s", "a")) != found(session=Session("s", "b"))
 
@@ -126,7 +126,7 @@ def test_two_owners_never_share_a_conversation() -> None:
         assert found(**signs, owner="one") != found(**signs, owner="other")  # type: ignore[arg-type]
 
 
-def test_words_do_not_run_together() -> None:
+def test_digest_parts_are_separated() -> None:
     assert digest("o", "session", "ab", "c") != digest("o", "session", "a", "bc")
     assert digest("o", "session", "a", "") != digest("o", "session", "a")
 
@@ -144,20 +144,20 @@ def test_another_instruction_or_another_first_turn_is_another_conversation() -> 
     assert found(request=replace(HELLO, contents=(said("Good day"),))) != found()
 
 
-def test_all_of_the_first_turn_counts() -> None:
-    """Agents put the same context before what their user says."""
+def test_the_whole_first_turn_identifies_a_conversation() -> None:
+    """Agents send the same context before the user's first message."""
     context = said("<context>")
     one = replace(HELLO, contents=(context, said("One")))
     other = replace(HELLO, contents=(context, said("Other")))
     assert found(request=one) != found(request=other)
 
 
-def test_a_greeting_of_the_model_is_passed_over() -> None:
+def test_a_leading_model_greeting_is_ignored() -> None:
     greeted = replace(HELLO, contents=(said("How can I help?", role=MODEL), *HELLO.contents))
     assert found(request=greeted) == found()
 
 
-def test_pictures_count_too() -> None:
+def test_images_identify_a_conversation_too() -> None:
     def shown(data: str) -> GenerateRequest:
         return replace(HELLO, contents=(Content(USER, (Part(InlineData("image/png", data)),)),))
 
@@ -168,7 +168,7 @@ def test_an_empty_request_has_a_conversation_too() -> None:
     assert found(request=GenerateRequest("m", ()))
 
 
-def test_gemini_is_not_told_and_requests_are_equal_without_it() -> None:
+def test_the_conversation_id_is_not_sent_or_compared() -> None:
     told = replace(HELLO, conversation="secret-conversation")
     assert told == HELLO
     assert "secret-conversation" not in str(request_to_json(told))

@@ -1,4 +1,4 @@
-"""What each of Gemini's reasons means for the client."""
+"""The outcome of each of Gemini's finish reasons."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("reason", FinishReason)
-def test_every_reason_has_the_outcome_that_it_should(reason: FinishReason) -> None:
+def test_every_finish_reason_has_the_right_outcome(reason: FinishReason) -> None:
     assert outcome_of(reason.value) is EXPECTED[reason]
 
 
 @pytest.mark.parametrize("reason", ["", "stop", "INVENTED_TOMORROW", "STOP "])
-def test_a_reason_that_nobody_knows_is_no_good_end(reason: str) -> None:
+def test_an_unknown_finish_reason_is_a_failure(reason: str) -> None:
     assert outcome_of(reason) is Outcome.BROKEN

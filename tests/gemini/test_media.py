@@ -1,4 +1,4 @@
-"""Addresses and base64 of media: what Gemini can read passes, the rest is refused by the field's name."""
+"""URLs and base64 data of media: Gemini's formats pass, others are refused with the field named."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_data_url_becomes_inline_data(url: str, mime_type: str) -> None:
     "address",
     ["gs://bucket/object.png", "https://generativelanguage.googleapis.com/v1beta/files/abc"],
 )
-def test_an_address_that_gemini_reads_becomes_a_file(address: str) -> None:
+def test_a_supported_url_becomes_file_data(address: str) -> None:
     assert media_from_url(address, PARAM) == FileData(address)
 
 
@@ -57,7 +57,7 @@ def test_an_address_that_gemini_reads_becomes_a_file(address: str) -> None:
         "data:image/png;base64,ééé=",
     ],
 )
-def test_anything_else_is_refused_with_the_field_named(url: str) -> None:
+def test_other_urls_are_refused_with_the_field_named(url: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         media_from_url(url, PARAM)
     assert refused.value.param == PARAM
@@ -79,14 +79,14 @@ def test_media_without_content_is_refused_with_the_field_named(url: str) -> None
 
 
 @given(content=st.binary(min_size=1))
-def test_base64_goes_on_as_it_came(content: bytes) -> None:
+def test_valid_base64_is_unchanged(content: bytes) -> None:
     data = base64.b64encode(content).decode()
     assert inline_from_base64("a/b", data, PARAM) == InlineData("a/b", data)
     assert media_from_url(f"data:a/b;base64,{data}", PARAM) == InlineData("a/b", data)
 
 
 @given(url=st.text(max_size=40) | st.text("data:;,/base64 ", max_size=40).map("data:".__add__))
-def test_no_address_fails_in_any_other_way(url: str) -> None:
+def test_every_url_is_accepted_or_refused_with_the_field_named(url: str) -> None:
     assert param_of_refusal(url) in (None, PARAM)
 
 

@@ -1,4 +1,4 @@
-"""What a model gets of any converter's request, and what the client gets of the model's chunks."""
+"""How a request is adapted to a model, and how the model's chunks are adapted for the client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemini_rules import LEGAL_NAME, broken_request_rules, calls, responses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.gemini.model_adapter import MINTED_ID, AnswerAdapter, adapt_request
+from bridge.gemini.model_adapter import GENERATED_ID_PREFIX, AnswerAdapter, adapt_request
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.signatures import DUMMY, seal
 from bridge.gemini.types import (
@@ -95,18 +95,28 @@ def test_the_request_goes_to_the_models_own_name() -> None:
     assert fitted()[0].model == "gemini-name"
 
 
-def test_ids_that_we_minted_never_reach_gemini_while_its_own_do() -> None:
+def test_only_geminis_own_call_ids_are_sent_to_gemini() -> None:
     request, _ = fitted(
         ASK,
-        model(call(call_id=f"{MINTED_ID}1"), call(call_id="own"), call(call_id=MINTED_ID), call(call_id="")),
-        user(result(call_id=f"{MINTED_ID}1"), result(call_id="own"), result(call_id=MINTED_ID), result()),
+        model(
+            call(call_id=f"{GENERATED_ID_PREFIX}1"),
+            call(call_id="own"),
+            call(call_id=GENERATED_ID_PREFIX),
+            call(call_id=""),
+        ),
+        user(
+            result(call_id=f"{GENERATED_ID_PREFIX}1"),
+            result(call_id="own"),
+            result(call_id=GENERATED_ID_PREFIX),
+            result(),
+        ),
     )
     assert [each.id for each in calls(request.contents[1])] == [None, "own", None, None]
     assert [each.id for each in responses(request.contents[2])] == [None, "own", None, None]
 
 
-def test_results_meet_their_calls_by_minted_ids_before_those_are_dropped() -> None:
-    first, second = f"{MINTED_ID}1", f"{MINTED_ID}2"
+def test_results_are_matched_by_generated_ids_before_those_are_dropped() -> None:
+    first, second = f"{GENERATED_ID_PREFIX}1", f"{GENERATED_ID_PREFIX}2"
     late = Part(FunctionResponse("f", {"of": "second"}, second))
     request, _ = fitted(
         ASK, model(call(call_id=first), call(call_id=second)), user(late, result(call_id=first))
@@ -117,7 +127,7 @@ def test_results_meet_their_calls_by_minted_ids_before_those_are_dropped() -> No
     ]
 
 
-def test_a_name_that_gemini_refuses_is_the_same_legal_one_everywhere() -> None:
+def test_an_illegal_tool_name_is_renamed_the_same_everywhere() -> None:
     request, _ = fitted(
         ASK,
         model(call("a tool", "1")),
@@ -136,7 +146,7 @@ def test_a_name_that_gemini_refuses_is_the_same_legal_one_everywhere() -> None:
     }
 
 
-def test_what_stands_in_the_declarations_beside_the_name_is_kept() -> None:
+def test_renaming_keeps_the_other_declaration_fields() -> None:
     declared = FunctionDeclaration("a tool", "Does it.", {"type": "object"}, {"behavior": "X"})
     (tool,) = fitted(tools=(Tool((declared,), {"y": 1}),))[0].tools
     assert tool.extra == {"y": 1}
@@ -187,14 +197,14 @@ def test_a_conversation_without_calls_gets_no_tools() -> None:
     assert request.tool_config == {}
 
 
-def test_search_gives_way_to_functions_and_that_is_noted() -> None:
+def test_search_is_dropped_beside_functions_with_a_note() -> None:
     search = Tool(extra={"googleSearch": {}})
     request, adapter = fitted(tools=(*functions("f")["tools"], search))
     assert [tool.extra for tool in request.tools] == [{}]
     assert adapter.notes == ("tools.search_beside_functions",)
 
 
-def test_search_gives_way_to_past_calls_too_and_that_is_noted() -> None:
+def test_search_is_dropped_beside_past_calls_with_a_note() -> None:
     search = Tool(extra={"googleSearch": {}})
     request, adapter = fitted(ASK, model(call("f")), user(result("f")), tools=(search,))
     assert [function.name for tool in request.tools for function in tool.functions] == ["f"]
@@ -202,7 +212,7 @@ def test_search_gives_way_to_past_calls_too_and_that_is_noted() -> None:
     assert adapter.notes == ("signatures.dummy", "tools.search_beside_functions")
 
 
-def test_search_alone_stays() -> None:
+def test_search_without_functions_is_kept() -> None:
     search = Tool(extra={"googleSearch": {}})
     request, adapter = fitted(tools=(search,))
     assert request.tools == (search,)
@@ -213,7 +223,7 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 AS_JSON = {"temperature": 1, "responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
 
 
-def test_a_json_answer_beside_tools_is_asked_for_in_words_where_the_model_refuses_both() -> None:
+def test_a_json_answer_beside_tools_is_requested_in_the_prompt_if_the_model_refuses_both() -> None:
     system = Content(None, (Part("Be brief."),))
     request, adapter = fitted(capabilities=OLD, **functions("f"), system=system, generation=AS_JSON)
     assert request.generation == {"temperature": 1}
@@ -225,7 +235,7 @@ def test_a_json_answer_beside_tools_is_asked_for_in_words_where_the_model_refuse
     assert adapter.notes == ("generation.json_beside_tools",)
 
 
-def test_a_json_answer_beside_past_calls_is_asked_for_in_words_too() -> None:
+def test_a_json_answer_beside_past_calls_is_requested_in_the_prompt() -> None:
     history = (ASK, model(call("f")), user(result("f")))
     request, _ = fitted(*history, capabilities=OLD, generation={"responseMimeType": "application/json"})
     assert "responseMimeType" not in request.generation
@@ -236,7 +246,7 @@ def test_a_json_answer_beside_past_calls_is_asked_for_in_words_too() -> None:
     ("capabilities", "tools"),
     [(OLD, {}), (replace(OLD, json_beside_tools=True), {"tools": (Tool((FunctionDeclaration("f"),)),)})],
 )
-def test_a_json_answer_is_asked_for_in_geminis_way_where_nothing_speaks_against_it(
+def test_a_json_answer_is_requested_natively_where_the_model_allows_it(
     capabilities: ModelCapabilities, tools: dict[str, Any]
 ) -> None:
     request, adapter = fitted(capabilities=capabilities, **tools, generation=AS_JSON)
@@ -245,7 +255,7 @@ def test_a_json_answer_is_asked_for_in_geminis_way_where_nothing_speaks_against_
     assert adapter.notes == ()
 
 
-def test_the_wish_for_thinking_becomes_the_models_own_words() -> None:
+def test_requested_thinking_becomes_the_models_thinking_config() -> None:
     request, _ = fitted(thinking=Thinking(effort="high"), generation={"temperature": 1})
     assert request.thinking is None
     assert request.generation == {
@@ -282,14 +292,14 @@ def test_a_call_invented_for_a_stray_result_gets_the_dummy_too() -> None:
 
 @pytest.mark.parametrize("blank", [Part(""), Part(" \n"), Part("", thought=True), Part(None)])
 @pytest.mark.parametrize("others", [(), (Part("Hi."),)])
-def test_a_blank_part_whose_signature_is_foreign_goes_with_it(blank: Part, others: tuple[Part, ...]) -> None:
-    """Gemini ends many answers with an empty signed text; a client may go on with another family's model."""
+def test_a_blank_part_with_a_foreign_signature_is_dropped(blank: Part, others: tuple[Part, ...]) -> None:
+    """Gemini ends many answers with an empty signed text; a client may then switch to another family."""
     signed = Part(blank.data, blank.thought, seal("x", "another family"))
     request, _ = fitted(ASK, model(*others, signed), ASK)
     assert broken_request_rules(request, prefill=False) == []
 
 
-def test_what_was_repaired_is_noted() -> None:
+def test_repairs_are_noted() -> None:
     _, adapter = fitted(ASK, model(call()), ASK)
     assert adapter.notes == ("history.call_without_result", "signatures.dummy")
 
@@ -306,7 +316,7 @@ def test_what_was_repaired_is_noted() -> None:
         Chunk(),
     ],
 )
-def test_a_chunk_without_calls_and_signatures_is_handed_on_itself(plain: Chunk) -> None:
+def test_a_chunk_without_calls_and_signatures_is_the_same_object(plain: Chunk) -> None:
     assert fitted()[1].feed(plain) is plain
 
 
@@ -317,10 +327,10 @@ def test_the_client_gets_its_own_tool_names_back() -> None:
     assert [each.name for each in fed.candidates[0].content.calls()] == ["a tool", "fine", "never_declared"]
 
 
-def test_a_call_without_an_id_gets_one_of_ours_and_one_with_an_id_keeps_it() -> None:
+def test_a_call_without_an_id_gets_a_generated_one() -> None:
     fed = fitted()[1].feed(chunk(call(), call(call_id="own"), call(call_id="")))
     ids = [each.id for each in fed.candidates[0].content.calls()]
-    assert ids == [f"{MINTED_ID}1", "own", f"{MINTED_ID}2"]
+    assert ids == [f"{GENERATED_ID_PREFIX}1", "own", f"{GENERATED_ID_PREFIX}2"]
 
 
 def test_no_two_calls_of_an_answer_have_one_id() -> None:
@@ -328,16 +338,16 @@ def test_no_two_calls_of_an_answer_have_one_id() -> None:
     both = Chunk((Candidate(model(call(call_id="1"))), Candidate(model(call(call_id="1")), index=1)))
     fed = [adapter.feed(both), adapter.feed(chunk(call(call_id="1")))]
     ids = [each.id for one in fed for candidate in one.candidates for each in candidate.content.calls()]
-    assert ids == ["1", f"{MINTED_ID}1", f"{MINTED_ID}2"]
+    assert ids == ["1", f"{GENERATED_ID_PREFIX}1", f"{GENERATED_ID_PREFIX}2"]
 
 
-def test_no_call_has_the_id_of_one_in_the_history() -> None:
+def test_no_call_reuses_an_id_of_the_history() -> None:
     _, adapter = fitted(ASK, model(call(call_id="1")), user(result(call_id="1")))
     fed = adapter.feed(chunk(call(call_id="1"), call(call_id="2")))
-    assert [each.id for each in fed.candidates[0].content.calls()] == [f"{MINTED_ID}1", "2"]
+    assert [each.id for each in fed.candidates[0].content.calls()] == [f"{GENERATED_ID_PREFIX}1", "2"]
 
 
-def test_signatures_reach_the_client_sealed_and_everything_else_as_it_was() -> None:
+def test_signatures_are_sealed_for_the_client_and_all_else_is_unchanged() -> None:
     parts = (Part("a", thought=True, signature="1"), Part("", signature="2"), Part(PICTURE, extra={"x": 1}))
     given_ = Chunk(
         (Candidate(model(*parts), "STOP", 0, {"y": 2}), Candidate(None, index=1)),
@@ -363,10 +373,10 @@ def test_signatures_of_calls_are_kept_by_the_id_that_the_client_sees() -> None:
     _, adapter = fitted(vault=vault)
     adapter.feed(chunk(Part("a", signature="0"), call(call_id="1", signature="one"), call(call_id="2")))
     adapter.feed(chunk(call(signature="two")))
-    assert vault.kept == {(FAMILY, "1"): "one", (FAMILY, f"{MINTED_ID}1"): "two"}
+    assert vault.kept == {(FAMILY, "1"): "one", (FAMILY, f"{GENERATED_ID_PREFIX}1"): "two"}
 
 
-# --- there and back ----------------------------------------------------------------------------------
+# --- round trips -------------------------------------------------------------------------------------
 
 SPOKEN = st.sampled_from(
     [
@@ -387,7 +397,7 @@ CALLED = st.builds(
 
 @settings(deadline=None)
 @given(answers=st.lists(st.lists(SPOKEN | CALLED, min_size=1, max_size=4), min_size=1, max_size=3))
-def test_gemini_gets_its_own_parts_back_from_a_client_that_keeps_everything(
+def test_gemini_gets_its_own_parts_back_from_a_complete_history(
     answers: list[list[Part]],
 ) -> None:
     contents = [ASK]
@@ -402,7 +412,7 @@ def test_gemini_gets_its_own_parts_back_from_a_client_that_keeps_everything(
     assert [without_ids(parts) for parts in back] == [without_ids(answer) for answer in answers]
     ids = [each.id for content in request.contents for each in calls(content) if each.id]
     assert len(set(ids)) == len(ids)
-    assert not any(each.startswith(MINTED_ID) for each in ids)
+    assert not any(each.startswith(GENERATED_ID_PREFIX) for each in ids)
 
 
 def without_ids(parts: Iterable[Part]) -> list[Part]:
@@ -414,7 +424,7 @@ def without_ids(parts: Iterable[Part]) -> list[Part]:
 
 @settings(deadline=None)
 @given(answer=st.lists(SPOKEN | CALLED, min_size=1, max_size=4))
-def test_a_client_that_drops_signatures_gets_those_of_first_calls_from_the_vault(answer: list[Part]) -> None:
+def test_dropped_signatures_of_first_calls_come_from_the_signature_store(answer: list[Part]) -> None:
     vault = DictVault()
     _, adapter = fitted(vault=vault)
     (candidate,) = adapter.feed(chunk(*answer)).candidates
@@ -427,7 +437,7 @@ def test_a_client_that_drops_signatures_gets_those_of_first_calls_from_the_vault
     assert all(part.signature is None for part in sent if part not in first)
 
 
-# --- clients that speak Gemini themselves ------------------------------------------------------------
+# --- native clients ----------------------------------------------------------------------------------
 
 
 def native(*contents: Content, **fields: Any) -> tuple[GenerateRequest, AnswerAdapter]:
@@ -447,13 +457,13 @@ def chunk_with(*parts: Part) -> Chunk:
     return Chunk((Candidate(Content(MODEL, parts)),))
 
 
-def test_a_native_client_thinks_as_it_wants_to():
+def test_a_native_clients_thinking_config_is_kept():
     for generation in ({}, {"thinkingConfig": {"thinkingLevel": "LOW"}}):
         request, _ = native(generation=generation, tools=(FUNCTIONS,))
         assert request.generation == generation
 
 
-def test_a_native_client_may_combine_tools_as_it_wants_to():
+def test_a_native_clients_tool_combination_is_kept():
     request, adapter = native(tools=(SEARCH, FUNCTIONS))
     assert request.tools == (SEARCH, FUNCTIONS)
     assert adapter.notes == ()
@@ -464,7 +474,7 @@ def test_past_calls_are_not_declared_beside_a_native_clients_other_tools():
     assert request.tools == (SEARCH,)
 
 
-def test_a_native_client_gets_calls_and_signatures_as_gemini_made_them():
+def test_a_native_client_gets_unchanged_calls_and_signatures():
     _, adapter = native(tools=(FUNCTIONS,))
     parts = (
         Part(FunctionCall("f", {}), signature="c2ln"),
@@ -482,14 +492,14 @@ def test_a_native_client_gets_the_names_it_gave_its_tools():
     assert adapter.feed(chunk_with(Part(FunctionCall(legal)))) == chunk_with(Part(FunctionCall("a b")))
 
 
-def test_a_native_clients_signature_comes_back_as_it_is_and_a_missing_one_is_made_up_for():
+def test_a_native_clients_signature_is_unchanged_and_a_missing_one_gets_the_dummy():
     for echoed, sent in {"c2ln": "c2ln", None: DUMMY, "skip_thought_signature_validator": DUMMY}.items():
         request, adapter = native(ASK, called(echoed), ANSWERED, tools=(FUNCTIONS,))
         assert request.contents[1].parts[0].signature == sent
         assert adapter.notes == (() if echoed else ("signatures.dummy",)), "noted only where it is ours"
 
 
-def test_a_native_client_that_drops_signatures_gets_those_of_its_calls_back():
+def test_a_native_clients_dropped_signatures_come_from_the_signature_store():
     vault = DictVault()
     _, adapter = native(tools=(FUNCTIONS,), vault=vault)
     adapter.feed(chunk_with(Part(FunctionCall("f", {}, "c1"), signature="c2ln")))
@@ -498,7 +508,7 @@ def test_a_native_client_that_drops_signatures_gets_those_of_its_calls_back():
 
 
 @pytest.mark.parametrize("echoed", ["ab+/cd==", "ab-_cd==", "ab-_cd"])
-def test_a_signature_that_another_family_is_known_to_have_made_is_left_out(echoed):
+def test_a_signature_known_to_be_of_another_family_is_dropped(echoed):
     vault = DictVault()
     for family in ("other", FAMILY):
         _, adapter = native(tools=(FUNCTIONS,), vault=vault, capabilities=ModelCapabilities(family=family))

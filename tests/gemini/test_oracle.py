@@ -1,5 +1,5 @@
-"""What we send must be Google's own: it parses into the published protos once the newer fields are set aside,
-and with those into the types of the newer SDK.
+"""Requests must match Google's schema: without newer fields they parse into the published protos, and with
+them into the types of the newer SDK.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERY = pytest.mark.parametrize(
     "path", REQUESTS, ids=lambda path: f"{path.parts[-3]}-{path.name.split('.')[0]}"
 )
 
-#: Fields Google has added since, by the field or list that their message stands in.
+#: Fields newer than the protos, by the field or list that contains their message.
 NEWER = {
     "request": {"serviceTier", "labels"},
     "parts": {
@@ -41,12 +41,12 @@ NEWER = {
     "toolConfig": {"includeServerSideToolInvocations", "retrievalConfig"},
     "generationConfig": {"seed", "responseJsonSchema", "thinkingConfig", "imageConfig", "responseModalities"},
 }
-#: What is inside these is the client's own, and no message of Google's.
+#: The content of these fields is the client's own data, and no message of Google's.
 FREE = {"args", "response", "parametersJsonSchema", "responseJsonSchema", "labels"}
 
 
 def without(value: Any, message: str, newer: bool) -> Any:
-    """Without the fields that a client made up, whose names begin with `new`, and maybe newer ones."""
+    """Remove invented fields, whose names begin with `new`, and optionally the newer fields."""
     if isinstance(value, list):
         kept = (without(item, message, newer) for item in value)
         return [item for item in kept if item or item == 0]
@@ -65,7 +65,7 @@ def recorded(path: Path, *, newer: bool) -> dict[str, Any]:
 
 
 @EVERY
-def test_google_can_read_what_we_send(path):
+def test_googles_protos_parse_our_requests(path):
     body = recorded(path, newer=False)
     calling = body.get("toolConfig", {}).get("functionCallingConfig", {})
     if calling.get("mode") == "VALIDATED":
@@ -77,7 +77,7 @@ def test_google_can_read_what_we_send(path):
 
 @EVERY
 @pytest.mark.filterwarnings("ignore:.* is not a valid ")
-def test_what_is_newer_than_the_protos_is_known_to_the_newer_sdk(path):
+def test_the_newer_sdk_parses_fields_newer_than_the_protos(path):
     body = recorded(path, newer=True)
     for content in (*body["contents"], *filter(None, [body.get("systemInstruction")])):
         types.Content.model_validate(content)
@@ -87,12 +87,12 @@ def test_what_is_newer_than_the_protos_is_known_to_the_newer_sdk(path):
     generation = {
         name: value for name, value in body.get("generationConfig", {}).items() if value is not None
     }
-    types.ImageConfig.model_validate(generation.pop("imageConfig", {}))  # the SDK has it in another class
+    types.ImageConfig.model_validate(generation.pop("imageConfig", {}))  # in another SDK class
     types.GenerationConfig.model_validate(generation)
 
 
 @pytest.mark.parametrize("part", [{"texxt": "Hi"}, {"functionCall": {"naem": "f"}}])
-def test_the_oracles_refuse_what_google_does_not_know(part):
+def test_the_oracles_refuse_unknown_fields(part):
     request = protos.GenerateContentRequest.pb(protos.GenerateContentRequest())
     with pytest.raises(json_format.ParseError):
         json_format.ParseDict({"contents": [{"role": "user", "parts": [part]}]}, request)

@@ -1,4 +1,4 @@
-"""The schemas of a request share a budget, whichever protocol declares them; their memory is bounded."""
+"""The schemas of a request share one size limit in every protocol; their cache is bounded."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from scripted_gemini import ScriptedGemini
 
 from bridge.errors import InvalidRequest
 from bridge.gemini import request_schemas
-from bridge.gemini.request_schemas import MOST_TOOLS, Schemas
-from bridge.gemini.tool_schema import MOST_NODES, MOST_REFERRED, MOST_WRITTEN_OUT
+from bridge.gemini.request_schemas import MAX_TOOLS, RequestSchemas
+from bridge.gemini.tool_schema import MAX_EXPANDED_BYTES, MAX_EXPANDED_BYTES_OF_REQUEST, MAX_NODES
 from bridge.protocols.anthropic_messages.converter import to_gemini as from_messages
 from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import LONGEST_NAME
@@ -28,7 +28,7 @@ ASK = [{"role": "user", "content": "Hello"}]
 
 
 def bomb(salt: object = "") -> Schema:
-    """Two kilobytes that stand for a million nodes."""
+    """Return a schema of two kilobytes that expands to a million nodes."""
     definitions: Schema = {
         f"d{level}": {
             "type": "object",
@@ -65,12 +65,12 @@ def responses(schemas: list[Schema]) -> ConvertedRequest:
 
 
 def additional(schemas: list[Schema]) -> ConvertedRequest:
-    """One after the other, as a tool search finds them."""
+    """Declare the tools one by one, as a tool search finds them."""
     items = [{"type": "additional_tools", "tools": [tool]} for tool in functions(schemas)]
     return from_responses({"model": "m", "input": items}, Caller())
 
 
-#: How each names the parameters of its ninth tool.
+#: How each protocol names the parameters of its ninth tool.
 PROTOCOLS: dict[str, tuple[Callable[[list[Schema]], ConvertedRequest], str]] = {
     "chat": (chat, "tools[8].function.parameters"),
     "messages": (messages, "tools[8].input_schema"),
@@ -82,7 +82,7 @@ every_protocol = pytest.mark.parametrize("name", PROTOCOLS)
 
 @pytest.fixture(autouse=True)
 def empty_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_schemas, "_MEMORY", request_schemas._Memory())
+    monkeypatch.setattr(request_schemas, "_CACHE", request_schemas._SchemaCache())
 
 
 def refusal(declare: Callable[[list[Schema]], ConvertedRequest], schemas: list[Schema]) -> InvalidRequest:
@@ -93,65 +93,65 @@ def refusal(declare: Callable[[list[Schema]], ConvertedRequest], schemas: list[S
     return refused.value
 
 
-# --- one budget for a request ------------------------------------------------------------------------
+# --- one limit for a request -------------------------------------------------------------------------
 
 
 @every_protocol
 @pytest.mark.parametrize("salt", [lambda number: number, lambda _number: ""], ids=["different", "the same"])
-def test_references_of_all_tools_together_are_bounded(name: str, salt: Callable[[int], object]) -> None:
+def test_the_references_of_all_tools_have_a_common_limit(name: str, salt: Callable[[int], object]) -> None:
     declare, ninth = PROTOCOLS[name]
     assert len(orjson.dumps(bomb())) < 2048
     error = refusal(declare, [bomb(salt(number)) for number in range(128)])
     assert error.param == ninth
-    assert f"{MOST_REFERRED} bytes" in error.message
+    assert f"{MAX_EXPANDED_BYTES_OF_REQUEST} bytes" in error.message
 
 
 @every_protocol
-def test_nodes_of_all_tools_together_are_bounded(name: str) -> None:
+def test_the_nodes_of_all_tools_have_a_common_limit(name: str) -> None:
     declare, ninth = PROTOCOLS[name]
-    some = [wide(MOST_NODES // 8, number) for number in range(8)]
+    some = [wide(MAX_NODES // 8, number) for number in range(8)]
     declare(some)
     error = refusal(declare, [*some, wide(2)])
     assert error.param == ninth
-    assert f"{MOST_NODES} nodes" in error.message
+    assert f"{MAX_NODES} nodes" in error.message
 
 
 @every_protocol
-def test_tools_are_counted(name: str) -> None:
+def test_the_number_of_tools_is_limited(name: str) -> None:
     declare, _ = PROTOCOLS[name]
-    declare([wide(2)] * MOST_TOOLS)
-    assert f"{MOST_TOOLS} tools" in refusal(declare, [wide(2)] * (MOST_TOOLS + 1)).message
+    declare([wide(2)] * MAX_TOOLS)
+    assert f"{MAX_TOOLS} tools" in refusal(declare, [wide(2)] * (MAX_TOOLS + 1)).message
 
 
-def test_the_schema_of_an_answer_shares_the_budget() -> None:
-    schemas = Schemas()
-    schemas.tool("a", wide(MOST_NODES), "tools[0]")
+def test_the_answer_schema_counts_against_the_same_limit() -> None:
+    schemas = RequestSchemas()
+    schemas.tool_schema("a", wide(MAX_NODES), "tools[0]")
     with pytest.raises(InvalidRequest, match=r"^text\.format\.schema: .* nodes"):
-        schemas.answer(wide(2), "text.format.schema")
+        schemas.answer_format(wide(2), "text.format.schema")
 
 
-def test_what_is_remembered_is_counted_all_the_same() -> None:
+def test_cached_schemas_count_against_the_limit() -> None:
     for _ in range(2):
         assert refusal(chat, [bomb(number) for number in range(9)]).param == "tools[8].function.parameters"
 
 
 def test_a_tool_that_a_history_declares_again_counts_once() -> None:
-    again = [{"type": "additional_tools", "tools": functions([wide(MOST_NODES // 2)])}] * 200
+    again = [{"type": "additional_tools", "tools": functions([wide(MAX_NODES // 2)])}] * 200
     asked = from_responses({"model": "m", "input": again}, Caller())
     assert len(asked.request.tools[0].functions) == 1
 
 
 @every_protocol
-def test_what_is_cut_is_counted_as_a_loss(name: str) -> None:
+def test_cut_references_are_counted_as_losses(name: str) -> None:
     declare, _ = PROTOCOLS[name]
     asked = declare([bomb(1), wide(3), bomb(2)])
     assert asked.losses.count("tools.references_cut") == 2
     sent = orjson.dumps([function.schema for function in asked.request.tools[0].functions])
-    assert len(sent) < 3 * MOST_WRITTEN_OUT
+    assert len(sent) < 3 * MAX_EXPANDED_BYTES
 
 
-def test_the_tools_of_real_agents_pass() -> None:
-    """Six hundred tools of forty properties, each of which refers to a definition."""
+def test_the_tools_of_real_agents_are_accepted() -> None:
+    """Six hundred tools with forty properties, each of which references a definition."""
     item = {"type": "object", "properties": {name: {"type": "string"} for name in "abcd"}}
     tool = {
         "type": "object",
@@ -163,7 +163,7 @@ def test_the_tools_of_real_agents_pass() -> None:
         assert declare([tool] * 600).losses == ()
 
 
-def test_a_client_is_told_which_tool(bridge: Any, gemini: ScriptedGemini) -> None:
+def test_the_error_names_the_tool(bridge: Any, gemini: ScriptedGemini) -> None:
     tools = [{"type": "function", "function": {"name": f"t{n}", "parameters": bomb(n)}} for n in range(128)]
     body = {"model": "gpt-5", "messages": ASK, "tools": tools}
     answer = requests.post(f"{bridge.address}/v1/chat/completions", json=body, timeout=30)
@@ -171,7 +171,7 @@ def test_a_client_is_told_which_tool(bridge: Any, gemini: ScriptedGemini) -> Non
     assert gemini.asked == []
 
 
-# --- what it costs -----------------------------------------------------------------------------------
+# --- cost --------------------------------------------------------------------------------------------
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -189,24 +189,25 @@ def test_many_bombs_cost_no_more_than_the_budget(name: str) -> None:
     assert many < 4 * few + 0.05, "sixteen times as many, and no more of them are written out"
 
 
-def test_a_reference_that_is_not_afforded_is_not_measured_again() -> None:
-    large = {"type": "string", "description": "v" * MOST_WRITTEN_OUT}
+def test_a_reference_above_the_limit_is_measured_once() -> None:
+    large = {"type": "string", "description": "v" * MAX_EXPANDED_BYTES}
 
     def work(references: int) -> Schema:
         named = {f"r{number}": {"$ref": "#/$defs/D"} for number in range(references)}
         return {"type": "object", "properties": named, "$defs": {"D": large}}
 
     few, many = (
-        min(seconds(lambda n=n: Schemas().tool("a", work(n), "p")) for _ in range(3)) for n in (2000, 8000)
+        min(seconds(lambda n=n: RequestSchemas().tool_schema("a", work(n), "p")) for _ in range(3))
+        for n in (2000, 8000)
     )
-    assert many < 10 * few + 0.25  # measured again, each of them would cost milliseconds
+    assert many < 10 * few + 0.25  # repeated measurements would cost milliseconds each
 
 
-# --- the memory of schemas ---------------------------------------------------------------------------
+# --- the cache of schemas ----------------------------------------------------------------------------
 
 
 def doubled(salt: object) -> Schema:
-    """Small, and large once it is written out."""
+    """Return a schema that is small, but large when expanded."""
     schema = bomb(salt)
     del schema["$defs"]["d0"]
     return {**schema, "properties": {"x": {"$ref": "#/$defs/d16"}}}
@@ -226,32 +227,32 @@ SHAPES: dict[str, Callable[[int], Schema]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_remembered_is_bounded_by_what_it_takes(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
-    monkeypatch.setattr(request_schemas, "MOST_REMEMBERED", 1 << 20)
-    memory = request_schemas._MEMORY
+def test_the_schema_cache_is_bounded_by_memory_size(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+    monkeypatch.setattr(request_schemas, "MAX_CACHED_BYTES", 1 << 20)
+    memory = request_schemas._CACHE
     tracemalloc.start()
     try:
         for number in range(100):
             schema = orjson.loads(orjson.dumps(SHAPES[shape](number)))
-            Schemas().tool("a", schema, "p")
+            RequestSchemas().tool_schema("a", schema, "p")
         del schema
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert held < 1 << 20
-    assert 3 < len(memory._known) < 100
+    assert 3 < len(memory._schemas) < 100
     assert sum(memory._sizes.values()) == memory._size <= 1 << 20
 
 
-def test_what_would_push_out_all_others_is_not_remembered() -> None:
-    Schemas().tool("a", wide(8000), "p")
-    assert request_schemas._MEMORY._size == 0
+def test_a_schema_larger_than_the_cache_is_not_cached() -> None:
+    RequestSchemas().tool_schema("a", wide(8000), "p")
+    assert request_schemas._CACHE._size == 0
 
 
-def test_the_schemas_of_an_agent_stay_remembered() -> None:
+def test_the_schemas_of_an_agent_stay_cached() -> None:
     schemas = [wide(30, number) for number in range(300)]
-    first = [Schemas().tool("a", schema, "p") for schema in schemas]
-    again = [Schemas().tool("a", schema, "p") for schema in schemas]
+    first = [RequestSchemas().tool_schema("a", schema, "p") for schema in schemas]
+    again = [RequestSchemas().tool_schema("a", schema, "p") for schema in schemas]
     assert all(one is other for one, other in zip(first, again, strict=True))
 
 
@@ -259,7 +260,7 @@ def test_the_schemas_of_an_agent_stay_remembered() -> None:
 
 
 @pytest.mark.parametrize("where", ["tools", "input"])
-def test_the_name_of_a_namespace_is_not_written_before_every_tool_however_long_it_is(where: str) -> None:
+def test_an_overlong_namespace_name_is_refused(where: str) -> None:
     tools = [{"type": "namespace", "name": "n" * (LONGEST_NAME + 1), "tools": functions([wide(2)] * 100)}]
     body: dict[str, Any] = {"tools": {"input": "Hello", "tools": tools}}.get(
         where, {"input": [{"type": "additional_tools", "tools": tools}]}
@@ -268,7 +269,7 @@ def test_the_name_of_a_namespace_is_not_written_before_every_tool_however_long_i
         from_responses({"model": "m", **body}, Caller())
 
 
-def test_a_namespace_in_a_namespace_is_refused_however_deep() -> None:
+def test_nested_namespaces_are_refused_at_any_depth() -> None:
     tool: dict[str, Any] = functions([wide(2)])[0]
     for _ in range(500):
         tool = {"type": "namespace", "name": "n", "tools": [tool]}
@@ -304,7 +305,7 @@ GROWING: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_declaring_tools_grows_with_their_number_alone(name: str) -> None:
+def test_the_cost_of_declaring_tools_is_linear(name: str) -> None:
     def cost(number: int) -> float:
         body = {"model": "m", **GROWING[name](number)}
         return min(seconds(lambda: from_responses(body, Caller())) for _ in range(3))

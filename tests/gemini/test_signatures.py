@@ -1,4 +1,4 @@
-"""Signatures come back on the parts they left on; foreign ones never reach Gemini."""
+"""Signatures return on their own parts; foreign signatures never reach Gemini."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.gemini.signatures import DUMMY, seal, signed, unseal, unsealed
+from bridge.gemini.signatures import DUMMY, add_signatures, seal, unseal, unseal_contents
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, Part
 
 FAMILY = "gemini-3"
@@ -16,7 +16,7 @@ FAMILIES = st.sampled_from(["", "gemini-2", "gemini-3", "gemini-3.1", "gemini-3-
 
 
 class OpenVault:
-    """Remembers what it was asked for."""
+    """A store that records its queries."""
 
     def __init__(self, **signatures: str) -> None:
         self._signatures = signatures
@@ -44,7 +44,11 @@ def model(*parts: Part) -> Content:
 
 
 def restored(*contents: Content, required: bool = True, vault: OpenVault | None = None) -> list[Content]:
-    return list(signed(unsealed(contents, FAMILY), FAMILY, required=required, vault=vault or OpenVault()))
+    return list(
+        add_signatures(
+            unseal_contents(contents, FAMILY), FAMILY, required=required, store=vault or OpenVault()
+        )
+    )
 
 
 def signatures(content: Content) -> list[str | None]:
@@ -55,7 +59,7 @@ def signatures(content: Content) -> list[str | None]:
 
 
 @given(signature=st.text(), family=FAMILIES)
-def test_what_was_sealed_is_unsealed_for_the_same_family(signature: str, family: str) -> None:
+def test_a_sealed_signature_is_unsealed_for_the_same_family(signature: str, family: str) -> None:
     assert unseal(seal(signature, family), family) == signature
 
 
@@ -67,14 +71,14 @@ def test_no_family_gets_a_signature_of_another(signature: str, made_by: str, ask
 @pytest.mark.parametrize(
     "foreign", ["", "EtEBCs4B", DUMMY, "gb1", "gb1:", f"gb1:{FAMILY}", f"GB1:{FAMILY}:x", f" gb1:{FAMILY}:x"]
 )
-def test_what_is_not_sealed_by_us_is_foreign(foreign: str) -> None:
+def test_an_unsealed_signature_is_foreign(foreign: str) -> None:
     assert unseal(foreign, FAMILY) is None
 
 
-# --- back on its part --------------------------------------------------------------------------------
+# --- restored signatures -----------------------------------------------------------------------------
 
 
-def test_every_signature_of_ours_comes_back_on_its_own_part() -> None:
+def test_every_own_signature_returns_on_its_own_part() -> None:
     said = model(
         Part("a", thought=True, signature=ours("1")),
         Part("b"),
@@ -89,17 +93,17 @@ def test_every_signature_of_ours_comes_back_on_its_own_part() -> None:
 
 
 @pytest.mark.parametrize("foreign", ["EtEBCs4B", seal("x", "gemini-2"), seal("x", "gemini-3.1"), DUMMY])
-def test_foreign_signatures_are_dropped_wherever_they_are(foreign: str) -> None:
+def test_foreign_signatures_are_dropped_from_every_part(foreign: str) -> None:
     said = model(Part("a", thought=True, signature=foreign), Part("b", signature=foreign), call("x", foreign))
     assert signatures(restored(said, required=False)[0]) == [None, None, None]
 
 
-def test_foreign_signatures_are_dropped_from_what_the_user_sends_too() -> None:
-    """Gemini checks a signature wherever it stands."""
+def test_foreign_signatures_are_dropped_from_user_turns() -> None:
+    """Gemini checks signatures in every turn."""
     assert signatures(restored(Content(USER, (Part("a", signature="EtEBCs4B"),)))[0]) == [None]
 
 
-def test_a_history_without_signatures_and_calls_passes_as_it_is() -> None:
+def test_a_history_without_signatures_and_calls_is_unchanged() -> None:
     contents = (Content(USER, (Part("a"),)), model(Part("b", thought=True), Part("c")))
     vault = OpenVault()
     assert restored(*contents, vault=vault) == list(contents)
@@ -124,7 +128,7 @@ def test_a_call_with_a_foreign_signature_gets_the_dummy() -> None:
     assert signatures(restored(model(call("x", "EtEBCs4B")))[0]) == [DUMMY]
 
 
-def test_no_call_gets_the_dummy_where_the_model_does_not_ask_for_it() -> None:
+def test_no_call_gets_the_dummy_if_the_model_does_not_need_it() -> None:
     assert signatures(restored(model(call("x"), call("y")), required=False)[0]) == [None, None]
 
 
@@ -132,16 +136,16 @@ def test_no_text_or_thought_gets_the_dummy() -> None:
     assert signatures(restored(model(Part("a", thought=True), Part("b")))[0]) == [None, None]
 
 
-def test_a_call_on_the_users_side_gets_no_dummy() -> None:
+def test_a_call_in_a_user_turn_gets_no_dummy() -> None:
     assert signatures(restored(Content(USER, (call("x"),)))[0]) == [None]
 
 
-def test_a_signed_thought_before_the_call_stands_for_it() -> None:
+def test_a_signed_thought_before_the_call_replaces_the_dummy() -> None:
     said = model(Part("a", thought=True, signature=ours("1")), call("x"))
     assert signatures(restored(said)[0]) == ["1", None]
 
 
-def test_a_call_that_was_signed_gets_its_own_back_also_behind_a_signed_thought() -> None:
+def test_a_signed_call_after_a_signed_thought_gets_its_own_signature() -> None:
     said = model(Part("a", thought=True, signature=ours("1")), Part("b"), call("x"))
     assert signatures(restored(said, vault=OpenVault(x="kept"))[0]) == ["1", None, "kept"]
 
@@ -154,11 +158,11 @@ def test_a_call_that_was_signed_gets_its_own_back_also_behind_a_signed_thought()
         Part("a", signature=ours("1")),
     ],
 )
-def test_no_other_part_before_the_call_stands_for_it(before: Part) -> None:
+def test_no_other_part_before_the_call_replaces_the_dummy(before: Part) -> None:
     assert signatures(restored(model(before, call("x")))[0])[-1] == DUMMY
 
 
-def test_a_signed_thought_after_the_call_does_not_stand_for_it() -> None:
+def test_a_signed_thought_after_the_call_does_not_replace_the_dummy() -> None:
     said = model(call("x"), Part("a", thought=True, signature=ours("1")))
     assert signatures(restored(said)[0]) == [DUMMY, "1"]
 
@@ -167,18 +171,18 @@ def test_a_signature_on_the_second_call_leaves_the_first_its_dummy() -> None:
     assert signatures(restored(model(call("x"), call("y", ours("1"))))[0]) == [DUMMY, "1"]
 
 
-# --- the vault ---------------------------------------------------------------------------------------
+# --- signature store ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("required", [True, False])
-def test_an_unsigned_first_call_gets_what_the_vault_kept_for_it(required: bool) -> None:
+def test_an_unsigned_first_call_gets_its_signature_from_the_store(required: bool) -> None:
     vault = OpenVault(x="kept", y="never")
     (back,) = restored(model(call("x"), call("y")), required=required, vault=vault)
     assert signatures(back) == ["kept", None]
     assert vault.asked == [(FAMILY, ["x"])]
 
 
-def test_the_vault_is_asked_once_for_all_steps() -> None:
+def test_the_signature_store_is_queried_once_for_all_steps() -> None:
     vault = OpenVault(b="kept")
     back = restored(
         model(call("a", ours("1"))), model(call("b")), model(call()), model(call("c")), vault=vault
@@ -187,7 +191,7 @@ def test_the_vault_is_asked_once_for_all_steps() -> None:
     assert vault.asked == [(FAMILY, ["b", "c"])]
 
 
-def test_a_call_without_an_id_never_gets_a_signature_from_the_vault() -> None:
+def test_a_call_without_an_id_gets_no_signature_from_the_store() -> None:
     vault = OpenVault(**{"": "wrong"})
     assert signatures(restored(model(call()), model(call("")), vault=vault)[0]) == [DUMMY]
     assert vault.asked == []

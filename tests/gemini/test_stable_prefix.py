@@ -1,7 +1,7 @@
-"""Request n is the beginning of request n + 1, byte for byte, whatever the protocol and the client's habits.
+"""Request n is a byte-exact prefix of request n + 1, in every protocol and with every client's habits.
 
-Gemini caches prompts by their beginning, so one turn that changes in the middle of a history is paid for in
-full from there on. What must change all the same is shown below, each with how far the change reaches.
+Gemini caches prompts by their prefix, so a changed turn makes the rest of the history uncached and expensive.
+The tests below show each unavoidable change and how far it reaches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scripted_gemini import call_chunk, sse, text_chunk
 
 from bridge.protocols import PROTOCOLS
 
-#: One that insists on signatures and takes pictures in results, and one of a kind that does neither.
+#: A model that requires signatures and accepts images in results, and one that does neither.
 MODELS = ("gemini-3.1-pro-preview", "gemini-2.5-flash-of-ours")
 LARGE = "".join(f"line {number} of a long output\n" for number in range(20_000))
 
@@ -44,7 +44,7 @@ def signed_text(text: str) -> dict[str, Any]:
     return chunk
 
 
-#: What Gemini says, one for each request: all the places at which a signature or an id may be, or not.
+#: Gemini's answers, one for each request, with and without signatures and ids in every position.
 ANSWERS = (
     (thought("I think."), call("run", "c1", "c2lnLTE="), end()),
     (call("run", "c2", "c2lnLTI="), call("run", "c3", None, "there"), end()),
@@ -76,13 +76,13 @@ def converse(client: GrowingClient, gemini: Any, said: tuple[str, ...]) -> list[
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda kind: kind.__name__)
-def test_each_request_begins_as_the_one_before(bridge, gemini, client, model):
+def test_each_request_starts_with_the_bytes_of_the_previous_one(bridge, gemini, client, model):
     bodies = converse(client(bridge.address, model), gemini, ("Look.", "Now more.", "And more."))
     assert len(bodies) == len(ANSWERS)
     assert_each_begins_as_the_one_before(bodies)
 
 
-def test_every_protocol_with_a_history_has_a_client_here(bridge):
+def test_every_protocol_with_a_history_has_a_growing_client(bridge):
     paths = {client(bridge.address, "m")._path().partition(":")[0] for client in CLIENTS}
     for protocol in PROTOCOLS:
         if CONVERSATIONS[protocol.name].goes_on is None:
@@ -91,7 +91,7 @@ def test_every_protocol_with_a_history_has_a_client_here(bridge):
         assert any(path.startswith(home) for path in paths), protocol.name
 
 
-def test_the_check_sees_what_it_is_there_for():
+def test_the_prefix_check_detects_changes():
     first = {"contents": [{"role": "user", "parts": [{"text": "Hi", "thought": False}]}], "tools": [{}]}
     more = [{"role": "model", "parts": []}, {"role": "user", "parts": []}]
     turned = {"role": "user", "parts": [{"thought": False, "text": "Hi"}]}
@@ -105,17 +105,17 @@ def test_the_check_sees_what_it_is_there_for():
             assert_each_begins_as_the_one_before([first, changed])
 
 
-# --- what has to change, and how far that reaches --------------------------------------------------------
+# --- unavoidable changes -----------------------------------------------------------------------------
 
 
-def test_who_speaks_again_before_an_answer_adds_to_the_last_turn(bridge, gemini):
-    """Gemini wants turns that alternate, so the turn grows; all that was said before stays as it was."""
+def test_a_second_user_message_before_an_answer_extends_the_last_turn(bridge, gemini):
+    """Gemini requires alternating turns, so the turn grows; all earlier content stays the same."""
     client = Chat(bridge.address, MODELS[0])
     client.user_says("Look.")
     client.send()
     client._messages += [{"role": "user", "content": "Wait."}]
     client.send()
-    client._messages[-1:] = [{"role": "user", "content": "Wait, not there."}]  # in place of the answer
+    client._messages[-1:] = [{"role": "user", "content": "Wait, not there."}]  # instead of the answer
     client.send()
     _, earlier, later = (asked.body["contents"] for asked in gemini.asked)
     assert written(later[:-1]) == written(earlier[:-1])
@@ -124,8 +124,8 @@ def test_who_speaks_again_before_an_answer_adds_to_the_last_turn(bridge, gemini)
     assert len(later) == len(earlier)
 
 
-def test_a_result_that_comes_late_takes_the_place_of_the_one_that_was_missing(bridge, gemini):
-    """Gemini refuses a call without a result, so one is made up until it is there."""
+def test_a_late_result_replaces_the_placeholder_result(bridge, gemini):
+    """Gemini refuses a call without a result, so the bridge sends a placeholder until it arrives."""
     client = ClaudeCode(bridge.address, MODELS[0])
     client.user_says("Look.")
     gemini.will_say(sse(call("run", "c1", "c2lnLTE="), end()))
@@ -144,8 +144,8 @@ def test_a_result_that_comes_late_takes_the_place_of_the_one_that_was_missing(br
     assert written(later["contents"][2]["parts"][1:]) == written(earlier["contents"][2]["parts"][1:])
 
 
-def test_a_begun_answer_is_followed_by_a_nudge_only_while_it_is_the_last(bridge, gemini):
-    """Newer models want the user to have the last word."""
+def test_a_prefill_gets_a_nudge_only_while_it_is_the_last_turn(bridge, gemini):
+    """Newer models require a user turn at the end."""
     client = Chat(bridge.address, MODELS[0])
     client.user_says("Count.")
     client._messages.append({"role": "assistant", "content": "One, "})
@@ -158,8 +158,8 @@ def test_a_begun_answer_is_followed_by_a_nudge_only_while_it_is_the_last(bridge,
     assert written(later[1]["parts"][:1]) == written(earlier[1]["parts"])
 
 
-def test_tools_that_a_search_finds_are_declared_behind_the_others(bridge, gemini):
-    """They must be declared to be called; the declarations before them, and the contents, stay."""
+def test_tools_found_by_a_search_are_declared_after_the_others(bridge, gemini):
+    """Found tools must be declared; the earlier declarations and the contents stay the same."""
     client = SearchingTools(bridge.address, MODELS[0])
     client.user_says("Look.")
     searches = (call("run", f"c{number}", "c2lnLTE=") for number in count())
@@ -175,7 +175,7 @@ def test_tools_that_a_search_finds_are_declared_behind_the_others(bridge, gemini
     assert_each_begins_as_the_one_before(alike)
 
 
-def test_tools_that_codex_finds_are_declared_behind_the_others(bridge, gemini):
+def test_tools_found_by_codex_are_declared_after_the_others(bridge, gemini):
     client = Codex(bridge.address, MODELS[0])
     client.user_says("Look.")
     client.send()
@@ -191,8 +191,8 @@ def test_tools_that_codex_finds_are_declared_behind_the_others(bridge, gemini):
     assert_each_begins_as_the_one_before([{**body, "tools": None} for body in bodies])
 
 
-def test_a_loop_that_is_stopped_leaves_the_prefix_as_it_was(bridge, gemini):
-    """The guard answers in Gemini's place; the next request tells of it where it happened."""
+def test_stopping_a_loop_keeps_the_prefix(bridge, gemini):
+    """The guard answers instead of Gemini; the next request contains that answer in its position."""
     client = Chat(bridge.address, MODELS[0])
     client.user_says("Look.")
     calls = (sse(call("run", f"c{number}", "c2lnLTE="), end()) for number in count())

@@ -1,4 +1,4 @@
-"""The client's wish for thinking, for models with a budget, with levels, and with neither."""
+"""The client's thinking settings for models with a budget, with levels, and with neither."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_model_that_does_not_think_gets_no_config(wish: Thinking | None) -> No
 
 
 @pytest.mark.parametrize("capabilities", [STEADY, SWITCHABLE, FOUR_LEVELS, TWO_LEVELS])
-def test_a_client_that_says_nothing_sees_thoughts_at_the_models_own_depth(
+def test_without_a_thinking_setting_thoughts_are_shown_at_the_models_default(
     capabilities: ModelCapabilities,
 ) -> None:
     assert thinking_config(capabilities, None) == {"includeThoughts": True}
@@ -56,7 +56,7 @@ def test_a_client_that_says_nothing_sees_thoughts_at_the_models_own_depth(
         (SWITCHABLE, Thinking(effort="high"), 20000, True),
     ],
 )
-def test_a_model_with_a_budget_gets_one_that_it_takes(
+def test_a_model_with_a_budget_gets_an_allowed_budget(
     capabilities: ModelCapabilities, wish: Thinking, budget: int, shown: bool
 ) -> None:
     assert thinking_config(capabilities, wish) == {"includeThoughts": shown, "thinkingBudget": budget}
@@ -86,14 +86,14 @@ def test_a_model_with_a_budget_gets_one_that_it_takes(
         (ModelCapabilities(thinking_levels=("high", "low")), Thinking(effort="none"), "LOW", False),
     ],
 )
-def test_a_model_with_levels_gets_the_nearest_that_it_has(
+def test_a_model_with_levels_gets_the_nearest_level(
     capabilities: ModelCapabilities, wish: Thinking, level: str, shown: bool
 ) -> None:
     assert thinking_config(capabilities, wish) == {"includeThoughts": shown, "thinkingLevel": level}
 
 
 @pytest.mark.parametrize("wish", [Thinking(budget=-1), Thinking(effort="some-new-word")])
-def test_a_wish_without_a_depth_leaves_the_level_to_the_model(wish: Thinking) -> None:
+def test_thinking_without_a_depth_leaves_the_level_to_the_model(wish: Thinking) -> None:
     assert thinking_config(FOUR_LEVELS, wish) == {"includeThoughts": True}
 
 
@@ -102,9 +102,7 @@ WISHES = st.builds(Thinking, EFFORTS, st.none() | st.integers(-5, 100_000), st.b
 
 
 @given(wish=WISHES, capabilities=st.sampled_from([STEADY, SWITCHABLE, FOUR_LEVELS, TWO_LEVELS]))
-def test_no_wish_makes_a_config_that_the_model_refuses(
-    wish: Thinking, capabilities: ModelCapabilities
-) -> None:
+def test_no_thinking_setting_makes_an_invalid_config(wish: Thinking, capabilities: ModelCapabilities) -> None:
     config: dict[str, Any] = thinking_config(capabilities, wish) or {}
     assert not {"thinkingBudget", "thinkingLevel"} <= set(config)
     if "thinkingLevel" in config:

@@ -1,4 +1,4 @@
-"""Any name a client gives its tool becomes one that Gemini takes, and comes back as it was."""
+"""Any tool name becomes one that Gemini accepts, and is restored for the client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.gemini import tool_names
-from bridge.gemini.tool_names import LONGEST, ToolNames, legal_name
+from bridge.gemini.tool_names import LONGEST_LEGAL, ToolNames, legal_name
 
 ODD_NAMES = (
     st.text(max_size=80)
@@ -23,32 +23,32 @@ ODD_NAMES = (
 @example(name="21st_magic")
 @example(name="-dash")
 @example(name="ä")
-@example(name="x" * LONGEST)
-@example(name="x" * (LONGEST + 1))
+@example(name="x" * LONGEST_LEGAL)
+@example(name="x" * (LONGEST_LEGAL + 1))
 @example(name="٣")  # a digit, but not one of Gemini's
-def test_every_name_becomes_one_that_gemini_takes(name: str) -> None:
+def test_every_tool_name_becomes_legal_for_gemini(name: str) -> None:
     assert LEGAL_NAME.fullmatch(legal_name(name))
-    assert len(legal_name(name)) <= LONGEST
+    assert len(legal_name(name)) <= LONGEST_LEGAL
 
 
 @given(name=st.from_regex(LEGAL_NAME, fullmatch=True))
-def test_a_legal_name_stays(name: str) -> None:
+def test_a_legal_name_is_unchanged(name: str) -> None:
     assert legal_name(name) == name
 
 
 @given(name=ODD_NAMES)
-def test_a_changed_name_is_legal_and_changes_no_more(name: str) -> None:
+def test_a_changed_name_is_legal_and_stable(name: str) -> None:
     assert legal_name(legal_name(name)) == legal_name(name)
 
 
 @given(names=st.lists(ODD_NAMES, max_size=8))
-def test_every_name_comes_back_as_the_client_wrote_it(names: list[str]) -> None:
+def test_every_name_is_restored_for_the_client(names: list[str]) -> None:
     known = ToolNames()
     sent = {name: known.to_gemini(name) for name in names}
     assert {name: known.from_gemini(legal) for name, legal in sent.items()} == {name: name for name in sent}
 
 
-def test_the_same_name_is_the_same_in_every_request() -> None:
+def test_a_name_is_changed_the_same_way_in_every_request() -> None:
     assert ToolNames().to_gemini("a tool") == ToolNames().to_gemini("a tool")
 
 
@@ -65,17 +65,17 @@ def test_the_same_name_is_the_same_in_every_request() -> None:
         ["é", "è", "_"],
     ],
 )
-def test_names_that_look_alike_do_not_become_one(names: list[str]) -> None:
+def test_similar_names_stay_different(names: list[str]) -> None:
     assert len({legal_name(name) for name in names}) == len(names)
 
 
-def test_a_name_that_was_never_sent_comes_back_as_it_is() -> None:
+def test_an_unknown_name_in_a_call_is_unchanged() -> None:
     known = ToolNames()
     known.to_gemini("a tool")
     assert known.from_gemini("shell") == "shell"
 
 
 def test_a_name_of_a_megabyte_is_not_remembered() -> None:
-    before = tool_names._remembered.cache_info().currsize
-    assert len(legal_name("x" * 1_000_000)) == LONGEST
-    assert tool_names._remembered.cache_info().currsize == before
+    before = tool_names._cached_legal_name.cache_info().currsize
+    assert len(legal_name("x" * 1_000_000)) == LONGEST_LEGAL
+    assert tool_names._cached_legal_name.cache_info().currsize == before

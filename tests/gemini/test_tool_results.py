@@ -1,4 +1,4 @@
-"""A tool's text as the object that Gemini wants."""
+"""A tool's text result as the object that Gemini expects."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def shown(text: str) -> dict[str, Any]:
         ("list_dir", "no", True, error("no")),
     ],
 )
-def test_each_tools_output_gets_its_structure(
+def test_each_known_tool_output_is_structured(
     name: str, output: str, failed: bool | None, expected: dict[str, Any]
 ) -> None:
     assert tool_response(name, output, failed) == expected
@@ -76,7 +76,7 @@ def test_each_tools_output_gets_its_structure(
 
 @pytest.mark.parametrize("name", ["apply_patch", "write_file"])
 @pytest.mark.parametrize("failed", [None, False, True])
-def test_a_patch_that_does_not_fit_brings_advice(name: str, failed: bool | None) -> None:
+def test_a_failed_patch_result_gets_advice(name: str, failed: bool | None) -> None:
     text = "apply_patch verification failed: Failed to find expected lines"
     response = tool_response(name, text, failed)
     assert response.pop("suggestion")
@@ -85,7 +85,7 @@ def test_a_patch_that_does_not_fit_brings_advice(name: str, failed: bool | None)
 
 @pytest.mark.parametrize("name", [PLAIN, "shell", "read_file", "list_dir"])
 @pytest.mark.parametrize("failed", [None, False])
-def test_an_object_passes_as_it_is(name: str, failed: bool | None) -> None:
+def test_an_object_result_is_unchanged(name: str, failed: bool | None) -> None:
     assert tool_response(name, ' {"a": [1, {"b": null}]} ', failed) == {"a": [1, {"b": None}]}
 
 
@@ -97,7 +97,7 @@ def test_an_object_passes_as_it_is(name: str, failed: bool | None) -> None:
         ('{"status": "error", "why": 1}', {"status": "error", "why": 1}),
     ],
 )
-def test_an_object_that_failed_says_so(output: str, expected: dict[str, Any]) -> None:
+def test_a_failed_object_result_is_marked_as_an_error(output: str, expected: dict[str, Any]) -> None:
     assert tool_response("shell", output, True) == expected
 
 
@@ -106,17 +106,17 @@ def test_an_object_too_deep_to_be_sent_stays_text(deep: str) -> None:
     assert tool_response(PLAIN, deep) == {"result": deep}
 
 
-def test_a_wide_object_is_not_a_deep_one() -> None:
+def test_a_wide_object_is_not_too_deep() -> None:
     wide = {"rows": [{"n": [number]} for number in range(1000)]}
     assert tool_response(PLAIN, orjson.dumps(wide).decode()) == wide
 
 
 @pytest.mark.parametrize("output", ["{", '{"a":}', "[1]", "1", "null", '"a"', "{} {}", '{"a": "\\ud800"}'])
-def test_what_is_no_object_stays_text(output: str) -> None:
+def test_a_result_that_is_not_an_object_stays_text(output: str) -> None:
     assert tool_response(PLAIN, output) == {"result": output}
 
 
-def test_a_file_name_is_cut_only_at_line_ends() -> None:
+def test_a_file_name_ends_only_at_a_line_end() -> None:
     assert tool_response("list_dir", "a\u2028b\x0cc\r\nd")["files"] == ["a\u2028b\x0cc", "d"]
 
 
@@ -126,7 +126,7 @@ NAMES = st.sampled_from(
 
 
 @given(name=NAMES, output=st.text() | st.text('{}[]":,1 ').map("{".__add__), failed=st.none() | st.booleans())
-def test_any_output_becomes_an_object_that_json_can_hold(name: str, output: str, failed: bool | None) -> None:
+def test_any_output_becomes_a_json_serialisable_object(name: str, output: str, failed: bool | None) -> None:
     response = tool_response(name, output, failed)
     assert orjson.loads(orjson.dumps(response)) == response
 
@@ -136,5 +136,5 @@ def test_any_output_becomes_an_object_that_json_can_hold(name: str, output: str,
     output=st.text().filter(lambda text: not text.lstrip().startswith("{")),
     failed=st.none() | st.booleans(),
 )
-def test_no_word_of_the_output_is_lost(name: str, output: str, failed: bool | None) -> None:
+def test_no_text_of_the_output_is_lost(name: str, output: str, failed: bool | None) -> None:
     assert output in tool_response(name, output, failed).values()

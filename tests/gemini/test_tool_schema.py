@@ -1,4 +1,4 @@
-"""Schemas of tools and answers: what a client wrote survives, and nothing that Gemini chokes on is left."""
+"""Schemas of tools and answers: the client's content is kept, and unsupported parts are removed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import InvalidRequest
-from bridge.gemini.request_schemas import Schemas
-from bridge.gemini.tool_schema import DEEPEST, MOST_WRITTEN_OUT
+from bridge.gemini.request_schemas import RequestSchemas
+from bridge.gemini.tool_schema import MAX_DEPTH, MAX_EXPANDED_BYTES
 
 ANY_SPEED = settings(deadline=None)
 PARAM = "tools[0].function.parameters"
@@ -20,17 +20,17 @@ PARAM = "tools[0].function.parameters"
 Schema = dict[str, Any]
 
 
-def plain_schema(schema: Schema, param: str) -> Schema:
-    prepared: Schema = Schemas().answer(schema, param)["responseJsonSchema"]
+def prepare_schema(schema: Schema, param: str) -> Schema:
+    prepared: Schema = RequestSchemas().answer_format(schema, param)["responseJsonSchema"]
     return prepared
 
 
-def object_schema(schema: Schema, param: str) -> Schema:
-    return dict(Schemas().tool("look", schema, param))
+def prepare_object_schema(schema: Schema, param: str) -> Schema:
+    return dict(RequestSchemas().tool_schema("look", schema, param))
 
 
 def plain(schema: Schema) -> Schema:
-    return plain_schema(schema, PARAM)
+    return prepare_schema(schema, PARAM)
 
 
 def with_properties(**properties: Any) -> Schema:
@@ -66,12 +66,12 @@ def test_a_property_named_like_a_keyword_survives(name: str, keyword: str) -> No
 
 
 @pytest.mark.parametrize("keyword", ["default", "const", "enum", "examples", "example"])
-def test_values_in_a_schema_are_data_and_stay_as_they_are(keyword: str) -> None:
+def test_values_in_a_schema_are_not_changed(keyword: str) -> None:
     value = [{"$ref": "#/nowhere", "$comment": "data", "x-y": 1, "properties": {"a": {"$schema": 1}}}]
     assert plain({"type": "object", keyword: value}) == {"type": "object", keyword: value}
 
 
-def test_remarks_for_other_readers_are_dropped_at_every_depth() -> None:
+def test_annotations_are_dropped_at_every_depth() -> None:
     remarks = {"$schema": "s", "$id": "i", "$comment": "c", "x-order": 1, "$defs": {}, "definitions": {}}
     schema = {
         **remarks,
@@ -100,7 +100,7 @@ SCHEMA_PLACES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("place", SCHEMA_PLACES)
-def test_a_reference_is_written_out_wherever_a_schema_may_stand(place: str) -> None:
+def test_a_reference_is_expanded_wherever_a_schema_is_allowed(place: str) -> None:
     around = SCHEMA_PLACES[place]
     schema = {"type": "object", **around({"$ref": "#/$defs/Name"}), "$defs": {"Name": {"type": "string"}}}
     assert plain(schema) == {"type": "object", **around({"type": "string"})}
@@ -121,16 +121,16 @@ def referring(reference: str, **definitions: Any) -> Schema:
         ("#/$defs/Outer/properties/inner", {"Outer": with_properties(inner={"type": "string"})}),
         ("#/$defs/Union/anyOf/1", {"Union": {"anyOf": [{"type": "null"}, {"type": "string"}]}}),
         ("#/$defs/First", {"First": {"$ref": "#/$defs/Second"}, "Second": {"type": "string"}}),
-        # Generators of schemas write a type such as Partial<Name> as a fragment of an address (RFC 6901, 6).
+        # Schema generators encode a type such as Partial<Name> as a URI fragment (RFC 6901, 6).
         ("#/$defs/Partial%3CName%3E", {"Partial<Name>": {"type": "string"}}),
         ("#/%24defs/Name", {"Name": {"type": "string"}}),
     ],
 )
-def test_a_local_reference_is_replaced_by_what_it_names(reference: str, definitions: Schema) -> None:
+def test_a_local_reference_is_replaced_by_its_target(reference: str, definitions: Schema) -> None:
     assert plain(referring(reference, **definitions)) == with_properties(a={"type": "string"})
 
 
-def test_references_into_definitions_of_the_older_drafts_work_too() -> None:
+def test_references_into_definitions_of_older_drafts_work() -> None:
     schema = {
         **with_properties(a={"$ref": "#/definitions/Name"}),
         "definitions": {"Name": {"type": "string"}},
@@ -138,12 +138,12 @@ def test_references_into_definitions_of_the_older_drafts_work_too() -> None:
     assert plain(schema) == with_properties(a={"type": "string"})
 
 
-def test_a_root_that_is_a_reference_is_replaced_by_what_it_names() -> None:
+def test_a_root_reference_is_replaced_by_its_target() -> None:
     schema = {"$ref": "#/$defs/Args", "$defs": {"Args": with_properties(a={"type": "string"})}}
-    assert object_schema(schema, PARAM) == with_properties(a={"type": "string"})
+    assert prepare_object_schema(schema, PARAM) == with_properties(a={"type": "string"})
 
 
-def test_what_stands_beside_a_reference_wins_over_what_it_names() -> None:
+def test_keywords_beside_a_reference_override_its_target() -> None:
     schema = {
         **with_properties(a={"$ref": "#/$defs/Name", "description": "Here.", "default": "x"}),
         "$defs": {"Name": {"type": "string", "description": "There.", "maxLength": 5}},
@@ -152,7 +152,7 @@ def test_what_stands_beside_a_reference_wins_over_what_it_names() -> None:
     assert plain(schema) == with_properties(a=expected)
 
 
-def test_properties_beside_a_reference_join_those_that_it_names() -> None:
+def test_properties_beside_a_reference_are_merged_with_its_target() -> None:
     schema = {
         "$ref": "#/$defs/Base",
         "properties": {"mine": {"type": "string"}},
@@ -176,12 +176,12 @@ def test_properties_beside_a_reference_join_those_that_it_names() -> None:
         "a",
     ],
 )
-def test_a_reference_to_nothing_becomes_a_plain_object(reference: str) -> None:
+def test_an_unresolvable_reference_becomes_a_plain_object(reference: str) -> None:
     assert plain(referring(reference, Name={"type": "string"})) == with_properties(a={"type": "object"})
 
 
 @pytest.mark.parametrize("step", ["1", "-1", "x", "²", "9" * 5000])
-def test_a_reference_past_the_end_of_a_list_names_nothing(step: str) -> None:
+def test_a_reference_past_the_end_of_a_list_is_unresolvable(step: str) -> None:
     schema = {"anyOf": [{"type": "object"}], **with_properties(a={"$ref": f"#/anyOf/{step}"})}
     assert plain(schema)["properties"] == {"a": {"type": "object"}}
 
@@ -205,7 +205,7 @@ def test_a_definition_that_is_only_a_reference_to_itself_is_a_plain_object() -> 
     assert plain(referring("#/$defs/A", A={"$ref": "#/$defs/A"})) == with_properties(a={"type": "object"})
 
 
-def test_a_reference_to_the_root_is_written_out_once() -> None:
+def test_a_reference_to_the_root_is_expanded_once() -> None:
     schema = with_properties(child={"$ref": "#"}, name={"type": "string"})
     child = with_properties(child={"type": "object"}, name={"type": "string"})
     assert plain(schema) == with_properties(child=child, name={"type": "string"})
@@ -243,7 +243,7 @@ def test_a_large_definition_named_many_times_does_not_explode(name: str) -> None
     references = {f"r{number}": {"$ref": "#/$defs/D"} for number in range(1000)}
     schema = {**with_properties(**references), "$defs": {"D": {"type": "string", **SIZEABLE[name]}}}
     assert len(orjson.dumps(schema)) < 100_000
-    assert len(orjson.dumps(plain(schema))) < MOST_WRITTEN_OUT + 100_000
+    assert len(orjson.dumps(plain(schema))) < MAX_EXPANDED_BYTES + 100_000
 
 
 def nested(depth: int, around: Any) -> Schema:
@@ -255,8 +255,8 @@ def nested(depth: int, around: Any) -> Schema:
 
 @pytest.mark.parametrize("place", sorted(SCHEMA_PLACES.keys() - {"if"}))
 def test_a_schema_that_is_too_deep_is_refused_with_its_name(place: str) -> None:
-    assert plain(nested(DEEPEST, SCHEMA_PLACES[place])) == nested(DEEPEST, SCHEMA_PLACES[place])
-    for depth in (DEEPEST + 1, 1000):
+    assert plain(nested(MAX_DEPTH, SCHEMA_PLACES[place])) == nested(MAX_DEPTH, SCHEMA_PLACES[place])
+    for depth in (MAX_DEPTH + 1, 1000):
         with pytest.raises(InvalidRequest) as refused:
             plain(nested(depth, SCHEMA_PLACES[place]))
         assert refused.value.param == PARAM
@@ -289,13 +289,13 @@ OPEN = {"type": "object", "properties": {}}
     ],
 )
 def test_the_root_of_a_tools_schema_is_an_object(schema: Schema, expected: Schema) -> None:
-    assert object_schema(schema, PARAM) == expected
+    assert prepare_object_schema(schema, PARAM) == expected
 
 
 @pytest.mark.parametrize("kind", ["string", "array", ["string", "null"], [], None, 7, {}, ""])
-def test_a_root_that_can_be_no_object_is_refused_with_its_name(kind: Any) -> None:
+def test_a_root_that_cannot_be_an_object_is_refused_with_the_tools_name(kind: Any) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        object_schema({"type": kind}, PARAM)
+        prepare_object_schema({"type": kind}, PARAM)
     assert refused.value.param == PARAM
 
 
@@ -366,7 +366,7 @@ def prepared_or_none(prepare: Any, schema: Schema) -> Schema | None:
 @given(schema=SCHEMAS)
 def test_any_schema_is_prepared_or_refused_and_left_alone(schema: Schema) -> None:
     before = copy.deepcopy(schema)
-    for prepare in (plain_schema, object_schema):
+    for prepare in (prepare_schema, prepare_object_schema):
         prepared = prepared_or_none(prepare, schema)
         assert schema == before
         assert prepared is None or orjson.loads(orjson.dumps(prepared)) == prepared
@@ -377,7 +377,7 @@ def test_any_schema_is_prepared_or_refused_and_left_alone(schema: Schema) -> Non
 @ANY_SPEED
 @given(schema=SCHEMAS)
 def test_a_prepared_schema_is_not_changed_again(schema: Schema) -> None:
-    for prepare in (plain_schema, object_schema):
+    for prepare in (prepare_schema, prepare_object_schema):
         prepared = prepared_or_none(prepare, schema)
         if prepared is not None:
             assert prepare(prepared, PARAM) == prepared
@@ -385,8 +385,8 @@ def test_a_prepared_schema_is_not_changed_again(schema: Schema) -> None:
 
 @ANY_SPEED
 @given(schema=SCHEMAS)
-def test_no_reference_is_left_where_a_schema_stands(schema: Schema) -> None:
-    prepared = prepared_or_none(plain_schema, schema)
+def test_no_reference_remains_in_a_prepared_schema(schema: Schema) -> None:
+    prepared = prepared_or_none(prepare_schema, schema)
     if prepared is not None:
         assert not any(isinstance(node.get("$ref"), str) for node in schema_nodes(prepared))
 

@@ -1,4 +1,4 @@
-"""JSON to values and back: nothing is lost, however odd the JSON."""
+"""JSON to values and back: nothing is lost, even from unusual JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bridge.gemini.types import (
     Usage,
 )
 from bridge.gemini.wire import (
-    CARRIED,
+    CARRIED_FIELDS,
     chunk_from_json,
     chunk_to_json,
     content_from_json,
@@ -41,7 +41,7 @@ from bridge.gemini.wire import (
 
 ANY_SPEED = settings(deadline=None)
 
-# --- JSON, legal in places and odd in others ---------------------------------------------------------
+# --- partly valid JSON -------------------------------------------------------------------------------
 
 LEAVES = (
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([0.0, 1.0, -2.5]) | st.text(max_size=3)
@@ -55,7 +55,7 @@ OBJECTS = st.dictionaries(st.text(max_size=3), JSON, max_size=2)
 
 
 def oddly(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """An object with any of these fields, each as it should be or as anything at all, and others beside."""
+    """An object with any of these fields, each valid or arbitrary, and with other fields."""
     known = st.fixed_dictionaries({}, optional={name: usual | JSON for name, usual in fields.items()})
     return st.builds(lambda some, others: {**others, **some}, known, OBJECTS)
 
@@ -108,7 +108,7 @@ REQUESTS = oddly(
 
 
 def exact(value: Any) -> bytes:
-    """Python holds 1, 1.0 and true for equal; JSON does not."""
+    """In Python 1, 1.0 and true are equal; in JSON they differ."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
@@ -120,7 +120,7 @@ def exact(value: Any) -> bytes:
 @example(source={"candidates": [{}, {"content": {}}], "usageMetadata": {}, "promptFeedback": {}})
 @example(source={"candidates": [{"content": {"parts": [{"text": "", "thought": False}]}}]})
 @example(source={"candidates": [{"content": {"parts": [{"text": "a", "functionCall": {"name": "f"}}]}}]})
-def test_a_chunk_comes_out_as_it_went_in(source: dict[str, Any]) -> None:
+def test_a_chunk_makes_a_round_trip(source: dict[str, Any]) -> None:
     before = exact(source)
     assert exact(chunk_to_json(chunk_from_json(source))) == before
     assert exact(source) == before
@@ -131,14 +131,14 @@ def test_a_chunk_comes_out_as_it_went_in(source: dict[str, Any]) -> None:
 @example(source={"contents": [], "tools": [], "toolConfig": {}, "generationConfig": {}})
 @example(source={"tools": [{}, {"functionDeclarations": []}, {"functionDeclarations": [{}]}]})
 @example(source={"systemInstruction": "You are a pirate."})
-def test_a_request_comes_out_as_it_went_in(source: dict[str, Any]) -> None:
+def test_a_request_makes_a_round_trip(source: dict[str, Any]) -> None:
     before = exact(source)
     assert exact(request_to_json(request_from_json("m", source))) == before
     assert exact(source) == before
 
 
 @pytest.mark.parametrize("parts", [5, True, 1.5, "ab", None, {}, {"a": 1}, [], [1], [{}]])
-def test_odd_media_of_a_response_stay_as_they_came(parts: Any) -> None:
+def test_unusual_response_media_are_unchanged(parts: Any) -> None:
     source = {"functionResponse": {"name": "f", "response": {}, "parts": parts}}
     assert part_to_json(part_from_json(source)) == source
 
@@ -148,12 +148,12 @@ def test_a_declaration_with_an_empty_name_keeps_it() -> None:
     assert request_to_json(request_from_json("m", source)) == source
 
 
-def test_a_part_that_holds_two_members_keeps_both() -> None:
+def test_a_part_with_two_members_keeps_both() -> None:
     source = {"functionCall": {"name": "f"}, "inlineData": {"mimeType": "a/b", "data": ""}, "toolCall": {}}
     assert part_to_json(part_from_json(source)) == source
 
 
-def test_a_known_field_is_read_and_not_merely_carried() -> None:
+def test_a_known_field_is_parsed_and_not_kept_as_unknown() -> None:
     part = part_from_json(
         {
             "functionCall": {"id": "1", "name": "f", "args": {"a": 1}, "new": 2},
@@ -179,7 +179,7 @@ DATA = (
     | st.builds(FunctionResponse, NAMES, OBJECTS, MAYBE_TEXT, MEDIA, EXTRAS)
     | INLINE
     | FILE
-    | st.builds(OtherData, st.sampled_from(CARRIED), JSON)
+    | st.builds(OtherData, st.sampled_from(CARRIED_FIELDS), JSON)
 )
 BUILT_PARTS = st.builds(Part, DATA, st.booleans(), MAYBE_TEXT, EXTRAS)
 BUILT_CONTENTS = st.builds(Content, MAYBE_TEXT, st.lists(BUILT_PARTS, max_size=3).map(tuple), EXTRAS)
@@ -214,29 +214,29 @@ BUILT_REQUESTS = st.builds(
 
 @ANY_SPEED
 @given(content=BUILT_CONTENTS)
-def test_a_built_content_is_read_back_as_itself(content: Content) -> None:
+def test_a_constructed_content_makes_a_round_trip(content: Content) -> None:
     assert content_from_json(content_to_json(content)) == content
 
 
 @ANY_SPEED
 @given(chunk=BUILT_CHUNKS)
-def test_a_built_chunk_is_read_back_as_itself(chunk: Chunk) -> None:
+def test_a_constructed_chunk_makes_a_round_trip(chunk: Chunk) -> None:
     assert chunk_from_json(chunk_to_json(chunk)) == chunk
 
 
 @ANY_SPEED
 @given(request=BUILT_REQUESTS)
-def test_a_built_request_is_read_back_as_itself(request: GenerateRequest) -> None:
+def test_a_constructed_request_makes_a_round_trip(request: GenerateRequest) -> None:
     assert request_from_json("m", request_to_json(request)) == request
 
 
 @ANY_SPEED
 @given(request=BUILT_REQUESTS)
-def test_what_a_request_becomes_is_plain_json(request: GenerateRequest) -> None:
+def test_a_serialised_request_is_plain_json(request: GenerateRequest) -> None:
     assert orjson.loads(orjson.dumps(request_to_json(request))) == request_to_json(request)
 
 
-def test_a_chunk_of_plain_text_is_equal_to_one_that_was_put_together_and_can_be_copied() -> None:
+def test_a_text_chunk_equals_a_general_chunk_and_can_be_copied() -> None:
     said = {"content": {"parts": [{"text": "Hi"}], "role": "model"}, "index": 0}
     source = {"candidates": [said], "usageMetadata": {"totalTokenCount": 3}, "responseId": "r"}
     chunk = chunk_from_json(source)
@@ -264,7 +264,7 @@ def test_a_chunk_of_plain_text_is_equal_to_one_that_was_put_together_and_can_be_
         {"content": {"parts": "Hi", "role": "model"}},
     ],
 )
-def test_a_chunk_with_anything_else_to_say_is_no_plain_text(change: dict[str, Any]) -> None:
+def test_a_chunk_with_other_data_is_not_a_text_chunk(change: dict[str, Any]) -> None:
     said = {"content": {"parts": [{"text": "Hi"}], "role": "model"}, "index": 0, **change}
     chunk = chunk_from_json({"candidates": [said]})
     assert not isinstance(chunk, TextChunk)

@@ -1,4 +1,4 @@
-"""A stray + before the delimiters of a patch is taken away; what the patch puts into files never changes."""
+"""A stray + before the delimiters of a patch is removed; the content of the patched files never changes."""
 
 from __future__ import annotations
 
@@ -365,26 +365,26 @@ REPAIRED: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("given", "expected"), REPAIRED.values(), ids=REPAIRED)
-def test_a_delimiter_loses_its_plus(given: str, expected: str) -> None:
+def test_a_plus_before_a_delimiter_is_removed(given: str, expected: str) -> None:
     assert repair_patches(lines(given)) == lines(expected)
 
 
 @pytest.mark.parametrize(("given", "expected"), REPAIRED.values(), ids=REPAIRED)
-def test_a_delimiter_loses_its_plus_with_the_line_ends_of_windows(given: str, expected: str) -> None:
+def test_a_plus_before_a_delimiter_is_removed_with_crlf(given: str, expected: str) -> None:
     crlf = lines(given).replace("\n", "\r\n")
     assert repair_patches(crlf) == lines(expected).replace("\n", "\r\n")
     assert repair_patches(crlf + "\r\n") == lines(expected).replace("\n", "\r\n") + "\r\n"
 
 
 @pytest.mark.parametrize(("given", "expected"), REPAIRED.values(), ids=REPAIRED)
-def test_what_stands_around_a_patch_is_left_alone(given: str, expected: str) -> None:
+def test_text_around_a_patch_is_unchanged(given: str, expected: str) -> None:
     before = "+*** Add File: said before\n+*** End Patch\ncd x && apply_patch <<'E'\n"
     after = "\nE\n+*** Update File: said behind\n+ *** End of File\n\n"
     assert repair_patches(before + lines(given) + after) == before + lines(expected) + after
 
 
 @pytest.mark.parametrize(("given", "expected"), REPAIRED.values(), ids=REPAIRED)
-def test_a_repaired_patch_has_nothing_left_to_repair(given: str, expected: str) -> None:
+def test_repairing_a_patch_is_idempotent(given: str, expected: str) -> None:
     assert repair_patches(lines(expected)) == lines(expected)
 
 
@@ -580,14 +580,14 @@ UNTOUCHED: dict[str, str] = {
 
 
 @pytest.mark.parametrize("text", UNTOUCHED.values(), ids=UNTOUCHED)
-def test_what_is_no_delimiter_by_its_position_is_left_alone(text: str) -> None:
+def test_a_line_that_is_not_a_delimiter_by_position_is_unchanged(text: str) -> None:
     assert repair_patches(lines(text)) == lines(text)
     crlf = lines(text).replace("\n", "\r\n")
     assert repair_patches(crlf) == crlf
 
 
 @pytest.mark.parametrize("text", UNTOUCHED.values(), ids=UNTOUCHED)
-def test_a_call_without_problems_is_the_very_same_call(text: str) -> None:
+def test_a_valid_patch_call_is_the_same_object(text: str) -> None:
     call = FunctionCall("apply_patch", {"input": lines(text)})
     assert GUARD.on_call(call) is call
 
@@ -659,11 +659,11 @@ SAME_CALLS: dict[str, FunctionCall] = {
 
 
 @pytest.mark.parametrize("call", SAME_CALLS.values(), ids=SAME_CALLS)
-def test_any_other_call_is_left_alone(call: FunctionCall) -> None:
+def test_any_other_call_is_unchanged(call: FunctionCall) -> None:
     assert GUARD.on_call(call) is call
 
 
-# --- whatever patch ----------------------------------------------------------------------------------
+# --- any patch ---------------------------------------------------------------------------------------
 
 PLAIN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=12)
 IN_BODIES = st.sampled_from(["*** Begin Patch", "*** End Patch", "*** Move to: x", "*** End of File", "@@ x"])
@@ -678,7 +678,7 @@ def added(bodies: st.SearchStrategy[str]) -> st.SearchStrategy[list[str]]:
 
 
 def hunks(bodies: st.SearchStrategy[str]) -> st.SearchStrategy[list[str]]:
-    """The last line is context: a hunk that ends by adding the words of a delimiter could be either."""
+    """The last line is context: a hunk that ends by adding a delimiter's text would be ambiguous."""
     start = st.sampled_from(["@@", "@@ def f():"]).map(lambda line: [line])
     body = st.lists(st.builds(str.__add__, st.sampled_from("+- "), bodies), max_size=5)
     end = st.sampled_from([[" same"], [" same", "*** End of File"]])
@@ -711,7 +711,7 @@ def test_a_well_formed_patch_never_changes(patch: list[str], line_end: str) -> N
 
 @ANY_SPEED
 @given(patches(PLAIN | IN_BODIES), LINE_ENDS)
-def test_a_patch_whose_delimiters_all_got_a_plus_comes_back(patch: list[str], line_end: str) -> None:
+def test_a_patch_with_a_plus_before_every_delimiter_is_restored(patch: list[str], line_end: str) -> None:
     marked = ["+" + line if line.startswith("*** ") else line for line in patch]
     assert repair_patches(line_end.join(marked)) == line_end.join(patch)
 
@@ -726,14 +726,14 @@ LINES = st.builds(
 @example(["+*** Begin Patch", "+*** End Patch", "*** Begin Patch", "x", "+*** End Patch"])
 @example(["+*** Begin Patch", "+*** End Patch", "+*** Begin Patch", "x", "+*** End Patch"])
 @example(["*** Begin Patch", "*** Update File: x", "+*** End of File", "+*** End of File", "*** End Patch"])
-def test_a_second_look_changes_nothing_in_any_text(text: list[str]) -> None:
+def test_repairing_any_text_is_idempotent(text: list[str]) -> None:
     once = repair_patches("\n".join(text))
     assert repair_patches(once) == once
 
 
 @ANY_SPEED
 @given(st.lists(LINES, max_size=12))
-def test_nothing_but_a_plus_is_ever_taken_away(text: list[str]) -> None:
+def test_only_plus_signs_are_ever_removed(text: list[str]) -> None:
     repaired = repair_patches("\n".join(text)).split("\n")
     assert len(repaired) == max(len(text), 1)
     for old, new in zip(text, repaired, strict=False):

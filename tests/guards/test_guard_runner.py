@@ -1,4 +1,4 @@
-"""The guards at work: in their order and modes, counted, never in the way of what they do not mind."""
+"""The guard runner: order, modes and counters; it does not change accepted calls."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _all_lines(caplog):
 # --- the list ----------------------------------------------------------------------------------------
 
 
-def test_every_guard_has_one_place_in_the_list_and_one_mode():
+def test_every_guard_is_listed_once_and_has_one_mode():
     names = [guard.name for guard in GUARDS]
     assert sorted(names) == sorted(NAMES)
     assert len(set(names)) == len(names)
@@ -106,14 +106,14 @@ def test_the_order_of_the_guards(earlier, later):
     assert names.index(earlier) < names.index(later)
 
 
-def test_all_but_one_enforce_as_delivered_and_there_are_no_rules():
+def test_all_guards_but_one_enforce_by_default_without_rules():
     modes = {name: getattr(DELIVERED.modes, name) for name in NAMES}
     assert modes == {**dict.fromkeys(NAMES, "enforce"), "secrets": "off"}
     assert DELIVERED.rules == ()
 
 
-def test_a_command_is_gated_as_it_would_be_run():
-    """Split first: then there is a pipe among the words."""
+def test_a_command_is_checked_after_it_was_split():
+    """The command is split first; then one of its words is a pipe."""
     piped = FunctionCall("shell", {"command": "cat x | wc"})
     watched = watching()
     (left,) = parts_of(watched.feed(chunk(piped)))
@@ -130,7 +130,7 @@ def test_a_rule_sees_the_call_as_the_model_made_it():
 
 
 def test_a_loop_is_found_in_results_as_the_client_sent_them():
-    """They differ only where they are cut."""
+    """The results differ only in their truncated part."""
     turns = list(LONG.contents[:1])
     for number in range(3):
         output = "a" * 60_000 + str(number) + "a" * 60_000
@@ -172,7 +172,7 @@ def in_mode(name: str, mode: str) -> GuardRunner:
 
 
 @CALLS
-def test_a_guard_of_calls_that_is_off_does_nothing(name, call, action, caplog):
+def test_a_disabled_call_guard_does_nothing(name, call, action, caplog):
     watched = in_mode(name, "off")
     given_chunk = chunk(call)
     assert watched.feed(given_chunk) == given_chunk
@@ -181,7 +181,7 @@ def test_a_guard_of_calls_that_is_off_does_nothing(name, call, action, caplog):
 
 
 @CALLS
-def test_a_guard_of_calls_in_shadow_counts_and_leaves_the_call(name, call, action, caplog):
+def test_a_call_guard_in_shadow_mode_counts_and_changes_nothing(name, call, action, caplog):
     watched = in_mode(name, "shadow")
     (left,) = parts_of(watched.feed(chunk(call)))
     assert left.data is call
@@ -191,7 +191,7 @@ def test_a_guard_of_calls_in_shadow_counts_and_leaves_the_call(name, call, actio
 
 
 @CALLS
-def test_a_guard_of_calls_that_enforces_acts_and_counts(name, call, action, caplog):
+def test_an_enforcing_call_guard_acts_and_counts(name, call, action, caplog):
     watched = in_mode(name, "enforce")
     (left,) = parts_of(watched.feed(chunk(call)))
     assert isinstance(left.data, str if action == "held_back" else FunctionCall)
@@ -202,7 +202,7 @@ def test_a_guard_of_calls_that_enforces_acts_and_counts(name, call, action, capl
 
 
 @REQUESTS
-def test_a_guard_of_requests_that_is_off_does_nothing(name, request_, action, caplog):
+def test_a_disabled_request_guard_does_nothing(name, request_, action, caplog):
     watched = in_mode(name, "off")
     assert watched.request(request_) is request_
     assert not watched.notes
@@ -210,7 +210,7 @@ def test_a_guard_of_requests_that_is_off_does_nothing(name, request_, action, ca
 
 
 @REQUESTS
-def test_a_guard_of_requests_in_shadow_counts_and_leaves_the_request(name, request_, action, caplog):
+def test_a_request_guard_in_shadow_mode_counts_and_changes_nothing(name, request_, action, caplog):
     watched = in_mode(name, "shadow")
     assert watched.request(request_) is request_
     assert watched.notes == {f"guard.{name}.{action}.shadow": 1}
@@ -219,7 +219,7 @@ def test_a_guard_of_requests_in_shadow_counts_and_leaves_the_request(name, reque
 
 
 @REQUESTS
-def test_a_guard_of_requests_that_enforces_acts_and_counts(name, request_, action, caplog):
+def test_an_enforcing_request_guard_acts_and_counts(name, request_, action, caplog):
     watched = in_mode(name, "enforce")
     left = watched.request(request_)
     assert isinstance(left, ShortCircuit if action == "answered" else GenerateRequest)
@@ -229,7 +229,7 @@ def test_a_guard_of_requests_that_enforces_acts_and_counts(name, request_, actio
     assert (line.guard, line.action, line.mode) == (name, action, "enforce")
 
 
-def test_behind_a_guard_in_shadow_the_others_go_on():
+def test_guards_after_one_in_shadow_mode_still_run():
     mixed = replace(DELIVERED, modes=replace(DELIVERED.modes, loop="shadow"))
     watched = watching(mixed)
     looping = replace(LOOPING, contents=(*LONG.contents, *LOOPING.contents[1:]))
@@ -281,7 +281,7 @@ def test_a_guard_that_raises_is_counted_and_the_request_passes(monkeypatch, capl
     assert len(guard_lines(caplog)) == 1
 
 
-def test_behind_a_guard_that_raises_the_others_go_on(monkeypatch):
+def test_guards_after_one_that_raises_still_run(monkeypatch):
     monkeypatch.setattr(guard_runner, "GUARDS", (Broken, *GUARDS[1:]))
     watched = watching()
     (left,) = parts_of(watched.feed(chunk(SPLIT)))
@@ -289,7 +289,7 @@ def test_behind_a_guard_that_raises_the_others_go_on(monkeypatch):
     assert watched.notes == {"guard.tool_policy.failed": 1, "guard.shell_arguments.changed": 1}
 
 
-# --- what becomes of the parts -----------------------------------------------------------------------
+# --- changed parts -----------------------------------------------------------------------------------
 
 
 def test_signature_and_unknown_fields_of_a_rewritten_part_are_kept():
@@ -300,7 +300,7 @@ def test_signature_and_unknown_fields_of_a_rewritten_part_are_kept():
     assert left == replace(part, data=expected)
 
 
-def test_a_call_that_is_held_back_becomes_a_text_in_its_place():
+def test_a_blocked_call_becomes_text_at_its_position():
     before, behind = Part("First."), Part("Last.", thought=True)
     first, gated, fine, last = parts_of(
         watching().feed(chunk(before, Part(GATED, signature="s"), FINE, behind))
@@ -311,7 +311,7 @@ def test_a_call_that_is_held_back_becomes_a_text_in_its_place():
     assert fine.data is FINE
 
 
-def test_everything_around_the_parts_is_kept():
+def test_other_fields_of_a_chunk_are_kept():
     given_chunk = Chunk(
         (
             Candidate(Content(MODEL, (Part(GATED),), {"a": 1}), "STOP", 0, {"b": 2}),
@@ -329,7 +329,7 @@ def test_everything_around_the_parts_is_kept():
     assert left == replace(given_chunk, candidates=(expected, *given_chunk.candidates[1:]))
 
 
-def test_the_calls_of_every_candidate_are_looked_at():
+def test_the_calls_of_every_candidate_are_checked():
     one = Candidate(Content(MODEL, (Part(GATED),)), index=0)
     watched = watching()
     left = watched.feed(Chunk((one, replace(one, index=1))))
@@ -348,7 +348,7 @@ WITHOUT_CALLS = {
 
 
 @pytest.mark.parametrize("given_chunk", WITHOUT_CALLS.values(), ids=WITHOUT_CALLS)
-def test_a_chunk_without_calls_is_the_very_same(given_chunk):
+def test_a_chunk_without_calls_is_the_same_object(given_chunk):
     watched = watching()
     assert watched.feed(given_chunk) is given_chunk
     assert not watched.notes
@@ -376,7 +376,7 @@ NO_DOUBT = {"half a character", "megabytes", "other languages"}
 
 @pytest.mark.parametrize("name", ODD_ARGS)
 @pytest.mark.parametrize("tool", ["shell", "local_shell", "exec_command", "Bash", "apply_patch"])
-def test_odd_arguments_pass_unchanged_and_a_doubt_is_counted(tool, name):
+def test_unparsed_arguments_pass_unchanged_and_are_counted(tool, name):
     call = FunctionCall(tool, ODD_ARGS[name], "c1")
     watched = watching(replace(DELIVERED, rules=(PolicyRule("*", "deny", "never to be found"),)))
     (left,) = parts_of(watched.feed(chunk(call)))
@@ -411,7 +411,7 @@ PARTS = st.builds(
 
 @ANY_SPEED
 @given(st.lists(PARTS, max_size=6))
-def test_what_no_guard_minds_comes_out_identical(parts):
+def test_accepted_parts_are_the_same_objects(parts):
     given_chunk = chunk(*parts)
     watched = watching()
     left = watched.feed(given_chunk)
@@ -425,7 +425,7 @@ ANY_CALL = st.one_of(UNMINDED, st.sampled_from([SPLIT, GATED, FINE, *(row[1] for
 
 @ANY_SPEED
 @given(st.lists(st.one_of(ANY_CALL, st.text(max_size=5)), max_size=8))
-def test_no_part_ever_changes_its_place(datas):
+def test_parts_keep_their_order(datas):
     marked = [Part(data, extra={"at": at}) for at, data in enumerate(datas)]
     left = parts_of(watching().feed(chunk(*marked)))
     assert len(left) == len(marked)
@@ -436,14 +436,14 @@ def test_no_part_ever_changes_its_place(datas):
 
 @ANY_SPEED
 @given(st.lists(st.one_of(ANY_CALL, st.text(max_size=5)), max_size=8))
-def test_guarded_once_more_nothing_changes(datas):
+def test_guarding_is_idempotent(datas):
     once = watching().feed(chunk(*datas))
     again = watching()
     assert again.feed(once) == once
     assert not again.notes
 
 
-def test_a_call_to_be_asked_about_passes_and_is_counted() -> None:
+def test_a_call_that_needs_approval_passes_and_is_counted() -> None:
     asking = replace(GuardSettings(), rules=(PolicyRule("f", "ask"),))
     guarding = GuardRunner(ActiveGuards(asking), "req_1")
     call = FunctionCall("f", {"a": 1}, "c1")
@@ -458,7 +458,7 @@ def declaring(command: Any) -> GenerateRequest:
     return GenerateRequest("gemini-x", (turn,), tools=(Tool((function,)),))
 
 
-def test_a_shell_that_declares_a_text_gets_its_text():
+def test_a_shell_that_declares_a_string_gets_a_string():
     guarded = watching()
     asked = declaring({"type": "string"})
     assert guarded.request(asked) is asked
@@ -468,14 +468,14 @@ def test_a_shell_that_declares_a_text_gets_its_text():
 
 
 @pytest.mark.parametrize("command", [{"type": "array"}, {}, {"type": ["array"]}, "string"])
-def test_any_other_declaration_leaves_it_a_shell_that_takes_words(command):
+def test_with_any_other_declaration_a_shell_gets_words(command):
     guarded = watching()
     guarded.request(declaring(command))
     (part,) = parts_of(guarded.feed(chunk(SPLIT)))
     assert part.data.args == {"command": ["ls", "-F"]}
 
 
-def test_googles_own_form_of_a_schema_is_read_as_well():
+def test_googles_schema_format_is_read_too():
     schema = {"type": "OBJECT", "properties": {"command": {"type": "STRING"}}}
     function = FunctionDeclaration("shell", extra={"parameters": schema})
     guarded = watching()

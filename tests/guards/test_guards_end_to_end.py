@@ -1,4 +1,4 @@
-"""The guards as a client meets them: through every protocol, streamed and whole, under the real gunicorn."""
+"""The guards end to end: every protocol, streamed and whole, under real gunicorn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = {"type": "object", "properties": {"command": {}}}
 
 @dataclass
 class Told:
-    """An answer, whatever its protocol."""
+    """An answer of any protocol."""
 
     text: str
     calls: list[tuple[str, Any]]
@@ -127,7 +127,7 @@ class Native:
 
     def body(self, *made: tuple[str, Any, str]) -> dict[str, Any]:
         contents: list[Any] = [{"role": "user", "parts": [{"text": "Go."}]}]
-        for name, args, result in made:  # without ids, as Gemini makes its calls
+        for name, args, result in made:  # without ids, like Gemini's calls
             response = {"name": name, "response": {"status": "success", "stdout": result}}
             contents.append({"role": "model", "parts": [{"functionCall": {"name": name, "args": args}}]})
             contents.append({"role": "user", "parts": [{"functionResponse": response}]})
@@ -187,7 +187,7 @@ def request_id() -> str:
     return f"guards-{uuid4().hex}"
 
 
-def asker(bridge: Any, request_id: str) -> Any:
+def client_for(bridge: Any, request_id: str) -> Any:
     def asked(protocol: Any, stream: bool, *made: tuple[str, Any, str]) -> Told:
         body, path = {**protocol.body(*made), "stream": stream}, protocol.path
         if isinstance(protocol, Native):
@@ -210,7 +210,7 @@ def asker(bridge: Any, request_id: str) -> Any:
 
 @pytest.fixture
 def ask(bridge, request_id):
-    return asker(bridge, request_id)
+    return client_for(bridge, request_id)
 
 
 RULES = """
@@ -229,7 +229,7 @@ decision = "ask"
 
 @pytest.fixture(scope="module")
 def ruled_bridge(_gemini, tmp_path_factory):
-    """With rules for the policy, and with the secrets guard switched on."""
+    """A bridge with policy rules and an enabled secrets guard."""
     folder = tmp_path_factory.mktemp("ruled") / "config"
     shutil.copytree(ROOT / "config", folder, ignore=shutil.ignore_patterns("local.toml"))
     guards = (folder / "guards.toml").read_text()
@@ -252,9 +252,9 @@ def sent_events(raw: str) -> Iterator[dict[str, Any]]:
 
 
 def lines_of(bridge: Any, request_id: str) -> list[dict[str, Any]]:
-    """All the log says of a request, once it has said the last of it."""
+    """Return the log entries of a request after its last one is written."""
     assert bridge.request(request_id=request_id)
-    return bridge.told(request_id=request_id)
+    return bridge.log_entries(request_id=request_id)
 
 
 def actions(bridge: Any, request_id: str) -> list[tuple[str, str, str]]:
@@ -275,7 +275,7 @@ def calls(*each: tuple[str, Any], text: str = "") -> list[bytes]:
 
 @PROTOCOLS
 @BOTH
-def test_a_command_given_as_a_text_arrives_as_words(ask, bridge, gemini, request_id, protocol, stream):
+def test_a_command_string_becomes_a_list_of_words(ask, bridge, gemini, request_id, protocol, stream):
     gemini.will_say(calls(("shell", {"command": 'ls -F "My Documents"', "workdir": "/tmp"})))
     told = ask(protocol, stream)
     assert told.calls == [("shell", {"command": ["ls", "-F", "My Documents"], "workdir": "/tmp"})]
@@ -286,7 +286,7 @@ def test_a_command_given_as_a_text_arrives_as_words(ask, bridge, gemini, request
 
 @PROTOCOLS
 @BOTH
-def test_a_held_back_call_is_a_text_and_the_turn_ends_in_order(
+def test_a_blocked_call_becomes_text_and_the_turn_ends_normally(
     ask, bridge, gemini, request_id, protocol, stream
 ):
     gemini.will_say(calls(("shell", {"command": ["cat", "canary-word", "|", "wc"]})))
@@ -303,7 +303,7 @@ def test_a_held_back_call_is_a_text_and_the_turn_ends_in_order(
 
 @PROTOCOLS
 @BOTH
-def test_beside_a_held_back_call_the_others_are_made(ask, gemini, protocol, stream):
+def test_other_calls_beside_a_blocked_call_are_made(ask, gemini, protocol, stream):
     piped, plain = {"command": ["a", "|", "b"]}, {"command": ["ls", "-a"]}
     gemini.will_say(calls(("shell", piped), ("shell", plain)))
     told = ask(protocol, stream)
@@ -314,7 +314,7 @@ def test_beside_a_held_back_call_the_others_are_made(ask, gemini, protocol, stre
 
 @PROTOCOLS
 @BOTH
-def test_the_reason_does_not_run_into_what_the_model_said(ask, gemini, protocol, stream):
+def test_the_reason_is_separated_from_the_models_text(ask, gemini, protocol, stream):
     piped = ("shell", {"command": ["a", "|", "b"]})
     gemini.will_say(calls(piped, piped, text="Let me look."))
     told = ask(protocol, stream)
@@ -325,7 +325,7 @@ def test_the_reason_does_not_run_into_what_the_model_said(ask, gemini, protocol,
 
 @PROTOCOLS
 @BOTH
-def test_a_loop_is_answered_without_asking_gemini(ask, bridge, gemini, request_id, protocol, stream):
+def test_a_loop_is_answered_without_an_upstream_call(ask, bridge, gemini, request_id, protocol, stream):
     made = ("shell", {"command": ["ls", "canary-place"]}, "ls: error: no such file")
     told = ask(protocol, stream, made, made)
     assert gemini.asked == []
@@ -336,7 +336,7 @@ def test_a_loop_is_answered_without_asking_gemini(ask, bridge, gemini, request_i
     assert "canary-place" not in bridge.lines()
 
 
-def test_the_loops_text_stands_in_delta_done_and_completed(ask, gemini):
+def test_the_loop_text_is_in_delta_done_and_completed(ask, gemini):
     made = ("shell", {"command": ["ls"]}, "ls: error")
     told = ask(Responses(), True, made, made)
     by_type = {event["type"]: event for event in told.events}
@@ -351,7 +351,7 @@ def test_the_loops_text_stands_in_delta_done_and_completed(ask, gemini):
 
 @PROTOCOLS
 @BOTH
-def test_a_user_who_speaks_after_a_loop_is_heard(ask, gemini, protocol, stream):
+def test_a_user_message_after_a_loop_reaches_gemini(ask, gemini, protocol, stream):
     made = ("shell", {"command": ["ls"]}, "ls: error")
     body = protocol.body(made, made)
     said = {"parts": [{"text": "Do go on."}]} if "contents" in body else {"content": "Do go on."}
@@ -367,7 +367,7 @@ def test_a_user_who_speaks_after_a_loop_is_heard(ask, gemini, protocol, stream):
 
 @PROTOCOLS
 @BOTH
-def test_a_long_result_reaches_gemini_cut(ask, bridge, gemini, request_id, protocol, stream):
+def test_a_long_result_reaches_gemini_truncated(ask, bridge, gemini, request_id, protocol, stream):
     output = "".join(f"canary line {number}\n" for number in range(10_000))
     assert ask(protocol, stream, ("shell", {"command": ["cat", "x"]}, output)).text == "Hello."
     parts = [part for content in gemini.asked[-1].body["contents"] for part in content["parts"]]
@@ -383,7 +383,7 @@ def test_a_long_result_reaches_gemini_cut(ask, bridge, gemini, request_id, proto
 
 @PROTOCOLS
 @BOTH
-def test_a_patch_with_stray_signs_arrives_mended(ask, bridge, gemini, request_id, protocol, stream):
+def test_a_patch_with_stray_plus_signs_is_repaired(ask, bridge, gemini, request_id, protocol, stream):
     patch = "+*** Begin Patch\n+*** Add File: a.txt\n+hello\n+*** End Patch\n"
     mended = "*** Begin Patch\n*** Add File: a.txt\n+hello\n*** End Patch\n"
     gemini.will_say(calls(("apply_patch", {"input": patch})))
@@ -393,7 +393,7 @@ def test_a_patch_with_stray_signs_arrives_mended(ask, bridge, gemini, request_id
 
 @PROTOCOLS
 @BOTH
-def test_a_plain_call_passes_and_nothing_is_logged_of_it(ask, bridge, gemini, request_id, protocol, stream):
+def test_an_ordinary_call_passes_and_is_not_logged(ask, bridge, gemini, request_id, protocol, stream):
     script = {"command": ["bash", "-lc", "a | b > c"]}
     gemini.will_say(calls(("shell", script), ("Bash", {"command": "a && b"})))
     told = ask(protocol, stream)
@@ -403,7 +403,7 @@ def test_a_plain_call_passes_and_nothing_is_logged_of_it(ask, bridge, gemini, re
 
 
 @pytest.mark.parametrize("result", ["error\n", "line\n"], ids=["a loop", "no loop"])
-def test_tokens_are_counted_of_what_would_be_sent(bridge, gemini, result):
+def test_token_counting_uses_the_guarded_request(bridge, gemini, result):
     gemini.will_say(Reply([b'{"totalTokens": 5}']))
     made = ("shell", {"command": ["cat", "x"]}, result * 20_000)
     body = Messages().body(made, made)
@@ -418,11 +418,9 @@ def test_tokens_are_counted_of_what_would_be_sent(bridge, gemini, result):
 
 @PROTOCOLS
 @BOTH
-def test_a_call_that_a_rule_denies_is_a_text_with_its_reason(
-    ruled_bridge, gemini, request_id, protocol, stream
-):
+def test_a_denied_call_becomes_text_with_its_reason(ruled_bridge, gemini, request_id, protocol, stream):
     gemini.will_say(calls(("shell", {"command": ["cat", "forbidden-word"]})))
-    told = asker(ruled_bridge, request_id)(protocol, stream)
+    told = client_for(ruled_bridge, request_id)(protocol, stream)
     assert told.calls == []
     assert told.ending == protocol.text_ending
     assert told.text == "[System] The call to shell was not run. Not in this house."
@@ -431,9 +429,9 @@ def test_a_call_that_a_rule_denies_is_a_text_with_its_reason(
 
 @PROTOCOLS
 @BOTH
-def test_a_call_to_be_asked_about_is_made_and_marked(ruled_bridge, gemini, request_id, protocol, stream):
+def test_a_call_that_needs_approval_is_made_and_marked(ruled_bridge, gemini, request_id, protocol, stream):
     gemini.will_say(calls(("shell", {"command": ["cat", "doubtful-word"]})))
-    told = asker(ruled_bridge, request_id)(protocol, stream)
+    told = client_for(ruled_bridge, request_id)(protocol, stream)
     assert told.calls == [("shell", {"command": ["cat", "doubtful-word"]})]
     assert told.ending == protocol.call_ending
     assert notes(ruled_bridge, request_id) == {"guard.tool_policy.asked": 1}
@@ -478,7 +476,7 @@ def test_a_secret_in_an_input_to_be_embedded_does_not_reach_gemini(ruled_bridge,
 @BOTH
 def test_a_secret_in_a_result_does_not_reach_gemini(ruled_bridge, gemini, request_id, protocol, stream):
     secret = "ghp_" + "a1B2" * 9
-    asker(ruled_bridge, request_id)(protocol, stream, ("shell", {"command": ["env"]}, f"TOKEN={secret}"))
+    client_for(ruled_bridge, request_id)(protocol, stream, ("shell", {"command": ["env"]}, f"TOKEN={secret}"))
     assert secret not in json.dumps(gemini.asked[-1].body)
     assert "TOKEN=[secret removed]" in json.dumps(gemini.asked[-1].body)
     assert actions(ruled_bridge, request_id) == [("secrets", "changed", "enforce")]

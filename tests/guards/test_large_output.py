@@ -1,4 +1,4 @@
-"""What a tool said too much of reaches Gemini as its beginning and its end."""
+"""A large tool result reaches Gemini as its start and its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bridge.gemini.types import (
     OtherData,
     Part,
 )
-from bridge.guards.large_output import LargeOutput, cut
+from bridge.guards.large_output import LargeOutput, truncate
 from bridge.settings import PROJECT
 from bridge.settings import guards as guard_settings
 
@@ -43,13 +43,13 @@ def answered(response: Any, **fields: Any) -> Part:
 
 
 def guarded(response: Any) -> Any:
-    """The response after the guard."""
+    """Return the response after the guard."""
     request = LargeOutput(SMALL).on_request(asked(answered(response)))
     return request.contents[1].parts[0].data.response
 
 
 def pieces(text: str) -> tuple[str, str, int, int]:
-    """What is left of the beginning and the end, and how much the mark says is gone."""
+    """Return the kept start and end, and the removed amount that the mark reports."""
     mark = MARK.search(text)
     return text[: mark.start()], text[mark.end() :], int(mark[1]), int(mark[2])
 
@@ -57,29 +57,29 @@ def pieces(text: str) -> tuple[str, str, int, int]:
 # --- one text ----------------------------------------------------------------------------------------
 
 
-def test_fifty_thousand_characters_are_kept_as_delivered():
+def test_the_default_limit_is_fifty_thousand_characters():
     delivered = guard_settings.load_guards(PROJECT / "config" / "guards.toml")
     assert delivered.large_output.most_characters == 50_000
     assert delivered.modes.large_output == "enforce"
 
 
 @pytest.mark.parametrize("size", [0, 1, MOST - 1, MOST])
-def test_up_to_the_limit_a_text_stays_the_very_same(size):
+def test_a_text_up_to_the_limit_is_the_same_object(size):
     text = "x" * size
-    assert cut(text, MOST) is text
+    assert truncate(text, MOST) is text
 
 
 @pytest.mark.parametrize("size", [MOST + 1, MOST + 50, 2 * MOST, 100 * MOST])
 @pytest.mark.parametrize("unit", ["x", "line\n", "ünï\n", "\n", "\r\n"])
-def test_above_the_limit_it_is_cut(size, unit):
+def test_a_text_above_the_limit_is_truncated(size, unit):
     text = unit * (size // len(unit) + 1)
-    left = cut(text, MOST)
+    left = truncate(text, MOST)
     assert MARK.search(left)
     assert len(left) <= MOST
 
 
-def test_the_first_fifth_and_the_end_are_kept_in_whole_lines():
-    head, tail, characters, lines = pieces(cut(LINES, MOST))
+def test_truncation_keeps_the_first_fifth_and_the_end_in_whole_lines():
+    head, tail, characters, lines = pieces(truncate(LINES, MOST))
     assert LINES.startswith(head)
     assert head.endswith("\n")
     assert 0.15 * MOST < len(head) <= 0.2 * MOST
@@ -90,8 +90,8 @@ def test_the_first_fifth_and_the_end_are_kept_in_whole_lines():
     assert lines == 2000 - head.count("\n") - tail.count("\n")
 
 
-def test_one_giant_line_is_cut_in_its_midst():
-    head, tail, characters, lines = pieces(cut(GIANT, MOST))
+def test_one_giant_line_is_truncated_in_the_middle():
+    head, tail, characters, lines = pieces(truncate(GIANT, MOST))
     assert head.count("x") == MOST / 5
     assert tail.count("x") > 0.6 * MOST
     assert characters == len(GIANT) - head.count("x") - tail.count("x")
@@ -117,19 +117,19 @@ def test_one_giant_line_is_cut_in_its_midst():
         "a longer last line",
     ],
 )
-def test_a_giant_line_beside_short_ones_does_not_take_what_could_be_kept(text):
-    assert len(cut(text, MOST)) > MOST / 2
+def test_a_giant_line_does_not_displace_short_lines(text):
+    assert len(truncate(text, MOST)) > MOST / 2
 
 
-def test_the_mark_stands_on_a_line_of_its_own():
+def test_the_truncation_mark_is_on_its_own_line():
     for text in (LINES, GIANT):
-        assert [line for line in cut(text, MOST).split("\n") if MARK.fullmatch(line)]
+        assert [line for line in truncate(text, MOST).split("\n") if MARK.fullmatch(line)]
 
 
 @pytest.mark.parametrize("text", [LINES, GIANT, GIANT + "\nend", "\n" * 5000], ids=len)
-def test_cut_once_more_it_stays_the_same(text):
-    once = cut(text, MOST)
-    assert cut(once, MOST) is once
+def test_truncation_is_idempotent(text):
+    once = truncate(text, MOST)
+    assert truncate(once, MOST) is once
 
 
 TEXTS = st.lists(
@@ -140,8 +140,8 @@ TEXTS = st.lists(
 
 @ANY_SPEED
 @given(TEXTS, st.integers(MOST, 3000))
-def test_what_is_left_is_a_beginning_and_an_end_of_the_text_and_bounded(text, most):
-    left = cut(text, most)
+def test_a_truncated_text_is_a_bounded_start_and_end_of_the_text(text, most):
+    left = truncate(text, most)
     if len(text) <= most:
         assert left is text
         return
@@ -156,9 +156,9 @@ def test_what_is_left_is_a_beginning_and_an_end_of_the_text_and_bounded(text, mo
 
 @ANY_SPEED
 @given(TEXTS, st.integers(MOST, 3000))
-def test_any_text_is_cut_at_most_once(text, most):
-    once = cut(text, most)
-    assert cut(once, most) is once
+def test_any_text_is_truncated_at_most_once(text, most):
+    once = truncate(text, most)
+    assert truncate(once, most) is once
 
 
 # --- inside a request --------------------------------------------------------------------------------
@@ -173,20 +173,20 @@ NESTED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("response", NESTED.values(), ids=NESTED)
-def test_a_long_text_is_cut_wherever_it_stands(response):
+def test_a_long_text_is_truncated_in_every_field(response):
     def expected(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: expected(item) for key, item in value.items()}
         if isinstance(value, list):
             return [expected(item) for item in value]
-        return cut(value, MOST) if isinstance(value, str) else value
+        return truncate(value, MOST) if isinstance(value, str) else value
 
     left = guarded(response)
     assert left == expected(response)
     assert left != response
 
 
-def test_many_texts_that_are_long_only_together_are_a_long_result_too():
+def test_many_short_texts_together_are_truncated():
     left = guarded({"rows": [f"row {number} " + "x" * 90 for number in range(1000)]})
     assert len(str(left)) < 2 * MOST
     assert left["rows"][0].startswith("row 0 ")
@@ -202,7 +202,7 @@ LONG_TOGETHER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("response", LONG_TOGETHER.values(), ids=LONG_TOGETHER)
-def test_an_object_that_is_long_only_as_a_whole_is_cut_as_the_json_it_is(response):
+def test_a_long_object_is_truncated_as_json_text(response):
     left = guarded(response)
     assert list(left) == ["result"]
     assert len(left["result"]) <= MOST
@@ -221,17 +221,17 @@ SHORT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("response", SHORT.values(), ids=SHORT)
-def test_a_request_without_long_results_is_the_very_same(response):
+def test_a_request_without_long_results_is_the_same_object(response):
     request = asked(answered(response))
     assert LargeOutput(SMALL).on_request(request) is request
 
 
-def test_a_history_without_any_result_is_the_very_same():
+def test_a_history_without_results_is_the_same_object():
     request = GenerateRequest("m", ())
     assert LargeOutput(SMALL).on_request(request) is request
 
 
-def test_only_results_are_cut():
+def test_only_results_are_truncated():
     others = (
         Part(GIANT),
         Part(GIANT, thought=True, signature="s"),
@@ -246,7 +246,7 @@ def test_only_results_are_cut():
     assert LargeOutput(SMALL).on_request(request) is request
 
 
-def test_everything_else_of_a_cut_result_is_kept():
+def test_other_fields_of_a_truncated_result_are_kept():
     media = (InlineData("image/png", GIANT), FileData("gs://x"))
     full = Part(
         FunctionResponse("f", {"a": LINES, "n": 1}, "c1", media, {"willContinue": False}),
@@ -259,23 +259,23 @@ def test_everything_else_of_a_cut_result_is_kept():
     assert left.contents[0] is request.contents[0]
     before, part, behind = left.contents[1].parts
     assert (before, behind) == (neighbours[0], neighbours[2])
-    expected = replace(full.data, response={"a": cut(LINES, MOST), "n": 1})
+    expected = replace(full.data, response={"a": truncate(LINES, MOST), "n": 1})
     assert part == replace(full, data=expected)
 
 
-def test_what_the_client_sent_is_not_changed_in_its_place():
+def test_the_clients_request_is_not_modified():
     response = {"a": [LINES]}
     guarded(response)
     assert response == {"a": [LINES]}
 
 
-def test_a_guarded_request_is_left_alone_the_second_time():
+def test_truncating_a_request_is_idempotent():
     guard = LargeOutput(SMALL)
     once = guard.on_request(asked(answered({"a": LINES, "b": [GIANT]}), Part(FunctionCall("f"))))
     assert guard.on_request(once) is once
 
 
-def test_nesting_beyond_reason_is_borne():
+def test_extreme_nesting_does_not_raise():
     response: Any = LINES
     for _ in range(5000):
         response = [response]
@@ -292,7 +292,7 @@ RESPONSES = st.dictionaries(
 
 @ANY_SPEED
 @given(RESPONSES)
-def test_any_response_is_cut_at_most_once(response):
+def test_any_response_is_truncated_at_most_once(response):
     guard = LargeOutput(SMALL)
     once = guard.on_request(asked(answered(response)))
     assert guard.on_request(once) is once

@@ -1,4 +1,4 @@
-"""An agent that runs in circles is told so, and one that only works hard is left alone."""
+"""A looping agent is stopped, and a busy agent is not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ASK = said("Please.")
 
 
 class Story:
-    """A history in the making; every call gets an id of its own."""
+    """A history builder that gives every call its own id."""
 
     def __init__(self) -> None:
         self.contents: list[Content] = [ASK]
@@ -58,7 +58,7 @@ class Story:
         return self.together([(name, args, response or GOOD)])
 
     def together(self, calls: Iterable[tuple[str, Any, Any]], backwards: bool = False) -> Story:
-        """Several calls of one turn; a result that is None never came."""
+        """Add several calls of one turn; a result of None is missing."""
         told = [(f"c{next(self._numbers)}", *each) for each in calls]
         self.contents.append(Content(MODEL, tuple(call(name, args, own) for own, name, args, _ in told)))
         results = [result(name, response, own) for own, name, _, response in told if response is not None]
@@ -67,14 +67,14 @@ class Story:
         return self
 
     def one_by_one(self, name: str, args: Any, *responses: Any) -> Story:
-        """Calls of one turn in a protocol that tells each by itself."""
+        """Add calls of one turn in a protocol that sends each separately."""
         ids = [f"c{next(self._numbers)}" for _ in responses]
         self.contents += [Content(MODEL, (call(name, args, own),)) for own in ids]
         self.contents += [said(result(name, *told)) for told in zip(responses, ids, strict=True)]
         return self
 
     def without_ids(self, *turns: Iterable[tuple[str, Any, Any]]) -> Story:
-        """Calls that only their order binds to their results."""
+        """Remove the ids, so that only the order matches calls and results."""
         for turn in turns:
             calls = list(turn)
             self.contents += [
@@ -84,7 +84,7 @@ class Story:
         return self
 
     def again(self, *responses: Any) -> Story:
-        """Calls of an agent that numbers them anew in every turn."""
+        """Renumber the calls, like an agent that restarts its ids in every turn."""
         for response in responses:
             self.contents += [
                 Content(MODEL, (call("f", {}, "call_0"),)),
@@ -108,7 +108,7 @@ def repeated(times: int, response: Any, name: str = "f", args: Any = None) -> St
     return story
 
 
-def judged(story: Story, guard_settings: GuardSettings = DELIVERED) -> Any:
+def decision_on(story: Story, guard_settings: GuardSettings = DELIVERED) -> Any:
     request = GenerateRequest("gemini-test", tuple(story.contents))
     answer = LoopDetector(guard_settings).on_request(request)
     assert answer is request or isinstance(answer, ShortCircuit)
@@ -116,7 +116,7 @@ def judged(story: Story, guard_settings: GuardSettings = DELIVERED) -> Any:
 
 
 def is_loop(story: Story, guard_settings: GuardSettings = DELIVERED) -> bool:
-    return isinstance(judged(story, guard_settings), ShortCircuit)
+    return isinstance(decision_on(story, guard_settings), ShortCircuit)
 
 
 # --- identical calls at the end ----------------------------------------------------------------------
@@ -244,17 +244,17 @@ PEACEFUL: dict[str, Story] = {
 
 
 @pytest.mark.parametrize("story", LOOPS.values(), ids=LOOPS)
-def test_the_same_over_and_over_is_a_loop(story):
-    assert judged(story).text.startswith("[System] Detected an infinite loop")
+def test_identical_repeated_calls_are_a_loop(story):
+    assert decision_on(story).text.startswith("[System] Detected an infinite loop")
 
 
 @pytest.mark.parametrize("story", PEACEFUL.values(), ids=PEACEFUL)
-def test_what_may_lead_somewhere_is_no_loop(story):
+def test_calls_that_make_progress_are_no_loop(story):
     assert not is_loop(story)
 
 
-def test_a_clock_in_what_codex_tells_does_not_hide_a_loop():
-    """Its shell tool puts an id and the time taken above every output."""
+def test_timings_in_codex_results_do_not_hide_a_loop():
+    """Codex's shell tool puts an id and the duration above every output."""
     story = Story()
     for number in range(3):
         head = f"Chunk ID: 0a{number}f\nWall time: 0.05{number} seconds\nProcess exited with code 0\n"
@@ -262,7 +262,7 @@ def test_a_clock_in_what_codex_tells_does_not_hide_a_loop():
     assert is_loop(story)
 
 
-def test_a_number_in_what_gemini_cli_tells_does_not_hide_a_loop():
+def test_numbers_in_gemini_cli_results_do_not_hide_a_loop():
     story = Story()
     for number in range(3):
         output = f"<untrusted_context>\nOutput: a.txt\nProcess Group PGID: 2153{number}\n</untrusted_context>"
@@ -271,7 +271,7 @@ def test_a_number_in_what_gemini_cli_tells_does_not_hide_a_loop():
 
 
 def test_the_text_names_the_tool_and_not_its_arguments():
-    text = judged(repeated(2, BAD, "reader", {"path": "/secret/place"})).text
+    text = decision_on(repeated(2, BAD, "reader", {"path": "/secret/place"})).text
     assert "reader" in text
     assert "/secret/place" not in text
 
@@ -284,7 +284,7 @@ def test_the_delivered_tools_that_poll_are_exempt_and_others_can_be_added():
 
 @pytest.mark.parametrize(("response", "field"), [(BAD, "failures"), (GOOD, "successes")])
 @pytest.mark.parametrize("needed", [2, 3, 5, 8])
-def test_how_many_identical_calls_it_takes_is_a_setting(response, field, needed):
+def test_the_number_of_identical_calls_is_a_setting(response, field, needed):
     chosen = GuardSettings(loop=LoopSettings(**{field: needed}))
     assert is_loop(repeated(needed, response), chosen)
     assert not is_loop(repeated(needed - 1, response), chosen)
@@ -304,13 +304,15 @@ ROUND = tuple("abcdefghij")
 
 
 def with_other(number: int) -> tuple[str, ...]:
-    """The round, with so many of its steps replaced."""
+    """Return the sequence with this number of steps replaced."""
     return tuple(f"other{at}" if at < number else name for at, name in enumerate(ROUND))
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
 def test_ten_calls_of_which_eight_repeat_the_ten_before_are_a_loop(others):
-    assert judged(steps(*ROUND, *with_other(others))).text.startswith("[System] Detected an infinite loop")
+    assert decision_on(steps(*ROUND, *with_other(others))).text.startswith(
+        "[System] Detected an infinite loop"
+    )
 
 
 @pytest.mark.parametrize("others", [3, 4, 10])
@@ -319,8 +321,8 @@ def test_ten_calls_of_which_seven_repeat_the_ten_before_are_no_loop(others):
 
 
 @pytest.mark.parametrize("period", [2, 3, 4, 5, 6, 8, 9, 10])
-def test_a_round_need_not_be_in_step_with_the_window(period):
-    """Of seven calls in a round, only seven in ten come again: too few."""
+def test_a_repeated_sequence_need_not_align_with_the_window(period):
+    """With seven calls in the sequence, only seven of ten repeat, which is too few."""
     names = [ROUND[at % period] for at in range(20)]
     assert is_loop(steps(*names))
 
@@ -334,26 +336,26 @@ def test_only_the_last_twenty_calls_count():
     assert not is_loop(steps(*ROUND, *ROUND, *with_other(10)))
 
 
-def test_rounds_with_new_results_are_work_and_no_loop():
+def test_repeated_sequences_with_new_results_are_no_loop():
     numbers = count()
     assert not is_loop(steps(*ROUND, *ROUND, result_of=lambda: f"took step {next(numbers)}"))
 
 
-def test_rounds_around_a_user_message_are_no_loop():
+def test_repeated_sequences_around_a_user_message_are_no_loop():
     story = steps(*ROUND).then("And again.")
     for name in ROUND:
         story.made(name, {}, {"result": name})
     assert not is_loop(story)
 
 
-def test_the_window_and_the_share_are_settings():
+def test_window_size_and_share_are_settings():
     story = steps("a", "b", "c", "a", "b", "x")
     assert is_loop(story, GuardSettings(loop=LoopSettings(window=3, alike=0.6)))
     assert not is_loop(story, GuardSettings(loop=LoopSettings(window=3, alike=0.7)))
     assert not is_loop(story, GuardSettings(loop=LoopSettings(window=4, alike=0.6)))
 
 
-# --- whatever comes ----------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------
 
 
 def nested(levels: int, inmost: Any) -> Any:
@@ -381,14 +383,14 @@ def test_odd_values_never_raise(value):
     assert LoopDetector(DELIVERED).on_request(request) is request
 
 
-def test_what_cannot_be_told_apart_is_not_taken_for_equal():
+def test_values_that_cannot_be_compared_are_not_equal():
     story = Story()
     for number in range(12):
         story.made("f", nested(300, number), BAD)
         assert not is_loop(story)
 
 
-def test_parts_of_every_kind_are_borne():
+def test_parts_of_every_kind_are_accepted():
     oddities = (Part(), Part(OtherData("future", {})), Part("", thought=True), Part(FunctionCall("")))
     contents = (
         Content(None, oddities),
@@ -408,19 +410,19 @@ JSON = st.recursive(
 ARGS = st.dictionaries(st.text(max_size=3), JSON, max_size=3)
 
 
-def turned(value: Any) -> Any:
-    """The same meaning, written in another way."""
+def rewritten(value: Any) -> Any:
+    """Return equal arguments in a different notation."""
     if isinstance(value, dict):
-        return {key: turned(item) for key, item in reversed(value.items())}
+        return {key: rewritten(item) for key, item in reversed(value.items())}
     if isinstance(value, list):
-        return [turned(item) for item in value]
+        return [rewritten(item) for item in value]
     return f"\t{value} " if isinstance(value, str) else value
 
 
 @ANY_SPEED
 @given(ARGS)
-def test_the_same_meaning_in_another_spelling_is_the_same_call(args):
-    assert is_loop(Story().made("f", args, BAD).made("f", turned(args), BAD))
+def test_differently_written_equal_arguments_are_the_same_call(args):
+    assert is_loop(Story().made("f", args, BAD).made("f", rewritten(args), BAD))
 
 
 @ANY_SPEED

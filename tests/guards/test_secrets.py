@@ -1,4 +1,4 @@
-"""Keys of the well-known kinds do not go to Gemini, and nothing else is touched."""
+"""Keys of well-known kinds are redact before Gemini, and other text is unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
-from bridge.guards.secrets import MARK, SecretRedaction, redacted
+from bridge.guards.secrets import MARK, SecretRedaction, redact
 from bridge.settings import PROJECT
 from bridge.settings.guards import GuardSettings, load_guards
 
@@ -31,7 +31,7 @@ HEX = "0123456789abcdef"
 
 
 def block(kind: str, body: str = "MIIEpAIBAAKCAQEA\nxyz+/==") -> str:
-    """Put together here, so that no tool takes this file for a leak."""
+    """Build the key here, so that secret scanners do not report this file."""
     return f"-----BEGIN {kind}-----\n{body}\n-----END {kind}-----"
 
 
@@ -60,7 +60,7 @@ KEYS: dict[str, str] = {
     "a private key on one line": block("PRIVATE KEY").replace("\n", "\\n"),
 }
 
-#: Shapes that come near a key's, and are none.
+#: Texts that resemble keys but are none.
 ORDINARY: dict[str, str] = {
     "plain words": "The key to success is to ask for a token of trust.",
     "nothing": "",
@@ -88,21 +88,21 @@ def guarded(request: GenerateRequest) -> GenerateRequest:
     return SecretRedaction(GuardSettings()).on_request(request)
 
 
-def spoken(*parts: Part, system: Content | None = None) -> GenerateRequest:
+def request_with(*parts: Part, system: Content | None = None) -> GenerateRequest:
     return GenerateRequest("gemini-test", (Content(USER, parts),), system)
 
 
 @EVERY_KEY
-def test_each_kind_of_key_is_replaced_where_it_stands(key):
-    assert redacted(f"before {key} behind") == f"before {MARK} behind"
-    assert redacted(key) == MARK
-    assert redacted(f'KEY="{key}"\nNEXT={key}\n') == f'KEY="{MARK}"\nNEXT={MARK}\n'
+def test_each_kind_of_key_is_redacted(key):
+    assert redact(f"before {key} behind") == f"before {MARK} behind"
+    assert redact(key) == MARK
+    assert redact(f'KEY="{key}"\nNEXT={key}\n') == f'KEY="{MARK}"\nNEXT={MARK}\n'
 
 
 @EVERY_KEY
-def test_it_is_found_wherever_it_goes_upstream(key):
+def test_keys_are_redacted_in_every_upstream_field(key):
     nested = {"a": [{"b": f"is {key}."}], "n": 1}
-    request = spoken(
+    request = request_with(
         Part(f"My key is {key}."),
         Part(FunctionCall("f", nested, "c1")),
         Part(FunctionResponse("f", nested, "c1")),
@@ -120,57 +120,57 @@ def test_it_is_found_wherever_it_goes_upstream(key):
 
 
 @pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY)
-def test_what_is_no_key_is_not_touched(text):
-    request = spoken(
+def test_text_without_keys_is_unchanged(text):
+    request = request_with(
         Part(text),
         Part(FunctionCall("f", {"a": [text]}, "c1")),
         Part(FunctionResponse("f", {"a": text}, "c1")),
         system=Content(USER, (Part(text),)),
     )
-    assert redacted(text) == text
+    assert redact(text) == text
     assert guarded(request) is request
 
 
-def test_only_the_keys_among_many_words_are_replaced():
+def test_only_the_keys_in_a_text_are_redacted():
     words = " ".join(ORDINARY.values())
-    assert redacted(" ".join([words, *KEYS.values(), words])) == " ".join([words, *[MARK] * len(KEYS), words])
+    assert redact(" ".join([words, *KEYS.values(), words])) == " ".join([words, *[MARK] * len(KEYS), words])
 
 
-def test_the_rest_of_a_part_is_kept():
+def test_other_fields_of_a_redacted_part_are_kept():
     key = KEYS["Google"]
     part = Part(f"a {key}", thought=True, signature="signed", extra={"future": 1})
     call = Part(FunctionCall("f", {"a": key}, "c1", {"more": 2}), signature="other", extra={"future": 3})
-    left = guarded(spoken(part, call)).contents[0].parts
+    left = guarded(request_with(part, call)).contents[0].parts
     assert left == (
         replace(part, data=f"a {MARK}"),
         replace(call, data=replace(call.data, args={"a": MARK})),
     )
 
 
-def test_media_and_parts_of_the_future_are_not_touched():
+def test_media_and_unknown_parts_are_unchanged():
     image = "AIza" + "A" * 400
-    request = spoken(Part(InlineData("image/png", image)), Part(OtherData("future", image)), Part())
+    request = request_with(Part(InlineData("image/png", image)), Part(OtherData("future", image)), Part())
     assert guarded(request) is request
 
 
-def test_what_the_client_sent_is_not_changed_in_its_place():
+def test_the_clients_request_is_not_modified():
     args = {"a": [KEYS["AWS"]]}
-    guarded(spoken(Part(FunctionCall("f", args))))
+    guarded(request_with(Part(FunctionCall("f", args))))
     assert args == {"a": [KEYS["AWS"]]}
 
 
-def test_done_once_more_it_changes_nothing():
-    once = guarded(spoken(*map(Part, KEYS.values())))
+def test_redaction_is_idempotent():
+    once = guarded(request_with(*map(Part, KEYS.values())))
     assert guarded(once) is once
 
 
 def watched(guards: GuardSettings) -> tuple[GenerateRequest, GenerateRequest, dict[str, int]]:
-    request = spoken(Part(KEYS["Anthropic"]), system=Content(MODEL, (Part(KEYS["AWS"]),)))
+    request = request_with(Part(KEYS["Anthropic"]), system=Content(MODEL, (Part(KEYS["AWS"]),)))
     watch = GuardRunner(ActiveGuards(guards), "r1")
     return request, watch.request(request), watch.notes
 
 
-def test_it_is_off_as_delivered():
+def test_redaction_is_off_by_default():
     delivered = load_guards(PROJECT / "config" / "guards.toml")
     assert delivered.modes.secrets == "off"
     request, left, notes = watched(delivered)
@@ -178,7 +178,7 @@ def test_it_is_off_as_delivered():
     assert not notes
 
 
-def test_switched_on_it_is_done_and_counted():
+def test_enabled_redaction_is_applied_and_counted():
     delivered = load_guards(PROJECT / "config" / "guards.toml")
     on = replace(delivered, modes=replace(delivered.modes, secrets="enforce"))
     _, left, notes = watched(on)
@@ -186,8 +186,8 @@ def test_switched_on_it_is_done_and_counted():
     assert notes == {"guard.secrets.changed": 1}
 
 
-def test_a_private_key_that_is_cut_in_its_midst_is_not_told_in_part():
-    """A result is cut too; what is left of a key in it must go like a whole one."""
+def test_a_truncated_private_key_is_redacted_completely():
+    """A truncated result may hold part of a key, which must be redact like a whole key."""
     delivered = load_guards(PROJECT / "config" / "guards.toml")
     small = replace(
         delivered,
@@ -196,21 +196,21 @@ def test_a_private_key_that_is_cut_in_its_midst_is_not_told_in_part():
     )
     body = "\n".join(f"{number:02}" + "k" * 62 for number in range(50))
     output = "x" * 150 + "\n" + block("RSA PRIVATE KEY", body) + "\n" + "tail\n" * 400
-    request = spoken(Part(FunctionResponse("f", {"result": output}, "c1")))
+    request = request_with(Part(FunctionResponse("f", {"result": output}, "c1")))
     left = GuardRunner(ActiveGuards(small), "r1").request(request)
     assert "k" * 62 not in repr(left)
 
 
 @ANY_SPEED
 @given(ODD, st.sampled_from(sorted(KEYS.values())), ODD)
-def test_a_key_between_any_words_is_gone(before, key, behind):
-    assert key not in redacted(f"{before} {key} {behind}")
+def test_a_key_in_any_text_is_redacted(before, key, behind):
+    assert key not in redact(f"{before} {key} {behind}")
 
 
 @ANY_SPEED
 @given(st.text(alphabet=st.characters(exclude_characters="-_", max_codepoint=0x3FF), max_size=30))
-def test_a_text_too_short_for_a_key_is_the_same(text):
-    assert redacted(text) == text
+def test_a_text_too_short_for_a_key_is_unchanged(text):
+    assert redact(text) == text
 
 
 VALUES = st.recursive(
@@ -220,6 +220,6 @@ VALUES = st.recursive(
 
 @ANY_SPEED
 @given(st.dictionaries(ODD, VALUES, max_size=3))
-def test_arguments_without_keys_are_the_very_same(args: dict[str, Any]):
-    request = spoken(Part(FunctionCall("f", args)))
+def test_arguments_without_keys_are_the_same_object(args: dict[str, Any]):
+    request = request_with(Part(FunctionCall("f", args)))
     assert guarded(request) is request

@@ -1,4 +1,4 @@
-"""A command given as one text reaches a tool that wants words as words; everything else is left alone."""
+"""A command string becomes a list of words for tools that expect one; all else is unchanged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SPLIT: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize("tool", ["shell", "local_shell"])
 @pytest.mark.parametrize(("command", "words"), SPLIT.values(), ids=SPLIT)
-def test_a_command_in_one_text_is_split_as_a_shell_would(command: Any, words: list[str], tool: str) -> None:
+def test_a_command_string_is_split_like_a_shell_does(command: Any, words: list[str], tool: str) -> None:
     assert GUARD.on_call(shell(command, tool)) == shell(words, tool)
 
 
@@ -70,7 +70,7 @@ WORDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("command", WORDS.values(), ids=WORDS)
-def test_what_is_a_list_of_words_is_left_alone(command: Any) -> None:
+def test_a_list_of_words_is_unchanged(command: Any) -> None:
     call = shell(command)
     assert GUARD.on_call(call) is call
 
@@ -105,7 +105,7 @@ DOUBTFUL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("command", DOUBTFUL.values(), ids=DOUBTFUL)
-def test_what_no_words_can_be_made_of_passes_with_a_doubt(command: Any) -> None:
+def test_a_command_that_cannot_be_split_passes_with_a_note(command: Any) -> None:
     call = shell(command)
     assert GUARD.on_call(call) == NotUnderstood(call)
 
@@ -128,23 +128,23 @@ WITHOUT_COMMAND: dict[str, FunctionCall] = {
 
 
 @pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
-def test_other_tools_are_left_alone(call: FunctionCall) -> None:
+def test_other_tools_are_unchanged(call: FunctionCall) -> None:
     assert GUARD.on_call(call) is call
 
 
 @pytest.mark.parametrize("call", WITHOUT_COMMAND.values(), ids=WITHOUT_COMMAND)
-def test_a_shell_without_a_command_passes_with_a_doubt(call: FunctionCall) -> None:
+def test_a_shell_without_a_command_passes_with_a_note(call: FunctionCall) -> None:
     assert GUARD.on_call(call) == NotUnderstood(call)
 
 
-def test_all_else_of_a_split_call_is_kept_in_its_order() -> None:
+def test_other_fields_of_a_split_call_keep_their_order() -> None:
     args = {"workdir": "a b", "command": "ls -a", "timeout_ms": 5, "env": {"x": ["y z"]}}
     split = GUARD.on_call(FunctionCall("shell", args, "call_1", {"later": "field"}))
     assert split == FunctionCall("shell", {**args, "command": ["ls", "-a"]}, "call_1", {"later": "field"})
     assert list(split.args or {}) == list(args)
 
 
-def test_the_call_that_came_in_is_not_changed_itself() -> None:
+def test_the_original_call_is_not_modified() -> None:
     command = ["ls -a"]
     call = shell(command)
     GUARD.on_call(call)
@@ -152,7 +152,7 @@ def test_the_call_that_came_in_is_not_changed_itself() -> None:
     assert command == ["ls -a"]
 
 
-# --- whatever comes ----------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------
 
 SCRAPS = st.lists(st.sampled_from(["ls", "a b", " ", "\n", "'", '"', "\\", "|", "é", "\0"]), max_size=8)
 TEXTS = st.text(max_size=20) | SCRAPS.map("".join)
@@ -168,7 +168,7 @@ ANYTHING = st.recursive(
 @example("'ls -a'")
 @example(["'ls -a'"])
 @example(r"My\ Program")
-def test_a_second_look_changes_nothing(command: Any) -> None:
+def test_splitting_is_idempotent(command: Any) -> None:
     judged = GUARD.on_call(shell(command))
     once = judged.call if isinstance(judged, NotUnderstood) else judged
     again = GUARD.on_call(once)
@@ -187,6 +187,6 @@ PLAIN_WORDS = st.text("abz/.-_=é大", min_size=1, max_size=6)
 
 @ANY_SPEED
 @given(st.lists(PLAIN_WORDS, min_size=2, max_size=6))
-def test_words_written_with_blanks_between_come_back_as_the_words(words: list[str]) -> None:
+def test_joined_words_are_split_into_the_same_words(words: list[str]) -> None:
     assert GUARD.on_call(shell(" ".join(words))) == shell(words)
     assert GUARD.on_call(shell([" ".join(words)])) == shell(words)

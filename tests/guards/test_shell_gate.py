@@ -1,4 +1,4 @@
-"""Pipes and control signs pass only where a shell is there to understand them."""
+"""Pipes and control operators pass only where a shell interprets them."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def shell(command: Any, tool: str = "shell") -> FunctionCall:
     return FunctionCall(tool, {"command": command})
 
 
-def test_the_gate_is_strict_as_delivered() -> None:
+def test_the_gate_is_strict_by_default() -> None:
     assert SETTINGS.shell_gate == GateSettings(strict=True, wrappers=("bash -lc", "apply_patch"))
 
 
-# --- signs -------------------------------------------------------------------------------------------
+# --- operators ---------------------------------------------------------------------------------------
 
 
 @BOTH
 @pytest.mark.parametrize("tool", ["shell", "local_shell"])
 @pytest.mark.parametrize("sign", SIGNS)
-def test_a_sign_that_is_a_word_is_held_back(sign: str, tool: str, gate: ShellGate) -> None:
+def test_a_shell_operator_as_a_word_is_blocked(sign: str, tool: str, gate: ShellGate) -> None:
     assert gate.on_call(shell(["ls", sign, "wc"], tool)) == Blocked(REASON)
 
 
 @pytest.mark.parametrize("sign", SIGNS)
-def test_a_sign_in_a_word_is_held_back_by_the_strict_gate_only(sign: str) -> None:
+def test_a_shell_operator_inside_a_word_is_blocked_only_by_the_strict_gate(sign: str) -> None:
     call = shell(["grep", f"a{sign}b", "f"])
     assert STRICT.on_call(call) == Blocked(REASON)
     assert MILD.on_call(call) is call
@@ -51,14 +51,14 @@ def test_a_sign_in_a_word_is_held_back_by_the_strict_gate_only(sign: str) -> Non
 
 @BOTH
 @pytest.mark.parametrize("sign", SIGNS)
-def test_a_sign_in_a_script_for_a_shell_passes(sign: str, gate: ShellGate) -> None:
+def test_a_shell_operator_in_a_shell_script_passes(sign: str, gate: ShellGate) -> None:
     call = shell(["bash", "-lc", f"a {sign} b"])
     assert gate.on_call(call) is call
 
 
 @BOTH
 @pytest.mark.parametrize("sign", SIGNS)
-def test_a_sign_in_a_text_that_could_not_be_split_is_held_back(sign: str, gate: ShellGate) -> None:
+def test_a_shell_operator_in_an_unsplit_command_is_blocked(sign: str, gate: ShellGate) -> None:
     assert gate.on_call(shell(f"echo 'a {sign} b")) == Blocked(REASON)
 
 
@@ -82,7 +82,7 @@ HELD_BACK: dict[str, list[Any]] = {
 
 @BOTH
 @pytest.mark.parametrize("command", HELD_BACK.values(), ids=HELD_BACK)
-def test_only_the_named_shell_with_one_script_is_let_through(command: list[Any], gate: ShellGate) -> None:
+def test_only_a_configured_shell_with_one_script_passes(command: list[Any], gate: ShellGate) -> None:
     assert gate.on_call(shell(command)) == Blocked(REASON)
 
 
@@ -101,7 +101,7 @@ STRICTLY_HELD_BACK: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("command", STRICTLY_HELD_BACK.values(), ids=STRICTLY_HELD_BACK)
-def test_the_strict_gate_looks_into_every_word(command: list[str]) -> None:
+def test_the_strict_gate_checks_every_word(command: list[str]) -> None:
     assert STRICT.on_call(shell(command)) == Blocked(REASON)
 
 
@@ -142,7 +142,7 @@ PASSES: dict[str, FunctionCall] = {
 
 @BOTH
 @pytest.mark.parametrize("call", PASSES.values(), ids=PASSES)
-def test_everything_else_passes_as_it_is(call: FunctionCall, gate: ShellGate) -> None:
+def test_all_other_calls_are_unchanged(call: FunctionCall, gate: ShellGate) -> None:
     assert gate.on_call(call) is call
 
 
@@ -166,26 +166,26 @@ WRAPPERS: dict[str, tuple[tuple[str, ...], list[Any], bool]] = {
 
 
 @pytest.mark.parametrize(("wrappers", "command", "passes"), WRAPPERS.values(), ids=WRAPPERS)
-def test_what_may_run_a_script_is_configured(
+def test_shells_that_may_run_scripts_are_configurable(
     wrappers: tuple[str, ...], command: list[Any], passes: bool
 ) -> None:
     call = shell(command)
     assert gate_with(*wrappers).on_call(call) == (call if passes else Blocked(REASON))
 
 
-def test_the_reason_tells_the_model_how_to_do_better() -> None:
+def test_the_reason_tells_the_model_what_to_do() -> None:
     assert REASON.startswith("[System] ")
     assert '["bash", "-lc", "<script>"]' in REASON
 
 
-# --- whatever comes ----------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------
 
 WORDS = st.text(max_size=5) | st.sampled_from([*SIGNS, "a|b", "bash", "-lc"]) | st.integers() | st.none()
 
 
 @ANY_SPEED
 @given(st.lists(WORDS, max_size=6))
-def test_what_the_mild_gate_holds_back_the_strict_one_does_too(command: list[Any]) -> None:
+def test_the_strict_gate_blocks_everything_that_the_mild_gate_blocks(command: list[Any]) -> None:
     call = shell(command)
     if isinstance(MILD.on_call(call), Blocked):
         assert isinstance(STRICT.on_call(call), Blocked)
@@ -195,6 +195,6 @@ def test_what_the_mild_gate_holds_back_the_strict_one_does_too(command: list[Any
 
 @ANY_SPEED
 @given(st.text())
-def test_any_script_passes_in_a_shell(script: str) -> None:
+def test_any_script_passes_as_a_shell_argument(script: str) -> None:
     call = shell(["bash", "-lc", script])
     assert STRICT.on_call(call) is call

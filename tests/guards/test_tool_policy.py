@@ -1,4 +1,4 @@
-"""The rule with the highest priority that fits a call decides whether it is forwarded."""
+"""The matching rule with the highest priority decides whether a call is forwarded."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ NAMES: list[tuple[str, str, bool]] = [
 
 
 @pytest.mark.parametrize(("tool", "name", "fits"), NAMES)
-def test_a_rule_names_a_tool_or_with_a_star_many(tool: str, name: str, fits: bool) -> None:
+def test_a_rule_matches_a_tool_name_or_a_wildcard(tool: str, name: str, fits: bool) -> None:
     assert is_held_back(policy(deny(tool)), name) is fits
     assert is_held_back(policy(allow(tool), default="deny"), name) is not fits
 
@@ -120,7 +120,7 @@ def test_a_pattern_is_searched_in_the_arguments_as_sorted_json(pattern: str, arg
     assert is_held_back(policy(deny("Bash", pattern)), "Bash", args) is fits
 
 
-def test_tool_and_pattern_must_both_fit() -> None:
+def test_tool_and_pattern_must_both_match() -> None:
     guard = policy(deny("Bash", "rm"))
     assert is_held_back(guard, "Bash", {"command": "rm x"})
     assert not is_held_back(guard, "Bash", {"command": "ls x"})
@@ -148,7 +148,7 @@ PRIORITIES: dict[str, tuple[tuple[PolicyRule, ...], bool]] = {
 
 
 @pytest.mark.parametrize(("rules", "held_back"), PRIORITIES.values(), ids=PRIORITIES)
-def test_the_highest_priority_decides_and_of_equals_the_first(
+def test_the_highest_priority_and_then_the_first_rule_wins(
     rules: tuple[PolicyRule, ...], held_back: bool
 ) -> None:
     assert is_held_back(policy(*rules), "f", {"a": 1}) is held_back
@@ -167,7 +167,7 @@ DECISIONS: list[tuple[str, bool, bool]] = [
 
 
 @pytest.mark.parametrize(("decision", "non_interactive", "held_back"), DECISIONS)
-def test_ask_means_deny_only_where_nobody_can_be_asked(
+def test_ask_means_deny_only_in_non_interactive_use(
     decision: str, non_interactive: bool, held_back: bool
 ) -> None:
     by_rule = policy(PolicyRule("f", decision), non_interactive=non_interactive)
@@ -177,13 +177,13 @@ def test_ask_means_deny_only_where_nobody_can_be_asked(
     assert is_held_back(by_default, "f") is held_back
 
 
-def test_a_call_to_be_asked_about_is_forwarded_and_marked() -> None:
+def test_a_call_that_needs_approval_is_forwarded_and_marked() -> None:
     call = FunctionCall("f", {"a": 1})
     assert policy(ask("f")).on_call(call) == NeedsApproval(call)
     assert policy(allow("f")).on_call(call) is call
 
 
-def test_where_the_default_denies_only_what_is_allowed_passes() -> None:
+def test_with_a_default_of_deny_only_allowed_calls_pass() -> None:
     guard = policy(allow("read_*"), ask("write", '"path":"/tmp/'), default="deny")
     assert not is_held_back(guard, "read_file", {"path": "/etc/x"})
     assert not is_held_back(guard, "write", {"path": "/tmp/x"})
@@ -232,13 +232,13 @@ ARGS = st.none() | st.dictionaries(st.text(max_size=5), ANYTHING, max_size=3)
 
 @ANY_SPEED
 @given(st.text(max_size=9), ARGS)
-def test_without_rules_every_call_passes_as_it_is(name: str, args: Any) -> None:
+def test_without_rules_every_call_is_unchanged(name: str, args: Any) -> None:
     call = FunctionCall(name, args, "call_1", {"later": "field"})
     assert ToolPolicy(SETTINGS).on_call(call) is call
 
 
 @ANY_SPEED
 @given(st.text(max_size=9), ARGS)
-def test_any_call_can_be_judged(name: str, args: Any) -> None:
+def test_any_call_gets_a_decision(name: str, args: Any) -> None:
     assert is_held_back(policy(deny("*", "^")), name, args)
     assert not is_held_back(policy(deny("*", r"[^\x00-\x{10FFFF}]")), name, args)

@@ -1,4 +1,4 @@
-"""What is counted, under which labels, where, and for whom."""
+"""Metrics: what is counted, under which labels, in which files, and who may read it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ended(model: str | None = "gemini-a", outcome: str = "completed", **fields) 
 # --- labels ------------------------------------------------------------------------------------------
 
 
-def test_a_request_is_counted_under_what_it_was_and_how_it_ended():
+def test_a_request_is_counted_by_its_kind_and_outcome():
     observe = metrics.RequestMetrics({"gemini-a"})
     before = counted("requests_total", model="gemini-a", outcome="failed", error="overloaded")
     record = ended(outcome="failed")
@@ -61,7 +61,7 @@ def test_a_request_is_counted_under_what_it_was_and_how_it_ended():
     assert counted("requests_total", model="gemini-a", outcome="failed", error="overloaded") == before + 1
 
 
-def test_a_model_is_a_label_once_it_has_answered_and_never_before():
+def test_a_model_becomes_a_label_only_after_it_has_answered():
     observe = metrics.RequestMetrics({"gemini-a"})
     others = counted("requests_total", model="other")
     observe(ended("gemini-invented-1", "failed"))
@@ -75,7 +75,7 @@ def test_a_model_is_a_label_once_it_has_answered_and_never_before():
     assert not {"gemini-invented-1", "gemini-invented-2"} & values("requests_total", "model")
 
 
-def test_no_upstream_however_willing_makes_labels_without_end():
+def test_the_number_of_model_labels_is_bounded():
     observe = metrics.RequestMetrics(())
     for number in range(metrics.MOST_MODELS + 50):
         record = ended(f"anything-{number}")
@@ -103,7 +103,7 @@ def test_tokens_are_counted_once_each():
     assert kinds == {"input": 70, "cached": 30, "output": 7, "reasoning": 5}
 
 
-def test_the_first_byte_is_that_of_streams():
+def test_time_to_first_byte_is_measured_for_streams_only():
     observe = metrics.RequestMetrics({"gemini-f"})
     whole, streamed, left = ended("gemini-f"), ended("gemini-f", stream=True), ended("gemini-f", stream=True)
     whole.first_byte()
@@ -114,7 +114,7 @@ def test_the_first_byte_is_that_of_streams():
     assert counted("request_duration_seconds_count", model="gemini-f") == 3
 
 
-def test_notes_are_counted_without_what_a_client_chose():
+def test_notes_are_counted_without_client_chosen_text():
     record = ended()
     record.notes.update(
         {
@@ -132,7 +132,7 @@ def test_notes_are_counted_without_what_a_client_chose():
     assert not [note for note in values("notes_total", "note") if "client" in note]
 
 
-def test_attempts_and_rests_are_counted_by_what_made_them_needed():
+def test_attempts_and_cooldowns_are_counted_by_cause():
     record = ended()
     record.notes.update({"retry.overloaded": 2, "cooldown.rate_limited": 1})
     before = counted("upstream_retries_total"), counted("upstream_cooldowns_total")
@@ -141,7 +141,7 @@ def test_attempts_and_rests_are_counted_by_what_made_them_needed():
     assert after == (before[0] + 2, before[1] + 1)
 
 
-def test_a_stream_without_its_end_is_counted_and_there_is_none():
+def test_streams_without_a_final_event_are_counted_and_stay_at_zero():
     name = "streams_without_terminal_event_total"
     assert f"gemini_bridge_{name} 0.0" in metrics.exposition().decode()
     record = ended()
@@ -150,7 +150,7 @@ def test_a_stream_without_its_end_is_counted_and_there_is_none():
     assert counted(name) == 1
 
 
-# --- the page in the docs ----------------------------------------------------------------------------
+# --- the documentation -------------------------------------------------------------------------------
 
 
 def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
@@ -167,7 +167,7 @@ def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
     }
 
 
-def test_the_page_lists_every_metric_with_its_labels_and_no_other():
+def test_the_documentation_lists_exactly_the_metrics_and_their_labels():
     rows = re.findall(
         r"^\| `(gemini_bridge_\w+)` \| (\w+) \| ([\w, ]*)\| (.*) \|$", PAGE.read_text(), re.MULTILINE
     )
@@ -183,7 +183,7 @@ def test_no_label_names_a_key_or_a_path():
     assert not labels & {"key", "path", "client", "client_model"}
 
 
-def test_the_page_lists_every_field_of_the_log():
+def test_the_documentation_lists_every_log_field():
     record = ended(key="k", client="c", stream=True)
     record.usage = Usage({"promptTokenCount": 1})
     record.error = record.reason = record.model = "x"
@@ -196,7 +196,7 @@ def test_the_page_lists_every_field_of_the_log():
     assert listed - {"field", "time", "level", "logger", "message"} == set(record._fields())
 
 
-# --- who may see it ----------------------------------------------------------------------------------
+# --- access ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def make_client(tmp_path, gemini):
         ("127.0.0.1", "[]", 404),
     ],
 )
-def test_metrics_are_for_those_who_may_see_them(make_client, address, allowed, status):
+def test_metrics_are_served_only_to_allowed_addresses(make_client, address, allowed, status):
     client = make_client(**({"BRIDGE_METRICS__ALLOWED_FROM": allowed} if allowed else {}))
     answer = client.get("/metrics", environ_base={"REMOTE_ADDR": address})
     assert answer.status_code == status
@@ -244,12 +244,12 @@ def test_metrics_are_for_those_who_may_see_them(make_client, address, allowed, s
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])
-def test_who_comes_through_a_proxy_is_not_taken_for_the_proxy(make_client, header):
+def test_a_client_behind_a_proxy_is_not_treated_as_the_proxy(make_client, header):
     answer = make_client().get("/metrics", headers={header: "127.0.0.1"})
     assert answer.status_code == 404
 
 
-def test_metrics_leave_no_line_in_the_log_and_do_not_count_themselves(make_client, caplog):
+def test_metrics_requests_are_neither_logged_nor_counted(make_client, caplog):
     client = make_client()
     before = counted("requests_total")
     client.get("/metrics")
@@ -266,13 +266,13 @@ HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 def test_the_overhead_is_the_bridges_own_time_and_not_the_upstreams(make_client, gemini, stream):
     slow = [0.6, *sse(text_chunk("Hel")), *([] if stream else [0.3]), *sse(text_chunk("lo", "STOP"))]
     client = make_client()
-    client.post("/v1/chat/completions", json=HELLO)  # what is only made once is made
+    client.post("/v1/chat/completions", json=HELLO)  # creates objects that are created only once
     gemini.will_say(slow)
     with client.post("/v1/chat/completions", json={**HELLO, "stream": stream}) as answer:
         assert 0 < float(answer.headers["X-Bridge-Overhead-Ms"]) < 300
 
 
-def test_an_error_has_an_overhead_too_and_a_question_without_a_body_none(make_client):
+def test_errors_have_an_overhead_and_requests_without_a_body_have_none(make_client):
     client = make_client()
     assert float(client.post("/v1/chat/completions", data=b"{").headers["X-Bridge-Overhead-Ms"]) < 300
     assert "X-Bridge-Overhead-Ms" not in client.get("/healthz").headers
@@ -292,11 +292,11 @@ def test_an_error_has_an_overhead_too_and_a_question_without_a_body_none(make_cl
         ("\x1b[31mred", None),
     ],
 )
-def test_a_program_is_known_by_the_first_word_of_its_user_agent(user_agent, name):
+def test_a_client_program_is_the_first_word_of_its_user_agent(user_agent, name):
     assert client_program(user_agent) == name
 
 
-# --- where the workers' numbers meet -----------------------------------------------------------------
+# --- the shared folder -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -313,7 +313,7 @@ def chosen(tmp_path: Path) -> Path | None:
     return metrics_folder.shared_folder()
 
 
-def test_the_folder_is_systemds_else_memory_else_the_state_folder(environment, tmp_path):
+def test_the_metrics_folder_is_systemds_or_in_memory_or_the_state_folder(environment, tmp_path):
     assert chosen(tmp_path) == tmp_path / "state" / "metrics"
     del os.environ[metrics_folder.VARIABLE]
     (tmp_path / "shm").mkdir()
@@ -325,7 +325,7 @@ def test_the_folder_is_systemds_else_memory_else_the_state_folder(environment, t
     assert chosen(tmp_path) == tmp_path / "run" / "metrics"
 
 
-def test_a_folder_that_somebody_else_put_there_is_not_used(environment, tmp_path):
+def test_a_metrics_folder_of_another_user_is_not_used(environment, tmp_path):
     (tmp_path / "shm").mkdir()
     (tmp_path / "elsewhere").mkdir()
     trap = tmp_path / "shm" / f"gemini-bridge-{os.getuid()}-41242"
@@ -338,7 +338,7 @@ def test_a_folder_that_somebody_else_put_there_is_not_used(environment, tmp_path
     assert chosen(tmp_path) == tmp_path / "state" / "metrics"
 
 
-def test_without_any_folder_each_worker_counts_for_itself(environment, tmp_path, caplog):
+def test_without_a_metrics_folder_each_worker_counts_alone(environment, tmp_path, caplog):
     (tmp_path / "state").write_text("a file in the way")
     assert chosen(tmp_path) is None
     assert "one worker only" in caplog.text
@@ -359,16 +359,16 @@ print(metrics_folder.shared_folder(), os.listdir(sys.argv[1]), counted)
 """
 
 
-def test_a_worker_for_which_there_is_no_room_counts_for_itself(tmp_path):
-    """A limit stands for the full disk: who maps a file without asking for room would die of a signal."""
+def test_a_worker_without_disk_space_counts_alone(tmp_path):
+    """A size limit simulates a full disk, where writing to unreserved mapped memory raises a signal."""
     ran = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60
     )
     assert (ran.returncode, ran.stdout) == (0, "None [] True\n"), ran.stderr
-    assert "no room for metrics" in ran.stderr
+    assert "no space for metrics" in ran.stderr
 
 
-def test_the_room_that_is_taken_is_the_room_that_is_used(tmp_path):
+def test_the_reserved_space_is_the_space_in_use(tmp_path):
     code = FULL.replace("resource.setrlimit", "pass  #")
     ran = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60
@@ -379,7 +379,7 @@ def test_the_room_that_is_taken_is_the_room_that_is_used(tmp_path):
     assert {each.stat().st_size for each in made} == {metrics_folder.ROOM}
 
 
-def test_a_folder_once_chosen_stays_when_the_configuration_is_read_again(environment, tmp_path):
+def test_the_metrics_folder_stays_the_same_after_a_reload(environment, tmp_path):
     environment.setenv(metrics_folder.VARIABLE, str(tmp_path / "mine"))
     assert chosen(tmp_path) == tmp_path / "mine"
     (tmp_path / "mine" / "counter_1.db").touch()

@@ -1,4 +1,4 @@
-"""Accounts and metrics as they are in service: real gunicorn, two workers, one of which may die."""
+"""Usage and metrics in production form: real gunicorn, two workers, one of which may be killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from waiting import eventually
 
 from bridge.gemini.types import Usage
 from bridge.settings import load
-from bridge.state.usage_report import Question, read_sums, total
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import UsageQuery, total
 
 HELLO = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]}
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
@@ -54,7 +55,7 @@ def served(upstream: ScriptedGemini, state: Path, **environment: str):
         GOOGLE_GEMINI_BASE_URL=upstream.address,
         BRIDGE_STATE_DIR=str(state),
         BRIDGE_SERVER__HEARTBEAT="0.2",
-        BRIDGE_UPSTREAM__ATTEMPTS="1",  # what the upstream counted once is counted once
+        BRIDGE_UPSTREAM__ATTEMPTS="1",  # one upstream answer is counted once
         **environment,
     )
 
@@ -69,7 +70,7 @@ def post(service: Bridge, path: str = CHAT, **body) -> requests.Response:
     return requests.post(f"{service.address}{path}", json={**HELLO, "max_tokens": 50, **body}, timeout=60)
 
 
-def leave(service: Bridge) -> None:
+def disconnect(service: Bridge) -> None:
     options = {"json": {**HELLO, "stream": True}, "stream": True, "timeout": 60}
     with requests.post(f"{service.address}{CHAT}", **options) as answer:
         next(answer.iter_content(10))
@@ -92,7 +93,7 @@ class Scrape:
 
 
 def usage_of(state: Path, *arguments: str) -> dict:
-    """As an administrator asks, from another shell."""
+    """Read the usage with the command line, in another process."""
     code = "import sys; from bridge.cli import main; sys.exit(main(sys.argv[1:]))"
     environment = clean_environment() | {"BRIDGE_STATE_DIR": str(state), "GEMINI_API_KEY": "x"}
     ran = subprocess.run(
@@ -108,15 +109,15 @@ def usage_of(state: Path, *arguments: str) -> dict:
 
 
 def accounted(state: Path) -> int:
-    path = state / "accounts.sqlite3"
-    always = Question(("day",), date(2000, 1, 1), date(2100, 1, 1))
-    return total(read_sums(path, always)).requests if path.exists() else 0
+    settings = load(environ={"BRIDGE_STATE_DIR": str(state)})
+    always = UsageQuery(("day",), date(2000, 1, 1), date(2100, 1, 1))
+    return total(open_stores(settings).usage.sums(always)).requests
 
 
 # --- metrics -----------------------------------------------------------------------------------------
 
 
-def test_whichever_worker_answers_the_counts_are_those_of_all(service):
+def test_every_worker_reports_the_metrics_of_all_workers(service):
     for _ in range(20):
         assert post(service).ok
         assert post(service, MESSAGES, model="haiku", stream=True).ok
@@ -131,7 +132,7 @@ def test_whichever_worker_answers_the_counts_are_those_of_all(service):
         assert scrape.sum("streams_in_flight") == 0
 
 
-def test_what_a_killed_worker_has_counted_stays_and_its_streams_are_over(service, upstream):
+def test_counters_of_a_killed_worker_stay_and_its_running_streams_become_zero(service, upstream):
     for _ in range(10):
         assert post(service).ok
     assert eventually(lambda: Scrape(service).sum("requests_total") == 10)
@@ -155,7 +156,7 @@ def test_what_a_killed_worker_has_counted_stays_and_its_streams_are_over(service
     assert eventually(lambda: Scrape(service).sum("requests_total") == 20)
 
 
-def test_a_reload_goes_on_counting(service):
+def test_counters_survive_a_reload(service):
     assert post(service).ok
     assert eventually(lambda: Scrape(service).sum("requests_total") == 1)
     before = set(service.workers())
@@ -165,7 +166,7 @@ def test_a_reload_goes_on_counting(service):
     assert eventually(lambda: Scrape(service).sum("requests_total") == 2)
 
 
-def test_a_second_start_by_mistake_does_not_touch_the_numbers_of_the_first(service, state):
+def test_a_failed_second_start_does_not_reset_the_metrics_of_the_first(service, state):
     assert post(service).ok
     port = service.address.rpartition(":")[2]
     second = subprocess.run(
@@ -193,11 +194,11 @@ def test_guards_and_losses_are_counted(service, upstream):
     assert not [sample for sample in scrape.samples if "my_own" in str(sample.labels)]
 
 
-# --- accounts ----------------------------------------------------------------------------------------
+# --- usage -------------------------------------------------------------------------------------------
 
 
 class Script:
-    """What the upstream will have counted, added up while it is told what to say."""
+    """A script for the upstream that sums up the usage of its answers."""
 
     def __init__(self, upstream: ScriptedGemini) -> None:
         self._upstream = upstream
@@ -217,7 +218,7 @@ class Script:
             **usage,
             "candidatesTokenCount": 1,
             "thoughtsTokenCount": 0,
-        }  # totals grow; the last counts
+        }  # usage is cumulative; the last value is valid
         self._upstream.will_say([*sse(text_chunk("a", **running), text_chunk("b", finish, **usage)), *more])
         self.said += Counter(
             input=900 * self._number,
@@ -228,7 +229,7 @@ class Script:
         self.cost += load(environ={}).prices.cost_of(Usage(usage), model)
 
 
-def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(service, upstream, state):
+def test_recorded_usage_matches_the_upstreams_counts_however_a_request_ends(service, upstream, state):
     script = Script(upstream)
     script.will_say()
     assert post(service).ok
@@ -241,7 +242,7 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
     script.will_say(CUT, finish=None)
     assert post(service).status_code == 502
     script.will_say(60.0, finish=None)
-    leave(service)
+    disconnect(service)
     script.will_say()
     background = {"model": "gpt-5", "input": "Hello", "background": True}
     assert (
@@ -251,7 +252,7 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
     assert eventually(lambda: accounted(state) == 7)
     upstream.will_say(Reply([b"{}"], 503))
     assert post(service).status_code == 503
-    assert post(service, temperature="hot").status_code == 400  # it never gets as far
+    assert post(service, temperature="hot").status_code == 400  # it fails before the upstream call
     assert eventually(lambda: accounted(state) == 8)
 
     told = usage_of(state)["total"]
@@ -269,7 +270,7 @@ def test_the_accounts_are_what_the_upstream_counted_however_a_request_ended(serv
     assert scrape.sum("requests_total") == 10, "the background answer counts twice"
 
 
-def test_a_background_answer_that_nobody_wants_any_more_is_accounted_for(service, upstream, state):
+def test_usage_of_a_cancelled_background_answer_is_recorded(service, upstream, state):
     script = Script(upstream)
     sent = threading.Event()
     script.will_say(sent.set, 60.0, finish=None)
@@ -283,7 +284,7 @@ def test_a_background_answer_that_nobody_wants_any_more_is_accounted_for(service
     assert usage_of(state)["total"]["input"] == script.said["input"]
 
 
-def test_a_locked_file_keeps_no_request_from_its_answer(service, state):
+def test_a_locked_usage_file_does_not_block_requests(service, state):
     assert post(service).ok
     assert eventually(lambda: accounted(state) == 1)
     locker = sqlite3.connect(state / "accounts.sqlite3")
@@ -299,7 +300,7 @@ def test_a_locked_file_keeps_no_request_from_its_answer(service, state):
 
 
 @pytest.mark.parametrize("trouble", ["a folder in the way", "no database"])
-def test_accounts_that_cannot_be_written_at_all_keep_no_request_from_its_answer(upstream, state, trouble):
+def test_an_unwritable_usage_file_does_not_block_requests(upstream, state, trouble):
     state.mkdir()
     if trouble == "no database":
         (state / "accounts.sqlite3").write_bytes(b"something else" * 1000)
@@ -307,14 +308,14 @@ def test_accounts_that_cannot_be_written_at_all_keep_no_request_from_its_answer(
         (state / "accounts.sqlite3").mkdir()
     with served(upstream, state) as service:
         assert {post(service).status_code for _ in range(30)} == {200}
-        assert eventually(lambda: service.told(logger="bridge.observe.usage_writer"))
-        time.sleep(1.5)  # it tries again meanwhile
+        assert eventually(lambda: service.log_entries(logger="bridge.observe.usage_writer"))
+        time.sleep(1.5)  # the writer retries in the meantime
         assert Scrape(service).sum("requests_total") == 30
         assert requests.get(f"{service.address}/readyz", timeout=60).ok
-        assert len(service.told(logger="bridge.observe.usage_writer")) <= 2, "one of each worker"
+        assert len(service.log_entries(logger="bridge.observe.usage_writer")) <= 2, "one of each worker"
 
 
-def test_what_waits_is_written_when_the_service_stops(upstream, state):
+def test_pending_usage_is_written_when_the_service_stops(upstream, state):
     with served(upstream, state) as service:
         for _ in range(10):
             assert post(service).ok

@@ -1,4 +1,4 @@
-"""Spans, as a collector on loopback receives them."""
+"""OpenTelemetry spans, as a collector on loopback receives them."""
 
 from __future__ import annotations
 
@@ -162,14 +162,14 @@ def test_failures_are_marked_and_spans_are_sent_before_the_process_ends(gemini, 
     assert len({span.trace_id for span in servers}) == 3
 
 
-def test_a_collector_that_is_not_there_harms_no_request(gemini, collector):
+def test_an_unreachable_collector_does_not_affect_requests(gemini, collector):
     collector.close()
     with tracing_bridge(gemini, collector) as bridge:
         url = f"{bridge.address}/v1/chat/completions"
         assert {requests.post(url, json=HELLO, timeout=60).status_code for _ in range(5)} == {200}
 
 
-def test_nothing_of_it_is_loaded_unless_it_is_configured():
+def test_opentelemetry_is_imported_only_when_configured():
     code = "import app, sys; print([name for name in sys.modules if name.startswith('opentelemetry')])"
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -182,12 +182,12 @@ def test_nothing_of_it_is_loaded_unless_it_is_configured():
     assert ran.stdout.strip() == "[]"
 
 
-def test_without_the_extra_the_start_says_what_is_missing(monkeypatch):
+def test_starting_without_the_extra_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(source.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SettingsError) as caught:
         load(environ={"BRIDGE_OTEL__ENDPOINT": "http://127.0.0.1:4318"})
     assert str(caught.value) == (
-        "environment BRIDGE_OTEL__ENDPOINT: otel.endpoint is set, but OpenTelemetry is not installed: "
-        "pip install 'gemini-bridge[otel]'"
+        "environment BRIDGE_OTEL__ENDPOINT: otel.endpoint is set, but OpenTelemetry is not installed. "
+        "Run: pip install 'gemini-bridge[otel]'"
     )
     assert source.has_package("no_such_package_anywhere.at.all") is False

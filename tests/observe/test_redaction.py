@@ -1,4 +1,4 @@
-"""Canaries: what must never turn up in a log is sent down every path, and looked for in every line."""
+"""Redaction of the log: canary secrets are sent on every path and searched in every log line."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def refusal(status: int, name: str, message: str) -> Reply:
 
 ECHO = f'Invalid value "{PROMPT}" beside {ARGUMENT} ({SYSTEM}), {RESULT}'
 
-#: What the upstream says, and the error that the log must name.
+#: The upstream's response, and the error that the log must name.
 UPSTREAM = {
     "text": (sse(text_chunk(ANSWER, "STOP")), None),
     "call": (sse(call_chunk("look", {"where": ARGUMENT}, "call-2", SIGNATURE, "STOP")), None),
@@ -152,7 +152,7 @@ UPSTREAM = {
     "blocked": (sse({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": ECHO}}), None),
 }
 
-#: Requests that are wrong themselves.
+#: Requests that are invalid themselves.
 BAD = {
     "no json": f'{{"model": "{PROMPT}'.encode(),
     "wrong type": json.dumps({**chat(), "temperature": PROMPT}).encode(),
@@ -172,8 +172,8 @@ def ask(bridge, path: str, request_id: str, key: dict, **options) -> requests.Re
     return requests.post(url, params=key.get("params"), headers=headers, timeout=60, **options)
 
 
-def walk(bridge, gemini) -> None:
-    """Down every path, with every way to send a key in turn."""
+def send_on_every_path(bridge, gemini) -> None:
+    """Send requests on every path, with every way to send a key in turn."""
     keys = KEYS_SENT * 100
     walked = 0
     for path, body in REQUESTS.items():
@@ -198,12 +198,12 @@ def found(canaries: tuple[str, ...], log: str) -> list[str]:
     return [line for line in log.splitlines() if any(canary in line for canary in canaries)]
 
 
-def test_no_key_and_no_content_turns_up_in_the_log(bridge, gemini, canary_key):
-    walk(bridge, gemini)
+def test_no_key_and_no_content_appears_in_the_log(bridge, gemini, canary_key):
+    send_on_every_path(bridge, gemini)
     assert found((*CONTENT, CLIENT_KEY, canary_key), bridge.lines()) == []
 
 
-def test_a_client_that_leaves_takes_its_secrets_along(bridge, gemini, canary_key):
+def test_no_secrets_are_logged_after_a_disconnect(bridge, gemini, canary_key):
     gemini.will_say([*sse(text_chunk(ANSWER)), 30.0, *sse(text_chunk(ANSWER, "STOP"))])
     body = {**chat(), "stream": True}
     with ask(bridge, "/v1/chat/completions", "canary-leaver", KEYS_SENT[0], json=body, stream=True) as answer:
@@ -212,7 +212,7 @@ def test_a_client_that_leaves_takes_its_secrets_along(bridge, gemini, canary_key
     assert found((*CONTENT, CLIENT_KEY, canary_key), bridge.lines()) == []
 
 
-def test_debug_shows_content_and_still_no_key(gemini, canary_key):
+def test_debug_mode_logs_content_but_no_key(gemini, canary_key):
     with gunicorn_bridge(
         GEMINI_API_KEY=canary_key,
         GOOGLE_GEMINI_BASE_URL=gemini.address,
@@ -227,17 +227,17 @@ def test_debug_shows_content_and_still_no_key(gemini, canary_key):
         gemini.will_say(sse(text_chunk(ANSWER, "STOP")))
         ask(debugging, "/v1/chat/completions", "debug-stream", KEYS_SENT[0], json={**chat(), "stream": True})
         debugging.request(request_id="debug-stream")
-        assert debugging.told(message="client event")[-1]["type"] == "done"
+        assert debugging.log_entries(message="client event")[-1]["type"] == "done"
         assert found((PROMPT,), debugging.lines())
         assert found((CLIENT_KEY, canary_key), debugging.lines()) == []
 
 
-def test_a_key_of_one_letter_is_warned_of_and_eats_no_words(gemini):
+def test_a_one_letter_key_causes_a_warning_and_masks_nothing(gemini):
     with gunicorn_bridge(GEMINI_API_KEY="e", GOOGLE_GEMINI_BASE_URL=gemini.address) as placeholder:
         gemini.will_say(refusal(500, "INTERNAL", ECHO))
         ask(placeholder, "/v1/chat/completions", "short-key", KEYS_SENT[0], json=chat())
         placeholder.request(request_id="short-key")
-        (warning,) = placeholder.told(level="warning", logger="bridge.server.active_settings")
+        (warning,) = placeholder.log_entries(level="warning", logger="bridge.server.active_settings")
         assert warning["message"].startswith("upstream.api_keys: a secret of fewer than 8 characters")
         assert "[masked]" not in placeholder.lines()
 
@@ -251,7 +251,7 @@ def test_a_key_of_one_letter_is_warned_of_and_eats_no_words(gemini):
         ("canary-secret", "before [masked] after"),
     ],
 )
-def test_only_what_is_long_enough_for_a_secret_is_masked(secret, text):
+def test_only_secrets_of_a_minimum_length_are_masked(secret, text):
     line = JsonFormatter([secret, ""]).format(
         logging.makeLogRecord({"msg": text.replace("[masked]", secret)})
     )
@@ -278,12 +278,12 @@ def test_a_request_that_cannot_be_parsed_is_not_quoted(bridge, head, told):
     assert found((CLIENT_KEY,), bridge.lines()) == []
 
 
-# --- crashes: what only happens when the code is wrong -----------------------------------------------
+# --- crashes: unexpected exceptions ------------------------------------------------------------------
 
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    """All that is logged at level info, before keys are masked."""
+    """Collect all records at level info, before keys are masked."""
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     formatter = JsonFormatter()
@@ -324,7 +324,7 @@ def crash(*_args, **_options):
     ids=lambda part: part if isinstance(part, str) else part.__name__,
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_crash_says_where_and_not_what(
+def test_a_crash_log_has_the_location_but_no_exception_text(
     client, gemini, written, monkeypatch, canary_key, owner, name, outcome, stream
 ):
     monkeypatch.setattr(owner, name, crash)

@@ -1,4 +1,4 @@
-"""The accounts: every row arrives, sums and rows agree, old ones leave, and no trouble reaches a request."""
+"""The usage writer: all rows are stored, sums match rows, old rows are deleted, no error affects requests."""
 
 from __future__ import annotations
 
@@ -22,16 +22,21 @@ from bridge.observe import metrics, usage_writer
 from bridge.observe.record import Record
 from bridge.observe.usage_writer import UsageObserver, UsageWriter
 from bridge.settings.prices import Price, PriceRow, PriceTable
-from bridge.state.usage_report import OF_DAYS, OF_REQUESTS, Question, Sums, read_sums, total
-from bridge.state.usage_store import ROWS_IN_A_STEP, AccountStore, Row
+from bridge.state.sqlite.usage_store import SqliteUsageStore
+from bridge.state.usage_store import (
+    UsageQuery,
+    UsageRow,
+    UsageSums,
+    total,
+)
 
 NOON = 1_794_916_800.0  # 2026-11-17
 DAY = 86_400
 PRICES = PriceTable("USD", [PriceRow(("known*",), Price(1.0, 0.1, 10.0))])
 
 
-def row(at: float = NOON, **different) -> Row:
-    usual = Row(
+def row(at: float = NOON, **different) -> UsageRow:
+    usual = UsageRow(
         at,
         "alice",
         "openai_chat",
@@ -70,12 +75,12 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path, clock: Clock) -> AccountStore:
-    return AccountStore(path, days=400, request_days=31, megabytes=256, now=clock)
+def store(path: Path, clock: Clock) -> SqliteUsageStore:
+    return SqliteUsageStore(path, days=400, request_days=31, megabytes=256, now=clock)
 
 
 @pytest.fixture
-def writer(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[UsageWriter]:
+def writer(store: SqliteUsageStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[UsageWriter]:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
     monkeypatch.setattr(usage_writer, "RETRY", 0.05)
     made = UsageWriter(store)
@@ -83,134 +88,19 @@ def writer(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Usa
     made.close()
 
 
-def everything(path: Path, by: str = "key") -> Sums:
-    asked = Question((by,), date(2000, 1, 1), date(2100, 1, 1))
-    return total(read_sums(path, asked)) if path.exists() else Sums()
+def everything(path: Path) -> UsageSums:
+    store = SqliteUsageStore(path, days=400, request_days=31, megabytes=256)
+    return total(store.sums(UsageQuery(("key",), date(2000, 1, 1), date(2100, 1, 1))))
 
 
 def dropped() -> float:
     return metrics._DROPPED._value.get()
 
 
-# --- the store ---------------------------------------------------------------------------------------
-
-
-def test_sums_of_days_and_rows_of_requests_agree(store: AccountStore, path: Path) -> None:
-    store.write(
-        [
-            row(),
-            row(
-                key="bob",
-                outcome="failed",
-                error="overloaded",
-                input=0,
-                cached=0,
-                output=0,
-                reasoning=0,
-                cost=0,
-            ),
-            row(NOON + DAY, model="unknown", cost=None),
-            row(NOON + DAY, outcome="client_left", client="", key=""),
-        ]
-    )
-    store.write([row()])
-    assert everything(path, "day") == everything(path, "client")
-    assert everything(path) == Sums(5, 1, 1, 1, 400, 40, 80, 20, pytest.approx(1.5))
-    by_day = read_sums(path, Question(("day", "model"), date(2026, 11, 1), date(2026, 11, 30)))
-    assert [(group.names, group.sums.requests) for group in by_day] == [
-        (("2026-11-17", "known"), 3),
-        (("2026-11-18", "known"), 1),
-        (("2026-11-18", "unknown"), 1),
-    ]
-
-
-@pytest.mark.parametrize("by", OF_REQUESTS)
-def test_every_division_adds_up_to_the_same(store: AccountStore, path: Path, by: str) -> None:
-    store.write([row(key=f"k{number % 3}", model=f"m{number % 5}", at=NOON + number) for number in range(30)])
-    assert everything(path, by).requests == 30
-    assert everything(path, by).input == 3000
-
-
-@pytest.mark.parametrize("by", [("day",), ("client",)])
-def test_both_days_are_included_and_a_key_can_be_picked(store: AccountStore, path: Path, by) -> None:
-    midnight = NOON - NOON % DAY
-    for number, at in enumerate((midnight - 1, midnight, midnight + DAY - 1, midnight + DAY)):
-        store.write([row(at, key="alice" if number % 2 else "bob")])
-    that_day = date(2026, 11, 17)
-    assert total(read_sums(path, Question(by, that_day, that_day))).requests == 2
-    assert total(read_sums(path, Question(by, that_day, that_day, "bob"))).requests == 1
-    assert read_sums(path, Question(by, that_day, that_day, "bob' OR 1=1 --")) == []
-
-
-def test_the_largest_comes_first_where_days_do_not_order(store: AccountStore, path: Path) -> None:
-    store.write([row(key="small", cost=0.1), row(key="large", cost=3.0), row(key="middle", cost=1.0)])
-    groups = read_sums(path, Question(("key",), date(2026, 1, 1), date(2026, 12, 31)))
-    assert [group.names[0] for group in groups] == ["large", "middle", "small"]
-
-
-def test_requests_leave_before_the_sums_of_their_days(store: AccountStore, path: Path, clock: Clock) -> None:
-    store.write([row(), row(NOON + 20 * DAY)])
-    clock.now = NOON + 32 * DAY
-    assert store.tidy() is False
-    assert everything(path, "client").requests == 1
-    assert everything(path, "day").requests == 2
-    clock.now = NOON + 401 * DAY
-    store.tidy()
-    assert everything(path, "client").requests == 0
-    assert everything(path, "day").requests == 1
-
-
-def test_tidying_takes_small_steps(store: AccountStore, path: Path, clock: Clock) -> None:
-    store.write([row() for _ in range(ROWS_IN_A_STEP + 5)])
-    clock.now += 100 * DAY
-    assert store.tidy() is True
-    assert everything(path, "client").requests == 5
-    assert store.tidy() is False
-    assert everything(path, "client").requests == 0
-
-
-def test_the_file_stays_within_its_bound_and_the_oldest_leave_first(path: Path, clock: Clock) -> None:
-    store = AccountStore(path, days=400, request_days=31, megabytes=1, now=clock)
-    for batch in range(60):
-        clock.now = NOON + batch * 60
-        store.write([row(clock.now - 1 + number / 1000, client_model="m" * 128) for number in range(500)])
-        while store.tidy():
-            pass
-    assert path.stat().st_size < 2 * 1024 * 1024
-    assert path.stat().st_size < store.file_bytes() < 8 * 1024 * 1024, "with the journal"
-    left = everything(path, "client").requests
-    assert 0 < left < 30_000
-    with sqlite3.connect(path) as database:
-        assert database.execute("SELECT min(at) FROM request").fetchone()[0] > NOON + 60
-    database.close()
-    assert everything(path, "day").requests == 30_000, "the sums stay"
-
-
-def test_too_many_days_leave_when_no_requests_are_left(path: Path, clock: Clock) -> None:
-    store = AccountStore(path, days=400, request_days=31, megabytes=1, now=clock)
-    clock.now = NOON + 40 * DAY
-    for day in range(20):
-        store.write([row(NOON + day * DAY, key=f"{'k' * 100}{number}") for number in range(500)])
-    for _ in range(40):
-        store.tidy()
-    days = read_sums(path, Question(("day",), date(2026, 1, 1), date(2027, 12, 31)))
-    assert 0 < len(days) < 20
-    assert days[-1].names == ("2026-12-06",), "the oldest leave first"
-
-
-def test_what_nobody_has_written_yet_is_not_there(path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_sums(path, Question(("day",), date(2026, 1, 1), date(2026, 12, 31)))
-
-
-def test_sums_of_days_can_be_divided_by_less_than_requests() -> None:
-    assert OF_DAYS.keys() < OF_REQUESTS.keys()
-
-
 # --- the observer ------------------------------------------------------------------------------------
 
 
-def told(usage: Usage | None, **fields) -> Record:
+def record_of(usage: Usage | None, **fields) -> Record:
     record = Record("req_1", "POST", "/v1/chat/completions", **fields)
     record.protocol, record.model, record.upstream_model, record.status = "openai_chat", "gpt-5", "known", 200
     record.usage = usage
@@ -219,8 +109,8 @@ def told(usage: Usage | None, **fields) -> Record:
 
 
 @pytest.fixture
-def rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
-    written: list[Row] = []
+def rows(monkeypatch: pytest.MonkeyPatch) -> list[UsageRow]:
+    written: list[UsageRow] = []
     monkeypatch.setattr(UsageWriter, "put", lambda _, each: written.append(each))
     return written
 
@@ -236,8 +126,8 @@ USAGE = Usage(
 )
 
 
-def test_a_row_holds_each_token_once_and_its_cost(store: AccountStore, rows: list[Row]) -> None:
-    UsageObserver(store, PRICES)(told(USAGE, key="alice", client="codex"))
+def test_a_row_holds_each_token_once_and_its_cost(store: SqliteUsageStore, rows: list[UsageRow]) -> None:
+    UsageObserver(store, PRICES)(record_of(USAGE, key="alice", client="codex"))
     assert rows[0][1:11] == (
         *("alice", "openai_chat", "codex", "gpt-5", "known"),
         *(65, 40, 7, 3),
@@ -246,12 +136,10 @@ def test_a_row_holds_each_token_once_and_its_cost(store: AccountStore, rows: lis
     assert rows[0][13:] == ("completed", "", 200, "")
 
 
-def test_a_row_names_its_service_tier_and_costs_what_the_tier_does(
-    store: AccountStore, rows: list[Row]
-) -> None:
+def test_a_row_has_its_service_tier_and_the_tiers_cost(store: SqliteUsageStore, rows: list[UsageRow]) -> None:
     prices = PriceTable("USD", [PriceRow(("known*",), Price(1.0, 0.1, 10.0))], {"flex": 0.5})
     for tier in (None, "standard", "flex", "priority"):
-        record = told(USAGE)
+        record = record_of(USAGE)
         record.service_tier = tier
         UsageObserver(store, prices)(record)
     full = (65 * 1.0 + 40 * 0.1 + 10 * 10.0) / 1e6
@@ -263,71 +151,39 @@ def test_a_row_names_its_service_tier_and_costs_what_the_tier_does(
     ]
 
 
-def test_the_cost_is_that_of_the_model_that_answered_where_it_has_a_price(
-    store: AccountStore, rows: list[Row]
+def test_the_cost_uses_the_answering_models_price_if_known(
+    store: SqliteUsageStore, rows: list[UsageRow]
 ) -> None:
     prices = PriceTable("USD", [PriceRow((f"known{digit}",), Price(digit, 0, 0)) for digit in (1, 2)])
     for asked, answered in [("known1", "known2"), ("known1", "unheard-of"), ("moving", "known2"), ("a", "b")]:
-        record = told(USAGE)
+        record = record_of(USAGE)
         record.upstream_model, record.model_version = asked, answered
         UsageObserver(store, prices)(record)
     once, twice = pytest.approx(65 / 1e6), pytest.approx(130 / 1e6)
     assert [each.cost for each in rows] == [twice, once, twice, None]
 
 
-def test_a_file_of_the_version_before_gets_the_column_and_keeps_its_rows(path: Path, clock: Clock) -> None:
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(BEFORE_TIERS)
-        database.execute(f"INSERT INTO request VALUES (NULL{', ?' * 16})", row()[:16])
-        database.commit()
-    everything = Question(("tier",), date(2026, 1, 1), date(2027, 1, 1))
-    assert [(group.names, group.sums.requests) for group in read_sums(path, everything)] == [(("",), 1)]
-    store = AccountStore(path, days=400, request_days=31, megabytes=256, now=clock)
-    store.write([row(tier="flex", cost=1.0)])
-    AccountStore(path, days=400, request_days=31, megabytes=256, now=clock).write([row(tier="flex")])
-    told = {group.names[0]: group.sums.requests for group in read_sums(path, everything)}
-    assert told == {"flex": 2, "": 1}
-
-
-#: The table of single requests as the version without service tiers made it.
-BEFORE_TIERS = """
-CREATE TABLE request (
-    id INTEGER PRIMARY KEY, at REAL NOT NULL, key TEXT NOT NULL, protocol TEXT NOT NULL, client TEXT NOT NULL,
-    client_model TEXT NOT NULL, model TEXT NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL,
-    output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cost REAL, seconds REAL NOT NULL, first_byte REAL,
-    outcome TEXT NOT NULL, error TEXT NOT NULL, status INTEGER NOT NULL
-);
-CREATE TABLE day (
-    day TEXT NOT NULL, key TEXT NOT NULL, protocol TEXT NOT NULL, model TEXT NOT NULL,
-    requests INTEGER NOT NULL, failed INTEGER NOT NULL, client_left INTEGER NOT NULL,
-    unpriced INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
-    reasoning INTEGER NOT NULL, cost REAL NOT NULL,
-    PRIMARY KEY (day, key, protocol, model)
-) WITHOUT ROWID;
-"""
-
-
 def test_a_model_without_a_price_has_no_cost_and_no_usage_costs_nothing(
-    store: AccountStore, rows: list[Row]
+    store: SqliteUsageStore, rows: list[UsageRow]
 ) -> None:
     accountant = UsageObserver(store, PRICES)
-    unknown = told(USAGE)
+    unknown = record_of(USAGE)
     unknown.upstream_model = "other"
     accountant(unknown)
-    failed = told(None)
+    failed = record_of(None)
     failed.failed(UpstreamOverloaded("busy"))
     accountant(failed)
     assert [each.cost for each in rows] == [None, 0.0]
     assert (rows[1].outcome, rows[1].error, rows[1].input) == ("failed", "overloaded", 0)
 
 
-def test_a_request_that_reached_no_model_has_no_row(store: AccountStore, rows: list[Row]) -> None:
+def test_a_request_that_reached_no_model_has_no_row(store: SqliteUsageStore, rows: list[UsageRow]) -> None:
     UsageObserver(store, PRICES)(Record("req_1", "GET", "/v1/models"))
     assert rows == []
 
 
-def test_names_that_clients_choose_are_cut(store: AccountStore, rows: list[Row]) -> None:
-    record = told(USAGE)
+def test_client_chosen_names_are_truncated(store: SqliteUsageStore, rows: list[UsageRow]) -> None:
+    record = record_of(USAGE)
     record.model = record.upstream_model = "m" * 1_000_000
     UsageObserver(store, PRICES)(record)
     assert len(rows[0].client_model) == len(rows[0].model) == usage_writer.LONGEST_NAME
@@ -346,8 +202,8 @@ def test_rows_are_written_together_by_one_thread(writer: UsageWriter, path: Path
     assert eventually(lambda: everything(path).requests == 2_500)
 
 
-def test_a_locked_file_makes_rows_wait_and_nobody_else(
-    writer: UsageWriter, store: AccountStore, path: Path, caplog: pytest.LogCaptureFixture
+def test_a_locked_file_delays_rows_but_no_requests(
+    writer: UsageWriter, store: SqliteUsageStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.write([row()])
     locker = sqlite3.connect(path)
@@ -363,12 +219,12 @@ def test_a_locked_file_makes_rows_wait_and_nobody_else(
     locker.close()
     assert eventually(lambda: everything(path).requests == 501)
     assert dropped() == before
-    assert [each.message for each in warnings(caplog)] == ["accounts cannot be written, they wait"]
+    assert [each.message for each in warnings(caplog)] == ["usage cannot be written, the rows wait"]
     assert warnings(caplog)[0].reason == "database is locked"
 
 
-def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
-    store: AccountStore, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_full_disk_delays_rows_and_then_drops_them_with_a_count(
+    store: SqliteUsageStore, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
     monkeypatch.setattr(usage_writer, "RETRY", 0.05)
@@ -388,9 +244,7 @@ def test_a_full_disk_makes_rows_wait_and_then_drop_counted(
     assert everything(path).requests + dropped() - before == 401, "each is written or counted"
 
 
-def test_rows_that_no_database_takes_are_dropped_and_the_others_go_on(
-    writer: UsageWriter, path: Path
-) -> None:
+def test_invalid_rows_are_dropped_and_the_others_are_written(writer: UsageWriter, path: Path) -> None:
     before = dropped()
     writer.put(row(input=1 << 70))
     assert eventually(lambda: dropped() == before + 1)
@@ -400,21 +254,36 @@ def test_rows_that_no_database_takes_are_dropped_and_the_others_go_on(
     assert eventually(lambda: everything(path).requests == 1)
 
 
-def test_a_file_that_is_no_database_drops_rows_and_fails_nothing(writer: UsageWriter, path: Path) -> None:
+def test_an_error_of_the_bridge_itself_does_not_make_rows_wait(
+    writer: UsageWriter, store: SqliteUsageStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.write([row()])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("ALTER TABLE request RENAME COLUMN tier TO level")
+        database.commit()
+    before = dropped()
+    writer.put(row())
+    assert eventually(lambda: dropped() == before + 1)
+    assert [each.message for each in warnings(caplog)] == ["usage dropped"]
+    assert "tier" in warnings(caplog)[0].reason
+
+
+def test_a_corrupt_usage_file_drops_rows_without_errors(writer: UsageWriter, path: Path) -> None:
     path.write_bytes(b"not a database" * 100)
     before = dropped()
     writer.put(row())
     assert eventually(lambda: dropped() == before + 1)
 
 
-def test_what_waits_is_written_when_the_process_ends(path: Path) -> None:
+def test_pending_rows_are_written_when_the_process_ends(path: Path) -> None:
     code = f"""
 from pathlib import Path
 from bridge.observe.usage_writer import UsageWriter
-from bridge.state.usage_store import AccountStore, Row
-writer = UsageWriter(AccountStore(Path({str(path)!r}), days=1, request_days=1, megabytes=1))
+from bridge.state.sqlite.usage_store import SqliteUsageStore
+from bridge.state.usage_store import UsageRow
+writer = UsageWriter(SqliteUsageStore(Path({str(path)!r}), days=1, request_days=1, megabytes=1))
 for number in range(30):
-    writer.put(Row({time.time()}, *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200))
+    writer.put(UsageRow({time.time()}, *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200))
 """
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -422,7 +291,9 @@ for number in range(30):
     assert time.monotonic() - began < 30
 
 
-def test_the_end_does_not_wait_long_for_a_locked_file(store: AccountStore, path: Path, monkeypatch) -> None:
+def test_shutdown_does_not_wait_long_for_a_locked_file(
+    store: SqliteUsageStore, path: Path, monkeypatch
+) -> None:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
     store.write([row()])
     locker = sqlite3.connect(path)
@@ -438,16 +309,17 @@ def test_the_end_does_not_wait_long_for_a_locked_file(store: AccountStore, path:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_has_a_thread_of_its_own(writer: UsageWriter, path: Path) -> None:
+def test_a_forked_process_has_its_own_writer_thread(writer: UsageWriter, path: Path) -> None:
     writer.put(row())
     assert eventually(lambda: everything(path).requests == 1)
     code = """
 import os, sys, time
 from pathlib import Path
 from bridge.observe.usage_writer import UsageWriter
-from bridge.state.usage_store import AccountStore, Row
-writer = UsageWriter(AccountStore(Path(sys.argv[1]), days=9999, request_days=9999, megabytes=1))
-one = Row(time.time(), *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200)
+from bridge.state.sqlite.usage_store import SqliteUsageStore
+from bridge.state.usage_store import UsageRow
+writer = UsageWriter(SqliteUsageStore(Path(sys.argv[1]), days=9999, request_days=9999, megabytes=1))
+one = UsageRow(time.time(), *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200)
 writer.put(one)
 time.sleep(1.5)
 if (child := os.fork()) == 0:

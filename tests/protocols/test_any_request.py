@@ -1,4 +1,4 @@
-"""Requests that were right until something in them changed: understood or refused, whatever the protocol."""
+"""Mutated valid requests are accepted or refused with an error, in every protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bridge.gemini.types import GenerateRequest
 from bridge.gemini.wire import request_to_json
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import ConvertedRequest, Protocol
-from bridge.web.routes import checked
+from bridge.web.routes import validated
 
 FOLDER = ROOT / "tests" / "requests"
 BY_NAME = {"ids": lambda value: value.name}
@@ -64,7 +64,7 @@ def valid_bodies(protocol: Protocol) -> list[dict[str, Any]]:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Everything inside, as what holds it and where."""
+    """Return every nested value as its container and key."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     for key, below in list(inside):
         yield value, key
@@ -88,15 +88,15 @@ def changed(draw: st.DrawFn, bodies: list[dict[str, Any]]) -> dict[str, Any]:
                 holder.insert(key, draw(ANYTHING))
             case "insert":
                 holder[draw(st.sampled_from(["type", "id", "name", "content", "role"]))] = draw(ANYTHING)
-            case "swap":  # with a copy, as nothing in JSON holds itself
+            case "swap":  # a copy, as JSON has no cycles
                 other, place = draw(st.sampled_from(everywhere))
                 if isinstance(other, dict) or place < len(other):
                     holder[key] = copy.deepcopy(other.get(place) if isinstance(other, dict) else other[place])
     return body
 
 
-def told(understand: Any) -> Any:
-    """What came of it; None if it was refused, as it should be: by the name of a field."""
+def result_of(understand: Any) -> Any:
+    """Return the result, or None for a proper refusal, which names a field."""
     try:
         return understand()
     except InvalidRequest as error:
@@ -106,24 +106,24 @@ def told(understand: Any) -> Any:
 
 
 def broken(protocol: Protocol, request: GenerateRequest) -> list[str]:
-    """What a native client says beside the conversation passes as it is, and Gemini answers for it."""
+    """Other fields of a native request pass unchanged, and Gemini checks them."""
     if protocol.name == "gemini_native":
         return broken_rules(request.contents, prefill=True)
     return broken_request_rules(request, prefill=True)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, **BY_NAME)
-def test_any_change_to_a_valid_request_is_understood_or_refused(protocol):
+def test_any_mutated_request_is_accepted_or_refused(protocol):
     caller = CONVERSATIONS[protocol.name].callers[""]
 
     @settings(max_examples=400, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(changed(valid_bodies(protocol)))
     def holds(body: dict[str, Any]) -> None:
-        asked = told(lambda: protocol.to_gemini(checked(protocol.schema, body), caller))
+        asked = result_of(lambda: protocol.to_gemini(validated(protocol.schema, body), caller))
         if asked is None:
             return
         assert isinstance(asked, ConvertedRequest)
-        if (fit := told(lambda: fitted(asked.request))) is not None:
+        if (fit := result_of(lambda: fitted(asked.request))) is not None:
             assert broken(protocol, fit[0]) == []
             orjson.dumps(request_to_json(fit[0]))
 
@@ -131,17 +131,17 @@ def test_any_change_to_a_valid_request_is_understood_or_refused(protocol):
 
 
 @pytest.mark.parametrize("protocol", [each for each in PROTOCOLS if each.counting], **BY_NAME)
-def test_any_change_to_a_question_for_tokens_is_understood_or_refused(protocol):
+def test_any_mutated_token_count_request_is_accepted_or_refused(protocol):
     caller = CONVERSATIONS[protocol.name].callers[""]
     counting = protocol.counting
 
     @settings(max_examples=100, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(changed(valid_bodies(protocol)))
     def holds(body: dict[str, Any]) -> None:
-        asked = told(lambda: counting.to_gemini(checked(counting.schema, body), caller))
+        asked = result_of(lambda: counting.to_gemini(validated(counting.schema, body), caller))
         assert (
             asked is None
-            or told(lambda: fitted(asked.request)) is None
+            or result_of(lambda: fitted(asked.request)) is None
             or isinstance(asked, ConvertedRequest)
         )
 

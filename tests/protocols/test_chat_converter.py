@@ -1,4 +1,4 @@
-"""Whatever JSON a chat client sends is refused by name, or becomes a request that Gemini takes."""
+"""Any JSON of a chat client is refused with the field named, or becomes a request that Gemini accepts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gemini_rules import broken_request_rules, calls, responses
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from marshmallow import ValidationError
-from transcripts import ForgetfulVault, counting_stamp
+from transcripts import ForgetfulSignatureStore, counting_ids
 
 from bridge.errors import InvalidRequest
-from bridge.gemini.model_adapter import MINTED_ID, adapt_request
+from bridge.gemini.model_adapter import GENERATED_ID_PREFIX, adapt_request
 from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.gemini.signatures import seal
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, FunctionResponse, GenerateRequest, Part
@@ -41,7 +41,9 @@ def asked(body: Body) -> ConvertedRequest:
 
 
 def fitted(request: GenerateRequest, capabilities: ModelCapabilities) -> GenerateRequest:
-    return adapt_request(request, "gemini-test", capabilities, ForgetfulVault(), counting_stamp().new_id)[0]
+    return adapt_request(
+        request, "gemini-test", capabilities, ForgetfulSignatureStore(), counting_ids().new_id
+    )[0]
 
 
 def chat(*messages: Body, **fields: Any) -> Body:
@@ -65,7 +67,7 @@ def tool(call_id: str, content: Any = "fine") -> Body:
 
 
 def refusal(body: Body) -> str | None:
-    """The field that is at fault; None if the request is good."""
+    """Return the refused field, or None if the request is valid."""
     try:
         asked(body)
     except ValidationError as refused:
@@ -76,7 +78,7 @@ def refusal(body: Body) -> str | None:
 
 
 def check(body: Body) -> None:
-    """It is refused with its field named, or two very different models accept what becomes of it."""
+    """Check that the body is refused with its field named, or accepted for two very different models."""
     before = copy.deepcopy(body)
     refused = refusal(body)
     assert body == before
@@ -89,12 +91,12 @@ def check(body: Body) -> None:
         assert broken_request_rules(ready, capabilities.prefill) == []
         assert request_bytes(ready)
         named = [each for turn in ready.contents for each in (*calls(turn), *responses(turn))]
-        assert not any(each.id and each.id.startswith(MINTED_ID) for each in named)
+        assert not any(each.id and each.id.startswith(GENERATED_ID_PREFIX) for each in named)
         signatures = [part.signature for turn in ready.contents for part in turn.parts]
         assert not any(signature and signature.startswith("gb1:") for signature in signatures)
 
 
-# --- any JSON in any place ---------------------------------------------------------------------------
+# --- any JSON in any field ---------------------------------------------------------------------------
 
 LEAVES = st.none() | st.booleans() | st.integers(-3, 9) | st.sampled_from([0.5, 1e308]) | st.text(max_size=3)
 JUNK = st.recursive(
@@ -105,7 +107,7 @@ JUNK = st.recursive(
 
 
 def nearly(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Body]:
-    """An object in which each field is as it should be, missing, or, seldom, anything at all."""
+    """An object in which each field is valid, missing, or rarely arbitrary."""
     return st.fixed_dictionaries({}, optional={name: often(usual) for name, usual in fields.items()})
 
 
@@ -118,7 +120,7 @@ def some(items: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 
 
 TEXT = st.sampled_from(["", " ", "a", "Hello.", "\n\n"])
-IDS = st.sampled_from(["", "1", "2", f"{MINTED_ID}1"])
+IDS = st.sampled_from(["", "1", "2", f"{GENERATED_ID_PREFIX}1"])
 NAMES = st.sampled_from(["f", "g", "shell", "a tool", "", "x" * 70])
 URLS = st.sampled_from(
     ["data:image/png;base64,AAAA", "gs://b/o", "https://example.com/a.png", "data:", "", "data:a/b;base64,?"]
@@ -212,7 +214,7 @@ MESSAGES = (
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Body]:
-    """Messages whose results answer calls: late, out of order, twice or not at all."""
+    """Messages with results that are late, out of order, repeated or missing."""
     messages: list[Body] = []
     called: list[Body] = []
     for _ in range(draw(st.integers(1, 4))):
@@ -292,7 +294,7 @@ FIELDS = st.lists(st.sampled_from(sorted(EVERY_FIELD)), unique=True, max_size=4)
 
 @SLOW_TO_DRAW
 @given(body=st.dictionaries(st.sampled_from(["model", "messages", "tools", "stop", "x.y"]), JUNK) | JUNK)
-def test_any_json_at_all_is_refused_by_name(body: Any) -> None:
+def test_any_json_is_refused_with_the_field_named(body: Any) -> None:
     if isinstance(body, dict) and body.get("messages") and body.get("model"):
         check(body)
     else:
@@ -302,7 +304,7 @@ def test_any_json_at_all_is_refused_by_name(body: Any) -> None:
 
 @SLOW_TO_DRAW
 @given(messages=st.lists(MESSAGES, min_size=1, max_size=6))
-def test_any_messages_are_refused_by_name_or_become_a_legal_history(messages: list[Body]) -> None:
+def test_any_messages_are_refused_or_become_a_legal_history(messages: list[Body]) -> None:
     check(chat(*messages))
 
 
@@ -315,15 +317,13 @@ def test_any_conversation_becomes_a_legal_history(messages: list[Body]) -> None:
 
 @SLOW_TO_DRAW
 @given(fields=FIELDS)
-def test_any_other_fields_are_refused_by_name_or_understood(fields: Body) -> None:
+def test_any_other_fields_are_refused_or_accepted(fields: Body) -> None:
     check(chat(HELLO, **fields))
 
 
 @SLOW_TO_DRAW
 @given(messages=st.lists(MESSAGES | JUNK, min_size=1, max_size=4) | conversations(), fields=FIELDS, odd=JUNK)
-def test_any_request_is_refused_by_name_or_taken_by_gemini(
-    messages: list[Any], fields: Body, odd: Any
-) -> None:
+def test_any_request_is_refused_or_legal_for_gemini(messages: list[Any], fields: Body, odd: Any) -> None:
     check({**chat(*messages), "metadata": odd, **fields})
 
 
@@ -349,7 +349,7 @@ def test_any_layout_is_followed_or_ignored(
     check(chat(HELLO, answer, HELLO))
 
 
-# --- shapes that broke other gateways ----------------------------------------------------------------
+# --- inputs that broke other gateways ----------------------------------------------------------------
 
 
 REFUSED: dict[str, tuple[Body, str]] = {
@@ -429,7 +429,7 @@ REFUSED: dict[str, tuple[Body, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_nonsense_is_refused_by_its_name(name: str) -> None:
+def test_invalid_values_are_refused_with_the_field_named(name: str) -> None:
     body, param = REFUSED[name]
     assert refusal(body) == param
 
@@ -470,7 +470,7 @@ HARMLESS: dict[str, Body] = {
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_merely_odd_passes(name: str) -> None:
+def test_unusual_but_harmless_requests_pass(name: str) -> None:
     assert refusal(HARMLESS[name]) is None
     check(HARMLESS[name])
 
@@ -481,7 +481,7 @@ def test_what_is_merely_odd_passes(name: str) -> None:
 def test_a_tool_choice_without_functions_is_not_sent(
     choice: str, fields: Body, said: tuple[Body, ...]
 ) -> None:
-    """Gemini: Function calling config is set without function_declarations."""
+    """Gemini's error: Function calling config is set without function_declarations."""
     check(chat(*said, tool_choice=choice, **fields))
 
 
@@ -506,28 +506,28 @@ LONE_ENTRIES = [
 
 
 @pytest.mark.parametrize("entry", LONE_ENTRIES, ids=repr)
-def test_a_layout_that_does_not_fit_is_ignored_and_noted(entry: Any) -> None:
+def test_a_layout_that_does_not_match_is_ignored_and_noted(entry: Any) -> None:
     request = asked(chat(assistant(extra_content={"google": {"parts": [entry]}})))
     assert request.request.contents == (Content(MODEL, (Part("Well."),)),)
     assert request.losses == ("chat.layout_does_not_fit",)
 
 
-def test_a_layout_that_counts_backwards_is_ignored_even_if_the_sum_is_right() -> None:
+def test_a_layout_with_negative_counts_is_ignored() -> None:
     answer = assistant(extra_content={"google": {"parts": [{"text": -1}, {"text": 1}]}})
     request = asked(chat(answer))
     assert request.request.contents == (Content(MODEL, (Part("Well."),)),)
     assert request.losses == ("chat.layout_does_not_fit",)
 
 
-def test_a_layout_that_fits_but_for_its_last_entry_is_ignored_too() -> None:
-    """An entry that is no object must not smuggle keys into a part that no JSON can hold."""
+def test_a_layout_with_an_invalid_last_entry_is_ignored() -> None:
+    """An entry that is not an object must not add keys to a part that JSON cannot represent."""
     answer = assistant(extra_content={"google": {"parts": [{"text": 5}, [[1, 2]]]}})
     request = asked(chat(answer))
     assert request.request.contents == (Content(MODEL, (Part("Well."),)),)
     assert request.losses == ("chat.layout_does_not_fit",)
 
 
-# --- what each message becomes -----------------------------------------------------------------------
+# --- converted messages ------------------------------------------------------------------------------
 
 
 def contents_of(*messages: Body) -> tuple[Content, ...]:
@@ -552,14 +552,14 @@ def test_a_result_is_named_after_its_call() -> None:
         (None, {}),
     ],
 )
-def test_arguments_that_are_no_object_are_kept_under_one_key(arguments: str | None, args: Body) -> None:
+def test_arguments_that_are_not_an_object_are_kept_under_one_key(arguments: str | None, args: Body) -> None:
     call = calling(function={"name": "f", "arguments": arguments})
     (content,) = contents_of(assistant(content=None, tool_calls=[call]))
     assert content.parts == (Part(FunctionCall("f", args, "1")),)
 
 
-def test_texts_of_an_assistant_are_not_changed_by_being_in_parts() -> None:
-    """A client that cuts an answer into parts sends the same answer."""
+def test_assistant_text_in_parts_equals_assistant_text() -> None:
+    """A client may split an answer into parts; it is the same answer."""
     parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
     (content,) = contents_of(assistant(content=parts))
     assert "".join(str(part.data) for part in content.parts) == "Hello."
@@ -606,7 +606,7 @@ def nested(depth: int, inner: Any = 0) -> Any:
         chat(HELLO, tools=[{"name": "f", "parameters": {"type": "object", "items": nested(500)}}]),
     ],
 )
-def test_deep_nesting_where_it_does_not_belong_is_refused_or_ignored(body: Body) -> None:
+def test_deep_nesting_in_a_wrong_field_is_refused_or_ignored(body: Body) -> None:
     assert refusal(body) != UNNAMED
 
 
@@ -623,7 +623,7 @@ DEEP_LIST, DEEP_OBJECT = "[" * 300 + "]" * 300, '{"a":' * 300 + "1" + "}" * 300
 
 @pytest.mark.parametrize("arguments", [DEEP_LIST, DEEP_OBJECT], ids=["list", "object"])
 def test_arguments_and_results_too_deep_for_json_are_kept_as_text(arguments: str) -> None:
-    """They stand in the history for good: a refusal would end the client's session."""
+    """They stay in the history, so a refusal would end the client's session."""
     calls = [calling(function={"name": "f", "arguments": arguments})]
     ready = fitted(asked(chat(HELLO, assistant(tool_calls=calls), tool("1", arguments))).request, OLD)
     assert (
@@ -645,15 +645,15 @@ def test_arguments_and_results_too_deep_for_json_are_kept_as_text(arguments: str
     ],
     ids=["kind", "type of its parameters", "syntax"],
 )
-def test_a_tool_with_something_too_deep_to_be_shown_is_refused_or_taken(tool: Body) -> None:
-    """A message that quotes what the client sent must not fail over it."""
+def test_a_tool_with_a_too_deep_value_is_refused_or_accepted(tool: Body) -> None:
+    """An error message that quotes the client's value must not raise."""
     refused = refusal(chat(HELLO, tools=[tool]))
     assert refused is None or refused.startswith("tools[0]")
 
 
 @pytest.mark.parametrize("count", [True, "more", None, [0], 0.0])
-def test_a_layout_with_a_count_that_is_none_is_ignored_even_if_the_rest_fits(count: Any) -> None:
-    """Gemini would get `"text": true`, or a text that the message never held."""
+def test_a_layout_with_an_invalid_count_is_ignored(count: Any) -> None:
+    """Otherwise Gemini would get `"text": true`, or a text that is not in the message."""
     answer = assistant(extra_content={"google": {"parts": [{"text": 5}, {"text": count}]}})
     request = asked(chat(answer))
     assert request.request.contents == (Content(MODEL, (Part("Well."),)),)

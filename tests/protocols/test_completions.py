@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from transcripts import NAMES, Told, chunks_of
+from transcripts import NAMES, TranscriptVariant, chunks_of
 
 from bridge.gemini.finish import Outcome
 from bridge.gemini.types import FunctionCall
@@ -14,7 +14,7 @@ from bridge.protocols.openai_completions.fences import FenceFilter, unfenced
 from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, question
 from bridge.protocols.openai_completions.machine import FINISH_REASONS
 
-COMPLETIONS = Told(openai_completions.PROTOCOL, "")
+COMPLETIONS = TranscriptVariant(openai_completions.PROTOCOL, "")
 
 
 def test_every_outcome_has_a_finish_reason_of_the_vendor() -> None:

@@ -1,4 +1,4 @@
-"""Who is answered in which dialect of Responses: by a header, by the key, by the client, by the setting."""
+"""The choice of the Responses dialect: by header, by key, by client, by setting."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 from contextlib import closing
 
 import pytest
+from client_keys import ClientKeys
 
 from bridge.access import key_cache as ring_module
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.settings import load
+from bridge.state.key_store import Rules
 from bridge.web.app import create_app
 
-#: As these clients name themselves.
+#: User agents of these clients.
 USER_AGENTS = {
     None: "bridge",  # Python's http.client
     "": "bridge",
@@ -47,7 +47,7 @@ CURL, SDK = {"User-Agent": "curl/8.5.0"}, {"User-Agent": "OpenAI/Python 3.49.0"}
 
 
 def posted(address: str, agent: str | None) -> tuple[http.client.HTTPResponse, str]:
-    """With this user agent or none, and nothing that a library would add."""
+    """Send this user agent or none, without headers that a library would add."""
     headers = {"Content-Type": "application/json"} | ({} if agent is None else {"User-Agent": agent})
     with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)) as connection:
         connection.request("POST", "/v1/responses", json.dumps(QUESTION | {"stream": True}), headers)
@@ -56,14 +56,14 @@ def posted(address: str, agent: str | None) -> tuple[http.client.HTTPResponse, s
 
 
 @pytest.mark.parametrize(("agent", "dialect"), USER_AGENTS.items())
-def test_the_client_decides(demo_bridge, agent, dialect):
+def test_the_dialect_follows_the_client(demo_bridge, agent, dialect):
     answer, events = posted(demo_bridge.address, agent)
     assert (answer.status, answer.headers["x-bridge-dialect"]) == (200, dialect)
     assert ("event: response.done" in events) == (dialect == "bridge")
     assert "event: response.completed" in events
 
 
-# --- what goes before what ---------------------------------------------------------------------------
+# --- priorities --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -72,8 +72,8 @@ def looks_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def store(tmp_path) -> KeyStore:
-    return KeyStore(tmp_path / KEYS_FILE)
+def store(tmp_path) -> ClientKeys:
+    return ClientKeys(tmp_path)
 
 
 @pytest.fixture
@@ -88,14 +88,14 @@ def ask(tmp_path):
 
 @pytest.mark.parametrize("name", ["bridge", "openai", "codex", " OpenAI "])
 @pytest.mark.parametrize("headers", [CURL, SDK])
-def test_the_header_goes_before_all_else(ask, store, name, headers):
+def test_the_dialect_header_has_the_highest_priority(ask, store, name, headers):
     secret = store.add("alice", Rules(dialect="codex"))
     answer = ask({**headers, "x-bridge-dialect": name}, secret, BRIDGE_RESPONSES__DIALECT="bridge")
     assert (answer.status_code, answer.headers["x-bridge-dialect"]) == (200, name.strip().lower())
 
 
 @pytest.mark.parametrize("wrong", ["auto", "", "klingon", "x" * 1000])
-def test_a_dialect_that_nobody_speaks_is_refused_by_the_headers_name(ask, wrong):
+def test_an_unknown_dialect_is_refused_with_the_header_named(ask, wrong):
     answer = ask({**SDK, "x-bridge-dialect": wrong})
     error = answer.json["error"]
     assert (answer.status_code, error["param"]) == (400, "x-bridge-dialect")
@@ -103,7 +103,7 @@ def test_a_dialect_that_nobody_speaks_is_refused_by_the_headers_name(ask, wrong)
     assert len(error["message"]) < 200
 
 
-def test_the_keys_dialect_goes_before_the_marks(ask, store):
+def test_the_keys_dialect_overrides_the_marks(ask, store):
     secret = store.add("alice", Rules(dialect="openai"))
     assert ask(CURL, secret).headers["x-bridge-dialect"] == "openai"
     assert ask({"originator": "codex_exec"}, secret).headers["x-bridge-dialect"] == "openai"
@@ -111,12 +111,12 @@ def test_the_keys_dialect_goes_before_the_marks(ask, store):
     assert ask(CURL, secret).headers["x-bridge-dialect"] == "bridge"
 
 
-def test_a_key_whose_dialect_is_not_known_here_goes_by_the_marks(ask, store):
+def test_a_key_with_an_unknown_dialect_uses_the_marks(ask, store):
     secret = store.add("alice", Rules(dialect="of a later version"))
     assert ask(CURL, secret).headers["x-bridge-dialect"] == "bridge"
 
 
-def test_the_setting_is_for_those_without_a_mark(ask):
+def test_the_setting_applies_to_clients_without_a_mark(ask):
     for setting, unmarked in (("auto", "openai"), ("codex", "codex"), ("bridge", "bridge")):
         chosen = {"BRIDGE_RESPONSES__DIALECT": setting}
         assert ask(SDK, **chosen).headers["x-bridge-dialect"] == unmarked
@@ -124,13 +124,13 @@ def test_the_setting_is_for_those_without_a_mark(ask):
         assert ask(CURL, **chosen).headers["x-bridge-dialect"] == "bridge"
 
 
-def test_marks_are_the_operators(ask):
+def test_marks_are_configurable(ask):
     environ = {"BRIDGE_RESPONSES__BRIDGE_MARKS": '["x-robot: yes"]', "BRIDGE_RESPONSES__CODEX_MARKS": "[]"}
     assert ask({**CURL, "X-Robot": "Yes"}, **environ).headers["x-bridge-dialect"] == "bridge"
     assert ask(CURL, **environ).headers["x-bridge-dialect"] == "openai"
     assert ask({"originator": "codex_exec"}, **environ).headers["x-bridge-dialect"] == "openai"
 
 
-def test_an_answer_in_the_background_says_its_dialect_too(ask):
+def test_a_background_answer_reports_its_dialect(ask):
     answer = ask(SDK, more={"background": True, "store": True})
     assert (answer.status_code, answer.headers["x-bridge-dialect"]) == (200, "openai")

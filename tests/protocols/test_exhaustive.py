@@ -1,4 +1,4 @@
-"""Tables that must name every member of what they map."""
+"""Mapping tables must contain every member of the mapped type."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BY_NAME = {"ids": lambda value: getattr(value, "name", getattr(value, "__name__"
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, **BY_NAME)
 @pytest.mark.parametrize("kind", sorted(concrete_errors(), key=lambda kind: kind.__name__), **BY_NAME)
-def test_every_error_has_words_and_a_status_in_every_protocol(protocol, kind):
+def test_every_error_has_a_message_and_a_status_in_every_protocol(protocol, kind):
     error = kind("What happened.", param="field", retry_after=1.2)
     own_words = kind is errors.ContextOverflow and not protocol.name.startswith("gemini_")
     assert ("long" if own_words else "What happened.") in str(protocol.error_body(error, "req_1"))
     assert 400 <= protocol.error_status(error) < 600
 
 
-def test_the_drawing_of_the_error_tree_shows_every_class_with_its_status():
+def test_the_error_tree_diagram_shows_every_class_with_its_status():
     drawing = errors.__doc__ or ""
     for error in concrete_errors():
         line = next(line for line in drawing.splitlines() if f" {error.__name__} " in line)

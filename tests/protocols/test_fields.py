@@ -1,4 +1,4 @@
-"""The fields of envelopes take JSON's types as they stand, also where marshmallow's own take more."""
+"""Envelope fields accept exactly JSON's types, even where marshmallow's own fields accept more."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sample(Envelope):
         *(("either", value, "must be a string or an array, not empty") for value in ("", [], {"a": 1}, 1)),
     ],
 )
-def test_a_value_of_another_type_or_out_of_range_is_refused(name, value, told):
+def test_a_value_of_the_wrong_type_or_range_is_refused(name, value, told):
     with pytest.raises(ValidationError) as refused:
         Sample().load({name: value})
     assert refused.value.messages == {name: [told]}
@@ -44,7 +44,7 @@ def test_a_value_of_another_type_or_out_of_range_is_refused(name, value, told):
     ("name", "value"),
     [("number", 1), ("number", 0.7), ("whole", 8), ("flag", False), ("array", [{}]), ("mapping", {"a": []})],
 )
-def test_a_good_value_is_handed_on_as_it_is(name, value):
+def test_a_valid_value_is_unchanged(name, value):
     assert Sample().load({name: value})[name] is value
 
 

@@ -45,7 +45,7 @@ SAMPLING = [("temperature", 1.0), ("top_p", 0.5), ("top_k", 3)]
 
 @pytest.mark.parametrize(("name", "value"), SAMPLING)
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
-def test_sampling_parameters_are_refused_from_the_version_on_that_took_them_out(
+def test_sampling_parameters_are_refused_since_the_version_that_removed_them(
     bridge: Bridge, gemini: ScriptedGemini, path: str, name: str, value: float
 ) -> None:
     asked = {**ASK, name: value}
@@ -61,9 +61,7 @@ def test_the_old_version_still_carries_them_to_gemini(bridge: Bridge, gemini: Sc
     assert gemini.asked[-1].body["generationConfig"]["topP"] == 0.25
 
 
-def test_the_new_version_takes_no_citations_on_what_a_user_says(
-    bridge: Bridge, gemini: ScriptedGemini
-) -> None:
+def test_the_new_version_refuses_citations_in_user_turns(bridge: Bridge, gemini: ScriptedGemini) -> None:
     asked = {**ASK, "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, CITED]}]}
     assert refusal(post(bridge, asked, NEW)).startswith("messages[0].content[1].citations: ")
     assert not gemini.asked
@@ -72,9 +70,7 @@ def test_the_new_version_takes_no_citations_on_what_a_user_says(
     assert post(bridge, unused, NEW).status_code == 200
 
 
-def test_the_new_version_takes_no_documents_in_what_the_assistant_said(
-    bridge: Bridge, gemini: ScriptedGemini
-) -> None:
+def test_the_new_version_refuses_documents_in_assistant_turns(bridge: Bridge, gemini: ScriptedGemini) -> None:
     said = {"role": "assistant", "content": [DOCUMENT]}
     message = refusal(post(bridge, {**ASK, "messages": [HELLO, said, HELLO]}, NEW))
     assert message == "messages[1].content[0]: document blocks are not permitted in assistant messages"
@@ -84,14 +80,14 @@ def test_the_new_version_takes_no_documents_in_what_the_assistant_said(
 
 
 @pytest.mark.parametrize("version", ["latest", "2026-10-21x", "20261021", "2026-1-1"])
-def test_what_is_no_version_is_refused_by_name(bridge: Bridge, version: str) -> None:
+def test_an_invalid_version_is_refused_by_name(bridge: Bridge, version: str) -> None:
     assert refusal(post(bridge, ASK, version)) == f"anthropic-version: {version!r} is not a valid version"
 
 
 @pytest.mark.parametrize(
     ("version", "takes_sampling"), [("2023-10-01", True), ("2026-10-20", True), ("2031-01-01", False)]
 )
-def test_an_unknown_version_is_held_to_the_rules_of_the_one_before(
+def test_an_unknown_version_follows_the_previous_versions_rules(
     bridge: Bridge, version: str, takes_sampling: bool
 ) -> None:
     answer = post(bridge, ASK, version)
@@ -102,9 +98,7 @@ def test_an_unknown_version_is_held_to_the_rules_of_the_one_before(
     assert sampled.status_code == (200 if takes_sampling else 400)
 
 
-def test_the_sdk_as_it_is_speaks_the_new_version_and_shows_its_key_as_a_bearer(
-    bridge: Bridge, gemini: ScriptedGemini
-) -> None:
+def test_the_sdk_works_with_the_new_version_and_a_bearer_key(bridge: Bridge, gemini: ScriptedGemini) -> None:
     sent: dict[str, str] = {}
     with Anthropic(base_url=bridge.address, api_key="client-key", max_retries=0) as client:
         raw = client.messages.with_raw_response.create(**ASK)
@@ -117,12 +111,10 @@ def test_the_sdk_as_it_is_speaks_the_new_version_and_shows_its_key_as_a_bearer(
     assert len(gemini.asked) == 2
 
 
-# --- what a gateway must not stumble over ------------------------------------------------------------
+# --- other requirements of a gateway -----------------------------------------------------------------
 
 
-def test_headers_betas_queries_and_fields_that_are_not_known_pass(
-    bridge: Bridge, gemini: ScriptedGemini
-) -> None:
+def test_unknown_headers_betas_queries_and_fields_are_ignored(bridge: Bridge, gemini: ScriptedGemini) -> None:
     headers = {
         "anthropic-beta": "request-tags-2026-08-21,never-heard-of-2031-01-01",
         "x-app": "cli",
@@ -136,22 +128,22 @@ def test_headers_betas_queries_and_fields_that_are_not_known_pass(
     assert not [name for name in gemini.asked[-1].headers if name.startswith(("anthropic", "x-claude"))]
 
 
-def test_checks_that_gemini_does_not_make_are_refused_by_name(bridge: Bridge, gemini: ScriptedGemini) -> None:
-    """Claude Code then asks again without them, and makes the checks itself."""
+def test_unsupported_checks_are_refused_by_name(bridge: Bridge, gemini: ScriptedGemini) -> None:
+    """Claude Code then retries without them, and makes the checks itself."""
     asked = {**ASK, "safeguards": {"tool_use": {"type": "enabled"}}}
     assert refusal(post(bridge, asked)).startswith("safeguards: ")
     assert not gemini.asked
 
 
 @pytest.mark.parametrize("path", ["/", "/api/hello"])
-def test_the_probe_at_start_is_answered_at_once(bridge: Bridge, path: str) -> None:
+def test_claude_codes_startup_probe_is_answered_at_once(bridge: Bridge, path: str) -> None:
     answer = requests.head(f"{bridge.address}{path}", timeout=5, allow_redirects=False)
     assert answer.status_code in (200, 404)
     assert not answer.content
 
 
 @pytest.mark.parametrize("path", ["/.well-known/oauth-authorization-server", "/managed/settings"])
-def test_the_login_of_an_apps_gateway_is_plainly_absent(bridge: Bridge, path: str) -> None:
+def test_gateway_login_routes_are_a_404(bridge: Bridge, path: str) -> None:
     answer = requests.get(f"{bridge.address}{path}", headers={"anthropic-version": OLD}, timeout=5)
     assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
 
@@ -175,7 +167,7 @@ TWO = [
 
 @pytest.fixture
 def lister() -> Iterator[ScriptedGemini]:
-    """A Gemini of its own: the other one's list is remembered by the bridge that all tests share."""
+    """A separate Gemini, because the shared bridge caches the other one's model list."""
     scripted = ScriptedGemini()
     scripted.will_list({"models": TWO})
     yield scripted
@@ -196,7 +188,7 @@ def listed(bridge: Bridge, **query: str) -> dict[str, Any]:
     return body
 
 
-def test_the_picker_finds_names_that_it_shows(listing: Bridge) -> None:
+def test_the_model_picker_gets_names_that_it_shows(listing: Bridge) -> None:
     titles = {model["id"]: model["display_name"] for model in listed(listing, limit="1000")["data"]}
     assert titles["claude/gemini-3.1-pro-preview[1m]"] == "Gemini 3.1 Pro"
     assert titles["claude/gemma-3-27b-it"] == "Gemma 3 27B", "its window is not that wide"
@@ -205,7 +197,7 @@ def test_the_picker_finds_names_that_it_shows(listing: Bridge) -> None:
     assert not {"claude/gpt-5", "claude/gpt-5[1m]", "claude/gemini-3.1-pro-preview"} & titles.keys()
 
 
-def test_every_name_in_the_list_can_be_looked_up_and_asked(listing: Bridge, lister: ScriptedGemini) -> None:
+def test_every_listed_model_can_be_retrieved_and_used(listing: Bridge, lister: ScriptedGemini) -> None:
     for model in listed(listing)["data"]:
         address = f"{listing.address}/v1/models/{model['id']}"
         assert requests.get(address, headers={"anthropic-version": OLD}, timeout=10).json() == model
@@ -215,7 +207,7 @@ def test_every_name_in_the_list_can_be_looked_up_and_asked(listing: Bridge, list
         assert lister.asked[-1].path.partition(":")[0].endswith(name.partition("/")[2].removesuffix("[1m]"))
 
 
-def test_the_pages_of_the_list_are_whole_and_in_order(listing: Bridge) -> None:
+def test_the_pages_of_the_model_list_are_complete_and_ordered(listing: Bridge) -> None:
     everything = [model["id"] for model in listed(listing)["data"]]
     first = listed(listing, limit="2")
     assert [model["id"] for model in first["data"]] == everything[:2]
@@ -235,7 +227,7 @@ def test_the_pages_of_the_list_are_whole_and_in_order(listing: Bridge) -> None:
     "query",
     [{"limit": "0"}, {"limit": "1001"}, {"limit": "many"}, {"after_id": "nobody"}, {"before_id": "x"}],
 )
-def test_a_page_that_cannot_be_is_refused_by_name(bridge: Bridge, query: dict[str, str]) -> None:
+def test_an_invalid_page_parameter_is_refused_by_name(bridge: Bridge, query: dict[str, str]) -> None:
     headers = {"anthropic-version": OLD}
     answer = requests.get(f"{bridge.address}/v1/models", params=query, headers=headers, timeout=10)
     assert refusal(answer).startswith(f"{next(iter(query))}: ")

@@ -1,4 +1,4 @@
-"""The native Gemini door over HTTP: its addresses, its two kinds of stream, its errors, its keys."""
+"""The native Gemini protocol over HTTP: routes, both kinds of stream, errors, keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def details_of(error, kind):
     return [each for each in error.get("details", ()) if each["@type"].endswith(f"google.rpc.{kind}")]
 
 
-# --- what passes -------------------------------------------------------------------------------------
+# --- unchanged data ----------------------------------------------------------------------------------
 
 TOLD = {
     "candidates": [
@@ -61,7 +61,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("version", ["v1beta", "v1"])
-def test_what_gemini_answers_passes_field_by_field(ask, gemini, version):
+def test_geminis_answer_passes_with_every_field(ask, gemini, version):
     gemini.will_say(sse(TOLD), sse(TOLD), sse(TOLD))
     assert ask("gemini-3.1-pro-preview:generateContent", version=version).json() == TOLD
     assert ask(STREAM, version=version).json() == [TOLD]
@@ -69,7 +69,7 @@ def test_what_gemini_answers_passes_field_by_field(ask, gemini, version):
     assert json.loads(line.removeprefix("data: ")) == TOLD
 
 
-def test_a_name_of_another_vendor_means_a_gemini_model(ask, gemini):
+def test_another_vendors_model_name_resolves_to_a_gemini_model(ask, gemini):
     gemini.will_say(sse(TOLD))
     assert ask("gpt-5:generateContent").json()["modelVersion"] == "gemini-3.1-pro-preview-2"
     ask("models/gemini-3.8-flash:generateContent")
@@ -79,7 +79,7 @@ def test_a_name_of_another_vendor_means_a_gemini_model(ask, gemini):
     ]
 
 
-def test_a_call_has_the_id_that_gemini_gave_it_or_none(ask, gemini):
+def test_a_native_call_has_geminis_id_or_none(ask, gemini):
     bare = call_chunk("f", {}, "c1", "c2ln", "STOP")
     del bare["candidates"][0]["content"]["parts"][0]["functionCall"]["id"]
     gemini.will_say(sse(bare), sse(call_chunk("f", {}, "c1", "c2ln", "STOP")))
@@ -93,7 +93,7 @@ def test_a_call_has_the_id_that_gemini_gave_it_or_none(ask, gemini):
     ]
 
 
-def test_a_signature_of_another_family_is_left_out_when_the_model_changes(ask, gemini):
+def test_a_foreign_signature_is_dropped_when_the_model_changes(ask, gemini):
     signature, own = f"{uuid4().hex}+/==", uuid4().hex
     gemini.will_say(sse(call_chunk("f", {}, own, signature, "STOP")))
     said = ask("gemini-3.1-pro-preview:generateContent").json()["candidates"][0]["content"]
@@ -121,7 +121,7 @@ def test_tokens_are_counted_of_contents_or_of_a_whole_request(ask, gemini):
 # --- the stream as one array -------------------------------------------------------------------------
 
 
-def test_the_array_comes_piece_by_piece(ask, gemini):
+def test_the_array_is_streamed(ask, gemini):
     seen = threading.Event()
     said = [*sse(text_chunk("One")), lambda: seen.wait(60), 1.0, *sse(text_chunk("Two", "STOP"))]
     gemini.will_say(said)
@@ -141,7 +141,7 @@ def test_the_array_comes_piece_by_piece(ask, gemini):
     ]
 
 
-def test_an_array_that_broke_ends_with_the_error_and_is_json_all_the_same(ask, gemini):
+def test_a_broken_array_ends_with_the_error_and_is_valid_json(ask, gemini):
     gemini.will_say(sse(text_chunk("Half an ans")))
     told = ask(STREAM)
     assert told.status_code == 200
@@ -150,14 +150,14 @@ def test_an_array_that_broke_ends_with_the_error_and_is_json_all_the_same(ask, g
     assert (failed["error"]["code"], failed["error"]["status"]) == (503, "UNAVAILABLE")
 
 
-def test_events_that_broke_end_with_the_error(ask, gemini):
+def test_a_broken_event_stream_ends_with_the_error(ask, gemini):
     gemini.will_say(sse(text_chunk("Half an ans")))
     _, event, bare = ask(f"{STREAM}?alt=sse").text.split("\n\n")
     assert json.loads(event.removeprefix("data: "))["error"]["status"] == "UNAVAILABLE"
     assert json.loads(bare) == json.loads(event.removeprefix("data: "))
 
 
-def test_a_client_that_leaves_ends_the_upstream_call(bridge, gemini):
+def test_a_client_disconnect_ends_the_upstream_call(bridge, gemini):
     address, request_id = urlsplit(bridge.address), f"leaves-{uuid4().hex}"
     gemini.will_say([*sse(text_chunk("One")), 30.0, *sse(text_chunk("Two", "STOP"))])
     body = json.dumps(HELLO).encode()
@@ -173,7 +173,7 @@ def test_a_client_that_leaves_ends_the_upstream_call(bridge, gemini):
     assert left["duration_ms"] < 5000
 
 
-# --- bad input ---------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["v1beta", "v1"])
@@ -186,7 +186,7 @@ def test_an_unknown_method_is_a_404(ask, gemini, version, method):
     assert gemini.asked == []
 
 
-def test_a_model_that_gemini_does_not_have_is_a_404(ask, gemini):
+def test_an_unknown_model_is_a_404(ask, gemini):
     said = "models/gemini-0 is not found for API version v1beta, or is not supported for generateContent."
     for method in ("generateContent", "streamGenerateContent", "countTokens"):
         gemini.will_say(
@@ -224,7 +224,7 @@ def test_a_model_that_gemini_does_not_have_is_a_404(ask, gemini):
         ("batchEmbedContents", {"requests": [{}]}, "requests[0].content"),
     ],
 )
-def test_what_is_malformed_is_a_400_that_names_the_place(ask, gemini, method, body, field):
+def test_a_malformed_request_is_a_400_that_names_the_field(ask, gemini, method, body, field):
     error = error_of(ask(f"gemini-3.1-pro-preview:{method}", body))
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
     assert error["message"].startswith(f"{field}: ")
@@ -233,23 +233,23 @@ def test_what_is_malformed_is_a_400_that_names_the_place(ask, gemini, method, bo
     assert gemini.asked == []
 
 
-def test_a_body_that_is_no_json_is_a_400_in_googles_envelope(bridge):
+def test_a_body_that_is_not_json_is_a_400_in_googles_envelope(bridge):
     answer = requests.post(f"{bridge.address}/v1beta/models/x:generateContent", data=b"{", timeout=30)
     assert error_of(answer)["status"] == "INVALID_ARGUMENT"
 
 
-def test_a_model_name_without_end_is_a_400(ask, gemini):
+def test_an_overlong_model_name_is_a_400(ask, gemini):
     assert "model: " in error_of(ask(f"{'x' * 300}:generateContent"))["message"]
 
 
 @pytest.mark.parametrize("path", ["/v1beta/models/gemini-3.1-pro-preview", "/v1beta/models"])
-def test_what_takes_no_post_says_so_in_googles_envelope(bridge, path):
+def test_a_wrong_method_has_googles_envelope(bridge, path):
     answer = requests.post(f"{bridge.address}{path}", json=HELLO, timeout=30)
     assert (answer.status_code, error_of(answer)["status"]) == (405, "UNIMPLEMENTED")
 
 
 @pytest.mark.parametrize("path", ["/v1beta/cachedContents", "/v1beta/files", "/v1beta"])
-def test_what_of_googles_api_is_not_here_is_a_404_in_googles_envelope(bridge, path):
+def test_unsupported_google_routes_are_a_404_in_googles_envelope(bridge, path):
     answer = requests.post(f"{bridge.address}{path}", json={}, timeout=30)
     assert (answer.status_code, error_of(answer)["status"]) == (404, "NOT_FOUND")
 
@@ -269,7 +269,7 @@ def test_a_rate_limit_says_how_long_to_wait(ask, gemini):
 # --- models ------------------------------------------------------------------------------------------
 
 
-def test_models_have_the_shape_of_the_callers_vendor(bridge, gemini):
+def test_models_have_the_callers_protocol_format(bridge, gemini):
     def got(path, **headers):
         return requests.get(f"{bridge.address}{path}", headers=headers, timeout=30).json()
 
@@ -284,7 +284,7 @@ def test_models_have_the_shape_of_the_callers_vendor(bridge, gemini):
     assert got("/v1beta/models/gemini-0")["error"]["status"] == "NOT_FOUND"
 
 
-def test_models_come_in_pages_for_those_who_ask(bridge, gemini):
+def test_models_are_paged_on_request(bridge, gemini):
     def page(**query):
         return requests.get(f"{bridge.address}/v1beta/models", params=query, timeout=30)
 
@@ -324,7 +324,7 @@ def test_a_key_in_the_query_is_neither_sent_on_nor_logged(bridge, ask, gemini, m
 # --- the demo model ----------------------------------------------------------------------------------
 
 
-def test_the_demo_model_answers_counts_and_embeds(demo_bridge):
+def test_the_demo_model_generates_counts_and_embeds(demo_bridge):
     def posted(method, body=HELLO):
         return requests.post(f"{demo_bridge.address}/v1beta/models/demo:{method}", json=body, timeout=60)
 

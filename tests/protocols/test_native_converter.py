@@ -1,4 +1,4 @@
-"""Whatever a native client sends is understood or refused with the place named; nothing else happens."""
+"""Any native request is accepted, or refused with the field named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.errors import InvalidRequest
 from bridge.gemini.wire import request_to_json
 from bridge.protocols.base import Caller
 from bridge.protocols.gemini_native import PROTOCOL
-from bridge.web.routes import checked
+from bridge.web.routes import validated
 
 CALLER = CONVERSATIONS["gemini_native"].callers[""]
 EMBED = Caller(path={"model": "m", "method": "embedContent"})
@@ -27,7 +27,7 @@ ANYTHING = st.recursive(
 
 
 def message(needs: tuple[str, ...] = (), **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """An object with some of the fields, now and then not as they should be."""
+    """An object with some of the fields, some of them invalid."""
     odd = {name: _mostly(value) for name, value in fields.items()}
     needed = {name: odd.pop(name) for name in needs}
     return st.fixed_dictionaries(needed, optional=odd)
@@ -76,10 +76,10 @@ REQUEST = message(
 
 
 def understood(of: Any, body: Any, caller: Caller) -> Any:
-    """What it was understood as; None if it was refused, as it should be."""
+    """Return the converted request, or None for a proper refusal."""
     refused: InvalidRequest | None = None
     try:
-        return of.to_gemini(checked(of.schema, body), caller)
+        return of.to_gemini(validated(of.schema, body), caller)
     except InvalidRequest as error:
         refused = error
     assert refused.param
@@ -88,7 +88,7 @@ def understood(of: Any, body: Any, caller: Caller) -> Any:
 
 @settings(max_examples=400)
 @given(REQUEST)
-def test_any_request_is_understood_or_refused(body):
+def test_any_request_is_accepted_or_refused(body):
     asked = understood(PROTOCOL, body, CALLER)
     if asked is not None:
         request, _ = fitted(asked.request)
@@ -98,14 +98,14 @@ def test_any_request_is_understood_or_refused(body):
 
 
 @given(message(contents=several(CONTENT), generateContentRequest=REQUEST))
-def test_any_question_for_tokens_is_understood_or_refused(body):
+def test_any_token_count_request_is_accepted_or_refused(body):
     asked = understood(PROTOCOL.counting, body, CALLER)
     if asked is not None:
         assert fitted(asked.request)[0].contents
 
 
 @given(message(content=CONTENT, requests=several(message(content=CONTENT)), taskType=ANYTHING))
-def test_any_question_for_vectors_is_understood_or_refused(body):
+def test_any_embedding_request_is_accepted_or_refused(body):
     for caller in (EMBED, BATCH):
         asked = understood(PROTOCOL.embedding, body, caller)
         if asked is not None:

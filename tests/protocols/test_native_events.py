@@ -1,4 +1,4 @@
-"""Native events: written as events or as an array, with silences anywhere, and folded into one answer."""
+"""Native streams: written as events or as an array, with silences anywhere, and folded into one answer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ CHUNKS = st.lists(
 
 def written(framing: StreamFraming, chunks: Iterable[Any], last: Event) -> bytes:
     pieces = [
-        framing.silence() if chunk is SILENCE else framing.written([Event("chunk", chunk)])
+        framing.keep_alive() if chunk is SILENCE else framing.encode_events([Event("chunk", chunk)])
         for chunk in chunks
     ]
-    return b"".join([*pieces, framing.written([last])])
+    return b"".join([*pieces, framing.encode_events([last])])
 
 
 def said(chunks: Iterable[Any]) -> list[Any]:
@@ -45,14 +45,14 @@ def events_in(data: bytes) -> list[Any]:
 
 
 @given(CHUNKS)
-def test_silences_leave_the_events_as_they_are(chunks):
+def test_silences_do_not_change_the_events(chunks):
     told = events_in(written(EventFraming(), chunks, Event("end", None)))
-    begun = [{}] if chunks and chunks[-1] is SILENCE else []  # an event that was begun has to end
+    begun = [{}] if chunks and chunks[-1] is SILENCE else []  # an opened event must be closed
     assert told == said(chunks) + begun
 
 
 @given(CHUNKS)
-def test_a_failure_is_told_in_both_ways_that_google_knows(chunks):
+def test_a_failure_is_reported_in_both_of_googles_formats(chunks):
     told = written(EventFraming(), chunks, Event("error", FAILURE))
     events, bare = told[: told.rindex(b"\n\n") + 2], told[told.rindex(b"\n\n") + 2 :]
     assert events_in(events) == [*said(chunks), FAILURE]
@@ -60,7 +60,7 @@ def test_a_failure_is_told_in_both_ways_that_google_knows(chunks):
 
 
 @given(CHUNKS)
-def test_silences_leave_the_array_as_it_is(chunks):
+def test_silences_do_not_change_the_array(chunks):
     told = written(ArrayFraming(), chunks, Event("end", None))
     assert orjson.loads(told) == said(chunks)
     assert told.startswith(b"[")
@@ -75,30 +75,30 @@ def test_an_array_that_failed_ends_with_the_error_and_a_line_feed(chunks):
     assert told.endswith(b"]\n")
 
 
-def test_nothing_is_begun_once_the_model_is_done():
+def test_no_event_is_opened_after_the_finish_reason():
     last = {"candidates": [{"finishReason": "STOP"}]}
     told = written(EventFraming(), [{"a": 1}, SILENCE, last, SILENCE, SILENCE], Event("end", None))
     assert events_in(told) == [{"a": 1}, last]
 
 
 def test_a_silence_before_the_first_chunk_opens_the_stream():
-    assert EventFraming().silence() == b"data: "
-    assert ArrayFraming().silence() == b"["
+    assert EventFraming().keep_alive() == b"data: "
+    assert ArrayFraming().keep_alive() == b"["
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_chunks_of_a_stream_are_those_that_gemini_sent(name):
+def test_a_native_stream_has_geminis_chunks(name):
     run = Run(PROTOCOL, CONVERSATION.opening, caller=CONVERSATION.callers[""])
     events = run.whole(chunks_of(name))
     assert [event.data for event in events if event.type == "chunk"] == json_lines(name)
 
 
 @pytest.mark.parametrize("name", ["malformed_call", "unknown_finish_reason"])
-def test_a_reason_that_others_take_for_a_failure_is_the_clients_to_read_and_the_logs_to_tell(name):
+def test_a_failing_finish_reason_is_passed_to_native_clients_and_logged(name):
     run = Run(PROTOCOL, CONVERSATION.opening, caller=CONVERSATION.callers[""])
     assert [event.type for event in run.whole(chunks_of(name))][-1] == "end"
     assert run.machine.error is None
-    assert run.machine.handed_on.kind == "malformed"
+    assert run.machine.error_in_answer.kind == "malformed"
 
 
 # --- the whole answer --------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def parts_of(*chunks: Any) -> Any:
     return candidate["content"].get("parts")
 
 
-def test_neighbouring_texts_are_one_and_empty_ones_none():
+def test_neighbouring_texts_are_joined_and_empty_ones_dropped():
     assert parts_of(chunk({"text": "Hel"}), chunk({"text": "lo"}), chunk({"text": ""})) == [{"text": "Hello"}]
 
 
@@ -136,7 +136,7 @@ def test_a_signed_part_is_never_joined():
     ]
 
 
-def test_calls_keep_their_place_among_the_texts():
+def test_calls_keep_their_position_among_texts():
     call = {"functionCall": {"name": "f", "args": {}}}
     assert parts_of(chunk({"text": "a"}), chunk(call, call), chunk({"text": "b"}), chunk({"text": "c"})) == [
         {"text": "a"},
@@ -146,7 +146,7 @@ def test_calls_keep_their_place_among_the_texts():
     ]
 
 
-def test_what_comes_in_pieces_is_put_together_and_of_the_rest_the_last_counts():
+def test_partial_fields_are_joined_and_other_fields_take_the_last_value():
     folded = fold_chunks(
         [
             {
@@ -209,7 +209,7 @@ def test_a_candidate_without_content_has_none_in_the_whole_answer_either():
 
 
 @pytest.mark.parametrize("odd", [5, None, "text", {"a": 1}])
-def test_what_should_grow_and_is_no_list_is_taken_as_it_came_last(odd):
+def test_a_growing_field_that_is_not_a_list_takes_the_last_value(odd):
     said = [chunk({"text": "a"}, citationMetadata={"citations": each}) for each in (odd, [1], odd, [2], [3])]
     before = orjson.dumps(said)
     assert fold_chunks(said)["candidates"][0]["citationMetadata"] == {"citations": [2, 3]}

@@ -1,13 +1,13 @@
-"""What a person sees of a transcript: the page of `make replay`, and the message of a test that fails."""
+"""The output for transcripts: the page of `make replay`, and the message of a failing test."""
 
 from __future__ import annotations
 
 import pytest
 import replay
 from first_difference import NOTHING, first_difference
-from transcripts import FOLDER, NAMES, TOLD
+from transcripts import FOLDER, NAMES, VARIANTS
 
-LABELS = [told.label for told in TOLD]
+LABELS = [told.label for told in VARIANTS]
 
 
 def recorded(name, label):
@@ -29,14 +29,14 @@ def test_the_page_shows_chunks_steps_and_events_in_their_order():
     assert page.startswith("plain_text: Text in several chunks is one message")
     assert section(page, "UPSTREAM")[1].startswith('  chunk 1   {"candidates":[{"content"')
     assert section(page, "STEPS") == [
-        "  chunk 0   Began",
-        "            Opened candidate=0 run=0 kind=TEXT part=None",
-        "            Grew candidate=0 run=0 kind=TEXT text='Hello'",
-        "  chunk 1   Grew candidate=0 run=0 kind=TEXT text=', wor'",
-        "  chunk 2   Grew candidate=0 run=0 kind=TEXT text='ld.'",
-        "  end       Closed candidate=0 run=0 kind=TEXT "
+        "  chunk 0   TurnStarted",
+        "            RunOpened candidate=0 run=0 kind=TEXT part=None",
+        "            TextAdded candidate=0 run=0 kind=TEXT text='Hello'",
+        "  chunk 1   TextAdded candidate=0 run=0 kind=TEXT text=', wor'",
+        "  chunk 2   TextAdded candidate=0 run=0 kind=TEXT text='ld.'",
+        "  end       RunClosed candidate=0 run=0 kind=TEXT "
         "parts=(Part(data='Hello, world.', thought=False, signature=None, extra={}),)",
-        "            Ended candidate 0 COMPLETE, "
+        "            TurnEnded candidate 0 COMPLETE, "
         'usage {"promptTokenCount":7,"candidatesTokenCount":5,"totalTokenCount":12}',
     ]
     events = section(page, "EVENTS anthropic_messages")
@@ -52,7 +52,7 @@ def test_the_page_shows_chunks_steps_and_events_in_their_order():
     ]
 
 
-def test_protocols_that_get_other_steps_have_their_own_list():
+def test_protocols_with_different_steps_have_separate_lists():
     page = replay.replayed("two_candidates")
     headings = [line for line in page.splitlines() if line.startswith("STEPS")]
     assert len(headings) > 1
@@ -66,7 +66,7 @@ def test_every_transcript_can_be_shown_for_every_protocol(name):
     assert [line[7:] for line in page.splitlines() if line.startswith("EVENTS ")] == LABELS
 
 
-def test_long_lines_are_cut_unless_all_is_wanted(capsys):
+def test_long_lines_are_truncated_by_default(capsys):
     longest = []
     for options in ([], ["--full"]):
         assert replay.main(["large_arguments", "--protocol", "openai_chat", *options]) == 0
@@ -82,7 +82,7 @@ def test_long_lines_are_cut_unless_all_is_wanted(capsys):
         (["plain_text", "--protocol", "chat"], "No protocol is called 'chat'. There are: openai_chat, "),
     ],
 )
-def test_an_unknown_name_is_answered_with_those_there_are(capsys, arguments, told):
+def test_an_unknown_name_lists_the_known_names(capsys, arguments, told):
     assert replay.main(arguments) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith(told)
@@ -94,7 +94,7 @@ def test_equal_streams_have_no_difference():
     assert first_difference(stream, stream, name="plain_text", label="openai_chat") is None
 
 
-def test_a_changed_event_is_shown_with_its_number_and_what_stands_around_it():
+def test_a_changed_event_is_shown_with_its_number_and_context():
     before = recorded("plain_text", "openai_chat")
     lines = difference(before, before.replace("ld.", "lt.").replace('"stop"', '"length"'))
     assert lines[0] == "plain_text, openai_chat: event 3 differs (7 events are recorded, 7 came)"

@@ -1,4 +1,4 @@
-"""Client requests and what Gemini gets of them; bad requests and what the client is told.
+"""Valid client requests and the resulting Gemini requests; invalid requests and their errors.
 
 A case is two files: `valid/NAME.json` and `NAME.gemini.json`, or `invalid/NAME.json` and `NAME.error.json`.
 """
@@ -18,7 +18,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.wire import request_to_json
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import ConvertedRequest, Protocol
-from bridge.web.routes import checked
+from bridge.web.routes import validated
 
 FOLDER = ROOT / "tests" / "requests"
 
@@ -39,7 +39,7 @@ def compare(result: object, expected: Path) -> None:
 
 
 def read(protocol: Protocol, path: Path) -> ConvertedRequest:
-    body = checked(protocol.schema, orjson.loads(path.read_bytes()))
+    body = validated(protocol.schema, orjson.loads(path.read_bytes()))
     return protocol.to_gemini(body, CONVERSATIONS[protocol.name].callers[""])
 
 
@@ -55,7 +55,7 @@ def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected)
 
 
 @pytest.mark.parametrize(("protocol", "path", "expected"), cases("invalid", ".error.json"))
-def test_a_bad_request_is_refused_with_the_field_named(protocol, path, expected):
+def test_an_invalid_request_is_refused_with_the_field_named(protocol, path, expected):
     with pytest.raises(BridgeError) as refused:
         fitted(read(protocol, path).request)
     error = refused.value

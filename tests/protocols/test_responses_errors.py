@@ -1,4 +1,4 @@
-"""What Codex makes of a failed response: some codes end its turn, others make it try again."""
+"""Codex's reaction to a failed response: some codes end the turn, others cause a retry."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 from bridge.errors import BridgeError, ContextOverflow, concrete_errors
 from bridge.protocols.openai_responses.errors import stream_error
 
-#: Seen with the real Codex: at these it stops at once. With any other it tries five times more.
+#: Observed with the real Codex: it stops at these codes, and retries five times at all others.
 FATAL = {"context_length_exceeded", "invalid_prompt", "model_not_found", "server_is_overloaded"}
 
-#: What a repetition may mend; everything else it cannot.
+#: Errors that a retry may fix; all others are permanent.
 WORTH_A_TRY = {
     "limited",
     "rate_limited",
@@ -24,9 +24,9 @@ WORTH_A_TRY = {
     "malformed",
     "internal",
 }
-#: Errors that no stream can run into.
+#: Errors that cannot occur in a stream.
 BEFORE_ANY_STREAM = {"unauthorized", "forbidden", "unknown_route", "unknown_answer", "method", "upgrade"}
-#: Nobody is there to be told.
+#: No client is connected to receive these errors.
 UNHEARD = {"client_left"}
 
 KINDS = sorted(
@@ -36,13 +36,13 @@ KINDS = sorted(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_codex_repeats_what_a_repetition_may_mend_and_nothing_else(kind: type[BridgeError]) -> None:
+def test_codex_retries_only_retryable_errors(kind: type[BridgeError]) -> None:
     told = stream_error(kind("What happened."))
     assert told["message"].startswith("Your messages" if kind is ContextOverflow else "What happened.")
-    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.worth_repeating)
+    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.retryable)
 
 
-def test_codex_is_told_in_words_how_long_to_wait() -> None:
+def test_codex_gets_the_retry_delay_in_the_message() -> None:
     limited = next(kind for kind in concrete_errors() if kind.kind == "rate_limited")
     assert stream_error(limited("Slow down.", retry_after=4.2)) == {
         "code": "rate_limit_exceeded",

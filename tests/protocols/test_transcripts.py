@@ -1,4 +1,4 @@
-"""Every recorded stream through every protocol: exact bytes, any chunking, any cut, and the way back."""
+"""Every recorded stream in every protocol: exact bytes, any chunking, any truncation, answers as history."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from transcripts import (
     ACCEPT,
     FOLDER,
     NAMES,
-    TOLD,
-    ForgetfulVault,
-    MemoryVault,
+    VARIANTS,
+    ForgetfulSignatureStore,
+    MemorySignatureStore,
     Run,
-    Told,
+    TranscriptVariant,
     chunks_of,
     fitted,
     in_one_lump,
@@ -30,18 +30,18 @@ from bridge.gemini.wire import chunk_from_json, chunk_to_json
 
 EVERY = pytest.mark.parametrize(
     ("name", "protocol", "caller"),
-    [pytest.param(name, *told, id=f"{name}-{told.label}") for name, told in product(NAMES, TOLD)],
+    [pytest.param(name, *told, id=f"{name}-{told.label}") for name, told in product(NAMES, VARIANTS)],
 )
 
 
 def run(protocol, caller, vault=None):
-    return Told(protocol, caller).run(vault)
+    return TranscriptVariant(protocol, caller).run(vault)
 
 
 @EVERY
 def test_the_events_are_the_recorded_ones(name, protocol, caller):
     played, label = run(protocol, caller), f"{protocol.name}{caller}"
-    sent = protocol.framing(played.asked).written(played.whole(chunks_of(name)))
+    sent = protocol.framing(played.asked).encode_events(played.whole(chunks_of(name)))
     expected = FOLDER / name / f"{label}.sse"
     if ACCEPT:
         expected.write_bytes(sent)
@@ -62,7 +62,7 @@ def test_any_chunking_gives_the_same_body(name, protocol, caller, cut):
 
 
 @EVERY
-def test_any_prefix_ends_legally_with_the_protocols_error(name, protocol, caller):
+def test_any_prefix_ends_legally_with_an_error(name, protocol, caller):
     chunks = chunks_of(name)
     for length in range(len(chunks) + 1):
         for cut_short in (Run.whole, lambda run, fed: run.broken(fed, UpstreamUnreachable("gone"))):
@@ -73,14 +73,14 @@ def test_any_prefix_ends_legally_with_the_protocols_error(name, protocol, caller
 
 
 @EVERY
-def test_the_answer_put_back_as_history_gives_gemini_its_own_content(name, protocol, caller):
+def test_an_answer_sent_back_as_history_gives_gemini_its_own_content(name, protocol, caller):
     conversation = CONVERSATIONS[protocol.name]
-    vault = MemoryVault() if conversation.relies_on_vault else ForgetfulVault()
+    vault = MemorySignatureStore() if conversation.relies_on_vault else ForgetfulSignatureStore()
     first = run(protocol, caller, vault)
     events = first.whole(chunks_of(name))
     said = model_content(chunks_of(name), as_made=conversation.keeps_calls)
     if first.machine.error is not None or not said or conversation.goes_on is None:
-        return  # nothing was said that could come back
+        return  # the answer has no content to send back
     body = conversation.goes_on(conversation.opening, first.machine.fold(events))
     again = protocol.to_gemini(protocol.schema.load(body), conversation.callers[caller])
     request, _ = fitted(again.request, vault)
@@ -90,11 +90,11 @@ def test_the_answer_put_back_as_history_gives_gemini_its_own_content(name, proto
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gemini_chunks_survive_the_values_and_come_out_the_same(name):
+def test_gemini_chunks_make_a_round_trip(name):
     for line in json_lines(name):
         assert chunk_to_json(chunk_from_json(line)) == line
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_transcript_says_why_it_is_there(name):
+def test_every_transcript_explains_its_purpose(name):
     assert (FOLDER / name / "why.md").read_text().strip().endswith(".")

@@ -1,6 +1,6 @@
-"""The real clients: a row for each protocol of each, and how a row is set up and asked.
+"""The real clients: a row for each protocol of each client, with its setup and its command.
 
-A row is set up with what `gemini-bridge connect` tells its users, so that what they do is what is proven.
+The setup uses the output of `gemini-bridge connect`, so that the tests prove the documented steps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESPONSES, CHAT, MESSAGES, NATIVE = "Responses", "Chat Completions", "Messages",
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of a prompt."""
+    """The result of a prompt."""
 
     said: str
     code: int
@@ -34,7 +34,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class ShellTool:
-    """The tool with which a client runs a command."""
+    """The tool that a client uses to run a command."""
 
     name: str
     argument: str
@@ -57,7 +57,7 @@ class Agent(ABC):
 
     @property
     def resumes(self) -> bool:
-        """Whether a second prompt can go on where the first ended."""
+        """Whether a second prompt can continue the conversation."""
         return True
 
     @abstractmethod
@@ -69,17 +69,17 @@ class Agent(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Command(Agent):
-    """A program that takes a prompt and ends with its answer."""
+    """A program that takes a prompt, prints the answer and exits."""
 
     client: str  #: in the table of `gemini-bridge connect`
     program: str  #: below node_modules
     options: tuple[str, ...]
-    again: tuple[str, ...] | None  #: after them, what goes on with the last conversation
+    again: tuple[str, ...] | None  #: further arguments that continue the last conversation
     before_prompt: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)  #: beside what users are told
-    files: Mapping[str, Any] = field(default_factory=dict)  #: the same, below the home
-    swaps: Mapping[str, str] = field(default_factory=dict)  #: what another protocol changes in the settings
-    #: What its users fetch from the bridge with curl, which a machine may lack.
+    environment: Mapping[str, str] = field(default_factory=dict)  #: in addition to the documented variables
+    files: Mapping[str, Any] = field(default_factory=dict)  #: additional files below the home folder
+    swaps: Mapping[str, str] = field(default_factory=dict)  #: changes to the settings for another protocol
+    #: The catalogue that users download with curl; the test needs no curl.
     fetches: Callable[[str, Path], None] = lambda _address, _home: None
 
     @property
@@ -98,7 +98,7 @@ class Command(Agent):
         _write(folder / "environment.json", json.dumps(environment))
 
     def _follow(self, snippet: Snippet, target: Target, folder: Path) -> dict[str, str]:
-        """Does what a snippet says: writes a file, runs a command, or gives the variables to export."""
+        """Follow a snippet: write a file, run a command, or return the variables to export."""
         text = snippet.text(target)
         for old, new in self.swaps.items():
             text = text.replace(old, new)
@@ -137,7 +137,7 @@ def _write(place: Path, text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Library(Agent):
-    """The AI SDK, driven by a program of ours."""
+    """The AI SDK, driven by our own program."""
 
     provider: str
     options: Mapping[str, Any]
@@ -158,7 +158,7 @@ class Library(Agent):
 
 
 def ask_ai_sdk(address: str, home: Path, task: dict[str, Any]) -> dict[str, Any]:
-    """The program is given to Node.js in the folder of the packages, which are those that it imports."""
+    """Run the program in the folder of the packages that it imports."""
     ran = subprocess.run(
         ["node", "--input-type=module", "--eval", (HERE / "ai_sdk.mjs").read_text()],
         cwd=MODULES.parent,
@@ -217,7 +217,7 @@ def _ai_sdk(protocol: str, provider: str, package: str, **options: Any) -> Agent
     )
 
 
-#: The SDK asks a model for thoughts if it knows the name of the model as one that thinks, or is told so.
+#: The SDK requests thoughts only for models that it knows or is told to be thinking models.
 AS_A_THINKER = {"store": False, "reasoningSummary": "auto", "forceReasoning": True}
 
 AGENTS: tuple[Agent, ...] = (
@@ -250,7 +250,7 @@ AGENTS: tuple[Agent, ...] = (
         packages=("@google/gemini-cli",),
         program=".bin/gemini",
         options=("--approval-mode", "yolo"),
-        again=None,  # it repeats every call of the history, without arguments and signature
+        again=None,  # it resends every call of the history without arguments and signature
         before_prompt=("--prompt",),
         tool=ShellTool("run_shell_command", "command", {"description": "Run"}),
         environment={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
@@ -301,7 +301,7 @@ AGENTS: tuple[Agent, ...] = (
         options=(),
         again=None,
         tool=ShellTool("run_commands", "commands"),
-        environment={"CLINE_SESSION_BACKEND_MODE": "local"},  # else it leaves a daemon behind
+        environment={"CLINE_SESSION_BACKEND_MODE": "local"},  # else a daemon stays running
     ),
     _pi(CHAT, {}),
     _pi(RESPONSES, {"openai-completions": "openai-responses"}),

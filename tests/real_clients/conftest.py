@@ -1,4 +1,4 @@
-"""Gathers what the tests of test_matrix.py find out, prints it as a table, and writes it if told to."""
+"""Collects the results of test_matrix.py, prints them as a table, and writes the document on request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Gatherer:
         found = re.search(r"test_matrix\.py::(\w+)\[(.+)\]$", report.nodeid)
         if found is None or found[1] not in matrix.CAPABILITIES:
             return
-        cell = _told(report)
+        cell = _cell_text(report)
         if cell:
             self._config.stash[_CELLS][found[2], found[1]] = cell
 
@@ -41,8 +41,8 @@ class _Gatherer:
             matrix.write(cells)
 
 
-def _told(report: pytest.TestReport) -> str | None:
-    """What a cell says of a test: nothing until it has run."""
+def _cell_text(report: pytest.TestReport) -> str | None:
+    """Return the text of a test's cell, or nothing before it has run."""
     if report.skipped and isinstance(report.longrepr, tuple):
         return report.longrepr[2].removeprefix("Skipped: ")
     if report.failed:

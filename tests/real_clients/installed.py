@@ -1,4 +1,4 @@
-"""Where the real clients are installed, in which versions, and the environment that they run in."""
+"""The folders, versions and environment of the installed real clients."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ HERE = Path(__file__).parent
 #: The pinned clients are installed beside this file; `make test-clients LATEST=1` takes the newest instead.
 FOLDER = HERE / "latest" if os.environ.get("CLIENTS") == "latest" else HERE
 MODULES = FOLDER / "node_modules"
-#: As npm packages with a binary are named after the machine that it is for.
+#: npm packages with a binary have the platform in their name.
 PLATFORM = f"{sys.platform}-{'arm64' if platform.machine() in ('aarch64', 'arm64') else 'x64'}"
-#: Nobody listens there: what a client sends anywhere but to this machine fails at once.
+#: A proxy address without a listener: requests to other machines fail at once.
 NOWHERE = "http://127.0.0.1:9"
 
 
 def pinned() -> dict[str, str]:
-    """The packages of package.json and their versions; of those with a binary, the ones for this machine."""
+    """Return the packages of package.json and their versions; of binary packages, those for this platform."""
     told = json.loads((HERE / "package.json").read_text())
     linux = {name: pin for name, pin in told["optionalDependencies"].items() if name.endswith("linux-x64")}
     return told["dependencies"] | {name.replace("linux-x64", PLATFORM): pin for name, pin in linux.items()}
@@ -31,7 +31,7 @@ def installed_version(package: str) -> str | None:
 
 
 def why_missing(package: str) -> str | None:
-    """Why a client cannot be run here; nothing if it can."""
+    """Return the reason why a client cannot run here, or nothing."""
     if installed_version(package):
         return None
     failures = FOLDER / "failures.json"
@@ -40,7 +40,7 @@ def why_missing(package: str) -> str | None:
 
 
 def client_environment(home: Path) -> dict[str, str]:
-    """A bare one: neither the developer's settings nor the rest of the network are to be seen."""
+    """Return a minimal environment, without the developer's settings and without network access."""
     kept = {name: os.environ[name] for name in ("LANG", "TERM") if name in os.environ}
     path = os.pathsep.join([str(MODULES / ".bin"), os.environ["PATH"]])
     proxies = {"HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1,localhost"}

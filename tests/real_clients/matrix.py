@@ -1,4 +1,4 @@
-"""The matrix of clients and capabilities: what a run has found out, as a table, and its place in the docs."""
+"""The matrix of clients and capabilities: the results of a test run as a table in the docs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from agents import AGENTS, Agent
 from installed import HERE, installed_version, pinned
 
 DOCUMENT = HERE.parent.parent / "docs" / "CLIENTS.md"
-#: The tests of test_matrix.py, each a column.
+#: The tests of test_matrix.py; each is a column.
 CAPABILITIES = {
     "test_text": "text",
     "test_tools_in_parallel": "tools in parallel",
     "test_thinking_and_signatures": "thinking and signatures",
-    "test_a_refusal_is_told": "a refusal",
-    "test_an_overflow_ends_well": "an overflow",
-    "test_a_cut_stream_ends_well": "a cut stream",
+    "test_a_refusal_is_shown": "a refusal",
+    "test_a_context_overflow_is_handled": "an overflow",
+    "test_a_truncated_stream_is_handled": "a cut stream",
 }
 YES = "yes"
 _BLOCK = re.compile(r"(<!-- matrix -->\n).*(<!-- end of matrix -->)", re.DOTALL)
 
-#: (id of the agent, name of the test) → what is told of it
+#: (id of the agent, name of the test) → result
 Cells = dict[tuple[str, str], str]
 
 
@@ -35,7 +35,7 @@ def pinned_versions(agent: Agent) -> str:
 
 
 def table(cells: Cells) -> str:
-    """In Markdown, a row for each agent. A cell without a result was not run."""
+    """Return the table in Markdown, with a row for each agent. A cell without a result was not run."""
     rows = [["client", "version", "speaks", *CAPABILITIES.values()]]
     rows.append(["---"] * len(rows[0]))
     for agent in AGENTS:
@@ -52,7 +52,7 @@ def write(cells: Cells, place: Path = DOCUMENT) -> None:
 
 
 def documented(place: Path = DOCUMENT) -> list[list[str]]:
-    """The rows of the document: title, versions, protocol and a cell for each capability."""
+    """Return the rows of the document: title, versions, protocol and a cell for each capability."""
     block = _BLOCK.search(place.read_text())
     assert block, f"{place} has no place for the matrix"
     return [line.strip("| ").split(" | ") for line in block[0].splitlines() if line.startswith("|")][2:]

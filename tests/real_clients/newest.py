@@ -1,6 +1,6 @@
 """Installs the newest version of every pinned client into `latest/`, one by one.
 
-A client that cannot be installed does not keep the others away; the matrix says why it was not run.
+A client that cannot be installed does not stop the others; the matrix says why it was not run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NPM = ("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--logle
 
 
 def install(package: str) -> str | None:
-    """Nothing, or why it failed."""
+    """Install the package; return the reason of a failure, or nothing."""
     ran = subprocess.run([*NPM, f"{package}@latest"], cwd=FOLDER, capture_output=True, text=True)
     lines = re.findall(r"^npm error (?:notarget |404 )?(?!code )(.+)$", ran.stderr, re.MULTILINE)
     return None if ran.returncode == 0 else (lines or ["npm failed"])[0]

@@ -93,7 +93,7 @@ def test_an_image_reaches_gemini(ai_sdk, gemini):
 
 
 @BOTH
-def test_an_answer_cut_by_the_limit_says_so(ai_sdk, gemini, stream):
+def test_an_answer_truncated_by_the_limit_reports_it(ai_sdk, gemini, stream):
     gemini.will_say(sse(text_chunk("Once upon", "MAX_TOKENS")))
     told = ai_sdk(stream=stream)
     assert (told["text"], told["finishReason"]) == ("Once upon", "length")
@@ -129,7 +129,7 @@ def test_a_broken_stream_is_an_error_and_no_answer(ai_sdk, gemini, ending):
 
 
 @BOTH
-def test_a_search_is_googles_and_is_told_as_a_tool_that_ran(ai_sdk, gemini, stream):
+def test_a_google_search_is_reported_as_an_executed_tool(ai_sdk, gemini, stream):
     found = text_chunk("Blue.", "STOP")
     found["candidates"][0]["groundingMetadata"] = {"webSearchQueries": ["who won"]}
     gemini.will_say(sse(found))

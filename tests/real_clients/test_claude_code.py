@@ -25,7 +25,7 @@ PNG = base64.b64decode(
 
 
 def settings_for(address: str) -> dict[str, str]:
-    """What a user of Claude Code is told to set, by the README, the command and the page."""
+    """The documented Claude Code settings of the README, the command and the page."""
     exports = CLIENTS["claude"].main.text(Target(address, "any", MODEL))
     words = shlex.split(exports)
     settings = dict(word.split("=", 1) for word in words if word != "export")
@@ -34,7 +34,7 @@ def settings_for(address: str) -> dict[str, str]:
 
 
 class Claude:
-    """One user with a home and a project of her own."""
+    """A user with a separate home and project."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self._address = address
@@ -44,11 +44,11 @@ class Claude:
         self._environment = client_environment(self.home) | {
             **settings_for(address),
             "DISABLE_AUTOUPDATER": "1",
-            "IS_SANDBOX": "1",  # allows it to run without asking, also for root
+            "IS_SANDBOX": "1",  # allows unattended runs, also for root
         }
 
     def reads_its_settings_from_a_file(self) -> None:
-        """Instead of the environment: the other way that users are told."""
+        """Use the settings file, which is documented as an alternative to the environment."""
         settings = settings_for(self._address)
         self._environment = {name: value for name, value in self._environment.items() if name not in settings}
         (self.home / ".claude").mkdir()
@@ -72,7 +72,7 @@ class Claude:
 
 
 def posted(gemini: ScriptedGemini) -> list[Asked]:
-    """What a model was asked. The client also looks at the list of models, whenever it pleases."""
+    """Return the requests to a model. The client also requests the model list at any time."""
     return [asked for asked in gemini.asked if asked.method == "POST"]
 
 
@@ -94,7 +94,7 @@ def finished() -> Any:
 
 
 def answers(gemini) -> list[dict[str, Any]]:
-    """The function responses of the last request that had any."""
+    """Return the function responses of the last request that had any."""
     turns = [content["parts"] for asked in posted(gemini) for content in asked.body["contents"]]
     return [part["functionResponse"] for part in turns[-1] if "functionResponse" in part]
 
@@ -115,7 +115,7 @@ def test_plain_text(claude, gemini):
     assert {each["name"] for each in body["tools"][0]["functionDeclarations"]} >= {"Bash", "Read", "Edit"}
 
 
-def test_the_settings_file_does_as_well_as_the_environment(claude, gemini):
+def test_the_settings_file_works_like_the_environment(claude, gemini):
     gemini.will_say(say("Hello from the bridge."))
     claude.reads_its_settings_from_a_file()
     assert claude.says("say hello")["result"] == "Hello from the bridge."
@@ -193,7 +193,7 @@ def test_thinking_and_its_signatures_are_kept_over_a_tool_loop(claude, gemini):
     assert signed == [SIGNATURE, second, "dGhpcmQ="]
 
 
-def test_a_switch_of_the_model_drops_foreign_signatures_and_goes_on(claude, gemini):
+def test_switching_the_model_drops_foreign_signatures_and_continues(claude, gemini):
     gemini.will_say(
         sse(call("Bash", "c1", command="echo 1", description="1"), finished()),
         say("First."),
@@ -218,7 +218,7 @@ def test_a_subagent_that_asks_for_a_haiku_model_gets_one(claude, gemini):
     gemini.will_answer(answer)
     assert claude.says("send somebody")["result"] == "The subagent is back."
     assert any("gemini-flash-latest" in asked.path for asked in posted(gemini))
-    assert "The subagent found it." in str(posted(gemini)[-1].body["contents"])  # it is told when it comes
+    assert "The subagent found it." in str(posted(gemini)[-1].body["contents"])  # the result arrived
 
 
 def error(status: int, name: str, message: str, *details: Any) -> Reply:
@@ -226,19 +226,19 @@ def error(status: int, name: str, message: str, *details: Any) -> Reply:
     return Reply([json.dumps(envelope).encode()], status=status)
 
 
-def test_a_rate_limit_is_waited_out(claude, gemini):
+def test_the_client_retries_after_a_rate_limit(claude, gemini):
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}
     gemini.will_say(error(429, "RESOURCE_EXHAUSTED", "Slow down.", wait), say("Made it."))
     assert claude.says("hurry")["result"] == "Made it."
     assert len(posted(gemini)) == 2
 
 
-def test_an_overload_is_repeated(claude, gemini):
+def test_an_overload_is_retried(claude, gemini):
     gemini.will_say(error(503, "UNAVAILABLE", "The model is overloaded."), say("Made it."))
     assert claude.says("hurry")["result"] == "Made it."
 
 
-def test_an_error_in_the_middle_is_repeated_and_not_taken_for_an_answer(claude, gemini):
+def test_an_error_in_mid_stream_is_retried_and_not_accepted_as_an_answer(claude, gemini):
     broken = [
         *sse(text_chunk("Half an ans")),
         b'data: {"error": {"code": 503, "status": "UNAVAILABLE"}}\r\n\r\n',
@@ -247,7 +247,7 @@ def test_an_error_in_the_middle_is_repeated_and_not_taken_for_an_answer(claude, 
     assert claude.says("tell me")["result"] == "The whole answer."
 
 
-def test_a_prompt_too_long_is_compacted_and_the_session_goes_on(claude, gemini):
+def test_a_prompt_that_is_too_long_is_compacted_and_the_session_continues(claude, gemini):
     overflow = "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."
     told: list[str] = []
 
@@ -270,7 +270,7 @@ def test_a_prompt_too_long_is_compacted_and_the_session_goes_on(claude, gemini):
     assert told == ["refused", "compacted"]
 
 
-def test_web_search_is_googles_and_its_sources_come_back(claude, gemini):
+def test_web_search_uses_google_and_returns_its_sources(claude, gemini):
     grounding = {
         "webSearchQueries": ["gemini bridge"],
         "groundingChunks": [{"web": {"uri": "https://example.org/bridge", "title": "A bridge"}}],
@@ -292,8 +292,8 @@ def test_web_search_is_googles_and_its_sources_come_back(claude, gemini):
     assert "Bridges exist." in told
 
 
-def test_each_request_begins_as_the_one_before(claude, gemini):
-    """Over steps of each kind, and over a second prompt to the same session."""
+def test_each_request_starts_with_the_bytes_of_the_previous_one(claude, gemini):
+    """Check steps of each kind, and a second prompt in the same session."""
     place = claude.project / "poem.txt"
     place.write_text("roses are red\n")
     thought = {

@@ -34,7 +34,7 @@ FREE = "--dangerously-bypass-approvals-and-sandbox"
 
 
 class Codex:
-    """One user with a home and a project of her own."""
+    """A user with a separate home and project."""
 
     settings_file = "config.toml"
 
@@ -42,7 +42,7 @@ class Codex:
         self.home, self.project = folder / "home", folder / "project"
         (self.home / ".codex").mkdir(parents=True)
         self.project.mkdir()
-        # What a user of Codex is told to write into config.toml, by the README, the command and the page.
+        # The documented config.toml of the README, the command and the page.
         self._configuration = CLIENTS["codex"].main.text(Target(address, "any", "gemini-3.1-pro-preview"))
         write_codex_catalog(address, self.home)
         self._environment = client_environment(self.home) | {"BRIDGE_KEY": "any"}
@@ -80,7 +80,7 @@ def answer_of(events: list[dict[str, Any]]) -> str | None:
 @pytest.fixture
 def codex(bridge, gemini, tmp_path):
     user = Codex(bridge.address, tmp_path)
-    gemini.asked.clear()  # the bridge may have asked it for its models
+    gemini.asked.clear()  # the bridge may have requested the model list
     return user
 
 
@@ -108,7 +108,7 @@ def error(status: int, name: str, message: str, *details: Any) -> Reply:
     return Reply([json.dumps(envelope).encode()], status=status)
 
 
-def test_the_settings_may_be_a_profile_beside_the_users_own(codex, gemini):
+def test_the_settings_work_as_a_separate_profile(codex, gemini):
     (codex.home / ".codex" / "config.toml").write_text('model = "another"\n')
     codex.settings_file = "bridge.config.toml"
     gemini.will_say(say("Hello from the bridge."))
@@ -165,7 +165,7 @@ def test_a_freeform_patch_really_changes_a_file(codex, gemini):
     assert "Begin Patch" in grammar
 
 
-def test_a_tool_of_an_mcp_server_is_called_by_its_two_names(codex, gemini):
+def test_an_mcp_tool_is_called_by_server_name_and_tool_name(codex, gemini):
     def answer(asked: Asked) -> Any:
         declared = [each["name"] for each in asked.body["tools"][0]["functionDeclarations"]]
         if parts(asked, "functionCall"):
@@ -212,7 +212,7 @@ def test_reasoning_is_carried_into_the_next_request_with_its_signature(codex, ge
     assert [part["thoughtSignature"] for part in parts(last, "functionCall")] == [SIGNATURE, "c2Vjb25k"]
 
 
-def test_a_long_conversation_is_compacted_and_goes_on(codex, gemini):
+def test_a_long_conversation_is_compacted_and_continues(codex, gemini):
     told: list[str] = []
 
     def answer(asked: Asked) -> Any:
@@ -232,14 +232,14 @@ def test_a_long_conversation_is_compacted_and_goes_on(codex, gemini):
     assert any("Summary of all so far." in json.dumps(asked.body["contents"]) for asked in gemini.asked)
 
 
-def test_a_rate_limit_is_waited_out(codex, gemini):
+def test_the_client_retries_after_a_rate_limit(codex, gemini):
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.5s"}
     gemini.will_say(error(429, "RESOURCE_EXHAUSTED", "Slow down.", wait), say("Made it."))
     assert answer_of(codex.says("hurry")) == "Made it."
     assert len(gemini.asked) == 2
 
 
-def test_an_overflow_is_fatal_at_once_and_not_repeated(codex, gemini):
+def test_a_context_overflow_is_fatal_and_not_retried(codex, gemini):
     overflow = "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."
     gemini.will_answer(lambda _: error(400, "INVALID_ARGUMENT", overflow))
     events = codex.says("too much")
@@ -247,27 +247,27 @@ def test_an_overflow_is_fatal_at_once_and_not_repeated(codex, gemini):
     assert len(gemini.asked) == 1
 
 
-def test_a_wrong_upstream_key_is_told_once_in_plain_words(codex, gemini):
+def test_a_wrong_upstream_key_is_reported_once_with_a_clear_message(codex, gemini):
     gemini.will_answer(lambda _: error(403, "PERMISSION_DENIED", "No."))
     failed = next(event for event in codex.says("try") if event["type"] == "turn.failed")
     assert "administrator" in failed["error"]["message"]
     assert len(gemini.asked) == 1
 
 
-def test_a_safety_stop_is_not_repeated(codex, gemini):
+def test_a_safety_stop_is_not_retried(codex, gemini):
     gemini.will_answer(lambda _: sse({"candidates": [{"finishReason": "SAFETY", "index": 0}]}))
     failed = next(event for event in codex.says("be bad") if event["type"] == "turn.failed")
     assert "filter" in failed["error"]["message"]
     assert len(gemini.asked) == 1
 
 
-def test_a_cut_stream_is_repeated_and_not_taken_for_an_answer(codex, gemini):
+def test_a_truncated_stream_is_retried_and_not_accepted_as_an_answer(codex, gemini):
     gemini.will_say([*sse(text_chunk("Half an ans")), CUT], say("The whole answer."))
     assert answer_of(codex.says("tell me")) == "The whole answer."
 
 
-def test_each_request_begins_as_the_one_before(codex, gemini, bridge):
-    """Over steps of each kind, and over a second prompt, before which it tells of new permissions."""
+def test_each_request_starts_with_the_bytes_of_the_previous_one(codex, gemini, bridge):
+    """Check steps of each kind, and a second prompt, before which Codex adds new permissions."""
     thought = {
         "candidates": [{"content": {"role": "model", "parts": [{"text": "I think.", "thought": True}]}}]
     }
@@ -291,6 +291,6 @@ def test_each_request_begins_as_the_one_before(codex, gemini, bridge):
     assert len({line["conversation"] for line in bridge.requests(session=thread)}) == 1
 
 
-def test_a_request_for_a_web_socket_is_declined_at_once(bridge):
+def test_a_websocket_request_is_refused_immediately(bridge):
     headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
     assert requests.get(f"{bridge.address}/v1/responses", headers=headers, timeout=10).status_code == 426

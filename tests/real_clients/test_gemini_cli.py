@@ -16,16 +16,16 @@ from bridge.connect.clients import CLIENTS, Target
 
 GEMINI = MODULES / ".bin" / "gemini"
 SIGNATURE = "c2lnbmVkLWJ5LWdlbWluaQ=="
-#: Of the project, beside what she is told: nothing is to leave this machine.
+#: Additional project settings, so that no data leaves this machine.
 QUIET = {"privacy": {"usageStatisticsEnabled": False}, "general": {"enableAutoUpdate": False}}
 
 
 class GeminiCli:
-    """One user with a home and a project of her own."""
+    """A user with a separate home and project."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self.home, self.project = folder / "home", folder / "project"
-        # What a user of Gemini CLI is told to export and to write, by the README, the command and the page.
+        # The documented variables and files of the README, the command and the page.
         exports, settings = CLIENTS["gemini"].snippets
         target = Target(address, "any", "gemini-3.1-pro-preview")
         for place, written in ((self.home, settings.text(target)), (self.project, json.dumps(QUIET))):
@@ -45,7 +45,7 @@ class GeminiCli:
             text=True,
             timeout=110,
         )
-        said = ran.stdout or ran.stderr  # a failure is reported among other lines
+        said = ran.stdout or ran.stderr  # stderr has the failure among other lines
         told: dict[str, Any] = json.loads(said[said.rindex('{\n  "session_id"') :])
         return told
 
@@ -107,27 +107,27 @@ def test_a_file_is_written(cli, gemini):
     assert (cli.project / "poem.txt").read_text() == "roses are blue\n"
 
 
-def test_a_long_thought_is_waited_for(cli, gemini):
-    """Longer than several signs of life, before and after the first word."""
+def test_a_long_thought_does_not_time_out(cli, gemini):
+    """Wait longer than several heartbeats, before and after the first word."""
     gemini.will_say([1.0, *sse(text_chunk("Let me see … ")), 1.0, *say("Yes.")])
     assert cli.says("think")["response"] == "Let me see … Yes."
 
 
 @pytest.mark.parametrize("silence", [[], [1.0]], ids=["at once", "after a silence"])
-def test_a_cut_stream_is_repeated_and_not_taken_for_an_answer(cli, gemini, silence):
+def test_a_truncated_stream_is_retried_and_not_accepted_as_an_answer(cli, gemini, silence):
     gemini.will_say([*sse(text_chunk("Half an ans")), *silence, CUT], say("The whole answer."))
     assert cli.says("tell me")["response"].endswith("The whole answer.")
     assert len(gemini.asked) == 2
 
 
-def test_a_rate_limit_is_waited_out(cli, gemini):
+def test_the_client_retries_after_a_rate_limit(cli, gemini):
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.5s"}
     gemini.will_say(error(429, "RESOURCE_EXHAUSTED", "Slow down.", wait), say("Made it."))
     assert cli.says("hurry")["response"] == "Made it."
     assert len(gemini.asked) == 2
 
 
-def test_a_wrong_upstream_key_is_told_once_in_plain_words(cli, gemini):
+def test_a_wrong_upstream_key_is_reported_once_with_a_clear_message(cli, gemini):
     gemini.will_answer(lambda _: error(403, "PERMISSION_DENIED", "No."))
     told = cli.says("try")
     assert "administrator" in told["error"]["message"]

@@ -1,4 +1,4 @@
-"""The real agents under guard: a call that is not allowed, and a loop, each end the turn and nothing else."""
+"""The real agents with guards: a denied call and a loop each end only the turn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ reason = "{REASON}"
 
 @pytest.fixture(scope="module")
 def _ruled(tmp_path_factory):
-    """A bridge whose operator wrote two rules, and its Gemini."""
+    """A bridge with two policy rules, and its Gemini."""
     folder = tmp_path_factory.mktemp("operator") / "config"
     shutil.copytree(ROOT / "config", folder, ignore=shutil.ignore_patterns("local.toml"))
     with (folder / "guards.toml").open("a") as guards:
@@ -63,7 +63,7 @@ class Claude:
     more = {"description": "Try"}  # noqa: RUF012
 
     def run(self, address: str, folder: Path) -> str:
-        """What it tells at the end of a turn that ended in order."""
+        """Return the final text of a turn that ended normally."""
         section = (ROOT / "README.md").read_text().partition("### Claude Code")[2]
         told = dict(re.findall(r"^export (\w+)=(.*)$", section, re.MULTILINE))
         ran = subprocess.run(
@@ -134,7 +134,7 @@ def results(asked: Asked) -> list[dict[str, Any]]:
 
 
 def asked_for_answers(gemini: ScriptedGemini) -> list[Asked]:
-    """Not for the models: Codex is given a list of them, and Claude Code asks for one."""
+    """Skip requests for the model list."""
     return [asked for asked in gemini.asked if asked.method == "POST"]
 
 
@@ -148,7 +148,7 @@ def test_a_call_that_the_policy_denies_is_not_run_and_the_turn_ends(agent, ruled
 
 
 @AGENTS
-def test_a_call_that_the_rules_do_not_name_is_run(agent, ruled, tmp_path):
+def test_a_call_that_matches_no_rule_is_run(agent, ruled, tmp_path):
     bridge, gemini = ruled
     gemini.will_say(shell_call(agent, "touch free-file", "f1"), sse(text_chunk("Done.", "STOP")))
     assert agent.run(bridge.address, tmp_path) == "Done."
@@ -173,7 +173,7 @@ def endless(agent: Any, script: str) -> Any:
     [("cat no-such-place; echo it failed; exit 1", 2), ("echo the same again", 3)],
     ids=["failing", "succeeding"],
 )
-def test_a_model_that_runs_in_circles_is_stopped_and_the_turn_ends(agent, ruled, tmp_path, script, runs):
+def test_a_looping_model_is_stopped_and_the_turn_ends(agent, ruled, tmp_path, script, runs):
     bridge, gemini = ruled
     gemini.will_answer(endless(agent, script))
     assert agent.run(bridge.address, tmp_path).startswith(LOOP)

@@ -11,12 +11,12 @@ from installed import FOLDER, HERE, installed_version, pinned, why_missing
 from scripted_gemini import CUT, Asked, sse, text_chunk
 from signed_conversation import SignedConversation, has_tools, parts, refusal
 
-pytestmark = pytest.mark.timeout(240)  # some ask twice
+pytestmark = pytest.mark.timeout(240)  # some clients need two prompts
 OVERFLOW = "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."
 
 
 class User:
-    """Somebody who asks a client, with a home of her own."""
+    """A user of a client, with a separate home."""
 
     def __init__(self, agent: Agent, folder: Path) -> None:
         self.agent, self._folder = agent, folder
@@ -33,7 +33,7 @@ def user(request, bridge, tmp_path):
     agent: Agent = request.param
     missing = [why for package in agent.packages if (why := why_missing(package))]
     if missing:
-        assert FOLDER != HERE, missing  # what is pinned can be installed
+        assert FOLDER != HERE, missing  # the pinned versions can be installed
         pytest.skip(f"not run: {missing[0]}")
     agent.set_up(bridge.address, tmp_path)
     return User(agent, tmp_path)
@@ -92,13 +92,13 @@ def test_thinking_and_signatures(user, gemini, record_property):
     assert talk.asked[0].body["generationConfig"]["thinkingConfig"]["includeThoughts"] is True
 
 
-def test_a_refusal_is_told(user, gemini):
+def test_a_refusal_is_shown(user, gemini):
     gemini.will_answer(lambda asked: refusal(400, "INVALID_ARGUMENT", "The bridge-test field is unknown."))
     assert "The bridge-test field is unknown." in user.asks("please try").said
 
 
-def test_an_overflow_ends_well(user, gemini, record_property):
-    """After some steps the conversation is too long: the client makes it shorter, or says so."""
+def test_a_context_overflow_is_handled(user, gemini, record_property):
+    """After some steps the context overflows: the client compacts it, or reports the overflow."""
     talk = SignedConversation()
     refused: list[Asked] = []
 
@@ -118,8 +118,8 @@ def test_an_overflow_ends_well(user, gemini, record_property):
     assert len(refused) <= 3
 
 
-def test_a_cut_stream_ends_well(user, gemini, record_property):
-    """Half an answer is no answer: the client asks again, or says that something broke."""
+def test_a_truncated_stream_is_handled(user, gemini, record_property):
+    """The client retries a truncated answer, or reports the failure."""
     talk = SignedConversation([*sse(text_chunk("Half an ans")), CUT], say("The whole answer."))
     gemini.will_answer(talk)
     ran = user.asks("tell me")

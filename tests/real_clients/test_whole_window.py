@@ -1,7 +1,7 @@
 """With the settings that the bridge prints, the real agents use the whole of Gemini's window.
 
-How long a conversation is they learn from the usage that Gemini reports, so most of these conversations are
-short and only said to be long; one with each agent really is.
+The agents learn the length of a conversation from the usage that Gemini reports. So most of these
+conversations are short with a large reported usage; one with each agent is really long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CODEX = MODULES / ".bin" / "codex"
 MODEL = "gemini-3.1-pro-preview"
 LONG, TOO_LONG = 400_000, 960_000  #: tokens
 STEPS = 4
-#: Words of the agents when they have a conversation made shorter.
+#: Texts that the agents send when they compact a conversation.
 ASK_FOR_A_SUMMARY = ("detailed summary", "CONTEXT CHECKPOINT")
 SUMMARY = "All so far."
 
@@ -51,7 +51,7 @@ def is_for_a_summary(asked: Asked) -> bool:
 
 
 def long_conversation(tokens: int, tool: str, argument: str) -> Answer:
-    """So many calls of a shell, each in a conversation said to be of so many tokens."""
+    """Answer with shell calls, each with this reported number of tokens."""
 
     def answer(asked: Asked) -> Any:
         if is_for_a_summary(asked):
@@ -80,7 +80,7 @@ class Claude:
         self.project.mkdir()
         exports = shlex.split(CLIENTS["claude"].main.text(Target(bridge.address, "any", MODEL)))
         self.environment = clean_environment() | {
-            "ANTHROPIC_API_KEY": "another-key",  # which the printed settings are to empty
+            "ANTHROPIC_API_KEY": "another-key",  # the printed settings must remove it
             **dict(word.split("=", 1) for word in exports if word != "export"),
             "HOME": str(self.home),
             "DISABLE_AUTOUPDATER": "1",
@@ -131,7 +131,7 @@ def words(characters: int) -> str:
     return line * (characters // len(line) + 1)
 
 
-def test_claude_code_carries_a_text_that_really_is_that_long(claude: Claude, gemini: ScriptedGemini) -> None:
+def test_claude_code_sends_a_text_that_fills_the_window(claude: Claude, gemini: ScriptedGemini) -> None:
     text = words(4 * LONG)
     gemini.will_answer(long_conversation(LONG, *BASH))
     assert claude.says(text, UNASKED)["result"] == "Done."
@@ -143,7 +143,7 @@ def test_claude_code_carries_a_text_that_really_is_that_long(claude: Claude, gem
 def test_the_picker_of_claude_code_gets_the_models_of_the_bridge(
     claude: Claude, gemini: ScriptedGemini
 ) -> None:
-    del claude.environment["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"]  # as the notes say of older versions
+    del claude.environment["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"]  # as the notes say for older versions
     claude.environment |= {"DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1"}
     gemini.will_answer(lambda _: sse(text_chunk("Hello.", "STOP")))
     assert claude.says("hello", UNASKED)["result"] == "Hello."
@@ -156,10 +156,10 @@ def test_the_picker_of_claude_code_gets_the_models_of_the_bridge(
     assert f"/{MODEL}:" in gemini.asked[-1].path
 
 
-def test_auto_mode_goes_on_without_checks_that_the_bridge_refuses(
+def test_auto_mode_continues_without_checks_that_the_bridge_refuses(
     claude: Claude, gemini: ScriptedGemini, bridge: Bridge
 ) -> None:
-    """Newer versions ask for them, and once more without them."""
+    """Newer versions request these checks, and then retry without them."""
     before = len(bridge.requests(path="/v1/messages"))
     gemini.will_answer(lambda _: sse(text_chunk("Hello.", "STOP")))
     assert claude.says("hello", "--permission-mode", "auto")["result"] == "Hello."
@@ -234,8 +234,8 @@ def test_without_the_catalogue_codex_compacts_400_000_tokens(codex: Codex, gemin
     assert was_compacted(gemini)
 
 
-def test_codex_carries_a_text_that_really_is_that_long(codex: Codex, gemini: ScriptedGemini) -> None:
-    """In two turns: it takes no more than a million characters at once."""
+def test_codex_sends_a_text_that_fills_the_window(codex: Codex, gemini: ScriptedGemini) -> None:
+    """Use two turns, as Codex accepts at most a million characters at once."""
     halves = [words(2 * LONG), words(2 * LONG).upper()]
     gemini.will_answer(lambda _: sse(text_chunk("Done.", "STOP", **usage(LONG))))
     codex.says(halves[0])

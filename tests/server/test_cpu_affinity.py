@@ -1,4 +1,4 @@
-"""Each worker keeps to a core of its own, as far as there are enough of them."""
+"""Each worker runs on its own CPU core if there are enough cores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from gunicorn_bridge import Bridge, gunicorn_bridge
 from waiting import eventually
 
-from bridge.server.cpu_affinity import core_beside, stay_on
+from bridge.server.cpu_affinity import choose_core, pin_to_core
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no word for it")
 
@@ -25,48 +25,48 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="th
         ((2, 5), 2, {3}),
         ((2, 3, 5), 3, {2, 3, 5}),
         ((2, 2, 3, 5), 4, {3, 5}),
-        ((0, None, 3, 5), 3, {2}),  # one from before the cores were fewer, and one that has none
+        ((0, None, 3, 5), 3, {2}),  # a worker on a core that no longer exists, and one without a core
         ((2, 3), 1, {5}),
-        ((2, 3, 5), 1, {2, 3}),  # in a reload: the old ones of the cores 2 and 3 will go
+        ((2, 3, 5), 1, {2, 3}),  # in a reload: the old workers on cores 2 and 3 will end
         ((2, 2, 2), 0, {3, 5}),
     ],
 )
-def test_a_core_that_the_fewest_will_have_is_chosen_by_chance(
+def test_the_least_used_core_is_chosen_at_random(
     monkeypatch: pytest.MonkeyPatch, taken: Sequence[int | None], staying: int, free: set[int]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5})
-    assert {core_beside(taken, staying) for _ in range(200)} == free
+    assert {choose_core(taken, staying) for _ in range(200)} == free
 
 
 @pytest.mark.parametrize(("workers", "cores"), [(1, 1), (2, 2), (2, 3), (3, 4), (4, 6), (6, 8), (5, 2)])
-def test_after_a_reload_no_core_has_two_while_another_has_none(
+def test_after_a_reload_the_cores_stay_evenly_used(
     monkeypatch: pytest.MonkeyPatch, workers: int, cores: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     for _ in range(50):
-        living = [random.randrange(cores) for _ in range(workers)]  # as unequal as it may be
+        living = [random.randrange(cores) for _ in range(workers)]  # any distribution
         for _ in range(workers):
-            living.append(core_beside(living, workers - 1))
+            living.append(choose_core(living, workers - 1))
         counts = Counter(living[workers:])
         assert max(counts.values()) - min(counts[core] for core in range(cores)) <= 1
 
 
-def test_where_there_is_no_word_for_it_no_core_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sched_getaffinity_no_core_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert core_beside((), 1) is None
-    stay_on(None)
+    assert choose_core((), 1) is None
+    pin_to_core(None)
 
 
-def test_where_it_is_forbidden_a_worker_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_continues_when_setting_affinity_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> None:
         raise PermissionError
 
     monkeypatch.setattr(os, "sched_setaffinity", forbidden)
-    stay_on(0)
+    pin_to_core(0)
 
 
 def cores(bridge: Bridge) -> list[frozenset[int]]:
-    """Those of each worker, with all its threads."""
+    """Return the cores of each worker, with all its threads."""
     return [
         frozenset().union(*(os.sched_getaffinity(int(each)) for each in os.listdir(f"/proc/{worker}/task")))
         for worker in bridge.workers()
@@ -76,13 +76,13 @@ def cores(bridge: Bridge) -> list[frozenset[int]]:
 def apart(bridge: Bridge) -> bool:
     try:
         found = cores(bridge)
-    except (FileNotFoundError, ProcessLookupError):  # a worker or a thread ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # a worker or a thread ended in the meantime
         return False
     alone = len(os.sched_getaffinity(0)) == 1
     return len(found) == 2 and all(len(each) == 1 for each in found) and (alone or len(set(found)) == 2)
 
 
-def test_workers_are_on_cores_of_their_own_also_when_one_took_anothers_place() -> None:
+def test_workers_have_separate_cores_also_after_a_replacement() -> None:
     with gunicorn_bridge() as bridge:
         assert eventually(lambda: apart(bridge)), "each makes its way there when it starts"
         for _ in range(3):
@@ -91,12 +91,12 @@ def test_workers_are_on_cores_of_their_own_also_when_one_took_anothers_place() -
             assert eventually(lambda killed=killed: killed not in bridge.workers() and apart(bridge))
 
 
-def test_they_go_where_the_system_likes_when_told_so() -> None:
+def test_cpu_affinity_can_be_switched_off() -> None:
     with gunicorn_bridge(BRIDGE_SERVER__OWN_CORE="false") as bridge:
         assert set(cores(bridge)) == {frozenset(os.sched_getaffinity(0))}
 
 
-def test_a_reload_leaves_them_apart() -> None:
+def test_a_reload_keeps_workers_on_separate_cores() -> None:
     with gunicorn_bridge() as bridge:
         for _ in range(3):
             old = set(bridge.workers())

@@ -1,4 +1,4 @@
-"""The bridge as it is run: real gunicorn, real sockets."""
+"""The bridge in production form: real gunicorn, real sockets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def alive(bridge) -> bool:
     return post(bridge, HELLO).status_code == 200
 
 
-def test_chunks_leave_as_they_come_and_not_at_the_end(bridge, gemini):
+def test_chunks_are_sent_as_they_arrive_and_not_at_the_end(bridge, gemini):
     seen = threading.Event()
     last = sse(text_chunk(" and last.", "STOP"))
     gemini.will_say([*sse(text_chunk("First")), lambda: seen.wait(60), *last])
@@ -42,7 +42,7 @@ def test_chunks_leave_as_they_come_and_not_at_the_end(bridge, gemini):
         ("/v1/messages", {"max_tokens": 100}, b'event: ping\ndata: {"type":"ping"}\n\n'),
     ],
 )
-def test_a_silent_upstream_still_gives_the_client_signs_of_life(bridge, gemini, path, body, sign):
+def test_a_silent_upstream_still_gives_the_client_heartbeats(bridge, gemini, path, body, sign):
     half, other = (b"".join(sse(text_chunk("Good "))), b"".join(sse(text_chunk("night.", "STOP"))))
     gemini.will_say([half[:40], 0.7, half[40:], 1.0, other])
     answer = requests.post(f"{bridge.address}{path}", json={**HELLO, **body, "stream": True}, timeout=60)
@@ -51,7 +51,7 @@ def test_a_silent_upstream_still_gives_the_client_signs_of_life(bridge, gemini, 
     assert b"error" not in answer.content
 
 
-def test_an_upstream_that_falls_silent_for_good_is_given_up(bridge, gemini):
+def test_a_permanently_silent_upstream_times_out(bridge, gemini):
     gemini.will_say([*sse(text_chunk("Good ")), 8.0, *sse(text_chunk("night.", "STOP"))])
     answer = post(bridge, {**HELLO, "stream": True})
     assert "upstream_timeout" in answer.text
@@ -68,7 +68,7 @@ def test_an_upstream_that_falls_silent_for_good_is_given_up(bridge, gemini):
         b"{" * 10,
     ],
 )
-def test_hostile_bodies_are_refused_and_the_worker_lives_on(bridge, gemini, data):
+def test_hostile_bodies_are_refused_and_the_worker_survives(bridge, gemini, data):
     answer = post(bridge, None, data=data)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
@@ -87,7 +87,7 @@ def test_arguments_too_deep_to_be_sent_as_json_are_sent_as_text(bridge, gemini):
     assert alive(bridge)
 
 
-def test_a_body_above_64_mb_is_a_413_and_the_worker_lives_on(bridge, gemini):
+def test_a_body_above_64_mb_is_a_413_and_the_worker_survives(bridge, gemini):
     answer = post(bridge, None, data=b" " * (64 * 1024 * 1024 + 1))
     assert answer.status_code == 413
     assert answer.json()["error"]["code"] == "request_too_large"
@@ -104,7 +104,7 @@ def test_a_chunked_body_without_a_length_is_read(bridge, gemini):
     assert post(bridge, None, data=iter([json.dumps(HELLO).encode()])).status_code == 200
 
 
-def test_half_a_surrogate_pair_and_a_byte_order_mark_are_forgiven(bridge, gemini):
+def test_lone_surrogates_and_a_byte_order_mark_are_accepted(bridge, gemini):
     said = rb'{"role": "user", "content": "cut \ud83d, whole \ud83d\ude00, escaped \\ud83d"}'
     body = b'\xef\xbb\xbf{"model": "gpt-5", "messages": [' + said + b"]}"
     assert post(bridge, None, data=body).status_code == 200
@@ -112,7 +112,7 @@ def test_half_a_surrogate_pair_and_a_byte_order_mark_are_forgiven(bridge, gemini
     assert part["text"] == "cut \ufffd, whole \U0001f600, escaped \\ud83d"
 
 
-def test_a_chunked_body_that_is_not_framed_is_the_clients_error(bridge, gemini):
+def test_a_malformed_chunked_body_is_a_client_error(bridge, gemini):
     host, port = bridge.address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as client:
         head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -120,7 +120,7 @@ def test_a_chunked_body_that_is_not_framed_is_the_clients_error(bridge, gemini):
         assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_client_that_leaves_ends_the_upstream_call(bridge, gemini):
+def test_a_client_disconnect_ends_the_upstream_call(bridge, gemini):
     gemini.will_say([*sse(text_chunk("more ")), 30.0, *sse(text_chunk("yet", "STOP"))])
     with post(bridge, {**HELLO, "stream": True}, stream=True, headers={"X-Request-Id": "leaver"}) as answer:
         next(answer.iter_content(10))
@@ -138,13 +138,13 @@ def test_several_hundred_plain_requests_on_one_connection(bridge, gemini):
     assert answers == {200}
 
 
-def test_the_demo_answers_out_of_the_box_and_says_what_it_is(demo_bridge):
+def test_the_demo_answers_without_configuration_and_identifies_itself(demo_bridge):
     body = post(demo_bridge, {**HELLO, "messages": [{"role": "user", "content": "Who are you?"}]}).json()
     assert "GEMINI_API_KEY" in body["choices"][0]["message"]["content"]
     assert "serving the embedded offline demo model" in demo_bridge.lines()
 
 
-def test_the_strictest_model_accepts_what_the_bridge_makes_of_a_tool_loop(demo_bridge):
+def test_the_strict_demo_model_accepts_a_converted_tool_loop(demo_bridge):
     tools = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
     messages = [{"role": "user", "content": "Use get_weather, please."}]
     body = {"model": "demo-strict", "messages": messages, "tools": tools}
@@ -165,7 +165,7 @@ def strip(call: dict) -> dict:
     return {key: value for key, value in call.items() if key != "extra_content"}
 
 
-def test_bad_settings_stop_the_start_with_one_clear_line():
+def test_invalid_settings_stop_the_start_with_one_clear_line():
     environment = clean_environment() | {"BRIDGE_SERVER__PROT": "1"}
     started = subprocess.run(
         [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "app:app"],
@@ -181,7 +181,7 @@ def test_bad_settings_stop_the_start_with_one_clear_line():
     assert "Traceback" not in started.stderr
 
 
-def test_a_taken_port_is_said_so():
+def test_a_port_in_use_is_reported():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

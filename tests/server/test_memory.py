@@ -1,4 +1,4 @@
-"""Bytes are booked before they are held, and released once."""
+"""Memory for bodies is reserved before it is used, and released once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MB = 1024 * 1024
 
 @pytest.fixture
 def memory() -> MemoryBudget:
-    """For bodies of 10 MB together."""
+    """A limit of 10 MB for all bodies."""
     return MemoryBudget(10 * PER_BYTE, 1)
 
 
-def test_what_is_too_much_is_refused_until_something_is_released(memory) -> None:
+def test_bytes_above_the_limit_are_refused_until_others_are_released(memory) -> None:
     first, second = MemoryReservation(memory), MemoryReservation(memory)
     first.add(6 * MB)
     with pytest.raises(TooBusy) as refused:
@@ -27,7 +27,7 @@ def test_what_is_too_much_is_refused_until_something_is_released(memory) -> None
     second.add(6 * MB)
 
 
-def test_a_release_counts_once(memory) -> None:
+def test_releasing_twice_has_no_further_effect(memory) -> None:
     first, second, third = MemoryReservation(memory), MemoryReservation(memory), MemoryReservation(memory)
     first.add(6 * MB)
     second.add(4 * MB)
@@ -37,7 +37,7 @@ def test_a_release_counts_once(memory) -> None:
         third.add(6 * MB)
 
 
-def test_small_requests_are_not_counted_until_they_grow(memory) -> None:
+def test_small_requests_are_not_counted_until_they_become_large(memory) -> None:
     large, small = MemoryReservation(memory), MemoryReservation(memory)
     large.add(10 * MB)
     small.add(SMALL)
@@ -45,7 +45,7 @@ def test_small_requests_are_not_counted_until_they_grow(memory) -> None:
         small.add(1)
 
 
-def test_a_refused_part_leaves_what_was_booked_before(memory) -> None:
+def test_a_refused_addition_keeps_the_earlier_reservation(memory) -> None:
     first, second = MemoryReservation(memory), MemoryReservation(memory)
     first.add(3 * MB)
     second.add(6 * MB)
@@ -55,16 +55,16 @@ def test_a_refused_part_leaves_what_was_booked_before(memory) -> None:
     first.add(7 * MB)
 
 
-def test_what_an_idle_worker_could_not_hold_is_not_worth_repeating(memory) -> None:
-    with pytest.raises(RequestTooLarge, match="more than 10 MB together"):
+def test_a_body_too_large_for_an_idle_worker_is_not_retryable(memory) -> None:
+    with pytest.raises(RequestTooLarge, match="larger than 10 MB together"):
         MemoryReservation(memory).add(11 * MB)
 
 
-def test_the_largest_body_is_possible_however_little_is_allowed() -> None:
+def test_the_largest_allowed_body_is_always_admitted_when_idle() -> None:
     MemoryReservation(MemoryBudget(1, 64)).add(64 * MB)
 
 
-def test_a_place_gives_its_bytes_back_too_but_not_those_of_work_that_goes_on(memory) -> None:
+def test_a_released_slot_frees_its_memory_except_detached_memory(memory) -> None:
     slots = Slots(16, memory)
     slot, other = slots.take(), MemoryReservation(memory)
     slot.memory.add(6 * MB)
@@ -79,14 +79,14 @@ def test_a_place_gives_its_bytes_back_too_but_not_those_of_work_that_goes_on(mem
     other.add(10 * MB)
 
 
-def test_a_place_that_is_wanted_is_told_of(memory) -> None:
+def test_releasing_a_wanted_slot_notifies_the_waiter_once(memory) -> None:
     slots, told = Slots(9, memory), []
-    slots.tell = lambda: told.append(slots.free)
+    slots.on_free = lambda: told.append(slots.free)
     slot = slots.take()
     assert slots.reserve() is None
     with pytest.raises(TooBusy):
         slots.take()
-    slots.wanted = True
+    slots.notify_when_free = True
     slot.release()
     slot.release()
     assert told == [True]

@@ -1,4 +1,4 @@
-"""How answers are written to a client's socket, whatever pieces they come in and however it reads them."""
+"""Writing responses to the client's socket, for any pieces and any reading speed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.server.client_socket import ClientSocket
-from bridge.server.response import LARGEST_AT_ONCE, JoinedResponse
+from bridge.server.response import LARGEST_WRITE, JoinedResponse
 
 REQUEST = SimpleNamespace(version=(1, 1), method="POST", should_close=lambda: False)
 CONFIG = SimpleNamespace(protocol="http")
@@ -24,7 +24,7 @@ def response(to: socket.socket, *headers: tuple[str, str], method: str = "POST")
 
 
 def written(*pieces: bytes, headers: tuple[tuple[str, str], ...] = (), method: str = "POST") -> list[bytes]:
-    """Head and body."""
+    """Return head and body."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         answer = response(ours, *headers, method=method)
@@ -36,7 +36,7 @@ def written(*pieces: bytes, headers: tuple[tuple[str, str], ...] = (), method: s
 
 
 @pytest.mark.parametrize("pieces", [(b"ab", b"c"), (b"", b"ab", b"c"), (b"ab", b"", b"c")])
-def test_the_head_comes_first_wherever_an_empty_piece_is(pieces: tuple[bytes, ...]) -> None:
+def test_the_head_is_sent_first_even_with_empty_body_pieces(pieces: tuple[bytes, ...]) -> None:
     head, body = written(*pieces)
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"\r\nTransfer-Encoding: chunked" in head
@@ -44,7 +44,7 @@ def test_the_head_comes_first_wherever_an_empty_piece_is(pieces: tuple[bytes, ..
 
 
 @pytest.mark.parametrize(("claimed", "answered"), [((1, 0), b"1.0"), ((1, 1), b"1.1"), ((1, 9), b"1.1")])
-def test_an_answer_claims_no_version_that_nobody_speaks(claimed: tuple[int, int], answered: bytes) -> None:
+def test_the_response_has_a_supported_http_version(claimed: tuple[int, int], answered: bytes) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         made = JoinedResponse(SimpleNamespace(**{**vars(REQUEST), "version": claimed}), ours, CONFIG)
@@ -53,13 +53,13 @@ def test_an_answer_claims_no_version_that_nobody_speaks(claimed: tuple[int, int]
         assert theirs.recv(100).startswith(b"HTTP/" + answered + b" 200 OK\r\n")
 
 
-def test_an_answer_with_a_length_is_sent_as_it_is() -> None:
+def test_a_response_with_a_content_length_is_not_chunked() -> None:
     head, body = written(b"abc", headers=(("Content-Length", "3"),))
     assert b"chunked" not in head
     assert body == b"abc"
 
 
-def test_an_answer_without_a_body_has_its_head_all_the_same() -> None:
+def test_a_response_without_a_body_still_sends_its_head() -> None:
     head, body = written(b"abc", headers=(("Content-Length", "3"),), method="HEAD")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert body == b""
@@ -67,7 +67,7 @@ def test_an_answer_without_a_body_has_its_head_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("reads", [False, True], ids=["nothing", "little by little"])
-def test_a_large_answer_must_be_taken_in_time(reads: bool) -> None:
+def test_a_client_that_reads_a_large_response_too_slowly_times_out(reads: bool) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ClientSocket({"gunicorn.socket": ours}).set_send_timeout(0.5)
@@ -75,7 +75,7 @@ def test_a_large_answer_must_be_taken_in_time(reads: bool) -> None:
 
         def drip() -> None:
             while not over.wait(0.1):
-                theirs.recv(LARGEST_AT_ONCE)
+                theirs.recv(LARGEST_WRITE)
 
         thread = threading.Thread(target=drip)
         if reads:

@@ -1,4 +1,4 @@
-"""A worker's threads: as many as needed, no more than allowed, and none left behind."""
+"""A worker's threads: as many as needed, no more than allowed, and none leaked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ours() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("answers-")]
 
 
-def test_a_thread_that_is_free_is_taken_before_another_is_started(threads):
+def test_an_idle_thread_is_used_before_another_is_started(threads):
     pool, names = threads(5), SimpleQueue()
     for _ in range(4):
         pool.run(lambda done: done.put(threading.current_thread().name), names)
@@ -38,7 +38,7 @@ def test_a_thread_that_is_free_is_taken_before_another_is_started(threads):
     assert len(ours()) == 1
 
 
-def test_what_is_too_much_at_once_waits_for_a_thread(threads):
+def test_excess_tasks_wait_for_a_thread(threads):
     pool, release, begun, done = threads(2), threading.Event(), SimpleQueue(), SimpleQueue()
 
     def task(number: int) -> None:
@@ -55,7 +55,7 @@ def test_what_is_too_much_at_once_waits_for_a_thread(threads):
     assert sorted(done.get(timeout=30) for _ in range(5)) == [0, 1, 2, 3, 4]
 
 
-def test_all_that_was_given_is_done_before_the_threads_end(threads):
+def test_all_submitted_tasks_finish_before_the_threads_end(threads):
     pool, done = threads(3), SimpleQueue()
     for number in range(50):
         pool.run(done.put, number)
@@ -64,7 +64,7 @@ def test_all_that_was_given_is_done_before_the_threads_end(threads):
     assert sorted(done.get_nowait() for _ in range(50)) == list(range(50))
 
 
-def test_a_free_thread_holds_on_to_nothing(threads):
+def test_an_idle_thread_keeps_no_reference_to_its_last_task(threads):
     class Large:
         def __del__(self) -> None:
             gone.set()
@@ -74,15 +74,15 @@ def test_a_free_thread_holds_on_to_nothing(threads):
     assert gone.wait(30)
 
 
-def test_a_task_that_raises_takes_no_thread_with_it(threads, caplog):
+def test_a_task_that_raises_does_not_end_its_thread(threads, caplog):
     pool, done = threads(1), SimpleQueue()
     pool.run(int, "no number")
     pool.run(done.put, "the next")
     assert done.get(timeout=30) == "the next"
-    assert "a thread failed" in caplog.text
+    assert "a task failed with an exception" in caplog.text
 
 
-def test_where_no_more_threads_can_be_had_those_that_are_there_do_the_work(threads, monkeypatch):
+def test_existing_threads_run_all_tasks_when_no_more_can_start(threads, monkeypatch):
     def no_room(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -97,7 +97,7 @@ def test_where_no_more_threads_can_be_had_those_that_are_there_do_the_work(threa
     assert done.get(timeout=30) == 2
 
 
-def test_without_any_thread_it_is_said(threads, monkeypatch):
+def test_an_error_is_raised_when_no_thread_can_start(threads, monkeypatch):
     def no_room(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

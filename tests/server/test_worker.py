@@ -1,4 +1,4 @@
-"""What a worker does with connections before a thread reads them, and after it."""
+"""How a worker handles connections before and after a thread serves them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from types import SimpleNamespace
 
 import pytest
-from descriptors import no_more_descriptors
+from file_descriptor_limit import no_free_file_descriptors
 
 from bridge.server import closing
 from bridge.server.closing import HalfClosed
@@ -16,37 +16,37 @@ from bridge.server.siblings import OtherWorkers
 
 
 @pytest.fixture
-def come():
+def accepted():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield Connection(SimpleNamespace(), ours, None, None), theirs
 
 
-# --- how a request begins ----------------------------------------------------------------------------
+# --- the start of a request --------------------------------------------------------------------------
 
 
-def test_nothing_has_come_yet(come) -> None:
-    connection, _ = come
-    assert connection.beginning() is None
+def test_a_connection_without_data_wants_no_slot(accepted) -> None:
+    connection, _ = accepted
+    assert connection.peek() is None
     assert not connection.wants_slot()
 
 
 @pytest.mark.parametrize(
     ("sent", "wants"), [(b"POST /v1/x", True), (b"PO", True), (b"GET /healthz", False), (b"POSTS", False)]
 )
-def test_what_has_come_is_left_where_it_is(come, sent: bytes, wants: bool) -> None:
-    connection, theirs = come
+def test_peeking_at_the_first_bytes_does_not_consume_them(accepted, sent: bytes, wants: bool) -> None:
+    connection, theirs = accepted
     theirs.send(sent)
-    with no_more_descriptors():
-        assert connection.beginning() == sent[:5]
+    with no_free_file_descriptors():
+        assert connection.peek() == sent[:5]
         assert connection.wants_slot() is wants
     assert connection.sock.recv(100) == sent
 
 
-def test_one_that_has_gone_wants_nothing(come) -> None:
-    connection, theirs = come
+def test_a_closed_connection_wants_no_slot(accepted) -> None:
+    connection, theirs = accepted
     theirs.close()
-    assert connection.beginning() == b""
+    assert connection.peek() == b""
     assert not connection.wants_slot()
 
 
@@ -65,9 +65,11 @@ def turn(poller: selectors.BaseSelector) -> None:
         key.data(key.fileobj)
 
 
-def test_a_client_is_told_the_end_at_once_and_closed_when_it_hangs_up(half_closed, come) -> None:
+def test_a_lingering_connection_is_shut_down_at_once_and_closed_when_the_client_closes(
+    half_closed, accepted
+) -> None:
     ending, poller, gone = half_closed
-    connection, theirs = come
+    connection, theirs = accepted
     ending.add(connection.sock)
     assert theirs.recv(10) == b""
     theirs.send(b"still sending")
@@ -78,18 +80,18 @@ def test_a_client_is_told_the_end_at_once_and_closed_when_it_hangs_up(half_close
     assert (len(gone), connection.sock.fileno()) == (1, -1)
 
 
-def test_one_that_does_not_hang_up_is_closed_in_the_end(half_closed, come, monkeypatch) -> None:
+def test_a_lingering_connection_is_closed_after_a_timeout(half_closed, accepted, monkeypatch) -> None:
     ending, _, gone = half_closed
-    connection, _ = come
+    connection, _ = accepted
     monkeypatch.setattr(closing, "LONGEST", 0.0)
     ending.add(connection.sock)
     ending.close_overdue()
     assert (len(gone), connection.sock.fileno()) == (1, -1)
 
 
-def test_one_that_sends_without_end_is_closed(half_closed, come, monkeypatch) -> None:
+def test_a_lingering_connection_that_keeps_sending_is_closed(half_closed, accepted, monkeypatch) -> None:
     ending, poller, gone = half_closed
-    connection, theirs = come
+    connection, theirs = accepted
     monkeypatch.setattr(closing, "MOST_BYTES", 10)
     ending.add(connection.sock)
     theirs.send(b"x" * 11)
@@ -97,11 +99,11 @@ def test_one_that_sends_without_end_is_closed(half_closed, come, monkeypatch) ->
     assert len(gone) == 1
 
 
-def test_of_too_many_the_oldest_is_closed_although_the_poller_still_speaks_of_it(
-    half_closed, come, monkeypatch
+def test_above_the_limit_the_oldest_lingering_connection_is_closed(
+    half_closed, accepted, monkeypatch
 ) -> None:
     ending, poller, gone = half_closed
-    connection, theirs = come
+    connection, theirs = accepted
     monkeypatch.setattr(closing, "MOST", 1)
     ending.add(connection.sock)
     theirs.send(b"x")
@@ -113,9 +115,9 @@ def test_of_too_many_the_oldest_is_closed_although_the_poller_still_speaks_of_it
         assert (len(gone), connection.sock.fileno()) == (1, -1)
 
 
-def test_one_that_has_gone_already_is_closed_and_counted_once(half_closed, come) -> None:
+def test_a_connection_that_was_already_closed_is_counted_once(half_closed, accepted) -> None:
     ending, _, gone = half_closed
-    connection, _ = come
+    connection, _ = accepted
     connection.sock.close()
     ending.add(connection.sock)
     assert len(gone) == 1
@@ -127,23 +129,23 @@ def test_one_that_has_gone_already_is_closed_and_counted_once(half_closed, come)
 @pytest.fixture
 def together():
     made = OtherWorkers()
-    with made._giving, made.queue:
+    with made._sender, made.queue:
         yield made
 
 
-def test_siblings_know_who_has_room(together) -> None:
-    first, second = together.enter(), together.enter()
-    assert not together.have_room()
-    together.tell(first, True)
-    together.tell(second, False)
-    assert together.have_room()
-    together.leave(first)
-    assert not together.have_room()
-    assert together.enter() == first, "the next takes the place of one that ended"
+def test_workers_know_which_siblings_have_free_slots(together) -> None:
+    first, second = together.register(), together.register()
+    assert not together.have_free_slot()
+    together.report(first, True)
+    together.report(second, False)
+    assert together.have_free_slot()
+    together.unregister(first)
+    assert not together.have_free_slot()
+    assert together.register() == first, "the next takes the place of one that ended"
 
 
-def test_a_connection_is_left_to_whoever_takes_it_with_all_that_was_sent(together, come) -> None:
-    connection, theirs = come
+def test_a_connection_is_passed_to_a_sibling_with_its_unread_data(together, accepted) -> None:
+    connection, theirs = accepted
     theirs.send(b"POST /")
     assert together.give(connection.sock, 2.5)
     connection.sock.close()
@@ -154,8 +156,8 @@ def test_a_connection_is_left_to_whoever_takes_it_with_all_that_was_sent(togethe
         together.take()
 
 
-def test_a_queue_that_is_full_is_said_so(together, come) -> None:
-    connection, _ = come
+def test_a_full_handover_queue_is_reported(together, accepted) -> None:
+    connection, _ = accepted
     given = 0
     while together.give(connection.sock, 0):
         given += 1
@@ -164,9 +166,9 @@ def test_a_queue_that_is_full_is_said_so(together, come) -> None:
         together.take()[0].close()
 
 
-def test_without_room_for_its_descriptor_a_connection_stays_in_the_queue(together, come) -> None:
-    connection, _ = come
+def test_without_a_free_file_descriptor_a_connection_stays_in_the_queue(together, accepted) -> None:
+    connection, _ = accepted
     assert together.give(connection.sock, 0)
-    with no_more_descriptors(), pytest.raises(OSError, match="Too many open files"):
+    with no_free_file_descriptors(), pytest.raises(OSError, match="Too many open files"):
         together.take()
     together.take()[0].close()

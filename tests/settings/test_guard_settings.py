@@ -1,4 +1,4 @@
-"""The guards' file is checked at the start, and whatever is wrong in it is named with its place."""
+"""The guards file is checked at start, and each error is reported with its position."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(guards: Path) -> Read:
     return write_and_read
 
 
-# --- as delivered ------------------------------------------------------------------------------------
+# --- delivered file ----------------------------------------------------------------------------------
 
 
 def test_as_delivered_all_guards_are_enforced_but_the_redaction_of_secrets() -> None:
@@ -60,7 +60,7 @@ def test_as_delivered_the_policy_has_no_rules_and_allows() -> None:
     assert settings.tool_policy == ToolPolicySettings("allow", non_interactive=False)
 
 
-def test_as_delivered_the_limits_are_those_of_the_specification() -> None:
+def test_delivered_guard_limits_match_the_specification() -> None:
     settings = load_guards(DELIVERED)
     assert (settings.loop.failures, settings.loop.successes) == (2, 3)
     assert (settings.loop.window, settings.loop.alike) == (10, 0.8)
@@ -125,7 +125,7 @@ def test_an_empty_file_means_the_defaults(read: Read) -> None:
     assert read("") == GuardSettings()
 
 
-def test_everything_can_be_written(read: Read) -> None:
+def test_every_guard_setting_can_be_set(read: Read) -> None:
     settings = read(
         """
         [modes]
@@ -164,21 +164,21 @@ def test_everything_can_be_written(read: Read) -> None:
     )
 
 
-def test_a_pattern_keeps_its_blanks(read: Read) -> None:
+def test_a_pattern_keeps_its_spaces(read: Read) -> None:
     (rule,) = read('[[rule]]\ntool = "f"\ndecision = "deny"\nargs_pattern = "rm "\n').rules
     assert rule.args_pattern == "rm "
 
 
-# --- what is wrong is named --------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 RULE = '[[rule]]\ntool = "f"\ndecision = "deny"\n'
 SHELL = '[[shell]]\ntools = ["sh"]\nargument = "a"\nform = "argv"\n'
 
 WRONG: dict[str, tuple[str, list[str]]] = {
-    "an unknown section": ("[mode]\n", ["mode is not known", "did you mean modes?"]),
-    "an unknown section like none": ("[xyz]\n", ["xyz is not known", "known are modes, "]),
-    "an unknown list": ("[[rules]]\n", ["rules is not known", "did you mean rule?"]),
-    "a value outside a section": ("strict = true\n", ["strict is not known"]),
+    "an unknown section": ("[mode]\n", ["mode is unknown", "did you mean modes?"]),
+    "an unknown section like none": ("[xyz]\n", ["xyz is unknown", "known names: modes, "]),
+    "an unknown list": ("[[rules]]\n", ["rules is unknown", "did you mean rule?"]),
+    "a value outside a section": ("strict = true\n", ["strict is unknown"]),
     "an unknown guard": ("[modes]\nloops = 'off'\n", ["[modes]", "loops", "did you mean loop?"]),
     "an unknown mode": ("[modes]\nloop = 'on'\n", ["[modes]: loop", "off, shadow or enforce", "'on'"]),
     "a mode in another case": ("[modes]\nloop = 'OFF'\n", ["[modes]: loop", "off, shadow or enforce"]),
@@ -212,12 +212,12 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "a bad pattern in the second rule": (RULE + RULE + "args_pattern = '['\n", ["[[rule]] 2: args_pattern"]),
     "a pattern that looks ahead": (RULE + "args_pattern = '(?=a)'\n", ["[[rule]] 1: args_pattern", "(?="]),
-    "no TOML": ("[modes\n", ["is not valid TOML"]),
+    "no TOML": ("[modes\n", ["invalid TOML"]),
 }
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_named_with_its_file_and_place(
+def test_an_error_is_named_with_its_file_and_position(
     text: str, words: list[str], read: Read, guards: Path
 ) -> None:
     with pytest.raises(SettingsError) as failed:
@@ -227,21 +227,21 @@ def test_what_is_wrong_is_named_with_its_file_and_place(
     assert [word for word in words if word not in message] == []
 
 
-def test_only_what_must_be_there_is_called_missing(read: Read) -> None:
+def test_only_required_values_are_reported_as_missing(read: Read) -> None:
     with pytest.raises(SettingsError) as failed:
         read('[[rule]]\ntool = "f"\n')
     assert "decision" in str(failed.value)
     assert "priority" not in str(failed.value)
 
 
-def test_a_file_that_is_not_there_is_named(guards: Path) -> None:
-    with pytest.raises(SettingsError, match=r"guards\.toml: there is no such file"):
+def test_a_missing_file_is_named(guards: Path) -> None:
+    with pytest.raises(SettingsError, match=r"guards\.toml: the file does not exist"):
         load_guards(guards)
 
 
 # --- patterns ----------------------------------------------------------------------------------------
 
-#: Each takes Python's own engine ages on one of the texts below.
+#: Each pattern is extremely slow in Python's own engine on one of the texts below.
 RUNAWAY = [
     "(a+)+b",
     "(a*)*b",
@@ -257,7 +257,7 @@ RUNAWAY = [
 
 
 @pytest.mark.parametrize("pattern", RUNAWAY)
-def test_no_pattern_runs_away_on_any_text(pattern: str) -> None:
+def test_accepted_patterns_have_no_catastrophic_backtracking(pattern: str) -> None:
     checked = checked_pattern(pattern, "here")
     began = time.process_time()
     for text in ("a" * 300_000, "ab" * 150_000, "a " * 150_000):
@@ -309,6 +309,6 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("pattern", BROKEN)
-def test_what_is_no_pattern_is_refused_with_its_place(pattern: str) -> None:
+def test_an_invalid_pattern_is_refused_with_its_position(pattern: str) -> None:
     with pytest.raises(SettingsError, match=r"^here is not a regular expression that RE2 understands: "):
         checked_pattern(pattern, "here")

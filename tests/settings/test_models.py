@@ -1,4 +1,4 @@
-"""Model names and traits: the shipped table, the rules of matching, and mistakes in the file."""
+"""Model names and capabilities: the delivered table, the matching rules, and errors in the file."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ FLASH = "gemini-flash-latest"
         ("gemini", FLASH),
     ],
 )
-def test_the_shipped_table_knows_the_names_of_the_trade(name: str, expected: str) -> None:
+def test_the_delivered_table_resolves_other_vendors_model_names(name: str, expected: str) -> None:
     assert SHIPPED.resolve(name) == expected
-    assert SHIPPED.resolve(name) == expected  # from memory
+    assert SHIPPED.resolve(name) == expected  # from the cache
 
 
 def test_the_default_can_be_overridden() -> None:
@@ -78,7 +78,7 @@ def test_the_default_can_be_overridden() -> None:
     assert table.resolve("haiku") == FLASH
 
 
-def test_names_without_a_star_are_listed_with_their_model() -> None:
+def test_exact_names_are_listed_with_their_model() -> None:
     listed = dict(SHIPPED.aliases)
     wanted = (
         "gpt-5 gpt-5-codex gpt-5-mini gpt-4o gpt-4o-mini claude-sonnet-4-5 claude-opus-4-8 claude-haiku-4-5"
@@ -99,7 +99,7 @@ def test_names_without_a_star_are_listed_with_their_model() -> None:
         ("gpt-5-mini[1m]", FLASH),
     ],
 )
-def test_what_a_client_adds_to_a_name_is_taken_off_before_the_look_up(name: str, expected: str) -> None:
+def test_model_name_suffixes_are_removed_before_the_lookup(name: str, expected: str) -> None:
     assert SHIPPED.resolve(name) == expected
 
 
@@ -111,7 +111,7 @@ def test_only_the_star_is_special_in_a_pattern() -> None:
         assert table.resolve(name) == "d", name
 
 
-def test_the_first_row_that_matches_wins() -> None:
+def test_the_first_matching_row_wins() -> None:
     table = ModelTable(
         ["d"],
         ["as-is-*"],
@@ -130,21 +130,21 @@ def test_an_empty_table_gives_the_default_for_every_name() -> None:
     assert table.capabilities("x") == ModelCapabilities(family="x")
 
 
-def test_memory_for_names_is_bounded() -> None:
+def test_the_name_cache_is_bounded() -> None:
     table = ModelTable(["d"], ["*"])
     for number in range(3000):
         table.resolve(f"name-{number}")
         table.capabilities(f"name-{number}")
-    assert table._remembered_meaning.cache_info().currsize == 1024
-    assert table._remembered_traits.cache_info().currsize == 1024
+    assert table._cached_meaning.cache_info().currsize == 1024
+    assert table._cached_capabilities.cache_info().currsize == 1024
 
 
-def test_an_absurdly_long_name_is_not_remembered() -> None:
+def test_an_overlong_name_is_not_cached() -> None:
     table = ModelTable(["d"], ["*"])
     assert table.resolve("x" * (LONGEST_NAME + 1)) == "d"
     assert table.capabilities("x" * (LONGEST_NAME + 1)) == ModelCapabilities()
-    assert table._remembered_traits.cache_info().currsize == 0
-    assert table._remembered_meaning.cache_info().currsize == 1  # the default's
+    assert table._cached_capabilities.cache_info().currsize == 0
+    assert table._cached_meaning.cache_info().currsize == 1  # the default's
 
 
 # --- retired models ----------------------------------------------------------------------------------
@@ -190,22 +190,22 @@ shut_down = 2026-01-01
         ("useless", "2026-06-01", (), "useless"),
     ],
 )
-def test_a_retired_model_is_replaced_from_its_day_on(
+def test_a_retired_model_is_replaced_from_its_retirement_date(
     aged: Callable[[str], ModelTable], name: str, day: str, models: tuple[str, ...], retired: str | None
 ) -> None:
     assert aged("replace").meaning(name, date.fromisoformat(day)) == (models, retired)
 
 
-def test_replacements_can_be_switched_off_for_models_that_were_shut_down(
+def test_replacing_retired_models_can_be_switched_off(
     aged: Callable[[str], ModelTable],
 ) -> None:
     table, day = aged("refuse"), date(2026, 6, 1)
     assert table.meaning("older", day) == ((), "older")
-    assert table.meaning("unheard-of", day) == (("new",), "old")  # the next of the row lives
-    assert table.meaning("moved", day) == (("newer",), "moved")  # as Google itself does it
+    assert table.meaning("unheard-of", day) == (("new",), "old")  # the next model of the row is current
+    assert table.meaning("moved", day) == (("newer",), "moved")  # as Google itself resolves it
 
 
-def test_a_table_of_an_earlier_version_goes_by_the_delivered_retirements(tmp_path: Path) -> None:
+def test_a_table_of_an_earlier_version_uses_the_delivered_retirements(tmp_path: Path) -> None:
     own = tmp_path / "models.toml"
     own.write_text('default = "gemini-2.5-flash"\npass_through = ["gemini-*"]\n', "utf-8")
     (tmp_path / "default.toml").write_text("", "utf-8")
@@ -223,14 +223,14 @@ def test_a_name_of_an_embedding_model_means_one_model_and_is_in_no_list(name: st
     assert name not in dict(SHIPPED.aliases)
 
 
-def test_every_model_that_the_shipped_table_names_is_alive() -> None:
+def test_every_model_in_the_delivered_table_is_current() -> None:
     named = {model for row in SHIPPED.target_rows for model in row}
     named |= {model for row in SHIPPED.lifecycle.rows for model in row.replacement}
     retired = {model: SHIPPED.lifecycle.row_of(model) for model in named}
     assert [model for model, row in retired.items() if row and row.since <= date(2026, 11, 18)] == []
 
 
-# --- traits ------------------------------------------------------------------------------------------
+# --- capabilities ------------------------------------------------------------------------------------
 
 WINDOW = 1048576
 GEMINI_2: dict[str, Any] = {"family": "gemini-2.5", "output_limit": 65536, "window": WINDOW}
@@ -321,7 +321,9 @@ THREE_LEVELS = ("low", "medium", "high")
         ),
     ],
 )
-def test_the_shipped_table_knows_what_each_model_can_do(model: str, expected: ModelCapabilities) -> None:
+def test_the_delivered_table_has_the_capabilities_of_each_model(
+    model: str, expected: ModelCapabilities
+) -> None:
     assert SHIPPED.capabilities(model) == expected
 
 
@@ -331,7 +333,7 @@ def test_no_model_is_named_in_the_code() -> None:
         assert not named.search(path.read_text("utf-8")), path
 
 
-# --- mistakes ----------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 
 def lifecycle(*rows: str) -> str:
@@ -345,7 +347,7 @@ def lifecycle(*rows: str) -> str:
         ('default = ""', ["default is missing"]),
         ('default = [""]', ["default must be a list of texts"]),
         ("default = 3", ["default must be a list of texts, not 3"]),
-        ('defualt = "m"', ["defualt is not known", "did you mean default?"]),
+        ('defualt = "m"', ["defualt is unknown", "did you mean default?"]),
         ('default = "m"\nalias = 1', ["alias must be a list of tables"]),
         ('default = "m"\npass_through = [1]', ["pass_through must be a list of texts"]),
         ('default = "m"\n[[alias]]\nmodel = "m"', ["[[alias]] 1: match is missing"]),
@@ -356,13 +358,13 @@ def lifecycle(*rows: str) -> str:
         ),
         (
             'default = "m"\n[[alias]]\nmatch = ["a"]\nmdoel = "m"',
-            ["[[alias]] 1: mdoel is not known; did you mean model?"],
+            ["[[alias]] 1: mdoel is unknown; did you mean model?"],
         ),
         ('default = "m"\n[[embedding]]\nmatch = ["a"]', ["[[embedding]] 1: model is missing"]),
         ('default = "m"\n[[model]]\nfamily = "f"', ["[[model]] 1: match is missing"]),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nprefil = true',
-            ["[[model]] 1: prefil is not known; did you mean prefill?"],
+            ["[[model]] 1: prefil is unknown; did you mean prefill?"],
         ),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nprefill = 1',
@@ -378,18 +380,21 @@ def lifecycle(*rows: str) -> str:
         ),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_levels = ["hihg"]',
-            ["[[model]] 1: thinking_levels: hihg is not a level; did you mean high?"],
+            ["[[model]] 1: thinking_levels: hihg is not a thinking level; did you mean high?"],
         ),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_levels = ["low"]\nthinking_budget = [1, 2]',
-            ["[[model]] 1: thinking_budget and thinking_levels", "not both"],
+            ["[[model]] 1: set either thinking_budget or thinking_levels, not both"],
         ),
-        ("default =", ["is not valid TOML"]),
+        ("default =", ["invalid TOML"]),
         (lifecycle('shut_down = 2026-01-01\nreplacement = "b"'), ["[[lifecycle]] 1: match is missing"]),
-        (lifecycle('match = ["a"]\nreplacement = "b"'), ["[[lifecycle]] 1: shut_down or rerouted"]),
+        (
+            lifecycle('match = ["a"]\nreplacement = "b"'),
+            ["[[lifecycle]] 1: set either shut_down or rerouted"],
+        ),
         (
             lifecycle('match = ["a"]\nshut_down = 2026-01-01\nrerouted = 2026-01-01\nreplacement = "b"'),
-            ["[[lifecycle]] 1: shut_down or rerouted", "not both"],
+            ["[[lifecycle]] 1: set either shut_down or rerouted", "not both"],
         ),
         (
             lifecycle('match = ["a"]\nshut_down = "in spring"'),
@@ -410,7 +415,7 @@ def lifecycle(*rows: str) -> str:
         ),
     ],
 )
-def test_a_mistake_in_the_table_is_named(tmp_path: Path, text: str, parts: list[str]) -> None:
+def test_an_error_in_the_table_is_named(tmp_path: Path, text: str, parts: list[str]) -> None:
     path = tmp_path / "models.toml"
     path.write_text(text, "utf-8")
     with pytest.raises(SettingsError) as caught:
@@ -420,5 +425,5 @@ def test_a_mistake_in_the_table_is_named(tmp_path: Path, text: str, parts: list[
 
 
 def test_a_missing_table_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"models\.toml: there is no such file"):
+    with pytest.raises(SettingsError, match=r"models\.toml: the file does not exist"):
         load_models(tmp_path / "models.toml")

@@ -1,4 +1,4 @@
-"""What tokens cost: the table is checked at the start, and the sums are Google's."""
+"""Prices of tokens: the table is checked at start, and the costs match Google's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_cached_tokens_are_part_of_the_prompt_and_thoughts_are_output(read: Read
     assert prices.cost_of(used(10, cached=1_000_000), "m") == pytest.approx(0.00001), "no more than there was"
 
 
-def test_the_length_of_the_prompt_decides_between_rows_of_one_model(read: Read) -> None:
+def test_the_prompt_length_selects_the_price_row(read: Read) -> None:
     short = '[[price]]\nmatch = ["m*"]\nprompt_up_to = 200000\ninput = 1\noutput = 1\n'
     prices = read(short + '[[price]]\nmatch = ["m*"]\ninput = 2\noutput = 3\n')
     assert prices.cost_of(used(200_000), "m-1") == pytest.approx(0.2)
@@ -57,7 +57,7 @@ def test_the_length_of_the_prompt_decides_between_rows_of_one_model(read: Read) 
     assert read(short).cost_of(used(200_001), "m-1") is None
 
 
-def test_the_first_row_that_matches_counts_in_any_letter_case(read: Read) -> None:
+def test_the_first_matching_row_wins_case_insensitively(read: Read) -> None:
     prices = read(
         '[[price]]\nmatch = ["*-image"]\n'
         '[[price]]\nmatch = ["gem-lite*", "old"]\ninput = 1\noutput = 1\n'
@@ -71,12 +71,12 @@ def test_the_first_row_that_matches_counts_in_any_letter_case(read: Read) -> Non
     assert prices.cost_of(million, "gem-" + "x" * 100_000) is None
 
 
-def test_a_price_of_cached_tokens_that_is_not_told_is_that_of_others(read: Read) -> None:
+def test_a_missing_cached_price_is_the_normal_input_price(read: Read) -> None:
     prices = read('[[price]]\nmatch = ["m"]\ninput = 10\noutput = 1')
     assert prices.cost_of(used(1_000_000, cached=1_000_000), "m") == 10
 
 
-# --- prices that change ------------------------------------------------------------------------------
+# --- dated prices ------------------------------------------------------------------------------------
 
 LAST_OF_NOVEMBER, FIRST_OF_DECEMBER = date(2026, 11, 30), date(2026, 12, 1)
 
@@ -85,7 +85,7 @@ def priced(match: str, price: int, *more: str) -> str:
     return "\n".join(["[[price]]", f"match = [{match}]", f"input = {price}", "output = 0", *more, ""])
 
 
-def test_a_dated_row_replaces_the_one_before_from_its_day_on(read: Read) -> None:
+def test_a_dated_row_replaces_the_earlier_row_from_its_date(read: Read) -> None:
     prices = read(
         priced('"m"', 1)
         + priced('"M"', 3, "from = 2027-01-01")  # in any order and letter case, with and without quotes
@@ -95,13 +95,13 @@ def test_a_dated_row_replaces_the_one_before_from_its_day_on(read: Read) -> None
     assert [prices.cost_of(used(1_000_000), "m", day=day) for day in days] == [1, 2, 2, 3, 3]
 
 
-def test_a_price_that_is_yet_to_come_is_not_known(read: Read) -> None:
+def test_a_future_price_is_not_used(read: Read) -> None:
     prices = read(priced('"m"', 1, 'from = "2026-12-01"'))
     assert prices.cost_of(used(1), "m", day=LAST_OF_NOVEMBER) is None
     assert [prices.knows("m", day=day) for day in (LAST_OF_NOVEMBER, FIRST_OF_DECEMBER)] == [False, True]
 
 
-def test_a_dated_row_takes_over_one_word_of_a_row_and_leaves_the_others(read: Read) -> None:
+def test_a_dated_row_replaces_one_pattern_of_a_row_only(read: Read) -> None:
     prices = read(priced('"a*", "b*"', 1) + priced('"b*"', 2, 'from = "2026-12-01"'))
     assert prices.cost_of(used(1_000_000), "a-1", day=FIRST_OF_DECEMBER) == 1
     assert prices.cost_of(used(1_000_000), "b-1", day=FIRST_OF_DECEMBER) == 2
@@ -117,7 +117,7 @@ def test_a_dated_row_replaces_prices_for_every_length(read: Read) -> None:
     assert prices.cost_of(used(2000), "m", day=FIRST_OF_DECEMBER) == pytest.approx(0.010)
 
 
-def test_what_was_excepted_stays_so_when_prices_change(read: Read) -> None:
+def test_excluded_models_stay_excluded_when_prices_change(read: Read) -> None:
     prices = read('[[price]]\nmatch = ["*-image"]\n' + priced('"m*"', 1, 'from = "2026-12-01"'))
     assert prices.cost_of(used(1), "m-image", day=FIRST_OF_DECEMBER) is None
 
@@ -140,7 +140,7 @@ def test_gemini_4_argon_costs_twice_as_much_from_december_on(monkeypatch, moment
     assert prices.cost_of(used(0, answer=1_000_000), "gemini-4-argon") == price * 5
 
 
-def test_the_next_change_is_known(read: Read) -> None:
+def test_the_next_price_change_is_reported(read: Read) -> None:
     prices = read(priced('"m"', 1) + priced('"m"', 3, 'from = "2027-01-01"') + priced('"n"', 2))
     coming = prices.next_change(LAST_OF_NOVEMBER)
     assert coming is not None
@@ -151,7 +151,7 @@ def test_the_next_change_is_known(read: Read) -> None:
 # --- service tiers, and several names for one answer -------------------------------------------------
 
 
-def test_a_tier_costs_its_factor_and_without_one_its_price_is_not_known(read: Read) -> None:
+def test_a_tier_without_a_factor_has_no_price(read: Read) -> None:
     prices = read('[[tier]]\nname = "flex"\nfactor = 0.5\n' + priced('"m"', 10))
     million = used(1_000_000)
     assert prices.cost_of(million, "m", tier="flex") == 5
@@ -160,13 +160,13 @@ def test_a_tier_costs_its_factor_and_without_one_its_price_is_not_known(read: Re
     assert [prices.knows("m", tier) for tier in ("standard", "flex", "priority")] == [True, True, False]
 
 
-def test_as_delivered_flex_is_half_and_priority_dearer() -> None:
+def test_delivered_prices_have_factors_for_flex_and_priority() -> None:
     prices = load_prices(DELIVERED)
     assert prices.cost_of(used(1_000_000), "gemini-3.8-flash", tier="flex") == pytest.approx(0.375)
     assert prices.cost_of(used(1_000_000), "gemini-3.8-flash", tier="priority") == pytest.approx(1.35)
 
 
-def test_the_first_model_that_has_a_price_counts(read: Read) -> None:
+def test_the_first_model_with_a_price_is_used(read: Read) -> None:
     prices = read(priced('"asked"', 1) + priced('"answered"', 2))
     million = used(1_000_000)
     assert prices.cost_of(million, "answered", "asked") == 2
@@ -192,12 +192,12 @@ def test_a_price_is_known_if_it_is_for_every_length(read: Read) -> None:
         *("gemini-flash-latest", "gemini-flash-lite-latest", "gemini-pro-latest"),
     ],
 )
-def test_as_delivered_every_living_model_has_a_price(model: str) -> None:
+def test_every_current_model_has_a_delivered_price(model: str) -> None:
     prices = load_prices(DELIVERED)
     assert all(prices.knows(model, tier) for tier in ("standard", "flex", "priority"))
 
 
-def test_as_delivered_a_name_that_moves_costs_what_it_means_now() -> None:
+def test_a_latest_alias_costs_the_same_as_its_current_model() -> None:
     prices = load_prices(DELIVERED)
     for moving, means in [
         ("gemini-flash-latest", "gemini-3.8-flash"),
@@ -213,15 +213,15 @@ def test_as_delivered_a_name_that_moves_costs_what_it_means_now() -> None:
     [
         (
             priced('"m"', 1) + priced('"a", "M"', 2),
-            "[[price]] 2: from: overlaps with [[price]] 1, since both price M without `from`",
+            "[[price]] 2: from: this row overlaps with [[price]] 1; both have a price for M without `from`",
         ),
         (
             priced('"m"', 1, 'from = "2026-12-01"') + priced('"m"', 2, 'from = "2026-12-01"'),
-            "[[price]] 2: from: overlaps with [[price]] 1, since both price m from 2026-12-01",
+            "[[price]] 2: from: this row overlaps with [[price]] 1; both have a price for m from 2026-12-01",
         ),
         (
             priced('"m"', 1, "prompt_up_to = 9") + priced('"m"', 1, "prompt_up_to = 9"),
-            "[[price]] 2: from: overlaps with [[price]] 1",
+            "[[price]] 2: from: this row overlaps with [[price]] 1",
         ),
         (
             priced('"m"', 1, 'from = "2026-13-01"'),
@@ -236,7 +236,7 @@ def test_as_delivered_a_name_that_moves_costs_what_it_means_now() -> None:
         ('[[tier]]\nname = "flex"\nfactor = -1', "[[tier]] 1: factor must be a number from 0"),
         (
             '[[tier]]\nname = "flex"\nfactor = 1\n[[tier]]\nname = "flex"\nfactor = 1',
-            "[[tier]] 2: name: flex has a row already",
+            "[[tier]] 2: name: there are two [[tier]] rows for flex",
         ),
         ('[[price]]\nmatch = ["m"]\ninput = 1', "prices.toml: [[price]] 1: output is missing"),
         ('[[price]]\nmatch = ["m"]\ncached = 1\noutput = 1', "[[price]] 1: input is missing"),
@@ -251,10 +251,10 @@ def test_as_delivered_a_name_that_moves_costs_what_it_means_now() -> None:
         ('[[price]]\nmatch = ["m"]\nprompt_up_to = 0', "prompt_up_to must be a whole number of at least 1"),
         ('[[price]]\nmatch = ["m"]\nprompt_upto = 1', "did you mean prompt_up_to?"),
         ("[price]\nmatch = 1", "price must be a list of tables"),
-        ("prices = 1", "prices is not known; did you mean price?"),
+        ("prices = 1", "prices is unknown; did you mean price?"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(read: Read, text: str, message: str) -> None:
+def test_an_invalid_price_is_named_with_its_position(read: Read, text: str, message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read(text)
     assert message in str(caught.value)
@@ -267,7 +267,7 @@ def test_the_currency_must_be_named(tmp_path: Path) -> None:
         load_prices(tmp_path / "prices.toml")
 
 
-def test_a_folder_of_ones_own_may_have_its_own_prices_or_leave_them(tmp_path: Path) -> None:
+def test_a_custom_config_folder_may_have_its_own_prices(tmp_path: Path) -> None:
     for name in ("default.toml", "models.toml"):
         (tmp_path / name).write_text((DELIVERED.parent / name).read_text())
     assert load(tmp_path, {}).prices.currency == "USD"
@@ -275,13 +275,13 @@ def test_a_folder_of_ones_own_may_have_its_own_prices_or_leave_them(tmp_path: Pa
     assert load(tmp_path, {}).prices.currency == "CHF"
 
 
-def test_as_delivered_every_model_that_an_alias_means_has_a_price() -> None:
+def test_every_aliased_model_has_a_delivered_price() -> None:
     settings = load(DELIVERED.parent, {})
     for model in {settings.models.default, *(model for _, model in settings.models.aliases)}:
         assert settings.prices.cost_of(used(1_000), model), model
 
 
-def test_as_delivered_long_prompts_cost_more_and_images_are_not_guessed() -> None:
+def test_delivered_long_prompts_cost_more_and_image_models_are_unpriced() -> None:
     prices = load_prices(DELIVERED)
     short, long = (
         prices.cost_of(used(200_000), "gemini-2.5-pro"),
@@ -293,5 +293,5 @@ def test_as_delivered_long_prompts_cost_more_and_images_are_not_guessed() -> Non
 
 
 @pytest.mark.parametrize("count", [-1, 1 << 63, 10**30, 1.5, "7", None])
-def test_a_count_that_cannot_be_is_none(count: object) -> None:
+def test_an_invalid_token_count_counts_as_zero(count: object) -> None:
     assert Usage({"promptTokenCount": count, "candidatesTokenCount": 3}).total == 3

@@ -1,4 +1,4 @@
-"""Settings: the layers, the checks, and that no secret gets out."""
+"""Settings: layers, checks, and the protection of secrets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import tomllib
 import traceback
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def write_local(config: Path) -> Write:
 # --- layers ------------------------------------------------------------------------------------------
 
 
-def test_without_anything_the_defaults_hold(config: Path) -> None:
+def test_without_configuration_the_defaults_apply(config: Path) -> None:
     settings = load(config, {})
     assert settings.server.port == 41242
     assert settings.upstream.api_keys == ()
@@ -71,10 +72,10 @@ def test_default_toml_and_the_code_agree_on_every_setting() -> None:
     assert written == in_code
 
 
-def test_default_toml_comments_every_setting_and_tells_where_secrets_go() -> None:
+def test_default_toml_comments_every_setting_and_says_where_secrets_go() -> None:
     text = (CONFIG / "default.toml").read_text("utf-8")
-    for line in text.splitlines():
-        assert " = " not in line or "#" in line, line
+    for above, line in pairwise(text.splitlines()):
+        assert line.startswith("#") or " = " not in line or above.startswith("#"), line
     for key, shape in KNOWN.items():
         assert not shape.secret or f"# {key.partition('.')[2]} is a secret" in text
 
@@ -84,7 +85,7 @@ def test_the_sections_are_the_fields_of_settings() -> None:
     assert fields == {*SECTIONS, "models", "guards", "prices", "origins"}
 
 
-def test_each_layer_lies_over_the_one_before(config: Path, write_local: Write) -> None:
+def test_each_layer_overrides_the_previous_one(config: Path, write_local: Write) -> None:
     environ: dict[str, str] = {}
     assert load(config, environ).server.port == 41242
     write_local("[server]\nport = 1001")
@@ -95,7 +96,7 @@ def test_each_layer_lies_over_the_one_before(config: Path, write_local: Write) -
     assert load(config, environ).server.port == 1003
 
 
-def test_a_layer_changes_only_what_it_names(config: Path, write_local: Write) -> None:
+def test_a_layer_changes_only_its_own_values(config: Path, write_local: Write) -> None:
     write_local("[server]\nport = 1001")
     settings = load(config, {})
     assert (settings.server.host, settings.server.threads) == ("127.0.0.1", 128)
@@ -106,11 +107,11 @@ def test_the_folder_can_be_named_in_the_environment(config: Path, write_local: W
     assert load(environ={"BRIDGE_CONFIG_DIR": str(config)}).server.host == "::1"
 
 
-def test_without_a_folder_the_projects_own_is_read() -> None:
+def test_without_a_configured_folder_the_projects_folder_is_read() -> None:
     assert load(environ={}).origins["models.default"] == "config/models.toml"
 
 
-def test_every_value_remembers_where_it_came_from(config: Path, write_local: Write) -> None:
+def test_every_value_has_its_origin(config: Path, write_local: Write) -> None:
     write_local("[server]\nport = 1001\nthreads = 32")
     environ = {"BRIDGE_SERVER__PORT": "1002", "DEBUG": "1", "DEFAULT_MODEL": "gemini-x"}
     origins = load(config, environ).origins
@@ -125,7 +126,7 @@ def test_every_value_remembers_where_it_came_from(config: Path, write_local: Wri
     }
 
 
-def test_settings_cannot_be_changed(config: Path) -> None:
+def test_settings_are_immutable(config: Path) -> None:
     settings = load(config, {})
     with pytest.raises(dataclasses.FrozenInstanceError):
         settings.server.port = 1  # type: ignore[misc]
@@ -200,7 +201,7 @@ def test_an_empty_switch_turns_off_what_a_file_turned_on(config: Path, write_loc
     assert load(config, {"DEBUG": ""}).log.debug is False
 
 
-def test_a_relative_state_folder_starts_beside_the_config_folder(config: Path) -> None:
+def test_a_relative_state_folder_is_relative_to_the_config_folders_parent(config: Path) -> None:
     assert load(config, {}).state.dir == config.parent / "state"
 
 
@@ -241,29 +242,29 @@ def test_keys_come_from_a_systemd_credential(
     assert settings.origins.get("upstream.api_keys") == ("credential gemini_api_key" if expected else None)
 
 
-def test_the_environment_lies_over_the_credential(config: Path, tmp_path: Path) -> None:
+def test_the_environment_overrides_the_credential(config: Path, tmp_path: Path) -> None:
     (tmp_path / "gemini_api_key").write_text("one")
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path), "GEMINI_API_KEY": "two"}
     assert load(config, environ).upstream.api_keys == ("two",)
 
 
-def test_other_credentials_are_no_concern_of_the_bridge(config: Path, tmp_path: Path) -> None:
+def test_other_systemd_credentials_are_ignored(config: Path, tmp_path: Path) -> None:
     assert load(config, {"CREDENTIALS_DIRECTORY": str(tmp_path)}).upstream.api_keys == ()
 
 
-# --- mistakes ----------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
         ("[server]\nprot = 1", ["local.toml", "server.prot", "did you mean port?"]),
-        ("[server]\nzzz = 1", ["local.toml", "server.zzz", "known are host, port, public_url, workers"]),
+        ("[server]\nzzz = 1", ["local.toml", "server.zzz", "known names: host, port, public_url, workers"]),
         ("[servr]\nport = 1", ["local.toml", "[servr]", "did you mean server?"]),
-        ("[zzz]", ["local.toml", "[zzz]", f"known are {', '.join(SECTIONS)}"]),
-        ("port = 1", ["local.toml", "port stands outside a section", "[server]"]),
-        ("zzz = 1", ["local.toml", "zzz stands outside a section", "[server], [upstream]"]),
-        ("server = 1", ["local.toml", "server must be a section, written [server]"]),
+        ("[zzz]", ["local.toml", "[zzz]", f"known names: {', '.join(SECTIONS)}"]),
+        ("port = 1", ["local.toml", "port is outside a section", "[server]"]),
+        ("zzz = 1", ["local.toml", "zzz is outside a section", "[server], [upstream]"]),
+        ("server = 1", ["local.toml", "server must be a section; write it as [server]"]),
         ("[[server]]\nport = 1", ["local.toml", "server must be a section"]),
         ('[server]\nport = "8080"', ["server.port", "a whole number from 1 to 65535", "not '8080'"]),
         ("[server]\nport = true", ["server.port", "a whole number from 1 to 65535", "not true"]),
@@ -287,10 +288,10 @@ def test_other_credentials_are_no_concern_of_the_bridge(config: Path, tmp_path: 
         ('[state]\ndir = ""', ["state.dir", "a path"]),
         ('[upstream]\napi_keys = ["k"]', ["upstream.api_keys", "GEMINI_API_KEY", "gemini_api_key"]),
         ("[responses]\nopenai_marks = []", ["responses.openai_marks", "remove it", "responses.bridge_marks"]),
-        ("[server]\nport = = 1", ["local.toml", "is not valid TOML", "line 2"]),
+        ("[server]\nport = = 1", ["local.toml", "invalid TOML", "line 2"]),
     ],
 )
-def test_a_mistake_in_a_file_is_named(config: Path, write_local: Write, text: str, parts: list[str]) -> None:
+def test_an_error_in_a_file_is_named(config: Path, write_local: Write, text: str, parts: list[str]) -> None:
     write_local(text)
     assert_refused(config, {}, ["local.toml", *parts])
 
@@ -302,7 +303,7 @@ def test_a_mistake_in_a_file_is_named(config: Path, write_local: Write, text: st
         ("BRIDGE_SERVER__PROT", "1", ["did you mean BRIDGE_SERVER__PORT?"]),
         ("BRIDGE_server__port", "1", ["did you mean BRIDGE_SERVER__PORT?"]),
         ("BRIDGE_CONFIG_DIRS", "x", ["did you mean BRIDGE_CONFIG_DIR?"]),
-        ("BRIDGE_TESTS", "x", ["there is no such setting"]),
+        ("BRIDGE_TESTS", "x", ["this is not a setting"]),
         ("BRIDGE_RESPONSES__OPENAI_MARKS", "[]", ["remove it", "responses.bridge_marks"]),
         ("BRIDGE_SERVER__PORT", "many", ["server.port", "a whole number from 1 to 65535", "'many'"]),
         ("BRIDGE_SERVER__PORT", "true", ["server.port", "not true"]),
@@ -314,19 +315,19 @@ def test_a_mistake_in_a_file_is_named(config: Path, write_local: Write, text: st
         ("GOOGLE_GEMINI_BASE_URL", "http://", ["upstream.base_url", "http:// or https://"]),
         ("GOOGLE_GEMINI_BASE_URL", "http://x:port", ["upstream.base_url", "http:// or https://"]),
         ("GOOGLE_GEMINI_BASE_URL", "http://[::1", ["upstream.base_url", "http:// or https://"]),
-        ("GEMINI_API_KEY", "key,with blank", ["upstream.api_keys", "without blanks"]),
+        ("GEMINI_API_KEY", "key,with blank", ["upstream.api_keys", "without spaces"]),
         ("BRIDGE_OTEL__ENDPOINT", "on", ["otel.endpoint", "off, or an http:// or https:// address"]),
         ("BRIDGE_METRICS__ALLOWED_FROM", "::1,intranet", ["metrics.allowed_from", "a range such as"]),
         ("DEBUG", "maybe", ["log.debug", "true or false", "'maybe'"]),
         ("USE_CCPA", "maybe", ["must be 1 or 0", "'maybe'"]),
-        ("GOOGLE_CLOUD_PROJECT", "My Project", ["vertex.project", "small letters, digits and dashes"]),
-        ("GOOGLE_CLOUD_LOCATION", "evil.test/", ["vertex.location", "small letters, digits and dashes"]),
+        ("GOOGLE_CLOUD_PROJECT", "My Project", ["vertex.project", "lower-case letters, digits and dashes"]),
+        ("GOOGLE_CLOUD_LOCATION", "evil.test/", ["vertex.location", "lower-case letters, digits and dashes"]),
         ("BRIDGE_VERTEX__BASE_URL", "ftp://x", ["vertex.base_url", "auto, or an http:// or https://"]),
         ("BRIDGE_UPSTREAM__SDK_LOSSES", "drop", ["upstream.sdk_losses", "refuse or rest", "'drop'"]),
-        ("BRIDGE_CONFIG_DIR", "/nowhere", ["there is no folder /nowhere"]),
+        ("BRIDGE_CONFIG_DIR", "/nowhere", ["the folder /nowhere does not exist"]),
     ],
 )
-def test_a_mistake_in_the_environment_is_named(config: Path, name: str, text: str, parts: list[str]) -> None:
+def test_an_error_in_the_environment_is_named(config: Path, name: str, text: str, parts: list[str]) -> None:
     folder = None if name == "BRIDGE_CONFIG_DIR" else config
     assert_refused(folder, {name: text}, [f"environment {name}", *parts])
 
@@ -336,9 +337,9 @@ def test_a_missing_or_unreadable_file_is_named(config: Path) -> None:
     assert_refused(config, {}, ["local.toml", "cannot be read"])
     (config / "local.toml").rmdir()
     (config / "local.toml").write_bytes(b"# \xff")
-    assert_refused(config, {}, ["local.toml", "is not valid TOML"])
+    assert_refused(config, {}, ["local.toml", "invalid TOML"])
     (config / "default.toml").unlink()
-    assert_refused(config, {}, ["default.toml", "there is no such file"])
+    assert_refused(config, {}, ["default.toml", "the file does not exist"])
 
 
 def test_a_google_credential_of_systemd_is_passed_on_as_a_file(config: Path, tmp_path: Path) -> None:
@@ -421,7 +422,7 @@ def test_a_mask_shows_the_end_of_long_secrets_only(secret: str, expected: str) -
     assert masked(secret) == expected
 
 
-def test_every_shown_value_is_plain(config: Path) -> None:
+def test_every_shown_value_is_plain_data(config: Path) -> None:
     for each in load(config, {}).shown():
         assert isinstance(each.value, str | int | float | list)
         assert not isinstance(each.value, float) or math.isfinite(each.value)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(600)  # thousands of answers, on a busy machine
 def findings():
     findings = Findings()
     findings.add(of_transcripts())
-    with gunicorn_bridge("tests.support.hasty_demo:app", BRIDGE_UPSTREAM__ATTEMPTS="1") as running:
+    with gunicorn_bridge("tests.support.demo_without_pauses:app", BRIDGE_UPSTREAM__ATTEMPTS="1") as running:
         for answers in (of_demo_models, of_features, of_other_paths):
             findings.add(answers(running.address))
     return findings

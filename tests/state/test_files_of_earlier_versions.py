@@ -1,4 +1,4 @@
-"""State files that an earlier version wrote are read, and written to, by this one."""
+"""This version reads and writes the state files of earlier versions."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from client_keys import ClientKeys
 
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
-from bridge.access.ledger import SqliteLedger
-from bridge.access.limits import Subject
 from bridge.settings.limits import Limits
-from bridge.state.answer_store import AnswerStore
-from bridge.state.cooldowns import SharedCooldowns
-from bridge.state.signature_store import SqliteVault
-from bridge.state.usage_report import Question, Sums, read_refusals, read_sums, total
-from bridge.state.usage_store import AccountStore, Refusal, Row
+from bridge.state.key_store import Rules
+from bridge.state.ledger import LimitedSubject
+from bridge.state.sqlite.answer_store import SqliteAnswerStore
+from bridge.state.sqlite.expiring_names import SqliteCooldownStore
+from bridge.state.sqlite.ledger import SqliteLedger
+from bridge.state.sqlite.signature_store import SqliteSignatureStore
+from bridge.state.sqlite.usage_store import SqliteUsageStore
+from bridge.state.usage_store import Refusal, UsageQuery, UsageRow, UsageSums, total
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(HERE.glob("files_of_*"))
-#: When the files were written, by the clock that was handed to the stores.
+#: The time at which the files were written, by the stores' clock.
 THEN = 1_900_000_000.0
 DAY = date(2030, 3, 17)
 OWNER = "key:k"
@@ -36,50 +36,49 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(request.param, tmp_path / "state"))
 
 
-def test_there_are_files_to_try() -> None:
+def test_files_of_earlier_versions_exist() -> None:
     assert VERSIONS
 
 
 def test_keys(folder: Path) -> None:
-    store = KeyStore(folder / KEYS_FILE, then)
+    store = ClientKeys(folder, then)
     alice, bob = sorted(store.all(), key=lambda key: key.name)
     limits = Limits(1, 2, 3, 4.5, 6)
     assert alice.rules == Rules("Alice", ("gemini-*", "gpt-5"), ("10.0.0.0/8",), THEN + 365 * 86400, limits)
     assert (alice.revoked, bob.revoked) == (None, THEN)
-    assert len(store.held()) == 2
+    assert len(store.secrets_by_digest()) == 2
     store.add("carol", Rules())
     store.rotate("alice", 60)
-    assert len(store.held()) == 4
+    assert len(store.secrets_by_digest()) == 4
 
 
 def test_limits(folder: Path) -> None:
     ledger = SqliteLedger(folder / "limits.sqlite3", then)
-    subjects = [Subject(OWNER, "", Limits(requests_per_minute=9, tokens_per_day=1000, streams=4))]
+    subjects = [LimitedSubject(OWNER, "", Limits(requests_per_minute=9, tokens_per_day=1000, streams=4))]
     (spent,) = ledger.look(subjects).spent
     assert (spent.day_tokens, spent.day_cost, spent.running) == (70, 1.5, 1)
     assert sum(second.requests for second in spent.seconds) == 2
-    ledger.enter(subjects, lambda _sight: True)
+    assert ledger.enter(subjects).booking
     assert sum(second.requests for second in ledger.look(subjects).spent[0].seconds) == 3
 
 
 def test_usage(folder: Path) -> None:
-    path = folder / "accounts.sqlite3"
+    store = SqliteUsageStore(folder / "accounts.sqlite3", days=400, request_days=31, megabytes=16, now=then)
     for by in (("day",), ("tier",)):
-        (group,) = read_sums(path, Question(by, DAY, DAY))
-        assert group.sums == Sums(1, 0, 0, 0, 10, 5, 3, 2, 0.25)
-    assert [tuple(row) for row in read_refusals(path, Question(("day",), DAY, DAY))] == [
+        (group,) = store.sums(UsageQuery(by, DAY, DAY))
+        assert group.sums == UsageSums(1, 0, 0, 0, 10, 5, 3, 2, 0.25)
+    assert [tuple(row) for row in store.refusals(UsageQuery(("day",), DAY, DAY))] == [
         ("alice", "key.models", "gpt-5", 3)
     ]
-    store = AccountStore(path, days=400, request_days=31, megabytes=16, now=then)
     answered = ("alice", "openai_chat", "codex", "gpt-5", "gemini-3.1-pro-preview")
-    store.write([Row(THEN, *answered, 1, 1, 1, 1, 0.75, 1.5, 0.2, "completed", "", 200)])
+    store.write([UsageRow(THEN, *answered, 1, 1, 1, 1, 0.75, 1.5, 0.2, "completed", "", 200)])
     store.count_refusals({Refusal(DAY.isoformat(), "alice", "openai_chat", "key.models", "gpt-5"): 1})
-    assert total(read_sums(path, Question(("key",), DAY, DAY))).cost == 1.0
-    assert read_refusals(path, Question(("key",), DAY, DAY))[0].requests == 4
+    assert total(store.sums(UsageQuery(("key",), DAY, DAY))).cost == 1.0
+    assert store.refusals(UsageQuery(("key",), DAY, DAY))[0].requests == 4
 
 
 def test_answers(folder: Path) -> None:
-    store = AnswerStore(folder / "answers.sqlite3", 30, 16, then)
+    store = SqliteAnswerStore(folder / "answers.sqlite3", 30, 16, then)
     chain = store.chain(OWNER, "resp_2", lambda _size: None)
     assert [turn.id for turn in chain] == ["resp_1", "resp_2"]
     assert chain[0].question == [{"role": "user", "content": "Hello"}]
@@ -90,15 +89,15 @@ def test_answers(folder: Path) -> None:
 
 
 def test_signatures(folder: Path) -> None:
-    vault = SqliteVault(folder / "signatures.sqlite3", then)
-    assert vault.find(OWNER, "gemini-3", ["call_1"]) == {"call_1": "signature one"}
-    assert vault.find("key:other", "gemini-3", ["call_1"]) == {}
-    vault.keep(OWNER, "gemini-3", {"call_2": "signature two"})
-    assert len(vault.find(OWNER, "gemini-3", ["call_1", "call_2"])) == 2
+    store = SqliteSignatureStore(folder / "signatures.sqlite3", then)
+    assert store.find(OWNER, "gemini-3", ["call_1"]) == {"call_1": "signature one"}
+    assert store.find("key:other", "gemini-3", ["call_1"]) == {}
+    store.keep(OWNER, "gemini-3", {"call_2": "signature two"})
+    assert len(store.find(OWNER, "gemini-3", ["call_1", "call_2"])) == 2
 
 
 def test_cooldowns(folder: Path) -> None:
-    cooldowns = SharedCooldowns(folder / "cooldowns.sqlite3")
+    cooldowns = SqliteCooldownStore(folder / "cooldowns.sqlite3")
     assert cooldowns.left("model:gemini-x") > 0
     cooldowns.rest("model:gemini-y", 60)
     assert cooldowns.left("model:gemini-y") > 0

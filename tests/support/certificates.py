@@ -1,4 +1,4 @@
-"""Certificates of our own making, as a company's proxy would make them."""
+"""Self-made certificates, like those of a company's intercepting proxy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Certificate:
 
 
 def make_certificate(folder: Path, *names: str, organisation: str = "Example Company") -> Certificate:
-    """Signed by itself, good for these names."""
+    """Make a self-signed certificate for these names."""
     made = Certificate(folder / f"{names[0]}.pem", folder / f"{names[0]}.key")
     kinds = (f"IP:{name}" if name.replace(".", "").isdigit() else f"DNS:{name}" for name in names)
     command = f"""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 import requests
 from sdk_schemas import TYPES, sdk_schemas
-from transcripts import NAMES, TOLD, Told, chunks_of
+from transcripts import NAMES, VARIANTS, TranscriptVariant, chunks_of
 from vendor_schemas import VendorSchemas, document
 
 from bridge.protocols.base import Event
@@ -108,7 +108,7 @@ _PROTOCOLS = {
     "openai_responses": "responses",
     "anthropic_messages": "messages",
 }
-CHECKED_CALLERS = [told for told in TOLD if told.protocol.name in _PROTOCOLS]
+CHECKED_CALLERS = [told for told in VARIANTS if told.protocol.name in _PROTOCOLS]
 
 
 def of_transcripts() -> Iterator[Answer]:
@@ -117,7 +117,7 @@ def of_transcripts() -> Iterator[Answer]:
             yield from of_transcript(name, told)
 
 
-def of_transcript(name: str, told: Told) -> Iterator[Answer]:
+def of_transcript(name: str, told: TranscriptVariant) -> Iterator[Answer]:
     """Its events, and the body that is made of them."""
     run, prefix = told.run(), _PROTOCOLS[told.protocol.name]
     dialect = (told.caller.removeprefix(".") or "bridge") if prefix == "responses" else ""

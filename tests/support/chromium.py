@@ -1,7 +1,7 @@
 """Headless Chromium, driven over a pipe: https://chromedevtools.github.io/devtools-protocol
 
-Debian's browser is enough, and no driver, no web socket and no port are needed. Commands are spoken in the
-protocol's own words: `tab.do("Page.navigate", url=…)`.
+Debian's browser is enough; no driver, WebSocket or port is needed. Commands have the names that the protocol
+gives them: `tab.do("Page.navigate", url=…)`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-#: Nothing but the page: no calls home, and no sandbox, which needs rights that a test machine may lack.
+#: No background requests, and no sandbox, which needs rights that a test machine may lack.
 SWITCHES = (
     "--headless",
     "--no-sandbox",
@@ -36,7 +36,7 @@ SWITCHES = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Tab:
@@ -65,7 +65,7 @@ class Tab:
             self.events.append(message)
 
     def _next(self) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while b"\0" not in self._read:
             ready, _, _ = select.select([self._answers], [], [], deadline - time.monotonic())
             assert ready, "the browser does not answer"
@@ -79,14 +79,14 @@ class Tab:
         self.events.clear()
         begun = self.do("Page.navigate", url=url)
         assert "errorText" not in begun, url
-        # Within a page nothing is loaded.
+        # A change of the fragment loads nothing.
         while "loaderId" in begun and not any(
             event["method"] == "Page.loadEventFired" for event in self.events
         ):
             self.events.append(self._next())
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page; a promise is waited for."""
+        """Return the value of an expression in the page; wait for a promise."""
         told = self.do(
             "Runtime.evaluate",
             expression=script,
@@ -98,7 +98,7 @@ class Tab:
         return told["result"].get("value")
 
     def look(self, width: int, height: int, scheme: str = "light") -> None:
-        """The size of the window, and whether the visitor likes it light or dark."""
+        """Set the window size and the preferred colour scheme."""
         self.do(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -120,7 +120,7 @@ class Tab:
 
     @property
     def complaints(self) -> list[str]:
-        """What the browser's console would show: errors of the script, and what the page's policy forbade."""
+        """Return the console messages: script errors and violations of the page's policy."""
         logged = [event["params"] for event in self.events if event["method"] == "Log.entryAdded"]
         thrown = [event["params"] for event in self.events if event["method"] == "Runtime.exceptionThrown"]
         return [str(each) for each in (*logged, *thrown)]
@@ -136,7 +136,7 @@ def chromium() -> Iterator[Tab]:
     to_browser, from_browser = os.pipe(), os.pipe()
 
     def as_the_browser_expects() -> None:
-        """It reads commands from 3 and writes answers to 4."""
+        """Connect the pipes: Chromium reads commands from descriptor 3 and writes answers to 4."""
         ours = os.dup(to_browser[0]), os.dup(from_browser[1])
         os.dup2(ours[0], 3)
         os.dup2(ours[1], 4)

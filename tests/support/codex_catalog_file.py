@@ -1,4 +1,4 @@
-"""What a user of Codex fetches once: the file that the settings name."""
+"""The Codex model catalogue that the settings name; a user of Codex downloads it once."""
 
 from __future__ import annotations
 

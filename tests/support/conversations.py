@@ -1,4 +1,4 @@
-"""For each protocol: a request that starts a conversation, and the one that goes on after an answer."""
+"""For each protocol: a request that starts a conversation, and one that continues it after an answer."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Conversation(NamedTuple):
     opening: dict[str, Any]
     #: Opening and answer → next request; None: the protocol has no history.
     goes_on: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None
-    #: What of Gemini's content has a seat in the protocol; anything else must be counted as a loss.
+    #: The parts of Gemini's content that the protocol can carry; anything else must be counted as a loss.
     seated: Callable[[Parts], Parts] = everything
     relies_on_vault: bool = False
-    keeps_calls: bool = False  #: calls reach the client as Gemini made them, with its ids or none
-    #: Callers to whom the same answer is told differently, by the name their transcripts carry.
+    keeps_calls: bool = False  #: the client gets calls unchanged, with Gemini's ids or none
+    #: Callers that get a different dialect of the same answer, by the name in their transcripts.
     callers: Mapping[str, Caller] = {"": Caller()}
 
 
@@ -47,7 +47,7 @@ def _messages_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[s
 
 
 def _text_unsigned(parts: Parts) -> Parts:
-    """Text, thoughts and calls. A text's signature has no seat; without it, neighbours are one text."""
+    """Text, thoughts and calls. Texts lose their signatures, so neighbouring texts are joined."""
     seated: list[Part] = []
     before: Part | None = None
     for part in parts:
@@ -63,7 +63,7 @@ def _text_unsigned(parts: Parts) -> Parts:
 
 
 def _no_thought_at_the_end(parts: Parts) -> Parts:
-    """As above, and no thought at the end, behind text."""
+    """Like `_text_unsigned`, without a final thought after text."""
     seated = list(_text_unsigned(parts))
     spoken = any(isinstance(part.data, str) and not part.thought for part in seated)
     while spoken and seated[-1].thought:
@@ -86,7 +86,7 @@ def _interactions_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> di
 
 
 def _known_parts(parts: Parts) -> Parts:
-    """All but parts, and fields of parts, that the bridge has no name for."""
+    """All parts, without the parts and fields that the bridge does not know."""
     return tuple(replace(part, extra=EMPTY) for part in parts if part.data is not None)
 
 

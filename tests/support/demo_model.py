@@ -1,4 +1,4 @@
-"""Requests to the embedded model, and its answers as they stand on the wire."""
+"""Requests to the demo model, and its answers in wire format."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def said(text: str, **fields: Any) -> dict[str, Any]:
 
 
 def wire(body: dict[str, Any], model: str = "demo") -> list[dict[str, Any]]:
-    """The chunks as the server puts them on the wire."""
+    """Return the chunks as the server sends them."""
     reply = server.answer(model, body)
     assert reply.status == 200
     sent = b"".join(item for item in reply.body if isinstance(item, bytes))
@@ -71,7 +71,7 @@ def finishes(chunks: list[dict[str, Any]]) -> list[str]:
 
 
 def play(body: dict[str, Any], model: str = "demo") -> tuple[list[Chunk], errors.BridgeError | None]:
-    """All that the upstream hands on, and what it raised in the end."""
+    """Return everything that the upstream yields, and the exception that it raises at the end."""
     received: list[Chunk] = []
     try:
         for batch in DemoUpstream(pace=0).stream(request_from_json(model, body)):

@@ -1,8 +1,7 @@
-"""A Gemini on raw sockets that says each question's marker in its answer, and misbehaves on connections that
-are kept for the next question.
+"""A Gemini on raw sockets that repeats each question's marker, and misbehaves on kept connections.
 
-It never answers a question with the marker of another by itself. So a foreign marker in an answer means that
-bytes of one question were taken for the answer to another.
+By itself it never answers a question with the marker of another. So a foreign marker in an answer means that
+the bridge used bytes of one exchange for the answer to another question.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BufferedReader
 
-#: One for each question, in the model's name and in the prompt.
+#: Each question has its own marker, in the model's name and in the prompt.
 MARKER = re.compile(r"mk[0-9a-f]{16}")
 _MODEL = re.compile(rb"/models/gemini-([a-z0-9-]+?)--(mk[0-9a-f]{16}):")
 _LENGTH = re.compile(rb"\r\nContent-Length: ([0-9]+)\r\n", re.IGNORECASE)
 NO_MODELS = b'HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{"models":[]}'
 
-Deed = Callable[["Question"], None]
+Behaviour = Callable[["Question"], None]
 
 
-class HungUp(Exception):
-    """The connection was ended on purpose."""
+class ConnectionEnded(Exception):
+    """The upstream ended the connection on purpose."""
 
 
 @dataclass
@@ -35,28 +34,28 @@ class Question:
     gemini: EchoingGemini
     connection: socket.socket
     marker: str
-    number: int  #: of those with this marker, from 1
+    number: int  #: counts the questions with this marker, from 1
     read_body: Callable[[], bytes]
 
-    def say(self, *pieces: bytes) -> None:
+    def send(self, *pieces: bytes) -> None:
         for piece in pieces:
             self.connection.sendall(piece)
 
     def reset(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        raise HungUp
+        raise ConnectionEnded
 
-    def hang_up(self) -> None:
-        raise HungUp
+    def close_connection(self) -> None:
+        raise ConnectionEnded
 
     def later(self, data: bytes, *, close: bool = False) -> None:
-        """To be said when nobody asks anything, see `EchoingGemini.say_late`."""
+        """Send these bytes while the connection is idle, see `EchoingGemini.send_late`."""
         with self.gemini.lock:
-            self.gemini.late.append(Late(self.connection, data, close))
+            self.gemini.late.append(LateBytes(self.connection, data, close))
 
 
 @dataclass(frozen=True)
-class Late:
+class LateBytes:
     connection: socket.socket
     data: bytes
     close: bool
@@ -64,20 +63,20 @@ class Late:
 
 @dataclass
 class EchoingGemini:
-    deeds: dict[str, Deed]
-    early: frozenset[str] = frozenset()  #: those of them that answer before they have read the question
-    spoiling: frozenset[str] = frozenset()  #: those after which nobody may ask over the same connection
-    asked: Counter[str] = field(default_factory=Counter)  #: questions by their deed
-    mixed: list[str] = field(default_factory=list)  #: questions with a marker that is not theirs
-    trusting: list[str] = field(default_factory=list)  #: questions over a connection that was spoilt
-    late: list[Late] = field(default_factory=list)
+    behaviours: dict[str, Behaviour]
+    early: frozenset[str] = frozenset()  #: behaviours that answer before they have read the question
+    unsafe_to_reuse: frozenset[str] = frozenset()  #: behaviours after which the connection must not be reused
+    asked: Counter[str] = field(default_factory=Counter)  #: number of questions by behaviour
+    mixed: list[str] = field(default_factory=list)  #: questions that hold a foreign marker
+    reused_unsafe: list[str] = field(default_factory=list)  #: questions on an unsafe connection
+    late: list[LateBytes] = field(default_factory=list)
     connections: int = 0
-    said_late: int = 0
+    sent_late: int = 0
 
     def __post_init__(self) -> None:
         self.lock = threading.Lock()
         self._numbers: Counter[str] = Counter()
-        self._spoilt: dict[socket.socket, str] = {}
+        self._unsafe: dict[socket.socket, str] = {}
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -87,7 +86,7 @@ class EchoingGemini:
 
     @property
     def reused(self) -> int:
-        """Questions over a connection that had carried another."""
+        """Number of questions on a connection that had carried another."""
         return sum(self.asked.values()) - self.connections
 
     def times_asked(self, marker: str) -> int:
@@ -96,16 +95,16 @@ class EchoingGemini:
     def close(self) -> None:
         self._listener.close()
 
-    def say_late(self) -> None:
-        """To be called while no answer is under way. Otherwise what is late could come behind the next
-        question, and HTTP/1.1 has nothing by which an answer could be told from it."""
+    def send_late(self) -> None:
+        """Send the late bytes. Call this while no answer is running: after the next question, HTTP/1.1 could
+        not distinguish them from its answer."""
         with self.lock:
             late, self.late = self.late, []
         for each in late:
-            with suppress(OSError):  # the bridge has closed it
+            with suppress(OSError):  # the bridge has closed the connection
                 each.connection.sendall(each.data)
-                self.said_late += 1
-                self._spoilt[each.connection] = "what was said late"
+                self.sent_late += 1
+                self._unsafe[each.connection] = "what was said late"
                 if each.close:
                     each.connection.shutdown(socket.SHUT_RDWR)
 
@@ -120,7 +119,7 @@ class EchoingGemini:
 
     def _serve(self, connection: socket.socket) -> None:
         counted = False
-        with connection, suppress(OSError, HungUp):
+        with connection, suppress(OSError, ConnectionEnded):
             reader = connection.makefile("rb")
             for head in _heads(reader):
                 found = _MODEL.search(head.partition(b"\r\n")[0])
@@ -133,28 +132,28 @@ class EchoingGemini:
                 self._answer(connection, reader, head, found[1].decode(), found[2].decode())
 
     def _answer(
-        self, connection: socket.socket, reader: BufferedReader, head: bytes, deed: str, marker: str
+        self, connection: socket.socket, reader: BufferedReader, head: bytes, behaviour: str, marker: str
     ) -> None:
         with self.lock:
-            self.asked[deed] += 1
+            self.asked[behaviour] += 1
             self._numbers[marker] += 1
             number = self._numbers[marker]
-            if spoilt_by := self._spoilt.get(connection):
-                self.trusting.append(f"{deed} {marker} was asked behind {spoilt_by}")
-            if deed in self.spoiling:
-                self._spoilt[connection] = deed
+            if made_unsafe_by := self._unsafe.get(connection):
+                self.reused_unsafe.append(f"{behaviour} {marker} was asked behind {made_unsafe_by}")
+            if behaviour in self.unsafe_to_reuse:
+                self._unsafe[connection] = behaviour
 
         def read_body() -> bytes:
             body = reader.read(_length(head))
-            self._look_for_strangers(head + body, marker)
+            self._check_markers(head + body, marker)
             return body
 
         question = Question(self, connection, marker, number, read_body)
-        if deed not in self.early:
+        if behaviour not in self.early:
             read_body()
-        self.deeds[deed](question)
+        self.behaviours[behaviour](question)
 
-    def _look_for_strangers(self, question: bytes, marker: str) -> None:
+    def _check_markers(self, question: bytes, marker: str) -> None:
         found = set(MARKER.findall(question.decode("latin-1")))
         if found != {marker}:
             with self.lock:

@@ -1,6 +1,6 @@
-"""A Gemini on a raw socket that does what no HTTP server would: stalls, resets, drips, floods, never ends.
+"""A Gemini on a raw socket that misbehaves: it stalls, resets, drips, floods, or never ends.
 
-A model's name picks what it does; `Evil.faults` holds the deeds. It counts who asked and who hung up.
+The model's name selects the behaviour from `Evil.faults`. Evil counts requests and disconnects by model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding
 END = b"0\r\n\r\n"
 USAGE = {"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10}
 
-Deed = Callable[["Visit"], None]
+Behaviour = Callable[["UpstreamCall"], None]
 
 
 def event(*parts: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
@@ -47,26 +47,26 @@ def refusal(code: int, status: str, message: str, *details: dict[str, Any]) -> b
 GOOD = HEAD + framed(text("All "), text("is well.", "STOP")) + END
 
 
-class Visit:
-    """One request on one connection."""
+class UpstreamCall:
+    """One request on one connection, and the means to answer it."""
 
     def __init__(self, evil: Evil, connection: socket.socket, model: str, number: int, body: Any) -> None:
         self.evil = evil
         self.connection = connection
         self.model = model
-        self.number = number  #: of the requests for this model, from 1
+        self.number = number  #: counts the requests for this model, from 1
         self.body = body
 
-    def say(self, *pieces: bytes) -> None:
+    def send(self, *pieces: bytes) -> None:
         for piece in pieces:
             self.connection.sendall(piece)
 
     def stall(self, seconds: float = 30.0) -> None:
-        """Wait, unless the client hangs up."""
+        """Wait until the client disconnects or the time is over."""
         self.connection.settimeout(seconds)
         with suppress(OSError):
             if self.connection.recv(1) == b"":
-                self.evil.hung_up[self.model] += 1
+                self.evil.disconnects[self.model] += 1
         raise OSError
 
     def reset(self) -> None:
@@ -74,16 +74,16 @@ class Visit:
         self.connection.close()
         raise OSError
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         self.connection.close()
         raise OSError
 
 
 class Evil:
-    def __init__(self, faults: dict[str, Deed]) -> None:
+    def __init__(self, faults: dict[str, Behaviour]) -> None:
         self.faults = faults
         self.asked: Counter[str] = Counter()
-        self.hung_up: Counter[str] = Counter()
+        self.disconnects: Counter[str] = Counter()
         self.bodies: dict[str, list[Any]] = {}
         self.open = 0
         self._lock = threading.Lock()
@@ -112,26 +112,26 @@ class Evil:
         try:
             with connection, suppress(OSError):
                 for model, body in _requests(connection):
-                    self._visit(connection, model, body)
+                    self._answer(connection, model, body)
         finally:
             with self._lock:
                 self.open -= 1
 
-    def _visit(self, connection: socket.socket, model: str, body: Any) -> None:
+    def _answer(self, connection: socket.socket, model: str, body: Any) -> None:
         with self._lock:
             self.asked[model] += 1
             number = self.asked[model]
             self.bodies.setdefault(model, []).append(body)
         name = model.removeprefix("gemini-").partition("--")[0]
         try:
-            self.faults.get(name, _good)(Visit(self, connection, model, number, body))
+            self.faults.get(name, _good)(UpstreamCall(self, connection, model, number, body))
         except (BrokenPipeError, ConnectionResetError):
-            self.hung_up[model] += 1
+            self.disconnects[model] += 1
             raise
 
 
-def _good(visit: Visit) -> None:
-    visit.say(GOOD)
+def _good(call: UpstreamCall) -> None:
+    call.send(GOOD)
 
 
 def _requests(connection: socket.socket) -> Iterator[tuple[str, Any]]:

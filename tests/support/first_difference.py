@@ -1,22 +1,22 @@
-"""What a person needs to see when a stream is not the recorded one: the first event that differs."""
+"""The failure message for a stream that differs from the recorded one: the first different event."""
 
 from __future__ import annotations
 
 from itertools import zip_longest
 
-BEFORE, AFTER = 3, 1  #: events of context on each side
-SHORT = 120  #: characters of an event that is only context
-AROUND = 20  #: characters shown before and behind the first one that differs
+BEFORE, AFTER = 3, 1  #: events of context before and after
+SHORT = 120  #: characters shown of a context event
+AROUND = 20  #: characters shown before and after the first different one
 NOTHING = "(the stream is over)"
 
 
 def events_in(stream: str) -> list[str]:
-    """Split at blank lines alone, so that two streams with equal events are equal."""
+    """Split at blank lines only, so that streams with equal events are equal."""
     return stream.split("\n\n")
 
 
 def first_difference(recorded: str, sent: str, *, name: str, label: str) -> str | None:
-    """None if the streams are equal. `label` is the protocol with its caller, as in the transcript's name."""
+    """Return None if the streams are equal. `label` is the protocol and caller of the transcript's name."""
     before, now = events_in(recorded), events_in(sent)
     pairs = list(zip_longest(before, now, fillvalue=NOTHING))
     at = next((index for index, (old, new) in enumerate(pairs) if old != new), None)

@@ -1,6 +1,6 @@
-"""The rules by which Gemini refuses a request, as a list of what is broken.
+"""The rules by which Gemini refuses a request; each function returns the rules that a request breaks.
 
-Written from the error messages that Gemini is known to send, not from the code that avoids them.
+They are written from the error messages that Gemini is known to send, not from the code that avoids them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from bridge.gemini.types import (
 )
 
 LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,62}", re.ASCII)
-MOST_STOP_SEQUENCES = 5
+MAX_STOP_SEQUENCES = 5
 NOTHING = Content(None)
 
 
 def broken_rules(contents: Sequence[Content], prefill: bool) -> list[str]:
-    """What is wrong with the order and the parts of a conversation. `prefill`: it may end with the model."""
+    """Errors in the order and the parts of a conversation. With `prefill`, it may end with a model turn."""
     return [*_bad_ends(contents, prefill), *_bad_turns(contents), *_bad_answers(contents)]
 
 
@@ -60,7 +60,7 @@ def _bad_turns(contents: Sequence[Content]) -> Iterator[str]:
 
 
 def _bad_answers(contents: Sequence[Content]) -> Iterator[str]:
-    """Each turn of calls is followed by a turn that opens with their responses; there are no others."""
+    """A turn with calls must be followed by a turn that starts with their responses, and no others."""
     for number, (before, turn) in enumerate(pairwise([NOTHING, *contents, NOTHING])):
         asked, given = calls(before), responses(turn)
         if len(asked) != len(given):
@@ -78,7 +78,7 @@ def _differ(one: str | None, other: str | None) -> bool:
 
 
 def is_blank(part: Part) -> bool:
-    """Nothing in it that Gemini would take for data."""
+    """Whether Gemini would find no data in the part."""
     if part.signature or part.extra:
         return False
     return part.data is None or (isinstance(part.data, str) and not part.data.strip())
@@ -96,7 +96,7 @@ def responses(content: Content) -> list[FunctionResponse]:
 
 
 def broken_request_rules(request: GenerateRequest, prefill: bool) -> list[str]:
-    """All of `broken_rules`, and what is wrong with the instruction, the tools and the generation."""
+    """All of `broken_rules`, and errors in the instruction, the tools and the generation config."""
     return [
         *broken_rules(request.contents, prefill),
         *_bad_instruction(request.system),
@@ -139,7 +139,7 @@ def _bad_calling(request: GenerateRequest) -> Iterator[str]:
 
 
 def _bad_generation(generation: JsonObject) -> Iterator[str]:
-    if len(generation.get("stopSequences", ())) > MOST_STOP_SEQUENCES:
+    if len(generation.get("stopSequences", ())) > MAX_STOP_SEQUENCES:
         yield "too many stop sequences"
     if not 1 <= generation.get("candidateCount", 1) <= 8:
         yield "a number of candidates that Gemini does not give"

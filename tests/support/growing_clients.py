@@ -1,7 +1,7 @@
-"""Clients whose conversations grow as those of the real ones do, with the habits that could change a prefix.
+"""Simulated clients with growing conversations, and with the real clients' habits that could change a prefix.
 
-Their shapes were seen in requests of Codex, Claude Code, Gemini CLI and SDKs. Each is told by the test what
-its user says and what its tools return, and keeps its history itself, from the answers that it really got.
+The request formats were observed with Codex, Claude Code, Gemini CLI and SDKs. The test supplies the user's
+messages and the tool results; each client builds its history from the answers that it receives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import requests
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
-#: One of them has a name that Gemini does not take.
+#: One tool has a name that Gemini does not accept.
 TOOLS = ("run", "files/read", "apply")
 
 
@@ -35,7 +35,7 @@ class GrowingClient(ABC):
         self._model = model
 
     def send(self) -> list[Call]:
-        """Ask for the next answer, and take it into the history."""
+        """Request the next answer and add it to the history."""
         response = requests.post(
             self._address + self._path(), json=self._body(), headers=self.headers, timeout=30
         )
@@ -59,7 +59,7 @@ class GrowingClient(ABC):
 
 
 class Chat(GrowingClient):
-    """As SDKs do it that send back the message they got."""
+    """Like SDKs that send back the message they received."""
 
     path = "/v1/chat/completions"
 
@@ -95,7 +95,7 @@ class Chat(GrowingClient):
 
 
 class PlainChat(Chat):
-    """As clients do it that keep only what they know: signatures must come from the store."""
+    """Like clients that keep only known fields: signatures must come from the store."""
 
     def _kept(self, message: dict[str, Any]) -> dict[str, Any]:
         calls = [
@@ -107,8 +107,8 @@ class PlainChat(Chat):
 
 
 class Codex(GrowingClient):
-    """The prompt as developer messages, new ones when a mode changes, images in results, all of it each
-    time."""
+    """The prompt as developer messages, new ones when a mode changes, images in results; the whole history
+    in each request."""
 
     path = "/v1/responses"
     headers: ClassVar = {"originator": "codex_exec", "user-agent": "codex_exec/0.169.0"}
@@ -165,7 +165,7 @@ class Codex(GrowingClient):
 
 
 class WithoutReasoning(Codex):
-    """As SDKs do it that neither ask for reasoning nor send it back."""
+    """Like SDKs that neither request reasoning nor send it back."""
 
     headers: ClassVar = {"user-agent": "OpenAI/Python 3.49.0"}
     include: ClassVar[list[str]] = []
@@ -175,7 +175,7 @@ class WithoutReasoning(Codex):
 
 
 class Chained(Codex):
-    """Sends what is new, and the id of the answer that it goes on from."""
+    """Sends only the new items and the id of the previous answer."""
 
     headers: ClassVar = {"user-agent": "OpenAI/Python 3.49.0"}
     include: ClassVar[list[str]] = []
@@ -191,8 +191,8 @@ class Chained(Codex):
 
 
 class ClaudeCode(GrowingClient):
-    """An attribution that changes with each request, marks for the cache that move to the newest message,
-    reminders with a role of their own, results as texts and as blocks, thinking sent back as it came."""
+    """An attribution that changes with each request, cache marks that move to the newest message,
+    reminders with their own role, results as texts and as blocks, and thinking sent back unchanged."""
 
     path = "/v1/messages"
     headers: ClassVar = {
@@ -247,7 +247,7 @@ class WithoutThinking(ClaudeCode):
 
 
 class SearchingTools(ClaudeCode):
-    """Declares a tool once its search has found it, sorted in among the others."""
+    """Declares a tool after its search has found it, sorted among the others."""
 
     def __init__(self, address: str, model: str) -> None:
         super().__init__(address, model)
@@ -266,7 +266,7 @@ class SearchingTools(ClaudeCode):
 
 
 class GeminiCli(GrowingClient):
-    """Gemini's own contents, sent back as they came."""
+    """Gemini's own contents, sent back unchanged."""
 
     headers: ClassVar = {"x-goog-api-client": "google-genai-sdk/1.30.0 gl-node/v20"}
 
@@ -304,7 +304,7 @@ class GeminiCli(GrowingClient):
 
 
 class Interactions(GrowingClient):
-    """Google's newer SDKs: steps, sent back as they came."""
+    """Google's newer SDKs: steps, sent back unchanged."""
 
     path = "/v1beta/interactions"
 
@@ -368,7 +368,7 @@ def _marked_text(text: str) -> dict[str, Any]:
 
 
 def _marked(message: dict[str, Any]) -> dict[str, Any]:
-    """The newest message as Claude Code sends it: a text becomes a block, so that it can be marked."""
+    """Return the newest message like Claude Code: a text becomes a block with a cache mark."""
     content = message["content"]
     blocks = [_text(content)] if isinstance(content, str) else content
     return {**message, "content": [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]}

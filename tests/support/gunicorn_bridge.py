@@ -31,17 +31,17 @@ class Bridge:
     def lines(self) -> str:
         return self.log.read_text()
 
-    def told(self, **fields: Any) -> list[dict[str, Any]]:
-        """The lines of the log with these fields; one that is still being written is not yet a line."""
+    def log_entries(self, **fields: Any) -> list[dict[str, Any]]:
+        """Return the complete log entries with these field values."""
         lines = [json.loads(line) for line in self.lines().split("\n")[:-1] if line.startswith("{")]
         return [line for line in lines if fields.items() <= line.items()]
 
     def requests(self, **fields: Any) -> list[dict[str, Any]]:
-        """What the log says of each request."""
-        return self.told(message="request", **fields)
+        """Return the log entry of each request."""
+        return self.log_entries(message="request", **fields)
 
     def request(self, **fields: Any) -> dict[str, Any]:
-        """The last of them, once it is written: a stream's line comes after its last byte."""
+        """Return the last request entry; wait for it, as a stream is logged after its last byte."""
         found = eventually(lambda: self.requests(**fields))
         assert found, f"no request with {fields} in\n{self.lines()[-4000:]}"
         return found[-1]
@@ -51,7 +51,7 @@ class Bridge:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def descriptors(self) -> int:
-        """Open files and sockets of all workers together."""
+        """Count the open files and sockets of all workers."""
         return sum(len(os.listdir(f"/proc/{worker}/fd")) for worker in self.workers())
 
     def signal(self, number: int) -> None:
@@ -59,17 +59,17 @@ class Bridge:
 
 
 def memory_environment() -> dict[str, str]:
-    """How the service has the C library deal with memory."""
+    """Return the memory settings of the C library that the service uses."""
     given = (each.partition("=") for each in directives()["Environment"])
     return {name: value for name, _, value in given if name == "GLIBC_TUNABLES"}
 
 
-#: Bound and never listened on: Linux gives such a port only to those who name it.
+#: Bound sockets that never listen: Linux assigns such a port only on explicit request.
 _HELD: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """One that no other test is given, however long it takes until somebody listens there."""
+    """Return a port that no other test gets, however late a process listens on it."""
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind(("127.0.0.1", 0))
@@ -82,7 +82,7 @@ def free_port() -> int:
 
 
 def clean_environment() -> dict[str, str]:
-    """Without the developer's own settings: a test must not depend on them, nor call a real Gemini."""
+    """Return the environment without the developer's settings, which could select a real Gemini."""
     ours = ("BRIDGE_", "GEMINI_", "GOOGLE_", "DEBUG", "DEFAULT_MODEL", "CODER_AGENT_", "USE_CCPA", "OPENAI_")
     ours += ("PROMETHEUS_", "OTEL_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -120,7 +120,7 @@ def gunicorn_bridge(program: str = "app:app", *, root: Path = ROOT, **environmen
 
 
 def serves(url: str) -> bool:
-    """Whether somebody serves it; who starts or is busy does not yet."""
+    """Whether a process serves this URL; a starting or overloaded one does not."""
     try:
         return requests.get(url, timeout=10).ok
     except (requests.ConnectionError, requests.Timeout):

@@ -1,4 +1,4 @@
-"""What is wrong with a page, as far as can be told without a browser: nesting, ids, names, outside things."""
+"""Finds errors in a page without a browser: nesting, ids, names, and external resources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 )
-#: In these a browser does not take blocks, or ends them when a block begins.
+#: Elements in which a browser allows no blocks, or which it ends at a block.
 PHRASING_ONLY = frozenset({"p", "h1", "h2", "h3", "pre", "span", "code", "summary", "button"})
 BLOCKS = frozenset(
     {"div", "p", "ul", "ol", "figure", "section", "table", "pre", "h1", "h2", "details", "nav"}

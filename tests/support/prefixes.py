@@ -1,4 +1,4 @@
-"""Whether a request leaves the one before it as it was: what Gemini's implicit cache lives on."""
+"""Checks that a request starts with the previous one unchanged, as Gemini's implicit cache needs it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-#: What Gemini reads before the contents.
+#: The fields that Gemini reads before the contents.
 FRONT = ("systemInstruction", "tools", "toolConfig")
 
 
 def written(value: Any) -> bytes:
-    """The very bytes, with the order of keys: equal values are not enough for a cache."""
+    """Return the exact bytes with the order of keys: equal values are not enough for a cache."""
     return orjson.dumps(value)
 
 

@@ -1,8 +1,8 @@
 """Prints how a recorded stream becomes each protocol's events: `make replay NAME=plain_text`.
 
-Each chunk of the upstream, the neutral steps that the Turn makes of it, and the events that each protocol
-makes of those. Protocols that follow the answer differently, say by the number of candidates, get other
-steps; those with the same steps share one list.
+It shows each chunk of the upstream, the neutral steps that the Turn makes of it, and the events that each
+protocol makes of these steps. Protocols that configure the Turn differently, for example by the number of
+candidates, get different steps; protocols with the same steps share one list.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 
 import orjson
 from first_difference import shortened
-from transcripts import FOLDER, NAMES, TOLD, Told, chunks_of, json_lines
+from transcripts import FOLDER, NAMES, VARIANTS, TranscriptVariant, chunks_of, json_lines
 
-from bridge.gemini.turn import Ended, Failed, Step, Turn
+from bridge.gemini.turn import Step, Turn, TurnEnded, TurnFailed
 from bridge.protocols.base import Event
 
-WIDTH = 200  #: characters of a line, unless all are wanted
+WIDTH = 200  #: characters of a line, unless --full is given
 END = "end"
 
 
 class Stage(NamedTuple):
-    """What came of one chunk, or of the end of the stream."""
+    """The steps and events made of one chunk, or of the end of the stream."""
 
     cause: str
     steps: list[str]
@@ -34,13 +34,13 @@ class Stage(NamedTuple):
 
 
 class Unknown(Exception):
-    """Asked for what is not there."""
+    """The requested transcript or protocol does not exist."""
 
 
-def stages(name: str, told: Told) -> list[Stage]:
+def stages(name: str, told: TranscriptVariant) -> list[Stage]:
     run = told.run()
     machine = run.machine
-    turn = Turn(machine.MOST_CANDIDATES, any_reason=machine.KNOWS_REASONS)
+    turn = Turn(machine.MAX_CANDIDATES, any_finish_reason_ends=machine.ANY_FINISH_REASON_ENDS)
     passed = []
     for number, chunk in enumerate(chunks_of(name)):
         fitted = run.adapter.feed(chunk)
@@ -53,10 +53,10 @@ def _stage(cause: str, steps: Iterable[Step], events: Iterable[Event]) -> Stage:
 
 
 def _step(step: Step) -> str:
-    if isinstance(step, Failed):
-        return f"Failed {type(step.error).__name__}: {step.error}"
-    if isinstance(step, Ended):
-        return f"Ended {', '.join(_ending(each) for each in step.endings)}, usage {_json(step.usage.raw)}"
+    if isinstance(step, TurnFailed):
+        return f"TurnFailed {type(step.error).__name__}: {step.error}"
+    if isinstance(step, TurnEnded):
+        return f"TurnEnded {', '.join(_ending(each) for each in step.endings)}, usage {_json(step.usage.raw)}"
     told = (f"{name}={_value(value)}" for name, value in step._asdict().items())
     return " ".join([type(step).__name__, *told])
 
@@ -79,7 +79,7 @@ def _json(value: Any) -> str:
 
 
 def replayed(name: str, protocol: str = "", width: int = WIDTH) -> str:
-    """The whole page. `protocol` is a protocol's name, or one with its caller; without it all are told."""
+    """Return the page. `protocol` is a name, or a name with a caller; without it, all are shown."""
     told = {each.label: stages(_known(name), each) for each in _chosen(protocol)}
     lines = [f"{name}: {(FOLDER / name / 'why.md').read_text().strip()}", "", "UPSTREAM"]
     lines += [f"  chunk {number:<3} {_json(line)}" for number, line in enumerate(json_lines(name))]
@@ -100,14 +100,14 @@ def _by_steps(told: dict[str, list[Stage]]) -> Iterator[tuple[list[str], list[St
 
 
 def _numbered(passed: list[Stage]) -> Iterator[tuple[str, list[str]]]:
-    """The events of each stage with their numbers, which are those of a failing test."""
+    """Number the events of each stage as a failing test does."""
     numbers = count()
     for stage in passed:
         yield stage.cause, [f"{next(numbers):>3} {event}" for event in stage.events]
 
 
 def _listed(caused: Iterable[tuple[str, list[str]]]) -> Iterator[str]:
-    """Each with what caused it, which is told once."""
+    """List the events with their cause, which is shown once."""
     for cause, results in caused:
         for number, result in enumerate(results or ["(nothing)"]):
             yield f"  {cause if number == 0 else '':<9} {result}"
@@ -121,11 +121,13 @@ def _known(name: str) -> str:
     raise Unknown(f"No transcript is called {name!r}. {offered}")
 
 
-def _chosen(protocol: str) -> list[Told]:
-    chosen = [each for each in TOLD if protocol in ("", each.protocol.name, each.label)]
+def _chosen(protocol: str) -> list[TranscriptVariant]:
+    chosen = [each for each in VARIANTS if protocol in ("", each.protocol.name, each.label)]
     if chosen:
         return chosen
-    raise Unknown(f"No protocol is called {protocol!r}. There are: {', '.join(each.label for each in TOLD)}")
+    raise Unknown(
+        f"No protocol is called {protocol!r}. There are: {', '.join(each.label for each in VARIANTS)}"
+    )
 
 
 def main(arguments: list[str]) -> int:

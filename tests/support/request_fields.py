@@ -135,7 +135,7 @@ class Probe(NamedTuple):
         storing = self.protocol.storing if isinstance(self.protocol, Protocol) else None
         if storing is None:
             return ()
-        return storing.wanted(body), storing.previous(body), storing.background(body)
+        return storing.should_store(body), storing.previous_id(body), storing.is_background(body)
 
 
 class Walk:

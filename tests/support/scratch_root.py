@@ -1,4 +1,4 @@
-"""An installation in a scratch root: our own script and documents, with every place moved below a folder."""
+"""An installation in a scratch root: the real script and documents, with every path moved below a folder."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from unit_file import directives
 from waiting import eventually
 
 OPERATIONS = ROOT / "docs" / "OPERATIONS.md"
-#: What the install script takes, and so all that a release needs to hold.
+#: The files that the install script copies, and so all that a release must hold.
 SHIPPED = re.search(r"contents='(.*?)'", (ROOT / "deploy" / "install.sh").read_text(), re.DOTALL)[1].split()
 
-#: What a scratch root has not: they only say that they were called.
+#: Commands that a scratch root lacks; these stubs only report that they were called.
 ABSENT = ("systemctl", "journalctl", "nginx", "chown")
 SUDO = '#!/bin/sh\nexec env "$@"\n'
 SQLITE = "#!{python}\nimport sqlite3, sys\nsqlite3.connect(sys.argv[1]).execute(sys.argv[2])\n"
 
 
 def blocks(heading: str) -> list[str]:
-    """The commands that stand under a heading of docs/OPERATIONS.md."""
+    """Return the commands below a heading of docs/OPERATIONS.md."""
     _, _, rest = OPERATIONS.read_text().partition(f"\n## {heading}\n")
     section, _, _ = rest.partition("\n## ")
     return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
@@ -66,7 +66,7 @@ class Scratch:
         environment = clean_environment() | {
             "DESTDIR": str(root),
             "PATH": f"{tools}:{root}/usr/local/bin:{os.environ['PATH']}",
-            "PIP_NO_INDEX": "1",  # the ordinary way, only that the registry is a folder
+            "PIP_NO_INDEX": "1",  # an ordinary installation from a local folder
             "PIP_FIND_LINKS": str(wheels),
         }
         return cls(root, tools, environment)
@@ -75,7 +75,7 @@ class Scratch:
         return self.root / place.lstrip("/")
 
     def moved(self, text: str) -> str:
-        """With the machine's places below the scratch root."""
+        """Move the machine's paths below the scratch root."""
         text = re.sub(r"(?<![\w.}/])/(etc|var|opt|usr/local)/", rf"{self.root}/\1/", text)
         return text.replace(" -C / ", f" -C {self.root} ")
 
@@ -96,7 +96,7 @@ class Scratch:
         return (self.path("/opt/gemini-bridge") / link).resolve().name
 
     def written_environment(self) -> dict[str, str]:
-        """As systemd would read the unit's environment file."""
+        """Read the unit's environment file like systemd does."""
         file = self.path("/etc/gemini-bridge/env")
         lines = file.read_text().splitlines() if file.exists() else []
         return dict(line.replace('"', "").split("=", 1) for line in lines if "=" in line)
@@ -112,7 +112,7 @@ class Scratch:
 
     @contextmanager
     def service(self) -> Iterator[subprocess.Popen[bytes]]:
-        """What systemd would run, by the unit's own lines, with a socket to say READY=1 to."""
+        """Run the unit's start command like systemd does, with a socket that receives READY=1."""
         (folder,), (line,) = directives()["WorkingDirectory"], directives()["ExecStart"]
         place = self.path("/notify")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
@@ -133,7 +133,7 @@ class Scratch:
                 place.unlink()
 
     def reload(self, process: subprocess.Popen[bytes]) -> bool:
-        """As systemd does it: one line after the other, until one fails."""
+        """Run the reload commands in order until one fails, like systemd does."""
         for line in directives()["ExecReload"]:
             command = shlex.split(self.moved(line).replace("$MAINPID", str(process.pid)))
             folder = self.moved(directives()["WorkingDirectory"][0])

@@ -1,4 +1,4 @@
-"""A Gemini on loopback that says what a test tells it to, byte for byte, and remembers what it was asked."""
+"""A Gemini on loopback that sends the bytes a test scripts, and records the requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-CUT = object()  #: in a body: drop the connection here
+CUT = object()  #: in a body: close the connection here
 
 
 def sse(*chunks: Any) -> list[bytes]:
@@ -41,7 +41,7 @@ def call_chunk(
 
 @dataclass
 class Reply:
-    """`body` holds bytes to send, numbers of seconds to wait, functions to call, or CUT."""
+    """A scripted response. `body` holds bytes to send, seconds to wait, functions to call, or CUT."""
 
     body: Iterable[Any] = ()
     status: int = 200
@@ -58,7 +58,7 @@ class Asked:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # else a crowd is turned away
+    request_queue_size = 128  # else many simultaneous connections are refused
 
 
 class ScriptedGemini:
@@ -80,11 +80,11 @@ class ScriptedGemini:
         self._replies.extend(each if isinstance(each, Reply) else Reply(each) for each in replies)
 
     def will_answer(self, answer: Callable[[Asked], Any]) -> None:
-        """With what `answer` makes of each question, once nothing else is left to say."""
+        """Answer each request with the result of `answer`, after all scripted replies are sent."""
         self._answer = answer
 
     def will_list(self, *pages: Any) -> None:
-        """Instead of its two models; the last page over and over."""
+        """Replace the model list by these pages; the last page is repeated."""
         self._listed = deque(pages)
 
     def forget(self) -> None:
@@ -109,7 +109,7 @@ class ScriptedGemini:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # else every answer waits 40 ms for an acknowledgement
+            disable_nagle_algorithm = True  # else every response waits 40 ms for an acknowledgement
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))

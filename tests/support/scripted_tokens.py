@@ -1,4 +1,4 @@
-"""Google's token server on loopback: gives out numbered tokens, or fails as a test tells it to."""
+"""Google's token server on loopback: it issues numbered tokens, or fails as a test scripts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import orjson
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-#: Every token begins so; it must never turn up in a log or an answer.
+#: Every token starts with this text, which must never appear in a log or a response.
 CANARY_TOKEN = "ya29.canary-token-never-to-be-seen-"
 
 
@@ -23,7 +23,7 @@ class TokenServer:
     def __init__(self) -> None:
         self.asked: list[dict[str, str]] = []
         self._failures: deque[tuple[int, bytes]] = deque()
-        self.free = threading.Event()  #: while it is clear, nobody gets a token
+        self.free = threading.Event()  #: while it is clear, the server issues no token
         self.forget()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -67,7 +67,7 @@ class TokenServer:
                 status, body = server._reply()
                 time.sleep(server.delay)
                 server.free.wait(60)
-                with suppress(OSError):  # who asked need not wait for it
+                with suppress(OSError):  # the caller may have disconnected
                     self._say(status, body)
 
             def _say(self, status: int, body: bytes) -> None:
@@ -85,7 +85,7 @@ class TokenServer:
 
 @cache
 def private_key() -> str:
-    """Made for this run of the tests, and worth nothing."""
+    """Return a key that is generated for this test run and grants nothing."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form = serialization.PrivateFormat.PKCS8
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
@@ -103,7 +103,7 @@ def service_account(token_uri: str) -> dict[str, str]:
 
 
 def gemini_cli_login(token_uri: str = "", left: float = 3600.0, **more: Any) -> dict[str, Any]:
-    """As Gemini CLI writes it, and with where to renew it, which Gemini CLI knows by heart."""
+    """Return a login as Gemini CLI writes it, plus the token URI, which Gemini CLI has built in."""
     return {
         "access_token": f"{CANARY_TOKEN}file",
         "refresh_token": "1//canary-refresh-token",

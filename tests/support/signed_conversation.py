@@ -1,4 +1,4 @@
-"""A Gemini that signs its calls, and refuses, as Google does, those that come back unsigned."""
+"""A Gemini that signs its calls and, like Google, refuses calls that come back unsigned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scripted_gemini import Asked, Reply, call_chunk, sse, text_chunk
 MISSING = "Function call is missing a thought_signature in functionCall parts. Function call `{name}`."
 WRONG = "Corrupted thought signature."
 
-#: What is said in answer to a request: a whole reply, or what makes one of the request.
+#: The answer to a request: a whole reply, or a function that makes one from the request.
 Step = Reply | list[Any] | Callable[[Asked], Any]
 
 
@@ -34,10 +34,10 @@ def has_tools(asked: Asked) -> bool:
 
 
 class SignedConversation:
-    """Takes its steps one by one. Requests without tools ask for a title or the like, and are no step."""
+    """Plays its steps in order. Requests without tools, for example for a title, use no step."""
 
     def __init__(self, *steps: Step) -> None:
-        self.asked: list[Asked] = []  #: the requests of the conversation itself
+        self.asked: list[Asked] = []  #: the requests of the main conversation
         self.refused: list[str] = []
         self._steps = deque(steps)
         self._signatures: dict[str, str | None] = {}
@@ -61,7 +61,7 @@ class SignedConversation:
             return step(asked) if callable(step) else step
 
     def calls(self, *calls: tuple[str, dict[str, Any]], thought: str | None = None) -> list[bytes]:
-        """A turn of calls, after a thought; the first of them is signed."""
+        """Return a turn of calls after a thought; the first call is signed."""
         chunks = [self._call(name, args, number == 0) for number, (name, args) in enumerate(calls)]
         chunks[-1]["candidates"][0]["finishReason"] = "STOP"
         thinking = [{"text": thought, "thought": True}] if thought else []
@@ -75,7 +75,7 @@ class SignedConversation:
         return call_chunk(name, args, call_id, signature)
 
     def _broken(self, number: int, part: dict[str, Any]) -> str | None:
-        """What is wrong with a call. Clients of Google's own protocol may leave the id out."""
+        """Return the error in a call. Clients of Google's own protocol may omit the id."""
         call, signature = part["functionCall"], part.get("thoughtSignature")
         in_order = [*self._signatures.values(), None]
         expected = self._signatures.get(call.get("id"), in_order[min(number, len(in_order) - 1)])

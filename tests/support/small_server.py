@@ -1,4 +1,4 @@
-"""Small servers on loopback for what the scripted Gemini does not do: other heads, TLS, proxies."""
+"""Small servers on loopback for cases that the scripted Gemini does not cover: other heads, TLS, proxies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import requests
 from certificates import Certificate
 
-#: Path and headers of a question in; status, headers and body out.
+#: From the path and headers of a request to the status, headers and body of the response.
 Answer = Callable[[str, dict[str, str]], tuple[int, dict[str, str], bytes]]
 
 
@@ -23,7 +23,7 @@ class _Quiet(BaseHTTPRequestHandler):
         pass
 
     def send_response(self, code: int, message: str | None = None) -> None:
-        self.send_response_only(code, message)  # without a Date of its own
+        self.send_response_only(code, message)  # without an automatic Date header
 
     def reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.send_response(status)
@@ -69,7 +69,7 @@ def answering(answer: Answer, certificate: Certificate | None = None) -> Iterato
 
 @contextmanager
 def intercepting_proxy(certificate: Certificate) -> Iterator[str]:
-    """It opens every TLS connection with a certificate of its own, as companies' proxies do."""
+    """A proxy that intercepts every TLS connection with its own certificate, like companies' proxies."""
 
     class Handler(_Quiet):
         def do_CONNECT(self) -> None:
@@ -85,8 +85,8 @@ def intercepting_proxy(certificate: Certificate) -> Iterator[str]:
 
 
 @contextmanager
-def collecting_proxy(behind: str) -> Iterator[str]:
-    """It passes an answer on when it has all of it: what a front door must not do."""
+def buffering_proxy(behind: str) -> Iterator[str]:
+    """A proxy that buffers a whole response before it passes it on, which breaks streaming."""
 
     class Handler(_Quiet):
         def do_POST(self) -> None:

@@ -17,7 +17,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.model_adapter import AnswerAdapter, adapt_request
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.service_tier import STANDARD, tier_to_send
-from bridge.gemini.signatures import Vault
+from bridge.gemini.signatures import SignatureStore
 from bridge.gemini.types import Candidate, Chunk, Content, FunctionCall, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import chunk_from_json
 from bridge.ids_and_clock import IdsAndClock
@@ -32,7 +32,7 @@ NAMES = sorted(path.parent.name for path in FOLDER.glob("*/upstream.jsonl"))
 
 
 def json_lines(name: str) -> list[dict[str, Any]]:
-    # Split on the line feed alone: the texts hold other line separators.
+    # Split only at line feeds: the texts contain other line separators.
     lines = (FOLDER / name / "upstream.jsonl").read_bytes().split(b"\n")
     return [orjson.loads(line) for line in lines if line]
 
@@ -41,7 +41,7 @@ def chunks_of(name: str) -> list[Chunk]:
     return [chunk_from_json(line) for line in json_lines(name)]
 
 
-class ForgetfulVault:
+class ForgetfulSignatureStore:
     def keep(self, family: str, signatures: JsonObject) -> None:
         pass
 
@@ -49,7 +49,7 @@ class ForgetfulVault:
         return {}
 
 
-class MemoryVault(ForgetfulVault):
+class MemorySignatureStore(ForgetfulSignatureStore):
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}
 
@@ -60,8 +60,8 @@ class MemoryVault(ForgetfulVault):
         return {each: self.kept[each] for each in call_ids if each in self.kept}
 
 
-def counting_stamp() -> IdsAndClock:
-    """Each kind of id has its own numbers."""
+def counting_ids() -> IdsAndClock:
+    """Return a source of ids that counts each kind of id separately."""
     numbers: defaultdict[str, count[int]] = defaultdict(lambda: count(1))
     return IdsAndClock(
         new_id=lambda prefix: f"{prefix}{next(numbers[prefix]):04}", now=lambda: 1_800_000_000.0
@@ -72,9 +72,13 @@ class Run:
     """One answer of one protocol, in memory."""
 
     def __init__(
-        self, protocol: Protocol, body: JsonObject, vault: Vault | None = None, caller: Caller | None = None
+        self,
+        protocol: Protocol,
+        body: JsonObject,
+        vault: SignatureStore | None = None,
+        caller: Caller | None = None,
     ) -> None:
-        ids_and_clock = counting_stamp()
+        ids_and_clock = counting_ids()
         self.asked = protocol.to_gemini(protocol.schema.load(dict(body)), caller or Caller())
         self.request, self.adapter = fitted(self.asked.request, vault)
         self.machine: EventMachine = protocol.machine(self.asked, ids_and_clock)
@@ -89,29 +93,35 @@ class Run:
         return [*self.fed(chunks), *self.machine.fail(error)]
 
 
-class Told(NamedTuple):
-    """A protocol, and one of the callers to whom it tells an answer in a way of their own."""
+class TranscriptVariant(NamedTuple):
+    """A protocol and one of its callers that get their own dialect."""
 
     protocol: Protocol
-    caller: str  #: as the conversation names it
+    caller: str  #: the name in `conversations`
 
     @property
     def label(self) -> str:
-        """The name of its recorded stream."""
+        """Return the name of its recorded stream."""
         return f"{self.protocol.name}{self.caller}"
 
-    def run(self, vault: Vault | None = None) -> Run:
+    def run(self, vault: SignatureStore | None = None) -> Run:
         conversation = CONVERSATIONS[self.protocol.name]
         return Run(self.protocol, conversation.opening, vault, conversation.callers[self.caller])
 
 
-TOLD = [Told(protocol, caller) for protocol in PROTOCOLS for caller in CONVERSATIONS[protocol.name].callers]
+VARIANTS = [
+    TranscriptVariant(protocol, caller)
+    for protocol in PROTOCOLS
+    for caller in CONVERSATIONS[protocol.name].callers
+]
 
 
-def fitted(request: GenerateRequest, vault: Vault | None = None) -> tuple[GenerateRequest, AnswerAdapter]:
+def fitted(
+    request: GenerateRequest, vault: SignatureStore | None = None
+) -> tuple[GenerateRequest, AnswerAdapter]:
     sent = replace(request, service_tier=tier_to_send(request.service_tier or STANDARD, STANDARD))
     return adapt_request(
-        sent, "gemini-test", CAPABILITIES, vault or ForgetfulVault(), counting_stamp().new_id
+        sent, "gemini-test", CAPABILITIES, vault or ForgetfulSignatureStore(), counting_ids().new_id
     )
 
 
@@ -119,7 +129,7 @@ def fitted(request: GenerateRequest, vault: Vault | None = None) -> tuple[Genera
 
 
 def in_single_characters(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Plain text split into its characters; everything else as it was."""
+    """Split plain text into single characters; leave everything else unchanged."""
     return [piece for chunk in chunks for piece in _split(chunk)]
 
 
@@ -143,7 +153,7 @@ def _characters(part: Part) -> list[Part]:
 
 
 def in_one_lump(chunks: list[Chunk]) -> list[Chunk]:
-    """All candidates of the stream in one chunk, in their order."""
+    """Join all candidates of the stream in one chunk, in order."""
     usage = next((chunk.usage for chunk in reversed(chunks) if chunk.usage), None)
     feedback = next((chunk.prompt_feedback for chunk in chunks if chunk.prompt_feedback), None)
     everything = tuple(candidate for chunk in chunks for candidate in chunk.candidates)
@@ -152,9 +162,9 @@ def in_one_lump(chunks: list[Chunk]) -> list[Chunk]:
 
 
 def model_content(chunks: Iterable[Chunk], *, as_made: bool = False) -> tuple[Part, ...]:
-    """What Gemini said, as it would want it back: unsigned neighbours joined, empty parts left out.
+    """Return Gemini's answer as history: unsigned neighbours joined, empty parts dropped.
 
-    `as_made`: with its calls as they were, and not as other clients need them.
+    `as_made` keeps its calls unchanged; otherwise they are as other clients need them.
     """
     parts: list[Part] = []
     seen_ids: set[str | None] = set()
@@ -163,7 +173,7 @@ def model_content(chunks: Iterable[Chunk], *, as_made: bool = False) -> tuple[Pa
         if before is not None and _plain(before) and _plain(part) and before.thought == part.thought:
             parts[-1] = replace(before, data=f"{before.data}{part.data}")
         elif isinstance(part.data, FunctionCall) and not as_made:
-            # A second call under the same id got one of ours, which Gemini never sees.
+            # A second call with the same id got a generated id, which is not sent to Gemini.
             own_id = None if part.data.id in seen_ids else part.data.id
             seen_ids.add(part.data.id)
             parts.append(replace(part, data=replace(part.data, args=part.data.args or {}, id=own_id)))

@@ -1,4 +1,4 @@
-"""The systemd unit that we ship, as directives: configparser would lose those that are written twice."""
+"""The delivered systemd unit as directives; configparser would lose repeated ones."""
 
 from __future__ import annotations
 

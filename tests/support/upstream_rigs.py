@@ -1,4 +1,4 @@
-"""Each upstream that speaks to Google, against a scripted one: how it is made, and what its wire wraps."""
+"""Test rigs for the upstreams that call Google: how to create each, and how it wraps Gemini's JSON."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Rig:
 
     @property
     def body(self) -> Body:
-        """What the upstream was asked last, as Gemini's own request."""
+        """Return the last upstream request, unwrapped to Gemini's own format."""
         return self.unwrapped(self.api.asked[-1].body)
 
 
 def array(chunks: Sequence[Body]) -> Reply:
-    """A stream as Google sends it without `alt=sse`."""
+    """Return a stream as Google sends it without `alt=sse`."""
     pieces = [(b",\r\n" if place else b"[") + orjson.dumps(chunk) for place, chunk in enumerate(chunks)]
     return Reply([*pieces, b"]"], headers=JSON)
 
@@ -69,7 +69,7 @@ WIRE: dict[str, tuple[Callable[[Sequence[Body]], Reply], Callable[[Body], Body]]
 
 
 def environment(name: str, api: str, tokens: str, folder: Path) -> dict[str, str]:
-    """What an operator would set to have this upstream."""
+    """Return the environment variables that select this upstream."""
     folder.mkdir(exist_ok=True)
     account, login = folder / "service_account.json", folder / "oauth_creds.json"
     account.write_bytes(orjson.dumps(service_account(tokens)))
@@ -101,7 +101,7 @@ def make(environ: dict[str, str]) -> Upstream:
         **environ,
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Google's package has some to say about itself on its first import
+        warnings.simplefilter("ignore")  # Google's package warns about itself on its first import
         return make_upstream(load(CONFIG, environ))
 
 
@@ -111,6 +111,6 @@ def rig(name: str, api: ScriptedGemini, tokens: TokenServer, folder: Path, **mor
 
 
 def read(upstream: Upstream, request: Any) -> list[Any]:
-    """All chunks of an answer."""
+    """Return all chunks of an answer."""
     with closing(upstream.stream(request)) as stream:
         return [chunk for batch in stream for chunk in batch]

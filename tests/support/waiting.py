@@ -1,4 +1,4 @@
-"""What another process or thread does, it does a little later: the tests wait for it in one way."""
+"""Waiting for the effects of another process or thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Found = TypeVar("Found")
 
 
 def eventually(look: Callable[[], Found], seconds: float = 30.0, every: float = 0.05) -> Found:
-    """What is found at last; what was found instead, when the time is over."""
+    """Call `look` until its result is true or the time is over; return the last result."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""HTTP answers as they stand on the wire, read strictly: what no head announces is no answer."""
+"""A strict parser of HTTP responses: bytes that no head announces are an error."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import ssl
 from dataclasses import dataclass
 
 HEAD_END = b"\r\n\r\n"
-#: Nobody here speaks another version, and so nobody may claim to.
+#: Only HTTP/1.0 and HTTP/1.1 are valid: the bridge and nginx support no other version here.
 STATUS_LINE = re.compile(rb"HTTP/1\.[01] [1-5][0-9][0-9] ")
-#: As the bridge writes it: no blanks, no extensions.
+#: The bridge writes chunk sizes without spaces and extensions.
 SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
-#: They have no body, whatever their heads say.
+#: Responses with these statuses have no body, whatever their heads say.
 BODILESS = (204, 304)
 
 
 class NotHttp(AssertionError):
-    """Bytes stand where the head of an answer must stand."""
+    """There are other bytes where a response head must start."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class WireAnswer:
     status: int
     headers: dict[str, str]
     body: bytes
-    whole: bool  #: its end has come
+    whole: bool  #: the end of the body has arrived
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class _Head:
 
 
 def answers_in(data: bytes, *, ended: bool) -> list[WireAnswer]:
-    """The final answers, in order; the last may be in parts. `ended`: no more bytes will come."""
+    """Return the final responses in order; the last may be incomplete. `ended`: no bytes will follow."""
     answers: list[WireAnswer] = []
     while head := _head(data):
         data = data[head.size :]
@@ -67,7 +67,7 @@ def _head(data: bytes) -> _Head | None:
 
 
 def _body(head: _Head, data: bytes, ended: bool) -> tuple[bytes, int, bool]:
-    """The body, how many bytes it takes, and whether it is whole."""
+    """Return the body, its length on the wire, and whether it is complete."""
     if head.status in BODILESS:
         return b"", 0, True
     if head.headers.get("transfer-encoding") == "chunked":
@@ -96,7 +96,7 @@ def _chunked_body(data: bytes) -> tuple[bytes, int, bool]:
 
 
 def read_answers(client: socket.socket, wanted: int) -> tuple[list[WireAnswer], bool]:
-    """Until so many are whole or the connection has ended: the answers, and whether it has ended."""
+    """Read until `wanted` responses are complete or the connection ends; return both facts."""
     data, ended = b"", False
     while not ended:
         answers = answers_in(data, ended=False)
@@ -108,7 +108,7 @@ def read_answers(client: socket.socket, wanted: int) -> tuple[list[WireAnswer], 
 
 
 def received(client: socket.socket) -> bytes:
-    """Nothing, when the other end has closed or reset it."""
+    """Receive bytes; return none if the other end has closed or reset the connection."""
     try:
         return client.recv(65536)
     except (ConnectionError, ssl.SSLError):

@@ -25,7 +25,7 @@ def _tokens() -> Iterator[TokenServer]:
 
 @pytest.fixture
 def api(_api: ScriptedGemini, monkeypatch: pytest.MonkeyPatch) -> ScriptedGemini:
-    """Whatever Google it is that the upstream under test speaks to."""
+    """The scripted Google API for the upstream under test."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     _api.forget()
     return _api
@@ -39,5 +39,5 @@ def tokens(_tokens: TokenServer) -> TokenServer:
 
 @pytest.fixture
 def set_up(api: ScriptedGemini, tokens: TokenServer, tmp_path: Path) -> Callable[..., Rig]:
-    """An upstream by name, as its settings make it."""
+    """Make an upstream by name from its settings."""
     return lambda name, **more: rig(name, api, tokens, tmp_path / "config", **more)

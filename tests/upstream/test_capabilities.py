@@ -1,4 +1,4 @@
-"""What each upstream says it cannot carry, tried out; and the table of it in docs/UPSTREAMS.md."""
+"""The declared capabilities of each upstream, verified by probes, and their table in docs/UPSTREAMS.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bridge.gemini.wire import request_to_json
 from bridge.upstream import UPSTREAMS
 from bridge.upstream.capabilities import Capability
 
-MODEL = "gemma-3-27b-it"  # one that does not insist on signatures, which one upstream cannot carry
+MODEL = "gemma-3-27b-it"  # a model that needs no signatures, which one upstream cannot carry
 HELLO = Content("user", (Part("Hello"),))
 PLAIN_TOOL = Tool((FunctionDeclaration("look", "Look around."),))
 DONE = text_chunk("Done.", "STOP")
@@ -55,13 +55,13 @@ def request(*contents: Content, **fields: Any) -> GenerateRequest:
 
 
 def arrives(rig: Rig, asked: GenerateRequest) -> bool:
-    """The request reaches Gemini as it was meant."""
+    """Whether the request reaches Gemini unchanged."""
     rig.will_say(DONE)
     read(rig.upstream, asked)
     return rig.body == request_to_json(asked)
 
 
-def comes(rig: Rig, *chunks: dict[str, Any]) -> list[Candidate]:
+def received(rig: Rig, *chunks: dict[str, Any]) -> list[Candidate]:
     rig.will_say(*chunks)
     return [candidate for chunk in read(rig.upstream, request()) for candidate in chunk.candidates]
 
@@ -80,13 +80,13 @@ def after_a_call(call: Part, result: FunctionResponse = RESULT) -> GenerateReque
 
 @probe(Capability.THOUGHTS)
 def thoughts(rig: Rig) -> bool:
-    first, *_ = comes(rig, saying({"text": "Hm.", "thought": True}), DONE)
+    first, *_ = received(rig, saying({"text": "Hm.", "thought": True}), DONE)
     return first.parts[0].thought
 
 
 @probe(Capability.SIGNATURES)
 def signatures(rig: Rig) -> bool:
-    first, *_ = comes(rig, saying({**calling(args={}), "thoughtSignature": "c2lnbmVk"}), DONE)
+    first, *_ = received(rig, saying({**calling(args={}), "thoughtSignature": "c2lnbmVk"}), DONE)
     signed = Part(FunctionCall("look", {"n": 1}), signature="c2lnbmVk")
     return first.parts[0].signature == "c2lnbmVk" and arrives(rig, after_a_call(signed))
 
@@ -119,7 +119,7 @@ def search(rig: Rig) -> bool:
         "webSearchQueries": ["news"],
         "groundingChunks": [{"web": {"uri": "https://a.test", "title": "A"}}],
     }
-    first, *_ = comes(rig, saying({"text": "So."}, groundingMetadata=sources, finishReason="STOP"))
+    first, *_ = received(rig, saying({"text": "So."}, groundingMetadata=sources, finishReason="STOP"))
     return first.extra["groundingMetadata"] == sources and arrives(rig, request(tools=(GOOGLE_SEARCH,)))
 
 
@@ -131,7 +131,7 @@ def result_media(rig: Rig) -> bool:
 
 @probe(Capability.CALL_IDS)
 def call_ids(rig: Rig) -> bool:
-    first, *_ = comes(rig, saying(calling(id="c1", args={"a": "b"})), DONE)
+    first, *_ = received(rig, saying(calling(id="c1", args={"a": "b"})), DONE)
     told = after_a_call(
         Part(FunctionCall("look", {"a": "b"}, "c1")), FunctionResponse("look", {"a": "b"}, "c1")
     )
@@ -140,7 +140,7 @@ def call_ids(rig: Rig) -> bool:
 
 @probe(Capability.WHOLE_NUMBERS)
 def whole_numbers(rig: Rig) -> bool:
-    first, *_ = comes(rig, saying(calling(args={"small": 3, "large": 2**53 + 1})), DONE)
+    first, *_ = received(rig, saying(calling(args={"small": 3, "large": 2**53 + 1})), DONE)
     call = first.parts[0].data
     assert isinstance(call, FunctionCall)
     assert call.args is not None
@@ -150,14 +150,14 @@ def whole_numbers(rig: Rig) -> bool:
 
 @probe(Capability.NEW_FIELDS)
 def new_fields(rig: Rig) -> bool:
-    first, *_ = comes(rig, saying({"text": "So.", "mood": "good"}), DONE)
+    first, *_ = received(rig, saying({"text": "So.", "mood": "good"}), DONE)
     novel = request(Content("user", (Part("Hello", extra={"mood": "good"}),)), extra={"tier": "flex"})
     return first.parts[0].extra == {"mood": "good"} and arrives(rig, novel)
 
 
 @probe(Capability.FINISH_REASONS)
 def finish_reasons(rig: Rig) -> bool:
-    first, *_ = comes(rig, saying({"text": "So."}, finishReason="TOO_MANY_TOOL_CALLS"))
+    first, *_ = received(rig, saying({"text": "So."}, finishReason="TOO_MANY_TOOL_CALLS"))
     return first.finish_reason == "TOO_MANY_TOOL_CALLS"
 
 
@@ -258,30 +258,30 @@ def cancellation(rig: Rig) -> bool:
     return left.wait(20)
 
 
-def can(rig: Rig, ability: Capability) -> bool:
+def supports(rig: Rig, ability: Capability) -> bool:
     try:
         return PROBES[ability](rig)
     except REFUSALS:
         return False
 
 
-def test_every_ability_has_a_probe() -> None:
+def test_every_capability_has_a_probe() -> None:
     assert set(PROBES) == set(Capability)
 
 
-def test_every_upstream_but_the_demo_is_tried_out() -> None:
+def test_every_upstream_except_the_demo_is_probed() -> None:
     assert set(WIRE) == set(UPSTREAMS) - {"demo"}
 
 
 @pytest.mark.parametrize("name", WIRE)
 @pytest.mark.parametrize("ability", Capability, ids=lambda ability: ability.name)
-def test_an_upstream_carries_what_it_does_not_say_it_cannot(
+def test_an_upstream_supports_all_fields_that_it_does_not_list_as_unsupported(
     set_up: Callable[..., Rig], name: str, ability: Capability
 ) -> None:
-    assert can(set_up(name), ability) == (ability not in UPSTREAMS[name].CANNOT)
+    assert supports(set_up(name), ability) == (ability not in UPSTREAMS[name].CANNOT)
 
 
-def test_the_page_shows_what_they_say() -> None:
+def test_the_documentation_lists_the_declared_capabilities() -> None:
     place = ROOT / "docs" / "upstreams.py"
     spec = importlib.util.spec_from_file_location("upstreams_page", place)
     assert spec is not None

@@ -1,4 +1,4 @@
-"""Code Assist against scripted servers: its wrapped wire, its project, and Gemini CLI's login."""
+"""Code Assist against scripted servers: its wire format, its project, and Gemini CLI's login."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def assist(set_up: SetUp) -> Rig:
 
 @pytest.fixture
 def unsettled(set_up: SetUp) -> Rig:
-    """Without a project."""
+    """The upstream without a configured project."""
     return set_up("code_assist", GOOGLE_CLOUD_PROJECT="")
 
 
@@ -60,7 +60,7 @@ def wrapped(text: str, **beside: Any) -> dict[str, Any]:
 
 
 def login(rig: Rig, folder: Path, left: float, program: bool, **more: Any) -> Rig:
-    """The same with a login that has so many seconds left."""
+    """Return the upstream with a login that expires after this number of seconds."""
     path = folder / "login.json"
     path.write_bytes(orjson.dumps(gemini_cli_login(rig.tokens.address, left, **more)))
     environ = {
@@ -77,7 +77,7 @@ def bearers(rig: Rig) -> list[str]:
     return [asked.headers["authorization"].removeprefix(f"Bearer {CANARY_TOKEN}") for asked in rig.api.asked]
 
 
-# --- the wire ----------------------------------------------------------------------------------------
+# --- the wire format ---------------------------------------------------------------------------------
 
 
 def test_a_request_goes_out_wrapped_with_model_and_project(assist: Rig) -> None:
@@ -97,29 +97,29 @@ def test_a_request_goes_out_wrapped_with_model_and_project(assist: Rig) -> None:
 
 
 def sessions(assist: Rig, *conversations: str) -> list[str]:
-    """What Code Assist is told, in a request of each of these."""
+    """Return the session ids that Code Assist gets for these requests."""
     for conversation in conversations:
         assist.api.will_say(sse(wrapped("Hi.")))
         texts(assist, request=replace(REQUEST, conversation=conversation))
     return [asked.body["request"]["session_id"] for asked in assist.api.asked]
 
 
-def test_every_prompt_has_an_id_of_its_own(assist: Rig) -> None:
+def test_every_prompt_has_its_own_id(assist: Rig) -> None:
     sessions(assist, "one", "one")
     assert len({asked.body["user_prompt_id"] for asked in assist.api.asked}) == 2
 
 
-def test_each_conversation_is_a_session_of_its_own(assist: Rig) -> None:
+def test_each_conversation_has_its_own_session(assist: Rig) -> None:
     one, other, again = sessions(assist, "one", "other", "one")
     assert one == again != other
     assert str(UUID(one)) == one
 
 
-def test_what_belongs_to_no_conversation_shares_no_session(assist: Rig) -> None:
+def test_requests_without_a_conversation_share_no_session(assist: Rig) -> None:
     assert len(set(sessions(assist, "", ""))) == 2
 
 
-def test_a_chunk_is_taken_out_of_its_answer_and_keeps_the_trace(assist: Rig) -> None:
+def test_a_chunk_is_unwrapped_and_keeps_its_trace_id(assist: Rig) -> None:
     assist.api.will_say(
         sse(
             wrapped("One.", traceId="trace-1", consumedCredits=[{"creditAmount": "1"}]),
@@ -133,13 +133,13 @@ def test_a_chunk_is_taken_out_of_its_answer_and_keeps_the_trace(assist: Rig) -> 
     assert chunks[0].extra == {"responseId": "trace-1"}
 
 
-def test_what_json_cannot_carry_is_refused_before_anything_is_asked(unsettled: Rig) -> None:
+def test_values_that_json_cannot_hold_are_refused_before_any_upstream_call(unsettled: Rig) -> None:
     call = Part(FunctionCall("f", {"n": 2**70}))
     with pytest.raises(errors.InvalidRequest, match="64-bit"):
         unsettled.upstream.stream(GenerateRequest("gemini-x", (Content("model", (call,)),)))
 
 
-def test_tokens_are_counted_of_everything_put_among_the_contents(assist: Rig) -> None:
+def test_token_counting_moves_all_fields_into_the_contents(assist: Rig) -> None:
     assist.api.will_say(Reply([b'{"totalTokens": 12}']))
     said = Content("model", (Part("Hm.", thought=True, signature="c2ln"), Part("Well.")))
     request = GenerateRequest(
@@ -164,7 +164,7 @@ def test_tokens_are_counted_of_everything_put_among_the_contents(assist: Rig) ->
     }
 
 
-def test_the_models_are_those_that_the_login_has_a_quota_for(assist: Rig) -> None:
+def test_models_with_quota_for_the_login_are_listed(assist: Rig) -> None:
     buckets = [{"modelId": "gemini-x"}, {"modelId": "gemini-y"}, {"modelId": "gemini-x"}, {}, 7]
     assist.api.will_say(Reply([orjson.dumps({"buckets": buckets})]))
     assert assist.upstream.models() == ({"name": "models/gemini-x"}, {"name": "models/gemini-y"})
@@ -172,13 +172,13 @@ def test_the_models_are_those_that_the_login_has_a_quota_for(assist: Rig) -> Non
     assert assist.api.asked[0].body == {"project": "canary-project"}
 
 
-def test_models_that_were_named_are_listed_without_asking(set_up: SetUp) -> None:
+def test_configured_models_are_listed_without_an_upstream_call(set_up: SetUp) -> None:
     assist = set_up("code_assist", BRIDGE_CODE_ASSIST__MODELS="gemini-x")
     assert assist.upstream.models() == ({"name": "models/gemini-x"},)
     assert assist.api.asked == []
 
 
-def test_errors_come_in_googles_envelope(assist: Rig) -> None:
+def test_errors_have_googles_envelope(assist: Rig) -> None:
     error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "Please retry in 7s.", "errors": [{}]}
     assist.api.will_say(Reply([orjson.dumps([{"error": error}])], 429))
     with pytest.raises(errors.UpstreamRateLimited) as caught:
@@ -186,7 +186,7 @@ def test_errors_come_in_googles_envelope(assist: Rig) -> None:
     assert caught.value.retry_after == 7
 
 
-def test_an_answer_that_is_cut_is_known_as_such(assist: Rig) -> None:
+def test_a_truncated_answer_is_detected(assist: Rig) -> None:
     assist.api.will_say([*sse(wrapped("So")), CUT])
     with pytest.raises(errors.UpstreamTruncated):
         texts(assist)
@@ -199,7 +199,7 @@ def loaded(**fields: Any) -> Reply:
     return Reply([orjson.dumps({"currentTier": {"id": "standard-tier"}, **fields})])
 
 
-def test_without_a_project_the_logins_own_is_asked_for_once(unsettled: Rig) -> None:
+def test_without_a_project_the_logins_project_is_looked_up_once(unsettled: Rig) -> None:
     unsettled.api.will_say(loaded(cloudaicompanionProject="found-project"))
     unsettled.api.will_answer(lambda _asked: sse(wrapped("Hi.")))
     answers: list[Any] = []
@@ -216,14 +216,14 @@ def test_without_a_project_the_logins_own_is_asked_for_once(unsettled: Rig) -> N
     assert len(others) == 4
 
 
-def test_a_login_without_a_project_is_the_administrators_problem(unsettled: Rig) -> None:
+def test_a_login_without_a_project_is_a_misconfiguration(unsettled: Rig) -> None:
     unsettled.api.will_say(loaded(), Reply([b'{"allowedTiers": []}']))
     for _ in range(2):
         with pytest.raises(errors.UpstreamMisconfigured, match="GOOGLE_CLOUD_PROJECT"):
             texts(unsettled)
 
 
-def test_a_failed_look_up_is_tried_again(unsettled: Rig) -> None:
+def test_a_failed_project_lookup_is_retried(unsettled: Rig) -> None:
     busy = {"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}
     unsettled.api.will_say(Reply([orjson.dumps(busy)], 503))
     with pytest.raises(errors.UpstreamOverloaded):
@@ -232,7 +232,7 @@ def test_a_failed_look_up_is_tried_again(unsettled: Rig) -> None:
     assert texts(unsettled) == ["Hi."]
 
 
-def test_while_the_project_is_looked_up_the_reader_is_given_the_turn(unsettled: Rig) -> None:
+def test_the_reader_gets_control_during_the_project_lookup(unsettled: Rig) -> None:
     answer = loaded(cloudaicompanionProject="found-project")
     unsettled.api.will_say(Reply([0.5, *answer.body]), sse(wrapped("Hi.")))
     batches = list(unsettled.upstream.stream(REQUEST))
@@ -242,7 +242,7 @@ def test_while_the_project_is_looked_up_the_reader_is_given_the_turn(unsettled: 
 # --- the login ---------------------------------------------------------------------------------------
 
 
-def test_the_token_in_the_file_is_used_as_long_as_it_is_good(assist: Rig) -> None:
+def test_the_token_in_the_file_is_used_until_it_expires(assist: Rig) -> None:
     assist.api.will_answer(lambda _asked: sse(wrapped("Hi.")))
     for _ in range(3):
         texts(assist)
@@ -250,7 +250,9 @@ def test_the_token_in_the_file_is_used_as_long_as_it_is_good(assist: Rig) -> Non
     assert assist.tokens.asked == []
 
 
-def test_an_old_token_is_renewed_for_the_program_that_logged_in(assist: Rig, tmp_path: Path) -> None:
+def test_an_expired_token_is_renewed_with_the_oauth_client_that_logged_in(
+    assist: Rig, tmp_path: Path
+) -> None:
     old = login(assist, tmp_path, left=-5, program=True)
     old.api.will_say(sse(wrapped("Hi.")))
     assert texts(old) == ["Hi."]
@@ -261,14 +263,14 @@ def test_an_old_token_is_renewed_for_the_program_that_logged_in(assist: Rig, tmp
     assert (asked["client_id"], asked["client_secret"]) == ("program", CLIENT_SECRET)
 
 
-def test_the_program_may_stand_in_the_file(assist: Rig, tmp_path: Path) -> None:
+def test_the_oauth_client_may_be_in_the_file(assist: Rig, tmp_path: Path) -> None:
     old = login(assist, tmp_path, left=-5, program=False, client_id="other", client_secret="hush")
     old.api.will_say(sse(wrapped("Hi.")))
     assert texts(old) == ["Hi."]
     assert old.tokens.asked[0]["client_id"] == "other"
 
 
-def test_without_the_program_a_token_serves_to_its_end(assist: Rig, tmp_path: Path) -> None:
+def test_without_an_oauth_client_a_token_is_used_until_it_expires(assist: Rig, tmp_path: Path) -> None:
     late = login(assist, tmp_path, left=20, program=False)
     late.api.will_say(sse(wrapped("Hi.")))
     assert texts(late) == ["Hi."]
@@ -280,7 +282,7 @@ def test_without_the_program_a_token_serves_to_its_end(assist: Rig, tmp_path: Pa
     assert "log in with Gemini CLI" in EXPIRED
 
 
-def test_a_login_that_gemini_cli_has_renewed_is_taken_over(assist: Rig, tmp_path: Path) -> None:
+def test_a_login_renewed_by_gemini_cli_is_used(assist: Rig, tmp_path: Path) -> None:
     over = login(assist, tmp_path, left=-5, program=False)
     with pytest.raises(errors.UpstreamMisconfigured):
         texts(over)
@@ -291,7 +293,7 @@ def test_a_login_that_gemini_cli_has_renewed_is_taken_over(assist: Rig, tmp_path
     assert bearers(over) == ["renewed"]
 
 
-def test_a_token_refused_before_its_end_is_renewed(assist: Rig, tmp_path: Path) -> None:
+def test_a_token_refused_before_its_expiry_is_renewed(assist: Rig, tmp_path: Path) -> None:
     revoked = login(assist, tmp_path, left=3600, program=True)
     said = {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "no"}}
     revoked.api.will_say(Reply([orjson.dumps(said)], 401), sse(wrapped("Hi.")))
@@ -299,7 +301,7 @@ def test_a_token_refused_before_its_end_is_renewed(assist: Rig, tmp_path: Path) 
     assert bearers(revoked) == ["file", "1"]
 
 
-def test_a_login_that_was_revoked_says_to_log_in_again(assist: Rig, tmp_path: Path) -> None:
+def test_a_revoked_login_error_says_to_log_in_again(assist: Rig, tmp_path: Path) -> None:
     revoked = login(assist, tmp_path, left=-5, program=True)
     revoked.tokens.will_fail(400, {"error": "invalid_grant", "error_description": "Token has been revoked."})
     with pytest.raises(errors.UpstreamMisconfigured, match="log in with Gemini CLI"):
@@ -309,14 +311,14 @@ def test_a_login_that_was_revoked_says_to_log_in_again(assist: Rig, tmp_path: Pa
         texts(revoked)
 
 
-def test_a_login_that_is_gone_is_told(assist: Rig, tmp_path: Path) -> None:
+def test_a_missing_login_file_is_reported(assist: Rig, tmp_path: Path) -> None:
     gone = login(assist, tmp_path, left=3600, program=False)
     (tmp_path / "login.json").unlink()
     with pytest.raises(errors.UpstreamMisconfigured, match="No such file"):
         texts(gone)
 
 
-def test_the_file_is_never_written(assist: Rig, tmp_path: Path) -> None:
+def test_the_login_file_is_never_written(assist: Rig, tmp_path: Path) -> None:
     old = login(assist, tmp_path, left=-5, program=True)
     before = (tmp_path / "login.json").read_bytes()
     old.api.will_say(sse(wrapped("Hi.")))
@@ -324,7 +326,9 @@ def test_the_file_is_never_written(assist: Rig, tmp_path: Path) -> None:
     assert (tmp_path / "login.json").read_bytes() == before
 
 
-def test_no_secret_gets_out(assist: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_appears_in_logs_or_errors(
+    assist: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     old = login(assist, tmp_path, left=-5, program=True)
     echo = f"{CANARY_TOKEN}1 1//canary-refresh-token {CLIENT_SECRET}"
     said = {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": f"no {CANARY_TOKEN}1"}}
@@ -350,19 +354,19 @@ def complaint(**environ: str) -> str:
     return str(caught.value)
 
 
-def test_it_is_off_unless_asked_for_and_then_says_whose_login_it_is(assist: Rig) -> None:
+def test_code_assist_is_opt_in_and_names_the_login_at_start(assist: Rig) -> None:
     assert load(CONFIG, {"USE_CCPA": "0"}).transport_in_force == "demo"
     assert load(CONFIG, {"USE_CCPA": "1", "GEMINI_API_KEY": "key"}).transport_in_force == "code_assist"
     assert "meant for Gemini CLI and its own user" in assist.upstream.notices[0]
 
 
-def test_without_a_login_the_start_says_to_log_in(tmp_path: Path) -> None:
+def test_starting_without_a_login_says_to_log_in(tmp_path: Path) -> None:
     said = complaint(BRIDGE_CODE_ASSIST__CREDENTIALS=str(tmp_path / "none.json"))
     assert "cannot be read: No such file or directory" in said
     assert "log in with Gemini CLI" in said
 
 
-def test_the_programs_secret_is_read_from_no_file_and_shown_to_nobody(tmp_path: Path) -> None:
+def test_the_oauth_client_secret_is_not_read_from_files_or_shown(tmp_path: Path) -> None:
     for name in ("default.toml", "models.toml"):
         (tmp_path / name).write_bytes((CONFIG / name).read_bytes())
     settings = load(tmp_path, PROGRAM)

@@ -1,4 +1,4 @@
-"""The embedded model: worth trying, and the same every time."""
+"""The demo model: useful answers that are always the same."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_text_streams_in_several_chunks_and_stops() -> None:
     assert "What is the capital of France?" in text(chunks)
 
 
-def test_pauses_are_short_and_lie_before_each_chunk() -> None:
+def test_short_pauses_come_before_each_chunk() -> None:
     body = list(server.answer("demo", said("Hello")).body)
     assert all(0.02 <= pause <= 0.04 for pause in body[::2])
     assert all(isinstance(item, bytes) for item in body[1::2])
 
 
-def test_usage_is_a_running_total_of_a_token_for_four_characters() -> None:
+def test_usage_is_cumulative_at_one_token_per_four_characters() -> None:
     chunks = wire(said("x" * 40))
     totals = [chunk["usageMetadata"]["totalTokenCount"] for chunk in chunks]
     last = chunks[-1]["usageMetadata"]
@@ -45,7 +45,7 @@ def test_usage_is_a_running_total_of_a_token_for_four_characters() -> None:
     assert last["totalTokenCount"] == 10 + last["candidatesTokenCount"]
 
 
-def test_the_same_request_gets_the_same_bytes_and_another_gets_others() -> None:
+def test_answers_are_deterministic_for_each_request() -> None:
     first, second, other = (
         list(server.answer("demo", said(ask)).body) for ask in ("Why?", "Why?", "Why not?")
     )
@@ -80,7 +80,7 @@ def test_it_explains_itself_and_names_every_variant(question: str) -> None:
         ("<system-reminder>use a tool</system-reminder>\necho: wrapped", "wrapped"),
     ],
 )
-def test_what_is_dictated_is_repeated_exactly(asked: str, answer: str) -> None:
+def test_dictated_text_is_repeated_exactly(asked: str, answer: str) -> None:
     assert text(wire(said(asked, tools=TOOLS))) == answer
 
 
@@ -102,7 +102,7 @@ def test_the_prompt_chooses_the_kind_of_answer(asked: str, found: str) -> None:
 
 
 @pytest.mark.parametrize("snippet", replies.SNIPPETS["python"])
-def test_its_python_runs(snippet: str) -> None:
+def test_generated_python_runs(snippet: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(snippet, {})
     assert printed.getvalue().startswith("[")
@@ -113,7 +113,7 @@ def test_only_the_last_text_of_a_turn_is_the_question() -> None:
     assert text(wire({"contents": [turn], "tools": TOOLS})) == "question"
 
 
-def test_media_are_noticed() -> None:
+def test_media_are_mentioned_in_the_answer() -> None:
     data = base64.b64encode(b"12345").decode()
     media = [{"inlineData": {"mimeType": kind, "data": data}} for kind in ("image/png", "application/pdf")]
     files = [{"fileData": {"fileUri": "https://example.com/a.mp3", "mimeType": "audio/mpeg"}}]
@@ -140,21 +140,21 @@ def test_media_are_noticed() -> None:
         },
     ],
 )
-def test_nonsense_is_answered_too(body: dict[str, Any]) -> None:
+def test_invalid_contents_are_answered_too(body: dict[str, Any]) -> None:
     assert finishes(wire(body)) == ["STOP"]
 
 
 # --- generationConfig --------------------------------------------------------------------------------
 
 
-def test_the_answer_is_cut_where_the_tokens_run_out() -> None:
+def test_the_answer_is_truncated_at_the_token_limit() -> None:
     chunks = wire(said("echo: " + "word " * 50, generationConfig={"maxOutputTokens": 7}))
     assert text(chunks) == ("word " * 50)[:28]
     assert finishes(chunks) == ["MAX_TOKENS"]
     assert chunks[-1]["usageMetadata"]["candidatesTokenCount"] == 7
 
 
-def test_thoughts_use_up_the_same_tokens() -> None:
+def test_thoughts_count_against_the_token_limit() -> None:
     chunks = wire(said("Hi", generationConfig={"maxOutputTokens": 5}), "demo-think")
     assert text(chunks) == ""
     assert finishes(chunks) == ["MAX_TOKENS"]
@@ -180,7 +180,7 @@ def test_candidates_are_interleaved_and_differ() -> None:
     assert finishes(chunks) == ["STOP"] * 3
 
 
-def test_it_thinks_aloud_only_if_asked_and_allowed_to() -> None:
+def test_thoughts_are_sent_only_if_requested_and_enabled() -> None:
     shown = {"thinkingConfig": {"includeThoughts": True}}
     chunks = wire(said("Think about bridges", generationConfig=shown))
     assert [part.get("thought") for part in parts(chunks)][:3] == [True, True, None]
@@ -211,7 +211,7 @@ def test_models_are_described_as_google_does() -> None:
         assert "generateContent" in entry["supportedGenerationMethods"]
 
 
-def test_calls_arrive_as_calls() -> None:
+def test_tool_calls_are_decoded_as_calls() -> None:
     chunks, _ = play(said("Call get_weather", tools=TOOLS))
     part = chunks[0].candidates[0].parts[0]
     assert part.data == FunctionCall("get_weather", {"city": "Paris", "days": 2})
@@ -229,20 +229,20 @@ def test_closing_wakes_a_sleeping_stream() -> None:
     stream.close()
 
 
-def test_a_stream_closed_before_it_began_says_nothing() -> None:
+def test_a_stream_closed_before_it_began_yields_nothing() -> None:
     stream = DemoUpstream().stream(request_from_json("demo-drop", said("Hi")))
     stream.close()
     assert list(stream) == []
 
 
-def test_pace_stretches_the_pauses() -> None:
+def test_the_pace_setting_scales_the_pauses() -> None:
     began = time.monotonic()
     batches = list(DemoUpstream(pace=0.01).stream(request_from_json("demo-slow", said("echo: hi" * 200))))
     assert len(batches) > 20
     assert 0.2 <= time.monotonic() - began < 10
 
 
-def test_what_json_cannot_hold_is_the_clients_fault() -> None:
+def test_values_that_json_cannot_hold_are_a_client_error() -> None:
     deep: Any = []
     for _ in range(500):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""The embedded model is wrong in every way Gemini is."""
+"""The demo model imitates every fault of Gemini."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bridge.gemini.wire import chunk_to_json, request_from_json
 from bridge.upstream.demo import DemoUpstream, server, signatures
 from bridge.upstream.demo.faults import BURST_CHUNKS, FAULTS, HUGE_CHARACTERS, PNG, STALL_SECONDS
 
-#: What becomes of each variant: the error raised, or the last finish reason.
+#: The outcome of each variant: the raised error, or the last finish reason.
 OUTCOMES: dict[str, type[errors.BridgeError] | str | None] = {
     **dict.fromkeys(("think", "tool", "parallel", "strict", "slow", "drip", "burst", "huge"), "STOP"),
     **dict.fromkeys(("early-stop", "usage-late", "empty", "signature-text", "signature-thought"), "STOP"),
@@ -70,7 +70,7 @@ def test_the_model_name_comes_before_the_prompt() -> None:
     assert finishes(wire(said("[demo:429] Hello"), "demo-length")) == ["MAX_TOKENS"]
 
 
-def test_a_mark_counts_until_the_user_speaks_again() -> None:
+def test_a_demo_marker_applies_until_the_next_user_turn() -> None:
     body = answered([SIGNED])
     body["contents"][0] = turn("user", {"text": "[demo:length] Hello"})
     assert finishes(wire(body)) == ["MAX_TOKENS"]
@@ -79,7 +79,7 @@ def test_a_mark_counts_until_the_user_speaks_again() -> None:
 
 
 @pytest.mark.parametrize("name", ["cut", "drop", "midstream-error", "midstream-error-data", "garbage"])
-def test_a_broken_stream_begins_well(name: str) -> None:
+def test_a_broken_stream_starts_with_valid_chunks(name: str) -> None:
     chunks, _ = play(said("echo: one two three four five six seven eight"), f"demo-{name}")
     shown = "".join(str(part.data) for chunk in chunks for each in chunk.candidates for part in each.parts)
     assert shown
@@ -87,7 +87,7 @@ def test_a_broken_stream_begins_well(name: str) -> None:
     assert not any(each.finish_reason for chunk in chunks for each in chunk.candidates)
 
 
-def test_slow_waits_a_second_and_stall_ten_minutes() -> None:
+def test_slow_waits_one_second_and_stall_waits_ten_minutes() -> None:
     slow, stall = (list(server.answer(f"demo-{name}", said("Hi")).body) for name in ("slow", "stall"))
     assert set(slow[::2]) == {1.0}
     assert [isinstance(item, bytes) for item in stall] == [True, False]
@@ -120,7 +120,7 @@ def test_a_bare_error_is_pretty_printed_json_without_data() -> None:
     assert last.startswith(b'{\n  "error": {\n    "code": 503,')
 
 
-def test_quota_refusals_say_when_to_come_back() -> None:
+def test_quota_errors_have_a_retry_delay() -> None:
     for name, retry_after in (("429", 7), ("429-day", 300)):
         _, error = play(said("Hi"), f"demo-{name}")
         assert error is not None
@@ -160,7 +160,7 @@ def test_thinking_ends_with_an_empty_signed_part() -> None:
     assert "thought" not in last
 
 
-def test_signed_text_is_visible_text() -> None:
+def test_signed_text_stays_visible_text() -> None:
     *_, last = parts(wire(said("echo: seen"), "demo-signature-text"))
     assert last.keys() == {"text", "thoughtSignature"}
     assert last["text"] == "seen"

@@ -1,4 +1,4 @@
-"""The rules of turns and signatures, as the strict variant enforces them."""
+"""The rules for turns and signatures that the strict variant enforces."""
 
 from __future__ import annotations
 
@@ -91,9 +91,7 @@ REFUSED: list[tuple[str, list[dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize(("message", "contents"), REFUSED)
-def test_strict_refuses_what_gemini_refuses_in_its_words(
-    message: str, contents: list[dict[str, Any]]
-) -> None:
+def test_strict_refuses_with_geminis_messages(message: str, contents: list[dict[str, Any]]) -> None:
     error = refusal({"contents": contents}, "demo-strict")
     assert (error["status"], error["message"]) == ("INVALID_ARGUMENT", message)
     assert wire({"contents": contents})
@@ -110,7 +108,7 @@ def test_every_strict_rule_is_tested() -> None:
     patterns = [re.sub(r"\\{\w+\\}", ".*", re.escape(rule.message)) for rule in RULES]
     tested = {message for message, _ in REFUSED}
     unmatched = [pattern for pattern in patterns if not any(re.fullmatch(pattern, each) for each in tested)]
-    assert len(unmatched) == 2  # instructions and names, tested apart
+    assert len(unmatched) == 2  # instructions and names are tested separately
 
 
 @pytest.mark.parametrize(
@@ -125,7 +123,7 @@ def test_every_strict_rule_is_tested() -> None:
         [UNSIGNED | {"thoughtSignature": SIGNATURE.replace("+", "-").replace("/", "_")}],
     ],
 )
-def test_strict_accepts_what_gemini_accepts(model_parts: list[dict[str, Any]]) -> None:
+def test_strict_accepts_requests_that_gemini_accepts(model_parts: list[dict[str, Any]]) -> None:
     assert wire(answered(model_parts), "demo-strict")
 
 
@@ -135,7 +133,7 @@ def test_strict_does_not_look_for_signatures_in_earlier_turns() -> None:
     assert wire(body, "demo-strict")
 
 
-def test_a_conversation_with_strict_goes_on_when_it_is_echoed() -> None:
+def test_a_strict_conversation_continues_when_the_client_echoes_it() -> None:
     body = said("Use two tools", tools=TOOLS)
     first = wire(body, "demo-strict")
     assert len({call["id"] for call in calls(first)}) == 2

@@ -1,4 +1,4 @@
-"""Which tools the embedded model calls, with what, and what it makes of their results."""
+"""The demo model's tool calls, their arguments, and its use of the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def call_config(mode: str, *allowed: str) -> dict[str, Any]:
         ("Use a tool", {"tools": []}, []),
     ],
 )
-def test_tools_are_called_when_asked_for(asked: str, fields: dict[str, Any], called: list[str]) -> None:
+def test_tools_are_called_when_the_prompt_requests_them(
+    asked: str, fields: dict[str, Any], called: list[str]
+) -> None:
     chunks = wire(said(asked, **{"tools": TOOLS, **fields}))
     assert [call["name"] for call in calls(chunks)] == called
     assert finishes(chunks) == ["STOP"]
@@ -74,14 +76,14 @@ def test_arguments_without_a_hint_are_sampled() -> None:
         ("noop", None, {}),
     ],
 )
-def test_a_call_that_is_run_does_no_harm(name: str, schema: Any, arguments: dict[str, Any]) -> None:
+def test_sampled_shell_commands_are_harmless(name: str, schema: Any, arguments: dict[str, Any]) -> None:
     declaration = {"name": name} | ({"parametersJsonSchema": schema} if schema else {})
     body = said('"rm -rf /" now', tools=[{"functionDeclarations": [declaration]}])
     assert calls(wire(body, "demo-tool")) == [{"name": name, "args": arguments}]
 
 
 @pytest.mark.parametrize("model", ["demo", "demo-tool", "demo-parallel"])
-def test_after_results_it_sums_them_up(model: str) -> None:
+def test_tool_results_are_summarised(model: str) -> None:
     body = answered([{"functionCall": {"name": "get_weather", "args": {}}}] * 2)
     body["contents"][-1]["parts"][0]["functionResponse"]["response"] = {"sky": "x" * 500}
     answer = text(wire(body, model))
@@ -91,5 +93,5 @@ def test_after_results_it_sums_them_up(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["demo-tool", "demo-parallel"])
-def test_a_caller_without_tools_says_so(model: str) -> None:
+def test_without_tools_the_answer_explains_that(model: str) -> None:
     assert "declares none" in text(wire(said("Hi"), model))

@@ -108,12 +108,12 @@ def test_every_status_name_of_google_is_known() -> None:
     assert {*HTTP_STATUS, "OK"} == set(code_pb2.Code.keys())
 
 
-def test_a_refusal_speaks_in_googles_words() -> None:
+def test_a_refusal_has_googles_message() -> None:
     text = "Function call is missing a thought_signature in functionCall parts."
     assert translated(400, envelope("INVALID_ARGUMENT", text)).message == text
 
 
-def test_a_server_fault_names_its_status() -> None:
+def test_a_server_error_names_its_status() -> None:
     error = translated(500, envelope("INTERNAL", "An internal error has occurred.", 500))
     assert error.message == "Gemini answered 500 INTERNAL: An internal error has occurred."
 
@@ -147,14 +147,14 @@ BAD_KEYS = [
 
 
 @pytest.mark.parametrize(("code", "document"), BAD_KEYS)
-def test_a_bad_key_is_the_administrators_problem(code: int, document: dict[str, Any]) -> None:
+def test_an_invalid_key_is_a_misconfiguration(code: int, document: dict[str, Any]) -> None:
     error = translated(code, document)
     assert type(error) is errors.UpstreamMisconfigured
     assert "administrator" in error.message
     assert document["error"]["message"] not in error.message
 
 
-def test_a_refused_region_keeps_googles_words_for_the_administrator() -> None:
+def test_a_refused_region_keeps_googles_message_for_the_administrator() -> None:
     error = translated(
         400, envelope("FAILED_PRECONDITION", "User location is not supported for the API use.")
     )
@@ -170,7 +170,9 @@ def test_a_refused_region_keeps_googles_words_for_the_administrator() -> None:
         (400, "FAILED_PRECONDITION", "The File abc is not in an ACTIVE state and usage is not allowed."),
     ],
 )
-def test_a_file_the_client_named_is_not_the_keys_fault(code: int, status: str, text: str) -> None:
+def test_an_inaccessible_file_is_a_client_error_and_not_a_key_error(
+    code: int, status: str, text: str
+) -> None:
     assert type(translated(code, envelope(status, text, code))) is errors.UpstreamRefused
 
 
@@ -192,7 +194,7 @@ def test_a_file_the_client_named_is_not_the_keys_fault(code: int, status: str, t
         ("Prompt is too long", None, None),
     ],
 )
-def test_a_conversation_that_is_too_long_keeps_googles_words_and_its_numbers(
+def test_a_context_overflow_keeps_googles_message_and_numbers(
     text: str, tokens: int | None, limit: int | None
 ) -> None:
     error = translated(400, envelope("INVALID_ARGUMENT", text))
@@ -201,7 +203,7 @@ def test_a_conversation_that_is_too_long_keeps_googles_words_and_its_numbers(
     assert error.logged == "Gemini answered 400 INVALID_ARGUMENT"
 
 
-def test_a_body_that_is_too_large_is_told_from_a_long_conversation() -> None:
+def test_a_too_large_body_differs_from_a_context_overflow() -> None:
     error = translated(
         400, envelope("INVALID_ARGUMENT", "Request payload size exceeds the limit: 20971520 bytes.")
     )
@@ -232,7 +234,7 @@ def test_a_delay_that_cannot_be_read_is_none(delay: Any) -> None:
     assert translated(429, envelope("RESOURCE_EXHAUSTED", "no", 429, retry_info(delay))).retry_after is None
 
 
-def test_an_overload_may_name_a_delay_too() -> None:
+def test_an_overload_may_have_a_retry_delay() -> None:
     assert translated(503, envelope("UNAVAILABLE", "busy", 503, retry_info("7s"))).retry_after == 7
 
 
@@ -249,14 +251,14 @@ def test_an_overload_may_name_a_delay_too() -> None:
         envelope("RESOURCE_EXHAUSTED", "Quota exceeded, limit: 0. Please retry in 34s.", 429),
     ],
 )
-def test_a_quota_of_the_day_does_not_return_within_the_minute(document: dict[str, Any]) -> None:
+def test_a_daily_quota_has_a_long_retry_delay(document: dict[str, Any]) -> None:
     assert translated(429, document).retry_after == errors.LONGEST_RETRY_AFTER
 
 
 @pytest.mark.parametrize(
     "details", [None, 3, [3], [{"violations": 3}], [{"violations": [3, {}]}], [{"reason": 3}]]
 )
-def test_odd_details_do_no_harm(details: Any) -> None:
+def test_malformed_error_details_are_ignored(details: Any) -> None:
     document = {"error": {"message": "no", "status": "RESOURCE_EXHAUSTED", "details": details}}
     assert type(translated(429, document)) is errors.UpstreamRateLimited
 
@@ -272,14 +274,14 @@ def test_no_message_holds_a_key(code: int, text: str) -> None:
         assert "short" not in str(error)
 
 
-def test_a_message_holds_no_project_number_and_no_long_quotation() -> None:
+def test_an_error_message_holds_no_project_number_or_long_quotation() -> None:
     text = 'Enable it at https://x/?project=123456 for project 123456: bad "' + "s" * 5000 + '"'
     message = translated(400, envelope("INVALID_ARGUMENT", text)).message
     assert "123456" not in message
     assert len(message) < 300
 
 
-def test_a_message_has_an_end() -> None:
+def test_an_error_message_has_a_maximum_length() -> None:
     assert len(translated(400, envelope("INVALID_ARGUMENT", "words " * 5000)).message) == 2000
 
 
@@ -302,5 +304,5 @@ def test_a_message_has_an_end() -> None:
         (400, envelope("INVALID_ARGUMENT", "Bad", 400, reason("API_KEY_INVALID")), None),
     ],
 )
-def test_the_log_gets_of_the_upstreams_words_only_what_is_about_the_bridge(status, document, logged):
+def test_the_log_keeps_upstream_messages_only_about_the_bridge_itself(status, document, logged):
     assert translated(status, document).logged == logged

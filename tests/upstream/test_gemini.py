@@ -14,7 +14,7 @@ import orjson
 import pytest
 import requests
 import urllib3
-from descriptors import no_more_descriptors
+from file_descriptor_limit import no_free_file_descriptors
 from gunicorn_bridge import free_port
 from scripted_gemini import Reply, ScriptedGemini
 
@@ -91,7 +91,7 @@ def read_until_error(stream: ChunkStream) -> tuple[list[list[Any]], BridgeError]
     return seen, caught.value
 
 
-# --- what is sent ------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------
 
 
 def test_the_request_goes_out_as_gemini_expects_it(api: ScriptedGemini) -> None:
@@ -123,7 +123,7 @@ def test_the_request_goes_out_as_gemini_expects_it(api: ScriptedGemini) -> None:
         ("a\r\nHost: b", "a%0D%0AHost%3A%20b"),
     ],
 )
-def test_a_models_name_cannot_change_the_address(api: ScriptedGemini, model: str, segment: str) -> None:
+def test_a_model_name_cannot_change_the_url(api: ScriptedGemini, model: str, segment: str) -> None:
     api.will_say([events("Hi")])
     read(upstream(api.address).stream(request(model)))
     assert api.asked[0].path == f"{MODELS}/{segment}:streamGenerateContent?alt=sse"
@@ -145,16 +145,16 @@ def nested(levels: int) -> dict[str, Any]:
         ({"o": {1}}, "set"),
     ],
 )
-def test_what_json_cannot_carry_is_the_clients_error(args: dict[str, Any], reason: str) -> None:
+def test_values_that_json_cannot_hold_are_a_client_error(args: dict[str, Any], reason: str) -> None:
     called = GenerateRequest("gemini-x", (Content("model", (Part(FunctionCall("f", args)),)),))
     with pytest.raises(errors.InvalidRequest, match=reason):
         upstream().stream(called)
 
 
-# --- what comes back ---------------------------------------------------------------------------------
+# --- answers -----------------------------------------------------------------------------------------
 
 
-def test_chunks_that_arrive_together_are_handed_on_together(api: ScriptedGemini) -> None:
+def test_chunks_received_together_are_yielded_together(api: ScriptedGemini) -> None:
     api.will_say([events("a", "b", "c")])
     stream = upstream(api.address).stream(request())
     batches = list(stream)
@@ -168,7 +168,7 @@ def test_no_batch_is_ever_empty(api: ScriptedGemini, body: bytes) -> None:
     assert read(upstream(api.address).stream(request())) == []
 
 
-def test_an_event_still_open_at_the_end_is_not_lost(api: ScriptedGemini) -> None:
+def test_an_unterminated_last_event_is_not_lost(api: ScriptedGemini) -> None:
     api.will_say([events("a", "b").rstrip()])
     assert read(upstream(api.address).stream(request())) == [["a"], ["b"]]
 
@@ -197,7 +197,7 @@ PRETTY = b'{\n  "error": {\n    "code": 503,\n    "message": "busy",\n    "statu
         (b'data: {"candidates": [', errors.UpstreamTruncated),
     ],
 )
-def test_what_came_before_a_failure_is_handed_on_first(
+def test_data_received_before_a_failure_is_yielded_first(
     api: ScriptedGemini, tail: bytes, expected: type[BridgeError]
 ) -> None:
     api.will_say([events("a", "b") + tail])
@@ -252,7 +252,7 @@ def keys_used(api: ScriptedGemini) -> list[str]:
     ("code", "status"),
     [(429, "RESOURCE_EXHAUSTED"), (403, "PERMISSION_DENIED"), (400, "FAILED_PRECONDITION")],
 )
-def test_a_refused_key_rests_and_the_next_one_is_tried(api: ScriptedGemini, code: int, status: str) -> None:
+def test_a_refused_key_cools_down_and_the_next_is_tried(api: ScriptedGemini, code: int, status: str) -> None:
     api.will_say(Reply([failure(code, status)], code))
     api.will_say([events("a")])
     api.will_say([events("b")])
@@ -271,7 +271,7 @@ def test_when_no_key_is_left_the_last_error_is_raised(api: ScriptedGemini) -> No
     assert keys_used(api) == ["key-one", "key-two"]
 
 
-def test_a_rest_lasts_as_long_as_google_says(api: ScriptedGemini) -> None:
+def test_a_cooldown_lasts_as_long_as_google_says(api: ScriptedGemini) -> None:
     api.will_say(Reply([failure(429, "RESOURCE_EXHAUSTED", "Please retry in 10ms.")], 429))
     api.will_say([events("a")])
     gemini_api = upstream(api.address, "key-one", "key-two")
@@ -282,7 +282,7 @@ def test_a_rest_lasts_as_long_as_google_says(api: ScriptedGemini) -> None:
     assert keys_used(api) == ["key-one", "key-two", "key-two", "key-one"]
 
 
-def test_without_a_key_the_bridge_is_misconfigured() -> None:
+def test_a_missing_key_is_a_misconfiguration() -> None:
     bare = GeminiUpstream(
         base_url=NOWHERE, keys=(), timeouts=Timeouts(1, 1, 1, 1), key_cooldown=1, pool_size=1
     )
@@ -297,7 +297,7 @@ def model(name: str, *methods: str) -> dict[str, Any]:
     return {"name": f"models/{name}", "supportedGenerationMethods": list(methods)}
 
 
-def test_the_models_are_those_of_all_pages_that_can_generate(api: ScriptedGemini) -> None:
+def test_models_that_can_generate_are_listed_from_all_pages(api: ScriptedGemini) -> None:
     one, two = model("one", "countTokens", "generateContent"), model("two", "generateContent")
     first = {"models": [one, model("embed", "embedContent")], "nextPageToken": "a/b&c"}
     api.will_list(first, {"models": [two, {"name": "bare"}, 7]})
@@ -317,7 +317,7 @@ def test_the_number_of_pages_is_bounded(api: ScriptedGemini) -> None:
 @pytest.mark.parametrize(
     "page", [{}, {"models": None}, {"models": 3}, {"models": [{"supportedGenerationMethods": 3}]}]
 )
-def test_an_odd_page_of_models_is_an_empty_one(api: ScriptedGemini, page: dict[str, Any]) -> None:
+def test_a_malformed_model_page_counts_as_empty(api: ScriptedGemini, page: dict[str, Any]) -> None:
     api.will_list(page)
     assert list(upstream(api.address).models()) == []
 
@@ -334,7 +334,7 @@ def test_an_odd_page_of_models_is_an_empty_one(api: ScriptedGemini, page: dict[s
         (500, b"", errors.UpstreamUnreachable),
     ],
 )
-def test_models_fail_as_streams_do(
+def test_listing_models_raises_the_same_errors_as_streams(
     api: ScriptedGemini, code: int, body: bytes, expected: type[BridgeError]
 ) -> None:
     api.will_list(Reply([body], code))
@@ -342,7 +342,7 @@ def test_models_fail_as_streams_do(
         upstream(api.address).models()
 
 
-# --- foreign exceptions ------------------------------------------------------------------------------
+# --- library exceptions ------------------------------------------------------------------------------
 
 FOREIGN = {
     errors.UpstreamUnreachable: {
@@ -396,7 +396,7 @@ def test_a_translated_error_keeps_its_cause_and_names_the_root() -> None:
     assert isinstance(caught.value.__cause__, requests.ConnectionError)
 
 
-def test_a_missing_ca_bundle_is_the_administrators_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ca_bundle_is_a_misconfiguration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/does/not/exist.pem")
     with pytest.raises(errors.UpstreamMisconfigured, match="REQUESTS_CA_BUNDLE"):
         read(upstream("https://127.0.0.1:9").stream(request()))
@@ -405,7 +405,7 @@ def test_a_missing_ca_bundle_is_the_administrators_problem(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "address", ["nonsense", "ftp://127.0.0.1/", "https://", "http://[::1", "http://a b/"]
 )
-def test_a_bad_address_is_the_administrators_problem(address: str) -> None:
+def test_an_invalid_address_is_a_misconfiguration(address: str) -> None:
     with pytest.raises(errors.UpstreamMisconfigured, match="address"):
         read(upstream(address).stream(request()))
 
@@ -427,7 +427,9 @@ def traces_of(error: BridgeError) -> str:
 
 @pytest.mark.parametrize("key", [KEY, ODD_KEY])
 @pytest.mark.parametrize("code", [302, 400, 401, 403, 404, 413, 429, 500, 503, 504])
-def test_an_answer_that_quotes_the_key_does_not_leak_it(api: ScriptedGemini, code: int, key: str) -> None:
+def test_an_error_response_that_quotes_the_key_does_not_leak_it(
+    api: ScriptedGemini, code: int, key: str
+) -> None:
     api.will_say(Reply([failure(code, "INTERNAL", f"The key {key} at ?key={key} is bad")], code))
     assert key not in traces_of(raised_by(lambda: read(upstream(api.address, key).stream(request()))))
 
@@ -437,20 +439,20 @@ def test_a_stream_that_quotes_the_key_does_not_leak_it(api: ScriptedGemini) -> N
     assert KEY not in traces_of(raised_by(lambda: read(upstream(api.address).stream(request()))))
 
 
-def test_the_upstream_does_not_show_its_keys() -> None:
+def test_the_repr_of_an_upstream_hides_its_keys() -> None:
     assert KEY not in repr(upstream())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["address", "name"])
-def test_want_of_descriptors_is_no_fault_of_geminis(host: str) -> None:
-    """A name cannot even be looked up, and the error for that says something else."""
+def test_running_out_of_file_descriptors_is_not_an_upstream_error(host: str) -> None:
+    """Without descriptors a host name cannot be resolved either, which is a different error."""
     address = (host, free_port())
-    with no_more_descriptors():
+    with no_free_file_descriptors():
         with pytest.raises(OSError) as failed:  # noqa: PT011
             socket.create_connection(address, timeout=5)
         assert isinstance(translate(requests.ConnectionError(failed.value)), errors.TooBusy)
 
 
-def test_a_name_that_nobody_knows_is_an_upstream_out_of_reach() -> None:
+def test_an_unresolvable_host_is_an_unreachable_upstream() -> None:
     with pytest.raises(errors.UpstreamUnreachable), foreign_errors_translated():
         requests.get("http://nobody.invalid/", timeout=5)

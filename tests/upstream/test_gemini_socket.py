@@ -1,4 +1,4 @@
-"""The REST upstream on real connections: how they break, how long it waits, when they are used again."""
+"""The REST upstream on real connections: failures, timeouts and reuse."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def pause(seconds: float) -> Step:
 def received(connection: socket.socket) -> bytes:
     try:
         return connection.recv(65_536)
-    except OSError:  # reset by the client, or ended by the test
+    except OSError:  # reset by the client, or closed by the test
         return b""
 
 
 class Loopback:
-    """Answers each request, on whichever connection, with the next script."""
+    """Answers each request, on any connection, with the next script."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -76,7 +76,7 @@ class Loopback:
         self.scripts: list[tuple[Step, ...]] = []
         self.heads: list[bytes] = []
         self.connections: list[socket.socket] = []
-        self.left = threading.Event()  #: the client ended a connection
+        self.left = threading.Event()  #: set when the client has closed a connection
         self.threads = [threading.Thread(target=self.accept)]
         self.threads[0].start()
 
@@ -89,14 +89,14 @@ class Loopback:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
-            if self.tls:  # the handshake comes with the first read
+            if self.tls:  # the handshake runs at the first read
                 connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
             self.connections.append(connection)
             self.threads.append(threading.Thread(target=self.serve, args=(connection,)))
             self.threads[-1].start()
 
     def serve(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError):  # the client need not stay until the script's end
+        with connection, suppress(OSError):  # the client may disconnect before the script's end
             while self.take_request(connection):
                 self.play(self.scripts.pop(0), connection)
         self.left.set()
@@ -129,7 +129,7 @@ class Loopback:
 
     def close(self) -> None:
         for each in (self.listener, *self.connections):
-            with suppress(OSError):  # already gone
+            with suppress(OSError):  # already closed
                 each.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for thread in self.threads:
@@ -138,7 +138,7 @@ class Loopback:
 
 
 class Tunnel:
-    """A proxy that is itself spoken to over TLS, and passes on to `server` what it cannot read."""
+    """A proxy with TLS between client and proxy, which tunnels the encrypted data to `server`."""
 
     def __init__(self, server: Loopback) -> None:
         assert server.tls is not None
@@ -248,7 +248,7 @@ def read_until_error(stream: ChunkStream) -> tuple[list[Any], BridgeError]:
 # --- bodies ------------------------------------------------------------------------------------------
 
 
-def test_a_chunked_body_is_read_as_it_comes(server: Loopback) -> None:
+def test_a_chunked_body_is_read_incrementally(server: Loopback) -> None:
     seen = threading.Event()
     server.answer(CHUNKED, framed(event("a")), lambda _: seen.wait(30), framed(event("b")), END)
     batches = iter(upstream(server.url).stream(REQUEST))
@@ -257,7 +257,7 @@ def test_a_chunked_body_is_read_as_it_comes(server: Loopback) -> None:
     assert [texts(batch) for batch in batches] == [["b"]]
 
 
-def test_the_frames_of_a_chunked_body_need_not_be_events(server: Loopback) -> None:
+def test_chunked_frames_need_not_match_events(server: Loopback) -> None:
     body = event("é日🎈") * 3
     server.answer(CHUNKED, *(framed(body[at : at + 1]) for at in range(len(body))), END)
     assert read(upstream(server.url).stream(REQUEST)) == ["é日🎈"] * 3
@@ -277,7 +277,7 @@ def test_a_body_may_have_a_length_or_end_with_the_connection(server: Loopback) -
     assert read(gemini.stream(REQUEST)) == ["c", "d"]
 
 
-# --- what breaks -------------------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cut", [hang_up, reset])
@@ -291,7 +291,7 @@ def test_a_body_may_have_a_length_or_end_with_the_connection(server: Loopback) -
     ],
     ids=["between frames", "in a frame's size", "in a frame", "before the length is reached"],
 )
-def test_a_connection_cut_in_mid_stream_is_a_truncated_answer(
+def test_a_connection_closed_in_mid_stream_is_a_truncated_answer(
     server: Loopback, sent: bytes, cut: Step
 ) -> None:
     server.answer(sent, pause(0.05), cut)
@@ -300,7 +300,7 @@ def test_a_connection_cut_in_mid_stream_is_a_truncated_answer(
     assert type(error) is errors.UpstreamTruncated
 
 
-def test_a_body_without_framing_cut_in_mid_chunk_is_a_truncated_answer(server: Loopback) -> None:
+def test_an_unframed_body_closed_in_mid_event_is_a_truncated_answer(server: Loopback) -> None:
     server.answer(b"HTTP/1.1 200 OK\r\n\r\n", event("a"), event("b")[:20], hang_up)
     seen, error = read_until_error(upstream(server.url).stream(REQUEST))
     assert seen == ["a"]
@@ -308,7 +308,9 @@ def test_a_body_without_framing_cut_in_mid_chunk_is_a_truncated_answer(server: L
 
 
 @pytest.mark.parametrize("cut", [hang_up, reset])
-def test_a_connection_cut_before_the_answer_is_an_unreachable_upstream(server: Loopback, cut: Step) -> None:
+def test_a_connection_closed_before_the_response_is_an_unreachable_upstream(
+    server: Loopback, cut: Step
+) -> None:
     server.answer(cut)
     with pytest.raises(errors.UpstreamUnreachable):
         read(upstream(server.url).stream(REQUEST))
@@ -367,19 +369,19 @@ def test_silence_in_mid_stream_is_a_timeout(server: Loopback) -> None:
     assert type(error) is errors.UpstreamTimeout
 
 
-def test_frames_that_came_together_are_handed_on_together(server: Loopback) -> None:
+def test_frames_received_together_are_yielded_together(server: Loopback) -> None:
     server.answer(CHUNKED + framed(event("a"), event("b"), event("c")) + END)
     assert [texts(batch) for batch in upstream(server.url).stream(REQUEST)] == [["a", "b", "c"]]
 
 
-def test_what_came_before_a_failure_is_handed_on_first(server: Loopback) -> None:
+def test_data_received_before_a_failure_is_yielded_first(server: Loopback) -> None:
     server.answer(CHUNKED + framed(event("a"), event("b")) + b"5", hang_up)
     seen, error = read_until_error(upstream(server.url).stream(REQUEST))
     assert seen == ["a", "b"]
     assert type(error) is errors.UpstreamTruncated
 
 
-def test_silence_is_told_by_empty_batches(server: Loopback) -> None:
+def test_silence_yields_empty_batches(server: Loopback) -> None:
     seen = threading.Event()
     server.answer(CHUNKED, framed(event("a")), lambda _: seen.wait(30), framed(event("b")), END)
     batches = iter(upstream(server.url, tick=0.1).stream(REQUEST))
@@ -389,7 +391,7 @@ def test_silence_is_told_by_empty_batches(server: Loopback) -> None:
     assert [texts(batch) for batch in batches if batch] == [["b"]]
 
 
-def test_the_blank_line_that_ends_an_event_is_not_taken_for_the_end_of_a_frame(server: Loopback) -> None:
+def test_a_blank_line_inside_a_frame_does_not_end_the_frame(server: Loopback) -> None:
     body = event("a") + event("b")
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(body) + len(event("c")))
     one, two = threading.Event(), threading.Event()
@@ -397,13 +399,13 @@ def test_the_blank_line_that_ends_an_event_is_not_taken_for_the_end_of_a_frame(s
     batches = iter(upstream(server.url, tick=5).stream(REQUEST))
     seen = [next(batches)]
     one.set()
-    time.sleep(0.3)  # a busy consumer: the blank line is buffered by now
+    time.sleep(0.3)  # a slow consumer: the blank line is buffered by now
     seen.append(next(batches))
     two.set()
     assert [len(batch) for batch in seen] == [1, 1]
 
 
-def test_an_error_whose_body_breaks_off_is_known_by_its_status(server: Loopback) -> None:
+def test_an_error_with_a_truncated_body_is_mapped_by_its_status(server: Loopback) -> None:
     server.answer(b"HTTP/1.1 503 Busy\r\nContent-Length: 999\r\n\r\n", b'{"error"', hang_up)
     with pytest.raises(errors.UpstreamOverloaded):
         read(upstream(server.url).stream(REQUEST))
@@ -420,7 +422,7 @@ def test_an_endless_error_body_is_not_read_to_the_end(server: Loopback) -> None:
     assert server.left.wait(30)
 
 
-def test_a_list_of_models_that_drips_is_given_up(server: Loopback) -> None:
+def test_a_very_slow_model_list_times_out(server: Loopback) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
     server.answer(head, *(step for _ in range(400) for step in (b" ", pause(0.05))))
     began = time.monotonic()
@@ -444,7 +446,7 @@ def test_a_key_that_no_header_can_carry_does_not_leak(server: Loopback, bad_key:
     [CHUNKED + framed(event("a")) + END, sized(event("a")), sized(b"{}", "503 Busy")],
     ids=["chunked", "with a length", "an error"],
 )
-def test_a_connection_read_to_the_end_is_used_again(server: Loopback, answer: bytes) -> None:
+def test_a_fully_read_connection_is_reused(server: Loopback, answer: bytes) -> None:
     gemini = upstream(server.url)
     for _ in range(3):
         server.answer(answer)
@@ -467,7 +469,7 @@ def test_closing_after_the_end_leaves_the_connection_in_the_pool(server: Loopbac
     assert len(server.connections) == 1
 
 
-def test_closing_in_mid_stream_ends_the_connection(server: Loopback) -> None:
+def test_closing_in_mid_stream_closes_the_connection(server: Loopback) -> None:
     server.answer(CHUNKED, framed(event("a")), received, framed(event("b")), END)
     server.answer(CHUNKED, framed(event("c")), END)
     gemini = upstream(server.url)
@@ -482,14 +484,14 @@ def test_closing_in_mid_stream_ends_the_connection(server: Loopback) -> None:
     assert len(server.connections) == 2
 
 
-def test_closing_before_the_first_read_asks_for_nothing(server: Loopback) -> None:
+def test_closing_before_the_first_read_sends_no_request(server: Loopback) -> None:
     stream = upstream(server.url).stream(REQUEST)
     stream.close()
     assert list(stream) == []
     assert server.connections == []
 
 
-def test_an_abandoned_iterator_ends_the_connection(server: Loopback) -> None:
+def test_an_abandoned_iterator_closes_the_connection(server: Loopback) -> None:
     server.answer(CHUNKED, framed(event("a")))
     stream = upstream(server.url).stream(REQUEST)
     for _ in stream:
@@ -498,7 +500,7 @@ def test_an_abandoned_iterator_ends_the_connection(server: Loopback) -> None:
     stream.close()
 
 
-def test_closing_wakes_a_thread_that_waits_for_bytes(server: Loopback) -> None:
+def test_closing_wakes_a_thread_that_is_reading(server: Loopback) -> None:
     server.answer(CHUNKED, framed(event("a")))
     stream = upstream(server.url, read_timeout=30).stream(REQUEST)
     batches = iter(stream)
@@ -514,7 +516,7 @@ def test_closing_wakes_a_thread_that_waits_for_bytes(server: Loopback) -> None:
     assert rest == []
 
 
-def test_streams_at_the_same_time_have_connections_of_their_own(server: Loopback) -> None:
+def test_concurrent_streams_use_separate_connections(server: Loopback) -> None:
     for text in ("a", "b"):
         server.answer(CHUNKED, framed(event(text)), END)
     gemini = upstream(server.url)
@@ -523,7 +525,7 @@ def test_streams_at_the_same_time_have_connections_of_their_own(server: Loopback
     assert len(server.connections) == 2
 
 
-def test_connections_are_not_shared_over_a_fork(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_not_shared_after_a_fork(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     gemini = upstream(server.url)
     for process in (1, 2, 1):
         monkeypatch.setattr(
@@ -545,7 +547,7 @@ def test_a_proxy_from_the_environment_is_used(plain: Loopback, monkeypatch: pyte
     assert plain.heads[0].startswith(b"POST http://gemini.test/v1beta/models/gemini-x:streamGenerateContent")
 
 
-def test_a_proxy_gets_its_credentials_with_every_request(
+def test_proxy_credentials_are_sent_with_every_request(
     plain: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("no_proxy", raising=False)
@@ -558,9 +560,7 @@ def test_a_proxy_gets_its_credentials_with_every_request(
     assert len(plain.connections) == 1
 
 
-def test_an_address_exempt_from_the_proxy_is_spoken_to_directly(
-    plain: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_proxy_addresses_are_called_directly(plain: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     plain.answer(CHUNKED, framed(event("a")), END)
     assert read(upstream(plain.url).stream(REQUEST)) == ["a"]

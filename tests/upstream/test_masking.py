@@ -1,4 +1,4 @@
-"""No upstream lets the secret through that it was called with, whatever comes back quotes it."""
+"""Every upstream masks its own secret in everything that it returns."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def used_by(rig: Rig) -> str:
     return headers.get("x-goog-api-key") or headers["authorization"].removeprefix("Bearer ")
 
 
-def told(rig: Rig) -> str:
-    """All that the upstream hands on of an answer."""
+def output_of(rig: Rig) -> str:
+    """Return everything that the upstream yields for an answer."""
     try:
         return repr(read(rig.upstream, REQUEST))
     except BridgeError as error:
@@ -33,10 +33,12 @@ def told(rig: Rig) -> str:
 
 @pytest.mark.parametrize("name", WIRE)
 @pytest.mark.parametrize("stage", ["refused", "at once", "in the middle", "in a text"])
-def test_it_is_masked_in_every_upstream(set_up: Callable[..., Rig], name: str, stage: str) -> None:
+def test_the_upstream_key_is_masked_in_every_upstream(
+    set_up: Callable[..., Rig], name: str, stage: str
+) -> None:
     rig = set_up(name)
     rig.will_say(text_chunk("So.", "STOP"))
-    read(rig.upstream, REQUEST)  # so that the secret is known, of upstreams whose keys take turns too
+    read(rig.upstream, REQUEST)  # so that the secret is known, also with rotating keys
     secrets = {*KEYS, used_by(rig)}
     quotation = " ".join(sorted(secrets))
     error = {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": f"Bad header: {quotation}"}}
@@ -48,22 +50,22 @@ def test_it_is_masked_in_every_upstream(set_up: Callable[..., Rig], name: str, s
         "in a text": rig.wrapped([text_chunk(quotation), text_chunk(".", "STOP")]),
     }
     rig.api.will_answer(lambda _asked: replies[stage])
-    found = told(rig)
+    found = output_of(rig)
     assert used_by(rig) not in found
-    if stage == "in a text" or (stage != "in the middle" and name != "sdk"):  # it loses errors in a stream
+    if stage == "in a text" or (stage != "in the middle" and name != "sdk"):  # the SDK loses errors
         assert "[key]" in found
 
 
-# --- the mask itself ---------------------------------------------------------------------------------
+# --- the mask ----------------------------------------------------------------------------------------
 
 
-def test_it_is_replaced_wherever_it_stands() -> None:
+def test_the_secret_is_masked_everywhere_in_a_body() -> None:
     mask = Mask(SECRET)
     assert mask(f"a {SECRET} b {SECRET}".encode()) == b"a [key] b [key]"
     assert mask(b"nothing") == b"nothing"
 
 
-def test_letters_in_escapes_are_the_same_letters() -> None:
+def test_json_escapes_of_the_secret_are_masked() -> None:
     mask = Mask(SECRET)
     assert mask.in_object(orjson.loads(f'{{"a": ["{ESCAPED}"]}}')) == {"a": ["[key]"]}
     assert orjson.loads(mask.in_body(f'{{"a": "{ESCAPED} and {SECRET}"}}'.encode())) == {
@@ -71,21 +73,21 @@ def test_letters_in_escapes_are_the_same_letters() -> None:
     }
 
 
-def test_a_secret_that_json_must_escape_is_found_too() -> None:
+def test_a_secret_with_characters_that_json_escapes_is_masked() -> None:
     odd = 'quoted"and\\slashed'
     assert orjson.loads(Mask(odd)(orjson.dumps({"a": odd}))) == {"a": "[key]"}
 
 
-def test_a_body_that_is_no_json_is_masked_as_it_is() -> None:
+def test_a_body_that_is_not_json_is_masked_as_bytes() -> None:
     assert Mask(SECRET).in_body(f"<html>{SECRET}".encode()) == b"<html>[key]"
 
 
 @pytest.mark.parametrize("short", ["", "e", "1234567"])
-def test_a_placeholder_is_no_secret(short: str) -> None:
+def test_a_short_placeholder_key_is_not_masked(short: str) -> None:
     assert Mask(short)(b"exiting 1234567") == b"exiting 1234567"
 
 
-def test_what_the_client_sent_itself_is_not_kept_from_it() -> None:
+def test_text_that_the_client_sent_is_not_masked() -> None:
     payload = orjson.dumps({"text": SECRET})
     assert Mask(SECRET, orjson.dumps({"asked": f"my key is {SECRET}"}))(payload) == payload
     assert Mask(SECRET, b"{}")(payload) != payload

@@ -1,4 +1,4 @@
-"""Google's own package as an upstream: what it would lose, how it waits, how it fails."""
+"""Google's own package as an upstream: unsupported fields, timeouts, failures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from bridge.upstream.sdk.unsupported_fields import with_whole_numbers
 from bridge.upstream.transport.http_response import Timeouts
 
 SetUp = Callable[..., Rig]
-GEMMA = "gemma-3-27b-it"  # it does not insist on signatures, which the package cannot carry
+GEMMA = "gemma-3-27b-it"  # a model that needs no signatures, which the package cannot carry
 HELLO = Content("user", (Part("Hello"),))
 NO_WAIT = Timeouts(connect=5, first_byte=5, between=5, whole=60, tick=0.05)
 
@@ -88,7 +88,7 @@ def _no_reader_stays_behind() -> Iterator[None]:
     assert eventually(lambda: not readers(), every=0.02)
 
 
-# --- what is sent ------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------
 
 
 def test_a_request_goes_out_as_the_package_sends_it(sdk: Rig) -> None:
@@ -111,7 +111,7 @@ def test_a_request_goes_out_as_the_package_sends_it(sdk: Rig) -> None:
     assert sent.headers["accept-encoding"] == "identity"
     assert sent.headers["user-agent"].startswith("gemini-bridge/")
     assert KEYS[0] not in sent.path
-    # As it was meant, but for names of choices, which go as their numbers.
+    # The request is unchanged, except that enum names are sent as numbers.
     assert sent.body == {
         "contents": [
             {"role": "user", "parts": [{"text": "Hello"}]},
@@ -138,7 +138,7 @@ def test_a_request_goes_out_as_the_package_sends_it(sdk: Rig) -> None:
     ("model", "segment"),
     [("../../v1/files", "..%2F..%2Fv1%2Ffiles"), ("x?key=1#", "x%3Fkey%3D1%23"), ("models/x", "x")],
 )
-def test_a_models_name_cannot_change_the_address(sdk: Rig, model: str, segment: str) -> None:
+def test_a_model_name_cannot_change_the_url(sdk: Rig, model: str, segment: str) -> None:
     sdk.will_say(text_chunk("Hi.", "STOP"))
     texts(sdk, request(model))
     assert sdk.api.asked[0].path.partition("?")[0] == f"/v1beta/models/{segment}:streamGenerateContent"
@@ -176,7 +176,7 @@ LOST = [
 
 
 @pytest.mark.parametrize(("asked", "field"), LOST, ids=[field for _, field in LOST])
-def test_what_would_be_lost_is_refused_by_name(sdk: Rig, asked: GenerateRequest, field: str) -> None:
+def test_unsupported_fields_are_refused_by_name(sdk: Rig, asked: GenerateRequest, field: str) -> None:
     error = raised_by(lambda: sdk.upstream.stream(asked))
     assert type(error) is errors.InvalidRequest
     assert error.param == field
@@ -186,7 +186,7 @@ def test_what_would_be_lost_is_refused_by_name(sdk: Rig, asked: GenerateRequest,
 
 
 @pytest.mark.parametrize(("asked", "field"), LOST, ids=[field for _, field in LOST])
-def test_or_it_is_sent_over_rest_if_the_operator_wants_that(
+def test_unsupported_fields_are_sent_over_rest_if_configured(
     set_up: SetUp, asked: GenerateRequest, field: str
 ) -> None:
     sdk = set_up("sdk", BRIDGE_UPSTREAM__SDK_LOSSES="rest")
@@ -203,7 +203,7 @@ def test_only_the_first_few_lost_fields_are_named(sdk: Rig) -> None:
     assert "and more" in error.message
 
 
-def test_a_count_that_would_be_wrong_is_refused_or_made_over_rest(set_up: SetUp) -> None:
+def test_token_counts_that_would_be_wrong_are_refused_or_sent_over_rest(set_up: SetUp) -> None:
     tools = (Tool((FunctionDeclaration("f", schema={"type": "object"}),)),)
     with pytest.raises(errors.InvalidRequest, match="parametersJsonSchema"):
         set_up("sdk").upstream.count_tokens(request(tools=tools))
@@ -212,14 +212,14 @@ def test_a_count_that_would_be_wrong_is_refused_or_made_over_rest(set_up: SetUp)
     assert sdk.upstream.count_tokens(request(tools=tools)) == 4
 
 
-def test_thoughts_that_nobody_asked_for_are_not_a_reason_to_refuse(sdk: Rig) -> None:
+def test_unrequested_thoughts_do_not_cause_a_refusal(sdk: Rig) -> None:
     sdk.will_say(text_chunk("Hi.", "STOP"))
     asked = request(generation={"temperature": 0.5, "thinkingConfig": {"includeThoughts": True}})
     assert texts(sdk, asked) == ["Hi."]
     assert sdk.body["generationConfig"] == {"temperature": 0.5}
 
 
-def test_a_request_of_no_known_form_is_the_clients_error(sdk: Rig) -> None:
+def test_a_malformed_request_is_a_client_error(sdk: Rig) -> None:
     for generation in ({"temperature": "warm"}, {"stopSequences": 3}, {"responseSchema": 4}):
         error = raised_by(lambda generation=generation: sdk.upstream.stream(request(generation=generation)))
         assert type(error) is errors.InvalidRequest
@@ -230,28 +230,28 @@ def test_a_request_of_no_known_form_is_the_clients_error(sdk: Rig) -> None:
         )
 
 
-def test_other_short_calls_than_it_knows_are_refused(sdk: Rig) -> None:
+def test_unknown_unary_calls_are_refused(sdk: Rig) -> None:
     with pytest.raises(errors.UnknownModel, match="batchGenerate"):
         sdk.upstream.unary_call(GEMMA, "batchGenerate", {})
 
 
-def test_several_embeddings_go_together(sdk: Rig) -> None:
+def test_several_embeddings_are_sent_in_one_call(sdk: Rig) -> None:
     sdk.api.will_say(answering(b'{"embeddings": [{"values": [0.5]}, {"values": [1.0]}]}'))
     each = {"model": f"models/{GEMMA}", "content": {"parts": [{"text": "Hello"}]}}
     said = sdk.upstream.unary_call(GEMMA, "batchEmbedContents", {"requests": [each, each]})
     assert said == {"embeddings": [{"values": [0.5]}, {"values": [1.0]}]}
 
 
-def test_numbers_come_back_as_strict_clients_want_them() -> None:
+def test_whole_numbers_are_returned_as_integers() -> None:
     floats = {"a": 3.0, "b": [2.5, {"c": -1.0}], "d": "3.0", "e": True, "f": None}
     whole = with_whole_numbers(floats)
     assert orjson.dumps(whole) == b'{"a":3,"b":[2.5,{"c":-1}],"d":"3.0","e":true,"f":null}'
 
 
-# --- what comes back ---------------------------------------------------------------------------------
+# --- answers -----------------------------------------------------------------------------------------
 
 
-def test_chunks_are_handed_on_as_they_come(sdk: Rig) -> None:
+def test_chunks_are_yielded_as_they_arrive(sdk: Rig) -> None:
     seen = threading.Event()
 
     def slowly() -> Iterator[bytes]:
@@ -271,12 +271,12 @@ def test_chunks_are_handed_on_as_they_come(sdk: Rig) -> None:
     assert rest[0].candidates[0].parts[0].data == "lo – é日🎈."
 
 
-def test_an_answer_without_a_word_on_its_letters_is_utf8(sdk: Rig) -> None:
+def test_an_answer_without_a_charset_is_utf8(sdk: Rig) -> None:
     sdk.api.will_say(Reply(array([text_chunk("é", "STOP")]).body))
     assert texts(sdk) == ["é"]
 
 
-def test_silence_is_told_by_empty_batches(sdk: Rig) -> None:
+def test_silence_yields_empty_batches(sdk: Rig) -> None:
     first, last, end = array([text_chunk("a"), text_chunk("b", "STOP")]).body
     sdk.api.will_say(answering(0.4, first, 0.4, last, end))
     batches = list(sdk.upstream.stream(request()))
@@ -284,7 +284,7 @@ def test_silence_is_told_by_empty_batches(sdk: Rig) -> None:
     assert batches.count([]) >= 4
 
 
-def test_silence_for_good_is_a_timeout(set_up: SetUp) -> None:
+def test_permanent_silence_is_a_timeout(set_up: SetUp) -> None:
     sdk = set_up("sdk", BRIDGE_UPSTREAM__READ_TIMEOUT="0.3", BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT="0.3")
     first, *_ = array([text_chunk("a")]).body
     sdk.api.will_say(answering(first, 2.0), answering(2.0))
@@ -295,7 +295,7 @@ def test_silence_for_good_is_a_timeout(set_up: SetUp) -> None:
     assert type(raised_by(lambda: read(sdk.upstream, request()))) is errors.UpstreamTimeout
 
 
-def test_an_answer_may_not_last_for_ever(set_up: SetUp) -> None:
+def test_an_answer_has_a_time_limit(set_up: SetUp) -> None:
     sdk = set_up("sdk", BRIDGE_UPSTREAM__ANSWER_TIMEOUT="1")
     first, *_ = array([text_chunk("a")]).body
     sdk.api.will_say(answering(first, *([b",", 0.1, first[1:]] * 30)))
@@ -313,7 +313,7 @@ def test_an_answer_may_not_last_for_ever(set_up: SetUp) -> None:
         ([b"[{nonsense}]"], errors.UpstreamMalformed),
     ],
 )
-def test_a_broken_answer_is_told_as_what_it_is(
+def test_each_broken_answer_raises_its_own_error(
     sdk: Rig, body: list[Any], expected: type[BridgeError]
 ) -> None:
     sdk.api.will_say(answering(*body))
@@ -338,7 +338,7 @@ def refusal(code: int, status: str, message: str = "no", in_array: bool = True) 
         (504, "DEADLINE_EXCEEDED", errors.UpstreamTimeout),
     ],
 )
-def test_a_refusal_is_told_in_googles_words_and_not_repeated(
+def test_a_refusal_keeps_googles_message_and_is_not_retried(
     sdk: Rig, code: int, status: str, expected: type[BridgeError], in_array: bool
 ) -> None:
     sdk.api.will_say(refusal(code, status, f"Because. {KEYS[0]}", in_array))
@@ -350,7 +350,7 @@ def test_a_refusal_is_told_in_googles_words_and_not_repeated(
 
 
 @pytest.mark.parametrize("code", [401, 403, 429])
-def test_a_refused_key_rests_and_the_next_one_is_tried(sdk: Rig, code: int) -> None:
+def test_a_refused_key_cools_down_and_the_next_is_tried(sdk: Rig, code: int) -> None:
     sdk.api.will_say(refusal(code, {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED"}.get(code, "")))
     for _ in range(2):
         sdk.will_say(text_chunk("Hi.", "STOP"))
@@ -373,7 +373,7 @@ def test_a_redirect_is_not_followed(sdk: Rig) -> None:
     assert not [asked for asked in sdk.api.asked if "elsewhere" in asked.path]
 
 
-def test_an_error_whose_body_breaks_off_is_known_by_its_status(sdk: Rig) -> None:
+def test_an_error_with_a_truncated_body_is_mapped_by_its_status(sdk: Rig) -> None:
     sdk.api.will_say(answering(b'{"error"', CUT, status=503))
     assert type(raised_by(lambda: read(sdk.upstream, request()))) is errors.UpstreamOverloaded
 
@@ -408,14 +408,14 @@ def test_an_endless_message_is_not_read_to_the_end(set_up: SetUp) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "identity"])
-def test_a_short_call_reads_no_more_than_it_must(sdk: Rig, encoding: str) -> None:
+def test_a_unary_call_limits_the_bytes_it_reads(sdk: Rig, encoding: str) -> None:
     body = b'{"totalTokens": 3, "remark": "' + b"a" * LARGEST_WHOLE_ANSWER + b'"}'
     packed = gzip.compress(body) if encoding == "gzip" else body
     sdk.api.will_say(Reply([packed], headers={**JSON, "Content-Encoding": encoding}))
     assert isinstance(raised_by(lambda: sdk.upstream.count_tokens(request())), errors.UpstreamMalformed)
 
 
-def test_a_compressed_answer_that_nobody_asked_for_is_read(sdk: Rig) -> None:
+def test_an_unrequested_compressed_answer_is_decoded(sdk: Rig) -> None:
     packed = gzip.compress(orjson.dumps([text_chunk("Done.", "STOP")]))
     sdk.api.will_say(Reply([packed], headers={**JSON, "Content-Encoding": "gzip"}))
     assert texts(sdk) == ["Done."]
@@ -424,7 +424,7 @@ def test_a_compressed_answer_that_nobody_asked_for_is_read(sdk: Rig) -> None:
     assert sdk.upstream.count_tokens(request()) == 3
 
 
-def test_a_list_of_models_that_is_not_there_is_a_wrong_address(sdk: Rig) -> None:
+def test_a_missing_model_list_means_a_wrong_address(sdk: Rig) -> None:
     sdk.api.will_list(7)
     assert type(raised_by(sdk.upstream.models)) is errors.UpstreamMalformed
 
@@ -439,7 +439,7 @@ def test_only_models_that_can_generate_are_listed(sdk: Rig) -> None:
 # --- closing -----------------------------------------------------------------------------------------
 
 
-def test_closing_ends_the_call_before_its_answer_has_begun(sdk: Rig) -> None:
+def test_closing_aborts_the_call_before_the_response_starts(sdk: Rig) -> None:
     sdk.api.will_say(answering(60.0))
     stream = sdk.upstream.stream(request())
     batches = iter(stream)
@@ -450,14 +450,14 @@ def test_closing_ends_the_call_before_its_answer_has_begun(sdk: Rig) -> None:
     assert eventually(lambda: not readers(), 10, every=0.02)
 
 
-def test_closing_before_the_first_read_asks_for_nothing(sdk: Rig) -> None:
+def test_closing_before_the_first_read_sends_no_request(sdk: Rig) -> None:
     stream = sdk.upstream.stream(request())
     stream.close()
     assert list(stream) == []
     assert sdk.api.asked == []
 
 
-def test_closing_one_answer_leaves_the_next_on_the_same_connection_alone(sdk: Rig) -> None:
+def test_closing_one_answer_does_not_affect_the_next_on_the_connection(sdk: Rig) -> None:
     for _ in range(2):
         sdk.will_say(text_chunk("Hi.", "STOP"))
     one, two = sdk.upstream.stream(request()), sdk.upstream.stream(request())
@@ -484,7 +484,7 @@ def test_a_reader_does_not_run_ahead_of_a_slow_client() -> None:
     stream.close()
 
 
-def test_a_bug_in_the_reading_is_not_swallowed() -> None:
+def test_an_unexpected_exception_in_the_reader_is_raised() -> None:
     def chunks() -> Any:
         raise ZeroDivisionError
         yield
@@ -493,7 +493,7 @@ def test_a_bug_in_the_reading_is_not_swallowed() -> None:
         list(ReaderStream(chunks, NO_WAIT))
 
 
-# --- foreign exceptions ------------------------------------------------------------------------------
+# --- library exceptions ------------------------------------------------------------------------------
 
 FOREIGN = {
     errors.UpstreamUnreachable: "GoogleAPIError RetryError GoogleAPICallError ServerError Unknown DataLoss"
@@ -527,7 +527,7 @@ def test_every_exception_of_the_package_is_translated() -> None:
     assert found == expected
 
 
-def test_the_ways_of_requests_are_translated_too() -> None:
+def test_exceptions_of_requests_are_translated_too() -> None:
     for foreign, ours in {
         requests.ConnectionError(): errors.UpstreamUnreachable,
         requests.ReadTimeout(): errors.UpstreamTimeout,
@@ -551,7 +551,7 @@ def test_no_package_of_googles_is_imported_for_other_upstreams() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def test_it_says_at_the_start_what_it_cannot_carry(sdk: Rig) -> None:
+def test_unsupported_features_are_logged_at_start(sdk: Rig) -> None:
     (notice,) = sdk.upstream.notices
     assert "thought signatures" in notice
     assert "JSON schema" in notice
@@ -564,11 +564,11 @@ def complaint(**environ: str) -> str:
     return str(caught.value)
 
 
-def test_without_a_key_the_start_says_so() -> None:
+def test_starting_without_a_key_is_reported() -> None:
     assert "GEMINI_API_KEY" in complaint()
 
 
-def test_without_the_extra_the_start_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starting_without_the_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     imported = builtins.__import__
 
     def without_google(name: str, *args: Any) -> Any:

@@ -15,7 +15,7 @@ from gunicorn_bridge import Bridge, gunicorn_bridge
 from scripted_gemini import Asked, Reply, ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
-from bridge.state.expiring_names import BETWEEN_LOOKS
+from bridge.state.sqlite.expiring_names import BETWEEN_LOOKS
 
 KEYS = tuple(f"AIzaSticky0123456789abcdefghijklmnop{number}" for number in range(3))
 MODEL = "gemini-3.1-pro-preview"
@@ -65,15 +65,15 @@ def ask(bridge: Bridge, text: str, headers: dict[str, str] | None = None, **more
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda kind: kind.__name__)
-def test_a_conversation_of_every_client_leaves_by_one_key(sticky, google, client):
-    """Also if it can be known by its beginning only; each request has a connection of its own, and with it
-    whichever of the two workers comes first."""
+def test_every_clients_conversation_uses_one_upstream_key(sticky, google, client):
+    """This includes conversations that only their opening identifies. Each request has its own connection, so
+    either of the two workers may serve it."""
     talk(client(sticky.address, MODEL), turns=8)
     assert len(keys_of(google)) == 8
     assert len(set(keys_of(google))) == 1
 
 
-def test_a_chain_keeps_its_key_though_its_instructions_change(sticky, google):
+def test_a_response_chain_keeps_its_key_when_instructions_change(sticky, google):
     class Changing(Chained):
         def _body(self) -> dict[str, Any]:
             body = {**super()._body(), "instructions": f"Instruction {len(google.asked)}."}
@@ -84,7 +84,7 @@ def test_a_chain_keeps_its_key_though_its_instructions_change(sticky, google):
             super().__init__(address, model)
             self.headers = {"user-agent": "OpenAI/Python"}
 
-    for _ in range(4):  # by chance all would share a key once in 3^20
+    for _ in range(4):  # the chance that all share a key is 1 in 3^20
         google.forget()
         talk(Changing(sticky.address, MODEL), turns=6)
         assert len(set(keys_of(google))) == 1
@@ -110,7 +110,7 @@ def keys_by_session(bridge: Bridge, google: ScriptedGemini, sessions: list[str])
 
 
 def test_another_process_chooses_the_same_keys(sticky, upstream, google):
-    """With a state folder of its own and the keys in another order: nothing but the hash decides."""
+    """With a separate state folder and another order of the keys, only the hash decides."""
     sessions = [f"talk {number}" for number in range(20)]
     here = keys_by_session(sticky, google, sessions)
     with gunicorn_bridge(**settings(upstream, GEMINI_API_KEY=",".join(KEYS[::-1]))) as other:
@@ -125,15 +125,15 @@ def refusing(asked: Asked, tired: str) -> Any:
     return Reply([json.dumps({"error": error}).encode()], status=429)
 
 
-def test_a_key_without_quota_is_replaced_until_it_wakes(upstream, google):
-    """For each of its conversations by that one's next key; whoever had another key notices nothing."""
+def test_a_key_without_quota_is_replaced_until_its_cooldown_ends(upstream, google):
+    """Each of its conversations uses its next-ranked key; conversations of other keys are unaffected."""
     sessions = [f"talk {number}" for number in range(12)]
     with gunicorn_bridge(**settings(upstream, BRIDGE_UPSTREAM__KEY_COOLDOWN="6")) as running:
         before = keys_by_session(running, google, sessions)
         tired = before[sessions[0]]
         google.will_answer(lambda asked: refusing(asked, tired))
         assert ask(running, "Hi.", {"X-Session-Id": sessions[0]}).status_code == 200
-        time.sleep(1.5 * BETWEEN_LOOKS)  # then the other worker has heard of it too
+        time.sleep(1.5 * BETWEEN_LOOKS)  # then the other worker has read the cool-down
         during = keys_by_session(running, google, sessions)
         assert all(during[name] == key for name, key in before.items() if key != tired)
         assert tired not in during.values()
@@ -146,7 +146,7 @@ def test_a_key_without_quota_is_replaced_until_it_wakes(upstream, google):
         assert keys_by_session(running, google, sessions) == before
 
 
-def test_what_belongs_to_no_conversation_takes_the_keys_in_turn(sticky, google):
+def test_requests_without_a_conversation_rotate_the_keys(sticky, google):
     body = {"content": {"parts": [{"text": "Hi"}]}}
     google.will_answer(lambda _asked: [b'{"embedding": {"values": [1.0]}}'])
     for _ in range(12):
@@ -155,7 +155,7 @@ def test_what_belongs_to_no_conversation_takes_the_keys_in_turn(sticky, google):
     assert set(keys_of(google)) == set(KEYS)
 
 
-# --- what the record tells ---------------------------------------------------------------------------
+# --- log fields --------------------------------------------------------------------------------------
 
 
 def test_session_agent_and_conversation_are_in_the_log(sticky, google):
@@ -171,7 +171,7 @@ def test_session_agent_and_conversation_are_in_the_log(sticky, google):
     assert agents["conversation"] != main["conversation"]
 
 
-def test_codex_is_known_by_session_and_thread(sticky, google):
+def test_codex_is_identified_by_session_and_thread(sticky, google):
     codex = Codex(sticky.address, MODEL)
     codex.headers["thread-id"] = "another-thread"
     talk(codex, turns=1)
@@ -185,14 +185,14 @@ def test_a_session_in_the_metadata_is_in_the_log_too(sticky, google):
     assert sticky.request(session="from-the-metadata")
 
 
-def test_the_log_holds_no_words_that_only_identify(sticky, google):
-    """A cache key and an opening are the client's own words; their digest is enough."""
+def test_the_log_holds_only_hashes_of_identifiers(sticky, google):
+    """A cache key and an opening are client text, so only their digest is logged."""
     ask(sticky, "canary-of-the-prompt", prompt_cache_key="canary-of-the-cache-key")
     assert sticky.request(protocol="openai_chat")["conversation"]
     assert "canary-of-the" not in sticky.lines()
 
 
-def test_a_header_of_another_kind_does_no_harm(sticky, google):
+def test_malformed_session_headers_are_ignored(sticky, google):
     headers = {"X-Session-Id": "x" * 3000, "X-Claude-Code-Session-Id": "\xff \xe9"}
     assert ask(sticky, "Hi.", headers).status_code == 200
     assert sticky.request(session="x" * 128)

@@ -1,4 +1,4 @@
-"""Calls whose answer is no stream: vectors of texts."""
+"""Unary calls: embeddings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def content(text: str) -> dict:
     return {"content": {"parts": [{"text": text}]}}
 
 
-def test_an_upstream_without_such_calls_says_so():
+def test_an_upstream_without_unary_calls_raises_an_error():
     class Plain(Upstream):
         stream = count_tokens = models = None
 
@@ -39,6 +39,6 @@ def test_the_demo_models_vectors_have_the_size_that_was_asked_for(wanted, size):
     assert len(answer["embedding"]["values"]) == size
 
 
-def test_words_count_and_not_their_order_or_case():
+def test_embeddings_ignore_word_order_and_case():
     assert vector("The red house", 64) == vector("house, red; THE", 64)
     assert vector("The red house", 64) != vector("The blue house", 64)

@@ -1,4 +1,4 @@
-"""Each of the other upstreams behind real gunicorn: streams, tools, silence, departure, no secret told."""
+"""Each other upstream behind real gunicorn: streams, tools, silence, disconnects, no leaked secret."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Served:
 
     @property
     def model(self) -> str:
-        """Google's package cannot carry the signatures that all newer models insist on."""
+        """Google's package cannot carry the signatures that all newer models require."""
         return "gemma-3-27b-it" if self.name == "sdk" else FLASH
 
     def post(self, body: Any, path: str = "/v1/chat/completions", **options: Any) -> requests.Response:
@@ -72,7 +72,7 @@ def served(_served: Served) -> Served:
     return _served
 
 
-def test_a_stream_comes_through(served: Served) -> None:
+def test_a_stream_is_passed_on(served: Served) -> None:
     served.will_say(text_chunk("Hel"), text_chunk("lo.", "STOP"))
     answer = served.post({**HELLO, "stream": True})
     assert answer.status_code == 200, answer.text
@@ -82,14 +82,14 @@ def test_a_stream_comes_through(served: Served) -> None:
     assert answer.text.endswith("data: [DONE]\n\n")
 
 
-def test_a_whole_answer_comes_through_another_protocol(served: Served) -> None:
+def test_a_whole_answer_is_passed_on_in_another_protocol(served: Served) -> None:
     served.will_say(text_chunk("Hello.", "STOP", promptTokenCount=9, candidatesTokenCount=3))
     body = served.post({**HELLO, "max_tokens": 100}, "/v1/messages").json()
     assert body["content"] == [{"type": "text", "text": "Hello."}]
     assert body["usage"]["input_tokens"] == 9
 
 
-def test_a_tool_turn_comes_through_and_back(served: Served) -> None:
+def test_a_tool_turn_makes_a_round_trip(served: Served) -> None:
     tools = [{"type": "function", "function": {"name": "look", "description": "Look around."}}]
     served.will_say(call_chunk("look", {"far": 3}, "c1", finish="STOP"))
     said = served.post({**HELLO, "tools": tools}).json()["choices"][0]["message"]
@@ -101,7 +101,7 @@ def test_a_tool_turn_comes_through_and_back(served: Served) -> None:
     assert told.json()["choices"][0]["message"]["content"] == "A wall."
 
 
-def test_a_silent_upstream_still_gives_the_client_signs_of_life(served: Served) -> None:
+def test_a_silent_upstream_still_gives_the_client_heartbeats(served: Served) -> None:
     (first, *rest), headers = served.pieces(text_chunk("Good "), text_chunk("night.", "STOP"))
     served.api.will_say(Reply([1.0, first, 1.0, *rest], headers=headers))
     answer = served.post({**HELLO, "stream": True})
@@ -109,7 +109,7 @@ def test_a_silent_upstream_still_gives_the_client_signs_of_life(served: Served) 
     assert "night." in answer.text
 
 
-def test_a_client_that_leaves_ends_the_upstream_call(served: Served) -> None:
+def test_a_client_disconnect_ends_the_upstream_call(served: Served) -> None:
     (first, *rest), headers = served.pieces(text_chunk("Good "), text_chunk("night.", "STOP"))
     served.api.will_say(Reply([first, 30.0, *rest], headers=headers))
     name = f"leaver-{served.name}"
@@ -128,14 +128,14 @@ def test_the_models_are_listed(served: Served) -> None:
     assert FLASH in [model["id"] for model in listed["data"]]
 
 
-def test_the_start_says_what_is_to_be_known(served: Served) -> None:
+def test_notices_are_logged_at_start(served: Served) -> None:
     notices = [line for line in served.bridge.lines().splitlines() if f"upstream {served.name}: " in line]
     assert len(notices) == (0 if served.name == "vertex" else 1)
     ready = requests.get(f"{served.bridge.address}/readyz", timeout=60).json()
     assert ready["upstream"] == served.name
 
 
-def test_a_refusal_that_quotes_the_secret_tells_it_to_nobody(served: Served) -> None:
+def test_a_refusal_that_quotes_the_secret_does_not_leak_it(served: Served) -> None:
     quoted = " ".join((f"{CANARY_TOKEN}1", f"{CANARY_TOKEN}file", *KEYS))
     error = {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": f"Not for {quoted}."}}
     served.api.will_say(*[Reply([json.dumps(error).encode()], 403)] * len(KEYS))
@@ -146,8 +146,8 @@ def test_a_refusal_that_quotes_the_secret_tells_it_to_nobody(served: Served) -> 
     assert [secret for secret in SECRETS if secret in answer.text + log] == []
 
 
-def test_signatures_of_one_door_are_not_shown_at_another(tmp_path: Path) -> None:
-    """The same conversation, first by the Developer API and then by Vertex AI."""
+def test_signatures_of_one_upstream_are_not_sent_to_another(tmp_path: Path) -> None:
+    """Send the same conversation first to the Developer API and then to Vertex AI."""
     api, tokens = ScriptedGemini(), TokenServer()
     model = "gemini-3.1-pro-preview"
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]

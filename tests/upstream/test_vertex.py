@@ -1,4 +1,4 @@
-"""Vertex AI against scripted servers: its addresses, its tokens, and what its settings must be."""
+"""Vertex AI against scripted servers: addresses, tokens and settings."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def bearers(rig: Rig) -> list[str]:
     return [asked.headers["authorization"].removeprefix(f"Bearer {CANARY_TOKEN}") for asked in rig.api.asked]
 
 
-# --- the wire ----------------------------------------------------------------------------------------
+# --- the wire format ---------------------------------------------------------------------------------
 
 
-def test_a_request_goes_to_the_models_place_in_the_project(vertex: Rig) -> None:
+def test_a_request_goes_to_the_models_path_in_the_project(vertex: Rig) -> None:
     assert texts(vertex) == ["Hello."]
     asked = vertex.api.asked[0]
     assert asked.path == f"{PLACE}/gemini-x:streamGenerateContent?alt=sse"
@@ -73,7 +73,7 @@ def test_a_request_goes_to_the_models_place_in_the_project(vertex: Rig) -> None:
         ("x?key=1#", "x%3Fkey%3D1%23"),
     ],
 )
-def test_a_models_name_cannot_leave_the_project(vertex: Rig, model: str, segment: str) -> None:
+def test_a_model_name_cannot_change_the_project_in_the_path(vertex: Rig, model: str, segment: str) -> None:
     texts(vertex, GenerateRequest(model, REQUEST.contents))
     assert vertex.api.asked[0].path == f"{PLACE}/{segment}:streamGenerateContent?alt=sse"
 
@@ -89,7 +89,7 @@ def test_a_service_tier_goes_into_headers(vertex: Rig, tier: str) -> None:
     assert not [name for name in second.headers if name.startswith("x-vertex")]
 
 
-def test_a_service_tier_that_vertex_cannot_have_is_refused(vertex: Rig) -> None:
+def test_a_service_tier_unknown_to_vertex_is_refused(vertex: Rig) -> None:
     with pytest.raises(errors.InvalidRequest, match=r"no service tier 'a.*b'") as caught:
         texts(vertex, replace(REQUEST, service_tier="a\r\nx-evil: b"))
     assert caught.value.param == "serviceTier"
@@ -117,7 +117,7 @@ def test_tokens_are_counted_from_the_fields_that_vertex_knows(vertex: Rig) -> No
     }
 
 
-def test_the_models_are_googles_own_that_can_generate(vertex: Rig) -> None:
+def test_googles_models_that_can_generate_are_listed(vertex: Rig) -> None:
     names = ("gemini-x", "gemini-embedding-x", "imagen", "gemini-y")
     models = [{"name": f"publishers/google/models/{name}", "versionId": "1"} for name in names]
     first = {"publisherModels": models[:3], "nextPageToken": "more"}
@@ -129,7 +129,7 @@ def test_the_models_are_googles_own_that_can_generate(vertex: Rig) -> None:
     ]
 
 
-def test_models_that_were_named_are_listed_without_asking(set_up: SetUp) -> None:
+def test_configured_models_are_listed_without_an_upstream_call(set_up: SetUp) -> None:
     vertex = set_up("vertex", BRIDGE_VERTEX__MODELS="gemini-x, publishers/google/models/gemini-y")
     assert vertex.upstream.models() == ({"name": "models/gemini-x"}, {"name": "models/gemini-y"})
     assert vertex.api.listings == []
@@ -145,7 +145,7 @@ def test_models_that_were_named_are_listed_without_asking(set_up: SetUp) -> None
         (503, "UNAVAILABLE", errors.UpstreamOverloaded),
     ],
 )
-def test_errors_come_in_googles_envelope(
+def test_errors_have_googles_envelope(
     vertex: Rig, code: int, status: str, expected: type[BridgeError]
 ) -> None:
     said = {"error": {"code": code, "status": status, "message": f"no {CANARY_TOKEN}1"}}
@@ -159,13 +159,13 @@ def test_errors_come_in_googles_envelope(
 # --- tokens ------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_fetched_before_it_is_needed(vertex: Rig) -> None:
+def test_no_token_is_fetched_before_the_first_call(vertex: Rig) -> None:
     assert vertex.tokens.asked == []
     vertex.upstream.stream(REQUEST).close()
     assert vertex.tokens.asked == []
 
 
-def test_many_requests_at_once_fetch_one_token(vertex: Rig) -> None:
+def test_concurrent_requests_fetch_one_token(vertex: Rig) -> None:
     vertex.tokens.delay = 0.2
     answers: list[Any] = []
     threads = [threading.Thread(target=lambda: answers.extend(texts(vertex))) for _ in range(16)]
@@ -178,14 +178,14 @@ def test_many_requests_at_once_fetch_one_token(vertex: Rig) -> None:
     assert set(bearers(vertex)) == {"1"}
 
 
-def test_a_token_that_expires_in_mid_conversation_is_replaced_and_the_request_repeated(vertex: Rig) -> None:
+def test_a_token_that_expires_is_replaced_and_the_request_is_retried(vertex: Rig) -> None:
     assert texts(vertex) == ["Hello."]
     vertex.api.will_say(refused(), sse(text_chunk("Still here.", "STOP")))
     assert texts(vertex) == ["Still here."]
     assert bearers(vertex) == ["1", "1", "2"]
 
 
-def test_many_whose_token_expired_together_fetch_one_more(vertex: Rig) -> None:
+def test_concurrent_requests_with_an_expired_token_fetch_one_token(vertex: Rig) -> None:
     texts(vertex)
     vertex.tokens.delay = 0.2
     vertex.api.will_answer(
@@ -205,14 +205,14 @@ def test_many_whose_token_expired_together_fetch_one_more(vertex: Rig) -> None:
     assert len(vertex.tokens.asked) == 2
 
 
-def test_a_token_that_is_always_refused_is_the_administrators_problem(vertex: Rig) -> None:
+def test_a_token_that_is_always_refused_is_a_misconfiguration(vertex: Rig) -> None:
     vertex.api.will_answer(lambda _asked: refused())
     with pytest.raises(errors.UpstreamMisconfigured, match="401 UNAUTHENTICATED"):
         texts(vertex)
     assert bearers(vertex) == ["1", "2"]
 
 
-def test_while_a_token_is_fetched_the_reader_is_given_the_turn(vertex: Rig) -> None:
+def test_the_reader_gets_control_during_the_token_fetch(vertex: Rig) -> None:
     vertex.tokens.free.clear()
     batches = iter(vertex.upstream.stream(REQUEST))
     assert [next(batches) for _ in range(3)] == [(), (), ()]
@@ -220,7 +220,7 @@ def test_while_a_token_is_fetched_the_reader_is_given_the_turn(vertex: Rig) -> N
     assert len([batch for batch in batches if batch]) == 1
 
 
-def test_closing_while_a_token_is_fetched_asks_for_nothing(vertex: Rig) -> None:
+def test_closing_during_the_token_fetch_sends_no_request(vertex: Rig) -> None:
     vertex.tokens.free.clear()
     stream = vertex.upstream.stream(REQUEST)
     batches = iter(stream)
@@ -232,7 +232,7 @@ def test_closing_while_a_token_is_fetched_asks_for_nothing(vertex: Rig) -> None:
     assert vertex.api.asked == []
 
 
-def test_a_token_near_its_end_is_renewed_without_stopping_running_calls(
+def test_a_token_near_expiry_is_renewed_without_stopping_running_calls(
     vertex: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridge.upstream.auth.access_tokens.BETWEEN_TRIES", 0)
@@ -247,7 +247,9 @@ def test_a_token_near_its_end_is_renewed_without_stopping_running_calls(
     assert len(vertex.tokens.asked) == 2
 
 
-def test_wrong_credentials_and_a_dead_token_server_are_told_apart(set_up: SetUp, tmp_path: Path) -> None:
+def test_wrong_credentials_and_an_unreachable_token_server_are_different_errors(
+    set_up: SetUp, tmp_path: Path
+) -> None:
     vertex = set_up("vertex")
     vertex.tokens.will_fail(400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
     with pytest.raises(errors.UpstreamMisconfigured, match="invalid_grant"):
@@ -270,7 +272,7 @@ def test_wrong_credentials_and_a_dead_token_server_are_told_apart(set_up: SetUp,
         ("eu", "https://aiplatform.eu.rep.googleapis.com"),
     ],
 )
-def test_the_address_follows_from_the_location(tmp_path: Path, location: str, address: str) -> None:
+def test_the_host_depends_on_the_location(tmp_path: Path, location: str, address: str) -> None:
     environ = environment("vertex", "http://unused.test", "http://unused.test", tmp_path)
     del environ["BRIDGE_VERTEX__BASE_URL"]
     upstream = make({**environ, "GOOGLE_CLOUD_LOCATION": location})
@@ -290,17 +292,17 @@ def complaint(**environ: str) -> str:
     return str(caught.value)
 
 
-def test_without_a_project_the_start_says_what_to_set() -> None:
+def test_starting_without_a_project_says_what_to_set() -> None:
     assert "GOOGLE_CLOUD_PROJECT" in complaint()
 
 
-def test_the_project_that_was_set_comes_before_that_of_the_file(set_up: SetUp) -> None:
+def test_the_configured_project_overrides_the_file(set_up: SetUp) -> None:
     vertex = set_up("vertex", GOOGLE_CLOUD_PROJECT="another-project")
     texts(vertex)
     assert vertex.api.asked[0].path.startswith("/v1beta1/projects/another-project/")
 
 
-def test_default_credentials_need_no_file_and_ask_nobody_at_the_start() -> None:
+def test_default_credentials_need_no_file_and_no_network_at_start() -> None:
     start(GOOGLE_CLOUD_PROJECT="p")
 
 
@@ -321,7 +323,7 @@ def test_default_credentials_need_no_file_and_ask_nobody_at_the_start() -> None:
         ),
     ],
 )
-def test_a_bad_file_is_found_out_at_the_start_and_not_quoted(
+def test_an_invalid_credential_file_fails_at_start_and_is_not_quoted(
     tmp_path: Path, text: str | None, told: str
 ) -> None:
     path = tmp_path / "key.json"
@@ -343,7 +345,7 @@ def test_the_file_may_be_a_systemd_credential(
     assert "/locations/global/" in api.asked[0].path
 
 
-def test_without_the_extra_the_start_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starting_without_the_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     imported = builtins.__import__
 
     def without_google(name: str, *args: Any) -> Any:

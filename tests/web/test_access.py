@@ -1,4 +1,4 @@
-"""Keys and limits at the edge, in memory: every protocol's envelope and headers."""
+"""Keys and limits in the web application, in memory: every protocol's envelope and headers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from client_keys import KEYS_FILE, ClientKeys
 from scripted_gemini import text_chunk
 from waiting import eventually
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from bridge.access import key_cache as ring_module
-from bridge.access.key_store import KEYS_FILE, KeyStore
-from bridge.access.keys import Rules
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json
 from bridge.observe.logs import JsonFormatter
 from bridge.settings import load
 from bridge.settings.limits import Limits
-from bridge.state.usage_report import Question, RefusalSum, read_refusals
+from bridge.state.key_store import Rules
+from bridge.state.stores import open_stores
+from bridge.state.usage_store import RefusalSum, UsageQuery
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.web.app import create_app
 
@@ -83,8 +84,8 @@ def looks_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def store(tmp_path) -> KeyStore:
-    return KeyStore(tmp_path / KEYS_FILE)
+def store(tmp_path) -> ClientKeys:
+    return ClientKeys(tmp_path)
 
 
 @pytest.fixture
@@ -112,10 +113,10 @@ def post(client, call, secret: str | None = None, **options):
     return client.post(path, json={**body, **options.pop("more", {})}, headers=headers, **options)
 
 
-# --- who is let in -----------------------------------------------------------------------------------
+# --- authentication ----------------------------------------------------------------------------------
 
 
-def test_without_a_key_defined_everybody_is_served(client) -> None:
+def test_without_defined_keys_all_requests_are_served(client) -> None:
     assert post(client, CHAT).status_code == 200
     assert post(client, CHAT, "any").status_code == 200
 
@@ -133,15 +134,15 @@ def test_without_a_key_defined_everybody_is_served(client) -> None:
         lambda secret: {"headers": {"Authorization": "Basic cHJveHk6cHJveHk=", "x-api-key": secret}},
     ],
 )
-def test_a_key_is_found_wherever_a_vendor_has_it_put(client, store, call, options) -> None:
+def test_a_key_is_read_from_every_vendors_header(client, store, call, options) -> None:
     secret = store.add("alice", Rules())
     path, body = call
     assert client.post(path, json=body, **options(secret)).status_code == 200
     assert client.post(path, json=body, **options(secret[:-1])).status_code == 401
 
 
-def told(answer) -> tuple[object, ...]:
-    """Everything a client can see, without the request's id."""
+def visible_parts(answer) -> tuple[object, ...]:
+    """Return all parts of the response that a client can see, except the request id."""
     headers = {name: value for name, value in answer.headers.items() if "request-id" not in name.lower()}
     return answer.status_code, headers, answer.text.replace(answer.headers["X-Request-Id"], "ID")
 
@@ -163,13 +164,13 @@ WRONG = {
 
 
 @EACH_DOOR
-def test_every_wrong_key_gets_the_very_same_answer(client, store, upstream, call) -> None:
+def test_every_wrong_key_gets_the_same_response(client, store, upstream, call) -> None:
     refused = {name: store.add(name, Rules()) for name in ("revoked", "expired", "rotated", "elsewhere")}
     store.revoke("revoked")
     store.change("expired", lambda rules: replace(rules, expires=time.time() - 1))
     store.rotate("rotated", 0)
     store.change("elsewhere", lambda rules: replace(rules, networks=("8.8.8.8",)))
-    answers = [told(post(client, call, secret)) for secret in (*WRONG.values(), *refused.values())]
+    answers = [visible_parts(post(client, call, secret)) for secret in (*WRONG.values(), *refused.values())]
     assert all(answer == answers[0] for answer in answers)
     status, headers, text = answers[0]
     assert (status, headers["WWW-Authenticate"], headers["X-Should-Retry"]) == (401, "Bearer", "false")
@@ -178,7 +179,7 @@ def test_every_wrong_key_gets_the_very_same_answer(client, store, upstream, call
     assert upstream.asked == 0
 
 
-def test_each_protocol_refuses_in_its_own_words(client, store) -> None:
+def test_each_protocol_refuses_in_its_own_envelope(client, store) -> None:
     store.add("alice", Rules())
     for call in (CHAT, RESPONSES):
         error = post(client, call).json["error"]
@@ -221,7 +222,7 @@ def test_each_protocol_refuses_in_its_own_words(client, store) -> None:
         ("POST", "/healthz%2f..%2fv1%2fchat/completions", 401),
     ],
 )
-def test_only_what_tells_of_the_bridges_health_is_open(client, store, method, path, status) -> None:
+def test_only_health_routes_are_open(client, store, method, path, status) -> None:
     store.add("alice", Rules())
     assert client.open(path, method=method).status_code == status
 
@@ -262,7 +263,7 @@ def test_the_log_says_whose_key_it_was_and_what_was_wrong(client, store, caplog)
     assert secret not in caplog.text
 
 
-def test_a_key_that_gets_into_a_log_line_all_the_same_is_masked(store) -> None:
+def test_a_key_in_a_log_line_is_masked(store) -> None:
     secret = store.add("alice", Rules())
     for text in (secret, f"Bearer {secret}", f"/v1/models?key={secret}&x=1", f'{{"a":"{secret}"}}'):
         line = JsonFormatter().format(
@@ -272,7 +273,7 @@ def test_a_key_that_gets_into_a_log_line_all_the_same_is_masked(store) -> None:
         assert "[masked]" in line
 
 
-def test_keys_that_cannot_be_read_are_a_503_that_says_so(client, store, tmp_path) -> None:
+def test_an_unreadable_key_store_is_a_503_with_that_reason(client, store, tmp_path) -> None:
     (tmp_path / KEYS_FILE).write_bytes(b"This is no database. " * 100)
     answer = post(client, CHAT, "any")
     assert (answer.status_code, answer.json["error"]["type"]) == (503, "server_error")
@@ -305,9 +306,7 @@ def test_a_model_that_a_key_may_not_use_is_refused_and_those_it_may_are_named(
 
 @pytest.mark.parametrize("name", ["gemini-4-argon", "gpt-5"])
 @pytest.mark.parametrize("written", ["{}[1m]", "claude/{}", "claude/{}[1m]", "models/claude/{}[1M]"])
-def test_what_a_client_adds_to_a_name_changes_nothing_in_what_a_key_allows(
-    client, store, upstream, name, written
-) -> None:
+def test_model_name_suffixes_do_not_change_what_a_key_allows(client, store, upstream, name, written) -> None:
     asked = {"model": written.format(name)}
     for models in (("gemini-3.8-flash",), ("claude*",), ("*[1m]",)):
         secret = store.add(f"not-{len(models[0])}", Rules(models=models))
@@ -322,7 +321,7 @@ def test_what_a_client_adds_to_a_name_changes_nothing_in_what_a_key_allows(
 @pytest.mark.parametrize(
     "method", ["generateContent", "streamGenerateContent", "countTokens", "embedContent"]
 )
-def test_the_models_of_a_key_hold_at_the_native_door(client, store, upstream, method) -> None:
+def test_the_models_of_a_key_apply_to_the_native_protocol(client, store, upstream, method) -> None:
     secret = store.add("alice", Rules(models=("gemini-*flash*",)))
     body = {"content": HELLO} if method == "embedContent" else NATIVE[1]
     answer = post(client, (f"/v1beta/models/gpt-5:{method}", body), secret)
@@ -334,7 +333,7 @@ def test_the_models_of_a_key_hold_at_the_native_door(client, store, upstream, me
     assert "models/gpt-5" not in [model["name"] for model in listed]
 
 
-def test_a_reached_limit_is_told_in_googles_words(client, store) -> None:
+def test_a_reached_limit_has_googles_envelope(client, store) -> None:
     secret = limited(store, requests_per_minute=1)
     assert post(client, NATIVE, secret).status_code == 200
     answer = post(client, NATIVE, secret)
@@ -346,14 +345,14 @@ def test_a_reached_limit_is_told_in_googles_words(client, store) -> None:
     }
 
 
-def test_tokens_are_counted_only_for_models_that_may_be_used(client, store, upstream) -> None:
+def test_token_counting_is_limited_to_the_keys_models(client, store, upstream) -> None:
     secret = store.add("alice", Rules(models=("gemini-*flash*",)))
     assert post(client, COUNT, secret).status_code == 400
     assert upstream.asked == 0
     assert post(client, COUNT, secret, more={"model": "haiku"}).json == {"input_tokens": 42}
 
 
-def test_only_models_that_may_be_used_are_listed(client, store) -> None:
+def test_only_the_keys_models_are_listed(client, store) -> None:
     headers = {
         "x-api-key": store.add(
             "alice", Rules(models=("gemini-3.1-pro-preview", "gemini-pro-latest", "haiku"))
@@ -395,7 +394,7 @@ def test_a_reached_limit_is_a_429_that_says_which_and_until_when(client, store, 
 
 
 @pytest.mark.parametrize("call", [CHAT, RESPONSES], ids=["chat", "responses"])
-def test_openais_clients_are_told_what_is_left_in_every_answer(client, store, call) -> None:
+def test_openai_responses_have_rate_limit_headers(client, store, call) -> None:
     secret = limited(store, requests_per_minute=3, tokens_per_minute=1000)
     names = ("limit-requests", "remaining-requests", "reset-requests", "limit-tokens", "remaining-tokens")
     seen = []
@@ -407,7 +406,7 @@ def test_openais_clients_are_told_what_is_left_in_every_answer(client, store, ca
     assert seen == [
         ["3", "2", "1m1s", "1000", "1000"],
         ["3", "1", "1m1s", "1000", "900"],
-        ["3", "1", seen[2][2], "1000", "800"],  # a refused request uses nothing up
+        ["3", "1", seen[2][2], "1000", "800"],  # a refused request uses no limit
         ["3", "0", "1m1s", "1000", "800"],
         ["3", "0", seen[4][2], "1000", "700"],
     ]
@@ -415,17 +414,16 @@ def test_openais_clients_are_told_what_is_left_in_every_answer(client, store, ca
     assert answer.headers["x-ratelimit-reset-tokens"] in ("59s", "1m0s", "1m1s")
 
 
-def refusals(folder: Path, question: Question) -> list[RefusalSum]:
-    path = folder / "accounts.sqlite3"
-    return read_refusals(path, question) if path.exists() else []
+def refusals(folder: Path, question: UsageQuery) -> list[RefusalSum]:
+    return open_stores(load(environ={"BRIDGE_STATE_DIR": str(folder)})).usage.refusals(question)
 
 
-def total_refused(folder: Path, question: Question) -> int:
+def total_refused(folder: Path, question: UsageQuery) -> int:
     return sum(each.requests for each in refusals(folder, question))
 
 
 @EACH_PROTOCOL
-def test_refused_requests_use_no_limit_up_and_hide_nowhere(client, store, call, caplog, tmp_path) -> None:
+def test_refused_requests_use_no_limit_and_appear_in_the_usage(client, store, call, caplog, tmp_path) -> None:
     caplog.set_level(logging.INFO, "bridge.access")
     path, _ = call
     secret = store.add("alice", Rules(models=("gemini-3.8-flash",), limits=Limits(requests_per_minute=1)))
@@ -443,7 +441,7 @@ def test_refused_requests_use_no_limit_up_and_hide_nowhere(client, store, call, 
         "key.requests_per_minute",
     ]
     assert (lines[0].model, lines[0].upstream_model) == ("gpt-5", "gemini-pro-latest")
-    question = Question(("day",), TODAY - timedelta(1), TODAY + timedelta(1), "alice")
+    question = UsageQuery(("day",), TODAY - timedelta(1), TODAY + timedelta(1), "alice")
     assert eventually(lambda: total_refused(tmp_path, question) == 5)
     assert {(each.rule, each.model, each.requests) for each in refusals(tmp_path, question)} == {
         ("invalid_request", "", 3),
@@ -452,12 +450,12 @@ def test_refused_requests_use_no_limit_up_and_hide_nowhere(client, store, call, 
     }
 
 
-def test_requests_without_a_good_key_stand_in_the_usage(client, store, tmp_path) -> None:
+def test_requests_without_a_valid_key_appear_in_the_usage(client, store, tmp_path) -> None:
     secret = store.add("alice", Rules())
     store.revoke("alice")
     for shown in (None, "typo", secret, secret):
         assert post(client, CHAT, shown).status_code == 401
-    question = Question(("day",), TODAY - timedelta(1), TODAY + timedelta(1))
+    question = UsageQuery(("day",), TODAY - timedelta(1), TODAY + timedelta(1))
     assert eventually(lambda: total_refused(tmp_path, question) == 4)
     assert [tuple(each) for each in refusals(tmp_path, question)] == [
         ("alice", "key_revoked", "", 2),
@@ -466,7 +464,7 @@ def test_requests_without_a_good_key_stand_in_the_usage(client, store, tmp_path)
     ]
 
 
-def test_anthropics_clients_are_told_what_is_left_in_every_answer(client, store) -> None:
+def test_anthropic_responses_have_rate_limit_headers(client, store) -> None:
     secret = limited(store, requests_per_minute=2, tokens_per_minute=1000)
     answers = [post(client, call, secret) for call in (MESSAGES, COUNT, MESSAGES)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
@@ -484,13 +482,13 @@ def test_anthropics_clients_are_told_what_is_left_in_every_answer(client, store)
     assert not [name for name in answers[0].headers if name[0].lower().startswith("x-ratelimit")]
 
 
-def test_a_key_without_limits_is_told_nothing(client, store, tmp_path) -> None:
+def test_a_key_without_limits_gets_no_rate_limit_headers(client, store, tmp_path) -> None:
     answer = post(client, CHAT, store.add("alice", Rules()))
     assert not [name for name, _ in answer.headers if "ratelimit" in name.lower()]
     assert not (tmp_path / "limits.sqlite3").exists()
 
 
-def test_questions_that_cost_nothing_are_not_counted(client, store) -> None:
+def test_free_requests_are_not_counted(client, store) -> None:
     secret = limited(store, requests_per_minute=1)
     headers = {"x-api-key": secret}
     for _ in range(3):
@@ -503,7 +501,7 @@ def test_questions_that_cost_nothing_are_not_counted(client, store) -> None:
 
 
 @EACH_DOOR
-def test_a_spent_budget_is_told_as_such_and_not_waited_for(client, store, call) -> None:
+def test_a_spent_budget_is_reported_and_not_retryable(client, store, call) -> None:
     until_midnight = 86400 - time.time() % 86400
     if until_midnight < 400:
         pytest.skip("too close to midnight")
@@ -516,7 +514,7 @@ def test_a_spent_budget_is_told_as_such_and_not_waited_for(client, store, call) 
     assert answer.headers["X-Should-Retry"] == "false"
     if call is MESSAGES:
         assert answer.json["error"]["type"] == "billing_error"
-    if call is RESPONSES:  # Codex would sleep until midnight, and say nothing
+    if call is RESPONSES:  # Codex would sleep silently until midnight
         assert "Retry-After" not in answer.headers
     else:
         assert abs(int(answer.headers["Retry-After"]) - until_midnight) < 10
@@ -529,7 +527,7 @@ def test_a_total_limit_holds_without_any_key(make_client) -> None:
     assert post(client, CHAT).headers["x-ratelimit-limit-requests"] == "2"
 
 
-def test_a_place_is_given_back_however_a_request_ends(client, store, upstream, monkeypatch) -> None:
+def test_a_slot_is_released_however_a_request_ends(client, store, upstream, monkeypatch) -> None:
     secret = limited(store, streams=1)
     running = post(client, CHAT, secret, more={"stream": True}, buffered=False)
     busy = post(client, MESSAGES, secret)
@@ -549,9 +547,7 @@ def test_a_place_is_given_back_however_a_request_ends(client, store, upstream, m
     assert post(client, CHAT, secret).status_code == 200
 
 
-def test_an_answer_in_the_background_holds_its_place_until_it_is_done(
-    client, store, upstream, monkeypatch
-) -> None:
+def test_a_background_answer_holds_its_slot_until_it_is_done(client, store, upstream, monkeypatch) -> None:
     goes_on = threading.Event()
 
     class Waits(Answers):
@@ -571,13 +567,13 @@ def test_an_answer_in_the_background_holds_its_place_until_it_is_done(
     assert shown.headers["x-ratelimit-remaining-tokens"] == "800", "both answers were counted, each once"
 
 
-def test_a_background_answer_that_is_refused_holds_no_place(client, store, monkeypatch) -> None:
+def test_a_refused_background_answer_holds_no_slot(client, store, monkeypatch) -> None:
     secret = store.add("alice", Rules(models=("gemini-*flash*",), limits=Limits(streams=1)))
     for _ in range(3):
         assert post(client, RESPONSES, secret, more={"background": True}).status_code == 403
 
 
-def test_a_limit_that_cannot_be_counted_stops_nobody(client, store, tmp_path, caplog) -> None:
+def test_requests_pass_when_limits_cannot_be_counted(client, store, tmp_path, caplog) -> None:
     caplog.set_level(logging.INFO, "bridge.access")
     (tmp_path / "limits.sqlite3").mkdir()
     secret = limited(store, requests_per_minute=1, streams=1, tokens_per_day=1)
@@ -592,12 +588,12 @@ def test_a_limit_that_cannot_be_counted_stops_nobody(client, store, tmp_path, ca
 
 
 def test_stored_answers_stay_with_their_owner_when_the_key_is_rotated(client, store) -> None:
-    old, stranger = store.add("alice", Rules()), store.add("mallory", Rules())
+    old, other_owner = store.add("alice", Rules()), store.add("mallory", Rules())
     made = post(client, RESPONSES, old).json
     new = store.rotate("alice", 3600)
-    for secret, status in ((old, 200), (new, 200), (stranger, 404)):
+    for secret, status in ((old, 200), (new, 200), (other_owner, 404)):
         headers = {"Authorization": f"Bearer {secret}"}
         assert client.get(f"/v1/responses/{made['id']}", headers=headers).status_code == status
     gone_on = post(client, RESPONSES, new, more={"previous_response_id": made["id"]})
     assert gone_on.status_code == 200
-    assert post(client, RESPONSES, stranger, more={"previous_response_id": made["id"]}).status_code == 400
+    assert post(client, RESPONSES, other_owner, more={"previous_response_id": made["id"]}).status_code == 400

@@ -1,4 +1,4 @@
-"""GET /: JSON for programs, a page for people, and nothing on it that should not be."""
+"""GET /: JSON for programs, an HTML page for people, and no secrets or injected content on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bridge.connect.clients import CLIENTS
 from bridge.errors import UpstreamUnreachable
 from bridge.settings import load
 from bridge.upstream.base import Upstream
-from bridge.upstream.listed_models import PATIENCE
+from bridge.upstream.listed_models import SHORT_WAIT
 from bridge.web.app import create_app
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -28,7 +28,7 @@ KEY = "AIzaCanary0123456789abcdefghijklmnopqrs"
 
 
 class Listing(Upstream):
-    """Only lists its models; after a while, or in vain, if it is told to."""
+    """An upstream that only lists its models, optionally with a delay or an error."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -77,7 +77,7 @@ def client(upstream: Listing, tmp_path: Path):
     return create_app(load(environ={"BRIDGE_STATE_DIR": str(tmp_path)}), upstream).test_client()
 
 
-# --- who gets what -----------------------------------------------------------------------------------
+# --- JSON or HTML ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -93,26 +93,26 @@ def client(upstream: Listing, tmp_path: Path):
         ("nonsense", "application/json"),
     ],
 )
-def test_a_page_is_for_those_who_ask_for_one(client, accept, kind):
+def test_html_is_served_only_to_clients_that_accept_it(client, accept, kind):
     answer = client.get("/", headers={"Accept": accept} if accept else {})
     assert (answer.status_code, answer.mimetype) == (200, kind)
     assert answer.headers["Vary"] == "Accept"
 
 
-def test_programs_learn_name_version_and_endpoints(client):
+def test_programs_get_name_version_and_endpoints_as_json(client):
     told = client.get("/").json
     assert (told["name"], told["version"], told["upstream"]) == ("gemini-bridge", __version__, "demo")
     assert "POST /v1/chat/completions" in told["endpoints"]
 
 
-def test_a_head_request_is_answered_as_claude_code_asks_it(client):
+def test_a_head_request_like_claude_codes_is_answered(client):
     for headers in ({"User-Agent": "Bun/1.4.0"}, BROWSER):
         answer = client.head("/", headers=headers)
         assert answer.status_code == 200
         assert answer.data == b""
 
 
-# --- what stands on it -------------------------------------------------------------------------------
+# --- content of the page -----------------------------------------------------------------------------
 
 
 def test_every_client_has_its_settings_for_the_public_address(identity):
@@ -129,14 +129,14 @@ def test_every_client_has_its_settings_for_the_public_address(identity):
     assert __version__ in text
 
 
-def test_models_are_those_that_converse_and_the_names_that_stand_for_them(identity):
+def test_the_page_lists_chat_models_and_their_aliases(identity):
     page = identity()
     assert "<li><code>gemini-3.1-pro-preview</code></li>" in page
     assert "embedder" not in page
     assert "<td><code>gpt-5</code></td><td><code>gemini-pro-latest</code></td>" in page
 
 
-def test_the_operator_says_how_to_get_a_key_and_which_model_to_take(identity):
+def test_the_page_shows_the_operators_text_on_keys_and_models(identity):
     page = identity(
         BRIDGE_CONNECT__HELP="Ask it@company & <friends>.", BRIDGE_CONNECT__MODEL="gemini-3.1-pro-preview"
     )
@@ -144,36 +144,36 @@ def test_the_operator_says_how_to_get_a_key_and_which_model_to_take(identity):
     assert "<option selected>gemini-3.1-pro-preview</option>" in page
 
 
-def test_the_state_is_told_in_words(identity, upstream):
+def test_the_page_describes_the_bridges_state(identity, upstream):
     assert "</span>Ready</p>" in identity()
     assert "This is the demo model" in identity(BRIDGE_UPSTREAM__TRANSPORT="demo")
     upstream.error = UpstreamUnreachable("no route")
     assert "</span>Gemini does not answer</p>" in identity()
-    assert "not at hand right now" in identity()
+    assert "not available right now" in identity()
 
 
 def test_an_upstream_that_hangs_does_not_hang_the_page(upstream, tmp_path):
-    upstream.delay = 30 * PATIENCE
+    upstream.delay = 30 * SHORT_WAIT
     app = create_app(load(environ={"BRIDGE_STATE_DIR": str(tmp_path), "GEMINI_API_KEY": KEY}), upstream)
     client = app.test_client()
     times = []
     for _ in range(3):
         began = time.monotonic()
-        assert "not at hand right now" in client.get("/", headers=BROWSER).text
+        assert "not available right now" in client.get("/", headers=BROWSER).text
         times.append(time.monotonic() - began)
-    assert times[0] < 10 * PATIENCE
-    assert min(times[1:]) < PATIENCE  # somebody is asking already: nobody else waits
+    assert times[0] < 10 * SHORT_WAIT
+    assert min(times[1:]) < SHORT_WAIT  # one request fetches the list, the others do not wait
     assert upstream.asked == 1
 
 
-def test_the_list_is_asked_for_once_and_shared_with_the_api(client, upstream):
+def test_the_model_list_is_fetched_once_and_shared_with_the_api(client, upstream):
     for _ in range(3):
         client.get("/", headers=BROWSER)
         client.get("/v1/models")
     assert upstream.asked == 1
 
 
-# --- what must not be possible -----------------------------------------------------------------------
+# --- security ----------------------------------------------------------------------------------------
 
 EVIL = [
     'a"><script>alert(1)</script>',
@@ -191,7 +191,7 @@ EVIL = [
 
 
 @pytest.mark.parametrize("host", EVIL)
-def test_a_host_that_is_none_is_not_repeated(identity, host):
+def test_an_invalid_host_header_is_not_shown(identity, host):
     page = identity(host)
     assert host not in page
     assert html.escape(host) not in page
@@ -200,12 +200,12 @@ def test_a_host_that_is_none_is_not_repeated(identity, host):
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:41242", socket.gethostname()])
-def test_a_host_of_this_machine_is_shown(identity, host):
+def test_a_local_host_header_is_shown(identity, host):
     assert f"http://{host}</code>" in identity(host)
 
 
 @pytest.mark.parametrize("host", ["bridge", "evil.example", "10.0.0.7:8080", "localhost.evil.example"])
-def test_a_foreign_host_is_not_shown_as_our_address(identity, host):
+def test_a_foreign_host_header_is_not_shown_as_the_bridges_address(identity, host):
     page = identity(host)
     assert f"//{host}" not in page
     assert "http://127.0.0.1:41242</code>" in page
@@ -224,7 +224,7 @@ def test_the_page_holds_no_key_and_nothing_of_the_request(identity, client):
     assert "canary" not in page.text
 
 
-def test_the_policy_allows_only_what_stands_in_the_page(client):
+def test_the_content_security_policy_allows_only_the_pages_own_code(client):
     answer = client.get("/", headers=BROWSER)
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
     for tag, rule in (("style", "style-src"), ("script", "script-src")):
@@ -240,7 +240,7 @@ def test_the_policy_allows_only_what_stands_in_the_page(client):
 def test_the_page_is_well_formed_and_fetches_nothing(identity):
     page = identity()
     assert HtmlChecker(page).problems == []
-    assert "http://www.w3.org/2000/svg" in page  # a name, not a place
+    assert "http://www.w3.org/2000/svg" in page  # a namespace, not a link
     assert set(re.findall(r"https?://[^/\"'&<) ]+", page)) <= {"http://www.w3.org", "http://localhost"}
 
 
@@ -260,7 +260,7 @@ def test_the_checker_finds_mistakes(identity, mistake, problem):
     assert any(problem in each for each in HtmlChecker(broken).problems)
 
 
-# --- how it looks ------------------------------------------------------------------------------------
+# --- appearance --------------------------------------------------------------------------------------
 
 STYLE = (ROOT / "bridge/web/templates/front.css").read_text()
 LIGHT, DARK = (dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in STYLE.split("@media", 2)[:2])
@@ -293,7 +293,7 @@ def contrast(one: str, other: str) -> float:
         ("fair", "sheet", 3.0),
     ],
 )
-def test_text_stands_out_from_its_ground(palette, ink, ground, least):
+def test_text_has_enough_contrast(palette, ink, ground, least):
     assert contrast(palette[ink], palette[ground]) >= least
 
 
@@ -305,7 +305,7 @@ def address_shown(bridge: str, **headers: str) -> str:
     return re.search(r'<code id="address">(.*?)</code>', page)[1]
 
 
-def test_a_trusted_proxy_tells_the_scheme_and_the_host(demo_bridge):
+def test_scheme_and_host_of_a_trusted_proxy_are_used(demo_bridge):
     told = {"Host": "localhost", "X-Forwarded-Proto": "https"}
     assert address_shown(demo_bridge.address, **told) == "https://localhost"
     assert address_shown(demo_bridge.address, Host="bridge.company") == demo_bridge.address
@@ -313,12 +313,12 @@ def test_a_trusted_proxy_tells_the_scheme_and_the_host(demo_bridge):
     assert "evil" not in address_shown(demo_bridge.address, **{"X-Forwarded-Host": "evil.example"})
 
 
-def test_a_stranger_does_not_tell_the_scheme():
+def test_the_scheme_of_an_untrusted_client_is_ignored():
     with gunicorn_bridge(FORWARDED_ALLOW_IPS="10.0.0.1") as bridge:
         assert address_shown(bridge.address, **{"X-Forwarded-Proto": "https"}) == bridge.address
 
 
-def test_under_gunicorn_a_strange_host_gets_no_page_with_it(demo_bridge):
+def test_under_gunicorn_a_foreign_host_header_is_not_shown(demo_bridge):
     for host in EVIL:
         if host.isascii():
             answer = requests.get(demo_bridge.address, headers=BROWSER | {"Host": host}, timeout=20)
@@ -336,7 +336,7 @@ def catalogue(upstream: Listing, folder: Path) -> dict[str, dict[str, object]]:
     return {model["slug"]: model for model in answer.json["models"]}
 
 
-def test_the_catalogue_has_the_models_that_converse_with_their_windows(upstream, tmp_path):
+def test_the_catalogue_lists_chat_models_with_their_context_windows(upstream, tmp_path):
     models = catalogue(upstream, tmp_path)
     assert "embedder" not in models
     assert models["gemini-3.8-flash"]["context_window"] == 1048576
@@ -345,12 +345,12 @@ def test_the_catalogue_has_the_models_that_converse_with_their_windows(upstream,
     assert [model["priority"] for model in models.values()] == [*range(len(models))]
 
 
-def test_the_catalogue_is_there_while_gemini_is_not(upstream, tmp_path):
+def test_the_catalogue_is_served_while_gemini_is_unreachable(upstream, tmp_path):
     upstream.error = UpstreamUnreachable("down")
     models = catalogue(upstream, tmp_path)
     assert models["gemini-flash-latest"]["context_window"] == 1048576
 
 
-def test_a_window_that_nobody_knows_is_left_to_codex(upstream, tmp_path):
+def test_an_unknown_context_window_is_left_to_codex(upstream, tmp_path):
     upstream.names = ("gemini-99-unknown",)
     assert "context_window" not in catalogue(upstream, tmp_path)["gemini-99-unknown"]

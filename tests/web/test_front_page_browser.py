@@ -1,6 +1,6 @@
 """The page at / in a real browser: light, dark and narrow, with and without its script.
 
-`BRIDGE_TEST_SCREENSHOTS=folder` keeps what it looked like.
+`BRIDGE_TEST_SCREENSHOTS=folder` saves screenshots.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def tab(browser: Tab, demo_bridge) -> Tab:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_it_loads_at_once_without_a_complaint_and_fits_the_window(tab, demo_bridge, look, tmp_path):
+def test_the_page_loads_without_console_errors_and_fits_the_window(tab, demo_bridge, look, tmp_path):
     width, height, scheme = LOOKS[look]
     tab.look(width, height, scheme)
     tab.open(demo_bridge.address)
@@ -57,7 +57,7 @@ def test_it_loads_at_once_without_a_complaint_and_fits_the_window(tab, demo_brid
 
 
 @pytest.mark.parametrize("scripted", [True, False], ids=["script", "no script"])
-def test_one_client_is_shown_by_the_address_alone(tab, demo_bridge, scripted):
+def test_the_url_fragment_selects_a_client(tab, demo_bridge, scripted):
     tab.do("Emulation.setScriptExecutionDisabled", value=not scripted)
     for name, expected in (("", next(iter(CLIENTS))), ("#zed", "zed"), ("#curl", "curl")):
         tab.open("about:blank")
@@ -65,7 +65,7 @@ def test_one_client_is_shown_by_the_address_alone(tab, demo_bridge, scripted):
         assert tab.run(SHOWN) == [expected]
 
 
-def test_without_a_script_nothing_is_offered_that_needs_one(tab, demo_bridge):
+def test_without_javascript_no_scripted_controls_are_shown(tab, demo_bridge):
     tab.do("Emulation.setScriptExecutionDisabled", value=True)
     tab.open(f"{demo_bridge.address}/")
     assert (
@@ -75,7 +75,7 @@ def test_without_a_script_nothing_is_offered_that_needs_one(tab, demo_bridge):
     assert PLACEHOLDER_KEY in tab.run("document.getElementById('key-note').innerText")
 
 
-def test_a_click_chooses_a_client_and_the_list_says_which(tab):
+def test_a_click_selects_a_client_and_marks_it_in_the_list(tab):
     tab.run("document.querySelector('nav a[href=\"#continue\"]').click()")
     assert eventually(lambda: tab.run(SHOWN) == ["continue"])
     current = "document.querySelector('nav a[aria-current]').hash"
@@ -97,7 +97,7 @@ def test_a_button_copies_exactly_the_settings(tab, demo_bridge, modern):
     assert tab.run("window.copied").strip() == expected.strip()
 
 
-def test_what_is_typed_fills_every_snippet_and_is_sent_nowhere(tab, demo_bridge):
+def test_typed_values_fill_every_snippet_and_are_not_sent(tab, demo_bridge):
     filled = CLIENTS["claude"].main.text(Target(demo_bridge.address, "gbk_mine", "demo-slow"))
     fill(tab, "key", "gbk_mine")
     fill(tab, "model", "demo-slow")
@@ -109,20 +109,20 @@ def test_what_is_typed_fills_every_snippet_and_is_sent_nowhere(tab, demo_bridge)
 
 
 @pytest.mark.parametrize("key", ["'; rm -rf ~", "two words", "<img src=x onerror=alert(1)>", 'a"b', "$(id)"])
-def test_what_could_break_out_of_quotes_is_not_filled_in(tab, key):
+def test_values_that_could_break_quotes_are_not_filled_in(tab, key):
     fill(tab, "key", key)
     assert tab.run("document.getElementById('key').getAttribute('aria-invalid')") == "true"
     assert key not in tab.run("document.querySelector('.clients').textContent")
     assert tab.complaints == []
 
 
-def test_the_policy_stops_a_script_that_does_not_belong_to_the_page(tab):
+def test_the_content_security_policy_blocks_injected_scripts(tab):
     tab.run(
         "(() => { const script = document.createElement('script'); script.textContent = 'window.bad = true';"
         " document.body.append(script); })()"
     )
     assert tab.run("window.bad") is None
-    forbidden = "Content Security Policy"  # every run also takes what the browser has told meanwhile
+    forbidden = "Content Security Policy"  # each run also collects the browser's new messages
     assert eventually(lambda: tab.run("window.bad") or any(forbidden in each for each in tab.complaints))
 
 

@@ -1,4 +1,4 @@
-"""The application at its edge, in memory: envelopes, ids, limits, models, closing."""
+"""The web application in memory: envelopes, ids, limits, models, closing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Played(ChunkStream):
 
 
 class Replay(Upstream):
-    """Says `chunks`, then raises `error` if there is one; `refusal` is raised instead of an answer."""
+    """Yields `chunks`, then raises `error` if there is one; `refusal` is raised instead of an answer."""
 
     def __init__(self) -> None:
         self.chunks: Sequence[Chunk] = [chunk_from_json(text_chunk("Hello.", "STOP"))]
@@ -83,7 +83,7 @@ def chat(client, **more):
     return client.post("/v1/chat/completions", json={**HELLO, **more})
 
 
-def test_an_answer_names_the_model_that_was_asked_for(client, upstream):
+def test_an_answer_names_the_requested_model(client, upstream):
     body = chat(client).json
     assert body["model"] == "gpt-5"
     assert upstream.asked[0].model == "gemini-pro-latest"
@@ -115,7 +115,7 @@ def test_a_stream_has_the_headers_that_keep_proxies_from_holding_it(client):
     assert answer.data.endswith(b"data: [DONE]\n\n")
 
 
-def test_a_sane_request_id_is_kept_and_a_strange_one_replaced(client):
+def test_a_valid_request_id_is_kept_and_an_invalid_one_replaced(client):
     kept = client.get("/healthz", headers={"X-Request-Id": "trace-1"})
     assert kept.headers["X-Request-Id"] == "trace-1"
     replaced = client.get("/healthz", headers={"X-Request-Id": "a b<script>"})
@@ -135,7 +135,7 @@ def test_a_sane_request_id_is_kept_and_a_strange_one_replaced(client):
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "not valid JSON"),
     ],
 )
-def test_a_body_that_is_no_json_object_is_a_400(client, data, message):
+def test_a_body_that_is_not_a_json_object_is_a_400(client, data, message):
     answer = client.post("/v1/chat/completions", data=data)
     assert answer.status_code == 400
     assert message in answer.json["error"]["message"]
@@ -162,13 +162,13 @@ def test_an_unknown_path_is_a_404_in_an_envelope(client):
     assert (answer.status_code, answer.json["error"]["code"]) == (404, "unknown_url")
 
 
-def test_a_wrong_method_is_a_405_that_says_which_is_right(client):
+def test_a_wrong_method_is_a_405_with_the_allowed_methods(client):
     answer = client.get("/v1/chat/completions")
     assert answer.status_code == 405
     assert "POST" in answer.headers["Allow"]
 
 
-def test_a_refusal_before_the_answer_has_its_status_and_a_whole_retry_after(client, upstream):
+def test_a_refusal_before_the_answer_has_its_status_and_an_integer_retry_after(client, upstream):
     upstream.refusal = UpstreamRateLimited("slow down", retry_after=6.2)
     for stream in (True, False):
         answer = chat(client, stream=stream)
@@ -182,7 +182,7 @@ def test_a_failure_before_the_first_event_is_an_ordinary_error(client, upstream)
     assert upstream.played[0].closed
 
 
-def test_a_failure_after_the_first_event_is_told_in_the_stream(client, upstream):
+def test_a_failure_after_the_first_event_is_an_error_event_in_the_stream(client, upstream):
     upstream.chunks, upstream.error = [chunk_from_json(text_chunk("Hel"))], UpstreamTruncated("cut")
     answer = chat(client, stream=True)
     assert answer.status_code == 200
@@ -191,7 +191,7 @@ def test_a_failure_after_the_first_event_is_told_in_the_stream(client, upstream)
     assert chat(client).status_code == 502
 
 
-def test_an_unexpected_exception_is_the_bridges_fault_and_keeps_its_secrets(client, upstream, caplog):
+def test_an_unexpected_exception_is_an_internal_error_without_details(client, upstream, caplog):
     upstream.refusal = ValueError("prompt: my secret plans")
     answer = chat(client)
     assert (answer.status_code, answer.json["error"]["type"]) == (500, "server_error")
@@ -203,13 +203,13 @@ def test_an_unexpected_exception_is_the_bridges_fault_and_keeps_its_secrets(clie
     assert b"secret" not in streamed
 
 
-def test_the_upstream_is_closed_when_the_client_leaves_before_the_first_byte(client, upstream):
+def test_the_upstream_is_closed_when_the_client_disconnects_before_the_first_byte(client, upstream):
     answer = client.post("/v1/chat/completions", json={**HELLO, "stream": True}, buffered=False)
     answer.close()
     assert upstream.played[0].closed
 
 
-def test_every_request_leaves_one_line_in_the_log(client, upstream, caplog):
+def test_every_request_writes_one_log_line(client, upstream, caplog):
     caplog.set_level(logging.INFO, "bridge.access")
     chat(client)
     chat(client, stream=True).close()
@@ -226,7 +226,7 @@ def test_every_request_leaves_one_line_in_the_log(client, upstream, caplog):
     assert lines[2].reason == "no route"
 
 
-def test_a_model_that_an_alias_names_in_vain_is_explained(client, upstream):
+def test_an_alias_to_an_unknown_model_is_explained(client, upstream):
     from bridge.errors import UnknownModel
 
     upstream.refusal = UnknownModel("models/gemini-3.1-pro-preview is not found")
@@ -235,7 +235,7 @@ def test_a_model_that_an_alias_names_in_vain_is_explained(client, upstream):
     assert "config/models.toml" in message
 
 
-def test_models_are_the_upstreams_with_the_configured_names(client):
+def test_the_model_list_has_upstream_models_and_configured_aliases(client):
     listed = {model["id"]: model for model in client.get("/v1/models").json["data"]}
     assert listed["gemini-pro-latest"]["object"] == "model"
     assert listed["gpt-5"]["context_window"] == 10
@@ -245,7 +245,7 @@ def test_models_are_the_upstreams_with_the_configured_names(client):
     assert (missing.status_code, missing.json["error"]["code"]) == (404, "model_not_found")
 
 
-def test_the_model_list_is_cached_and_an_old_one_serves_while_the_upstream_is_down(upstream, tmp_path):
+def test_the_model_list_is_cached_and_stale_lists_are_served_while_the_upstream_is_down(upstream, tmp_path):
     settings = load(environ={"BRIDGE_STATE_DIR": str(tmp_path), "BRIDGE_UPSTREAM__MODELS_TTL": "0"})
     client = create_app(settings, upstream).test_client()
     known, upstream.listed = upstream.listed, UpstreamUnreachable("down")
@@ -262,7 +262,7 @@ def test_health_and_readiness_answer(client):
     assert "POST /v1/chat/completions" in client.get("/").json["endpoints"]
 
 
-def test_debug_shows_each_step_and_plain_mode_none(upstream, tmp_path, caplog):
+def test_debug_mode_logs_each_step_and_normal_mode_none(upstream, tmp_path, caplog):
     caplog.set_level(logging.INFO, "bridge.trace")
     environ = {"BRIDGE_STATE_DIR": str(tmp_path), "DEBUG": "1"}
     chat(create_app(load(environ=environ), upstream).test_client(), stream=True).data  # noqa: B018
@@ -274,7 +274,7 @@ def test_debug_shows_each_step_and_plain_mode_none(upstream, tmp_path, caplog):
     assert not [record for record in caplog.records if record.name == "bridge.trace"]
 
 
-def test_a_streamed_answer_is_kept_before_its_last_event_leaves(client) -> None:
+def test_a_streamed_answer_is_stored_before_its_last_event_is_sent(client) -> None:
     body = {"model": "gpt-5", "input": "Hello", "stream": True}
     with client.post("/v1/responses", json=body, buffered=False) as answer:
         last = next(piece for piece in answer.response if b"response.completed" in piece)
@@ -283,10 +283,8 @@ def test_a_streamed_answer_is_kept_before_its_last_event_leaves(client) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_cannot_be_kept_reaches_its_client_all_the_same(client, stream: bool) -> None:
-    nested = reduce(
-        lambda inside, _: [inside], range(300), "deep"
-    )  # deeper than can be written as JSON again
+def test_an_answer_that_cannot_be_stored_still_reaches_the_client(client, stream: bool) -> None:
+    nested = reduce(lambda inside, _: [inside], range(300), "deep")  # deeper than the JSON writer allows
     question = [{"role": "user", "content": "Hello", "unknown": nested}]
     answer = client.post("/v1/responses", json={"model": "gpt-5", "input": question, "stream": stream})
     assert answer.status_code == 200

@@ -5,7 +5,7 @@ from bridge.protocols.anthropic_messages.errors import error_body, error_status
 from bridge.protocols.anthropic_messages.limits import limit_headers
 from bridge.protocols.anthropic_messages.machine import MessagesMachine
 from bridge.protocols.anthropic_messages.models import list_models, show_model
-from bridge.protocols.anthropic_messages.schema import CountSchema, MessagesSchema
+from bridge.protocols.anthropic_messages.schema import MessagesCountSchema, MessagesSchema
 from bridge.protocols.base import Event, Protocol, StreamFraming, TokenCounting
 from bridge.protocols.sse import encode_named
 
@@ -17,15 +17,15 @@ PROTOCOL = Protocol(
     schema=MessagesSchema(),
     to_gemini=to_gemini,
     machine=MessagesMachine,
-    framing=lambda _asked: StreamFraming(encode_named, PING),
+    framing=lambda _converted: StreamFraming(encode_named, PING),
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,
     show_model=show_model,
-    marks=frozenset({"anthropic-version"}),
+    identifying_headers=frozenset({"anthropic-version"}),
     counting=TokenCounting(
         paths=("/v1/messages/count_tokens",),
-        schema=CountSchema(),
+        schema=MessagesCountSchema(),
         to_gemini=to_gemini,
         body=lambda tokens: {"input_tokens": tokens},
     ),

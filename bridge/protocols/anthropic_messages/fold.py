@@ -1,4 +1,4 @@
-"""The events of a finished answer to the whole message, as a client's SDK puts it together."""
+"""Builds the whole message from the events of a finished answer, like a client's SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conversation of a Messages request to Gemini contents."""
+"""Converts the conversation of a Messages request to Gemini contents."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, 
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
 from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content_parts import only_texts, reminders, system_content
-from bridge.protocols.json_reading import chosen_by, needed, optional, refuse
+from bridge.protocols.json_reading import invalid_field, lookup_by, optional, required
 
-#: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini
-#: from ever finding the rest in its cache.
+#: Claude Code's first line. It differs for each conversation, so Gemini's prefix cache would never match.
 BILLING_LINE = "x-anthropic-billing-header:"
 
-#: What a search found is told by the text that follows it; Gemini itself never said these blocks.
+#: Blocks of a search. Dropped: the text after them has the results, and Gemini never produced these blocks.
 SEARCH_BLOCKS = ("server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
-#: What other tools of another vendor's servers did.
+#: Blocks of other server-side tools of Anthropic.
 SERVER_TOOL_BLOCKS = (
     "mcp_tool_use",
     "mcp_tool_result",
@@ -28,7 +27,7 @@ SERVER_TOOL_BLOCKS = (
 )
 
 
-class Messages:
+class AnthropicMessages:
     def __init__(self) -> None:
         self.contents: list[Content] = []
         self.losses: list[str] = []
@@ -49,7 +48,7 @@ class Messages:
         self._system += [text for text in texts if text.strip()]
 
     def add(self, message: JsonObject, path: str) -> None:
-        chosen_by(message, "role", self._ROLES, path)(self, message, path)
+        lookup_by(message, "role", self._ROLES, path)(self, message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
         texts = only_texts(content_parts(message.get("content"), f"{path}.content"), f"{path}.content")
@@ -61,7 +60,7 @@ class Messages:
     def _user(self, message: JsonObject, path: str) -> None:
         content, where = message.get("content"), f"{path}.content"
         if content in ("", []):
-            raise refuse("must not be empty", where)
+            raise invalid_field("must not be empty", where)
         if isinstance(content, str):
             parts = [Part(content)]
         else:
@@ -78,14 +77,14 @@ class Messages:
         if isinstance(content, str):
             self.contents.append(Content(MODEL, (Part(content),)))
             return
-        said = _Said(self.losses)
+        message_reader = _AssistantMessage(self.losses)
         for at, block in blocks(content, where):
-            said.add(block, at)
-        self._call_names.update((call.id or "", call.name) for call in said.content().calls())
-        self.contents.append(said.content())
+            message_reader.add(block, at)
+        self._call_names.update((call.id or "", call.name) for call in message_reader.content().calls())
+        self.contents.append(message_reader.content())
 
-    #: In the class and not in each object, which would then hold on to itself.
-    _ROLES: ClassVar[Mapping[str, Callable[[Messages, JsonObject, str], None]]] = {
+    #: A class attribute: in each object it would be a reference cycle.
+    _ROLES: ClassVar[Mapping[str, Callable[[AnthropicMessages, JsonObject, str], None]]] = {
         "user": _user,
         "assistant": _assistant,
         "system": _instruction,
@@ -93,11 +92,12 @@ class Messages:
 
 
 def _without_billing(text: str) -> str:
-    """Some clients send all of their instructions as one text, which begins with that line."""
+    """The text without the billing line. Some clients send all instructions as one text that begins with
+    it."""
     return text.partition("\n")[2] if text.startswith(BILLING_LINE) else text
 
 
-class _Said:
+class _AssistantMessage:
     """One assistant message, block by block."""
 
     def __init__(self, losses: list[str]) -> None:
@@ -109,19 +109,19 @@ class _Said:
         return Content(MODEL, tuple(self._parts))
 
     def add(self, block: JsonObject, path: str) -> None:
-        chosen_by(block, "type", self._READERS, path)(self, block, path)
+        lookup_by(block, "type", self._READERS, path)(self, block, path)
 
     def _text(self, block: JsonObject, path: str) -> None:
-        self._parts.append(Part(needed(block, "text", str, path)))
+        self._parts.append(Part(required(block, "text", str, path)))
 
     def _thinking(self, block: JsonObject, path: str) -> None:
-        thought = needed(block, "thinking", str, path)
+        thought = required(block, "thinking", str, path)
         signature = optional(block, "signature", str, path) or ""
         parts, self._for_next_call = read_thought(thought, signature)
         self._parts += parts
 
     def _redacted(self, _block: JsonObject, _path: str) -> None:
-        self._losses.append("messages.redacted_thinking")  # another vendor's, and closed to everybody else
+        self._losses.append("messages.redacted_thinking")  # encrypted by another vendor
 
     def _search(self, _block: JsonObject, _path: str) -> None:
         pass
@@ -131,15 +131,15 @@ class _Said:
 
     def _tool_use(self, block: JsonObject, path: str) -> None:
         call = FunctionCall(
-            needed(block, "name", str, path),
+            required(block, "name", str, path),
             optional(block, "input", dict, path) or {},
-            needed(block, "id", str, path),
+            required(block, "id", str, path),
         )
         self._parts.append(Part(call, signature=self._for_next_call))
         self._for_next_call = None
 
-    #: In the class and not in each object, which would then hold on to itself.
-    _READERS: ClassVar[Mapping[str, Callable[[_Said, JsonObject, str], None]]] = {
+    #: A class attribute: in each object it would be a reference cycle.
+    _READERS: ClassVar[Mapping[str, Callable[[_AssistantMessage, JsonObject, str], None]]] = {
         "text": _text,
         "thinking": _thinking,
         "redacted_thinking": _redacted,

@@ -1,21 +1,28 @@
-"""Tools and tool choice of a Messages request to Gemini's declarations."""
+"""Converts the tools and the tool choice of a Messages request to Gemini's declarations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    required_name,
+)
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
 WEB_SEARCH = "web_search"
 _MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE"}
 
 
-def declared_tools(body: JsonObject, schemas: Schemas) -> tuple[Tool, ...]:
-    schemas.declared(len(body.get("tools") or ()), "tools")
+def declared_tools(body: JsonObject, schemas: RequestSchemas) -> tuple[Tool, ...]:
+    schemas.count_tools(len(body.get("tools") or ()), "tools")
     functions: dict[str, FunctionDeclaration] = {}
     searches = False
     for path, tool in _in_order_of_loading(body):
@@ -24,22 +31,23 @@ def declared_tools(body: JsonObject, schemas: Schemas) -> tuple[Tool, ...]:
             searches = True
             continue
         if kind != "custom":
-            raise refuse(
-                f"Gemini has no tool of the kind {shown(kind)}; declare it with an input_schema",
+            raise invalid_field(
+                f"Gemini has no tool of the kind {quoted(kind)}; declare it with an input_schema",
                 f"{path}.type",
             )
         function = _function(tool, path, schemas)
         if function.name in functions:
-            raise refuse(f"{shown(function.name)} is declared twice", f"{path}.name")
+            raise invalid_field(f"{quoted(function.name)} is declared twice", f"{path}.name")
         functions[function.name] = function
     declared = [Tool(tuple(functions.values()))] if functions else []
     return (*declared, GOOGLE_SEARCH) if searches else tuple(declared)
 
 
 def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
-    """Claude Code declares a tool when its search has found it, and sorts it in among the others. Behind them
-    it leaves what Gemini has cached of their declarations as it was."""
-    tools = list(objects(body.get("tools") or [], "tools"))
+    """The tools with their paths, deferred tools last. Claude Code declares a tool after its search found it,
+    and sorts it among the others. At the end it does not invalidate Gemini's cache of the other
+    declarations."""
+    tools = list(each_object(body.get("tools") or [], "tools"))
     if not any(tool.get("defer_loading") for _, tool in tools):
         return tools
     found = {name: place for place, name in enumerate(dict.fromkeys(_references(body["messages"])), 2)}
@@ -52,7 +60,7 @@ def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _references(value: Any) -> Iterator[str]:
-    """The names in all blocks of the kind, in their order; messages and results hold them in lists."""
+    """The tool names in all `tool_reference` blocks of the messages and their tool results, in order."""
     for block in value if isinstance(value, list) else ():
         if isinstance(block, dict) and block.get("type") == "tool_reference":
             yield str(block.get("tool_name"))
@@ -60,23 +68,27 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(block.get("content"))
 
 
-def _function(tool: JsonObject, path: str, schemas: Schemas) -> FunctionDeclaration:
-    schema = needed(tool, "input_schema", dict, path)
-    name = needed_name(tool, path)
+def _function(tool: JsonObject, path: str, schemas: RequestSchemas) -> FunctionDeclaration:
+    schema = required(tool, "input_schema", dict, path)
+    name = required_name(tool, path)
     return FunctionDeclaration(
-        name, optional(tool, "description", str, path), schemas.tool(name, schema, f"{path}.input_schema")
+        name,
+        optional(tool, "description", str, path),
+        schemas.tool_schema(name, schema, f"{path}.input_schema"),
     )
 
 
 def chosen_tools(choice: JsonObject | None, declared: tuple[Tool, ...]) -> JsonObject:
     if choice is None:
         return EMPTY
-    kind = needed(choice, "type", str, "tool_choice")
+    kind = required(choice, "type", str, "tool_choice")
     if kind == "tool":
-        name = needed(choice, "name", str, "tool_choice")
+        name = required(choice, "name", str, "tool_choice")
         if name == WEB_SEARCH and GOOGLE_SEARCH in declared:  # Gemini decides by itself when to search
             return EMPTY
         return tool_config(MUST_CALL, [name], declared, "tool_choice.name")
     if kind not in _MODES:
-        raise refuse(f"must be one of {', '.join((*_MODES, 'tool'))}, not {shown(kind)}", "tool_choice.type")
+        raise invalid_field(
+            f"must be one of {', '.join((*_MODES, 'tool'))}, not {quoted(kind)}", "tool_choice.type"
+        )
     return tool_config(_MODES[kind], [], declared, "tool_choice.type")

@@ -1,4 +1,4 @@
-"""What Google's search found, in the shape of Anthropic's server tool."""
+"""Google's search results in the format of Anthropic's server tool."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from bridge.protocols.google_models import list_models, show_model
 
 PROTOCOL = Protocol(
     name="gemini_interactions",
-    paths=("/v1beta/interactions", "/v1/interactions"),  # older SDKs ask in the first, newer in the second
+    paths=("/v1beta/interactions", "/v1/interactions"),  # older SDKs use the first, newer ones the second
     schema=InteractionSchema(),
     to_gemini=to_gemini,
     machine=InteractionsMachine,

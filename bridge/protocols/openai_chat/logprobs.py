@@ -1,4 +1,4 @@
-"""Gemini's log probabilities as Chat Completions shows them."""
+"""Converts Gemini's log probabilities to the format of Chat Completions."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.gemini.types import USER, Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
-from bridge.protocols.json_reading import MOST_STOP_SEQUENCES, refuse, stop_sequences
+from bridge.protocols.json_reading import MAX_STOP_SEQUENCES, invalid_field, stop_sequences
 from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, question
 from bridge.protocols.openai_completions.machine import CompletionOptions
 from bridge.protocols.openai_sampling import sampling_from_openai
@@ -16,12 +16,12 @@ NO_THINKING = Thinking(effort="none", show=False)
 
 
 def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
-    _refuse_what_gemini_lacks(body)
+    _reject_unsupported_fields(body)
     prompt = _prompt(body["prompt"])
     suffix = body.get("suffix")
     gap = gap_in_template(prompt) if suffix is None else Gap(prompt, suffix)
     if not prompt and not suffix:
-        raise refuse("must not be empty", "prompt")
+        raise invalid_field("must not be empty", "prompt")
     system, text = question(prompt, gap)
     stop, losses = _stop(body)
     request = GenerateRequest(
@@ -39,9 +39,9 @@ def _prompt(prompt: Any) -> str:
     if isinstance(prompt, str):
         return prompt
     if not all(isinstance(each, str) for each in prompt):
-        raise refuse("Gemini has tokens of its own; send text instead of tokens", "prompt")
+        raise invalid_field("Gemini has tokens of its own; send text instead of tokens", "prompt")
     if len(prompt) > 1:
-        raise refuse("must be one text; send a request for each prompt", "prompt")
+        raise invalid_field("must be one text; send a request for each prompt", "prompt")
     only: str = prompt[0]
     return only
 
@@ -60,9 +60,9 @@ def _options(body: JsonObject, prompt: str, gap: Gap | None) -> CompletionOption
 def _stop(body: JsonObject) -> tuple[list[str], list[str]]:
     """Editors send the end marks of several models at once. Gemini gets the first of them."""
     stop = body.get("stop")
-    if isinstance(stop, list) and len(stop) > MOST_STOP_SEQUENCES:
-        stop_sequences(stop[MOST_STOP_SEQUENCES:][:MOST_STOP_SEQUENCES], "stop")
-        return stop_sequences(stop[:MOST_STOP_SEQUENCES], "stop"), ["completions.stop"]
+    if isinstance(stop, list) and len(stop) > MAX_STOP_SEQUENCES:
+        stop_sequences(stop[MAX_STOP_SEQUENCES:][:MAX_STOP_SEQUENCES], "stop")
+        return stop_sequences(stop[:MAX_STOP_SEQUENCES], "stop"), ["completions.stop"]
     return stop_sequences(stop, "stop"), []
 
 
@@ -87,10 +87,12 @@ def _generation(body: JsonObject, stop: list[str]) -> dict[str, Any]:
     return generation
 
 
-def _refuse_what_gemini_lacks(body: JsonObject) -> None:
+def _reject_unsupported_fields(body: JsonObject) -> None:
     if body.get("logit_bias"):
-        raise refuse("Gemini cannot bias single tokens; leave it out", "logit_bias")
+        raise invalid_field("Gemini cannot bias single tokens; leave it out", "logit_bias")
     if body.get("echo") and body.get("logprobs") is not None:
-        raise refuse("Gemini has no log probabilities of the prompt; leave out echo or logprobs", "logprobs")
+        raise invalid_field(
+            "Gemini has no log probabilities of the prompt; leave out echo or logprobs", "logprobs"
+        )
     if (body.get("best_of") or 20) < (body.get("n") or 1):
-        raise refuse("must not be less than n", "best_of")
+        raise invalid_field("must not be less than n", "best_of")

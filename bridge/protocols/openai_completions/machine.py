@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
-from bridge.gemini.turn import Closed, Ended, Grew, Noted, Opened, RunKind
+from bridge.gemini.turn import MetadataReceived, RunClosed, RunKind, RunOpened, TextAdded, TurnEnded
 from bridge.gemini.types import JsonObject
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
@@ -22,10 +22,10 @@ from bridge.protocols.openai_completions.fences import FenceFilter
 from bridge.protocols.openai_completions.logprobs import logprobs_from_gemini
 from bridge.protocols.openai_errors import error_body
 
-MOST_CHOICES = 8
+MAX_CHOICES = 8
 
 
-class State(Enum):
+class CompletionState(Enum):
     IDLE = auto()  #: nothing sent
     OPEN = auto()  #: choices are being written
     CLOSING = auto()  #: a choice has its finish reason
@@ -51,31 +51,31 @@ class CompletionOptions:
 
 
 class CompletionsMachine(EventMachine):
-    START = State.IDLE
-    MOST_CANDIDATES = MOST_CHOICES
+    START = CompletionState.IDLE
+    MAX_CANDIDATES = MAX_CHOICES
     LEGAL: ClassVar[Transitions] = {
-        State.IDLE: {
-            "text": State.OPEN,
-            "logprobs": State.OPEN,
-            "finish": State.CLOSING,
-            "error": State.FAILED,
+        CompletionState.IDLE: {
+            "text": CompletionState.OPEN,
+            "logprobs": CompletionState.OPEN,
+            "finish": CompletionState.CLOSING,
+            "error": CompletionState.FAILED,
         },
-        State.OPEN: {
-            "text": State.OPEN,
-            "logprobs": State.OPEN,
-            "finish": State.CLOSING,
-            "error": State.FAILED,
+        CompletionState.OPEN: {
+            "text": CompletionState.OPEN,
+            "logprobs": CompletionState.OPEN,
+            "finish": CompletionState.CLOSING,
+            "error": CompletionState.FAILED,
         },
-        State.CLOSING: {
-            "text": State.CLOSING,
-            "finish": State.CLOSING,
-            "usage": State.COUNTED,
-            "done": State.DONE,
-            "error": State.FAILED,
+        CompletionState.CLOSING: {
+            "text": CompletionState.CLOSING,
+            "finish": CompletionState.CLOSING,
+            "usage": CompletionState.COUNTED,
+            "done": CompletionState.DONE,
+            "error": CompletionState.FAILED,
         },
-        State.COUNTED: {"done": State.DONE, "error": State.FAILED},
-        State.FAILED: {"done": State.DONE},
-        State.DONE: {},
+        CompletionState.COUNTED: {"done": CompletionState.DONE, "error": CompletionState.FAILED},
+        CompletionState.FAILED: {"done": CompletionState.DONE},
+        CompletionState.DONE: {},
     }
 
     def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
@@ -108,26 +108,26 @@ class CompletionsMachine(EventMachine):
         choice = {"text": text, "index": candidate, "logprobs": logprobs, "finish_reason": finish}
         return Event(kind, {**self._head, "choices": [choice], **self._tail})
 
-    def on_opened(self, step: Opened) -> tuple[Event, ...]:
+    def on_run_opened(self, step: RunOpened) -> tuple[Event, ...]:
         if step.part is not None:
             self.losses.append("completions.part_not_shown")
         elif step.kind is RunKind.THOUGHT:
             self.losses.append("completions.thought_not_shown")
         return ()
 
-    def on_grew(self, step: Grew) -> Iterator[Event]:
+    def on_text_added(self, step: TextAdded) -> Iterator[Event]:
         if step.kind is RunKind.TEXT and (text := self._choice(step.candidate).grown(step.text)):
             yield self._event("text", step.candidate, text)
 
-    def on_closed(self, _step: Closed) -> tuple[Event, ...]:
+    def on_run_closed(self, _step: RunClosed) -> tuple[Event, ...]:
         return ()
 
-    def on_noted(self, step: Noted) -> Iterator[Event]:
+    def on_metadata(self, step: MetadataReceived) -> Iterator[Event]:
         if self._options.logprobs and (result := step.fields.get("logprobsResult")):
             shown = self._choice(step.candidate).logprobs(result)
             yield self._event("logprobs", step.candidate, logprobs=shown)
 
-    def on_ended(self, step: Ended) -> Iterator[Event]:
+    def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         for candidate, outcome, _ in step.endings:
             if rest := self._choice(candidate).rest():
                 yield self._event("text", candidate, rest)
@@ -136,7 +136,7 @@ class CompletionsMachine(EventMachine):
             yield Event("usage", {**self._head, "choices": [], "usage": usage_from_gemini(step.usage)})
         yield DONE
 
-    def on_failed(self, error: BridgeError) -> tuple[Event, ...]:
+    def on_turn_failed(self, error: BridgeError) -> tuple[Event, ...]:
         return Event("error", error_body(error)), DONE
 
     def fold(self, events: Iterable[Event]) -> dict[str, Any]:

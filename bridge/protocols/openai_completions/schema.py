@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
-from bridge.protocols.openai_completions.machine import MOST_CHOICES
+from bridge.protocols.openai_completions.machine import MAX_CHOICES
 
 
 class CompletionsSchema(Envelope):
@@ -18,7 +18,7 @@ class CompletionsSchema(Envelope):
     temperature = fields.number(0, 2)
     top_p = fields.number(0, 1)
     top_k = fields.whole(1)
-    n = fields.whole(1, MOST_CHOICES)
+    n = fields.whole(1, MAX_CHOICES)
     best_of = fields.whole(1, 20)
     seed = fields.whole()
     presence_penalty = fields.number(-2, 2)

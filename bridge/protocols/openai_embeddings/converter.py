@@ -9,10 +9,10 @@ from typing import Any
 from bridge.gemini.types import Content, JsonObject, Part
 from bridge.gemini.wire import content_to_json
 from bridge.protocols.base import Caller, ConvertedEmbedding
-from bridge.protocols.json_reading import refuse
+from bridge.protocols.json_reading import invalid_field
 from bridge.protocols.openai_embeddings.answer import FLOAT, embeddings_body, encoded_vectors
 
-MOST_INPUTS = 2048  #: OpenAI's limit
+MAX_INPUTS = 2048  #: OpenAI's limit
 MOST_AT_ONCE = 100  #: Google refuses a larger batch
 
 #: The sizes that OpenAI's models have if the request names none. Clients create their indexes for them.
@@ -39,13 +39,13 @@ def embedding_to_gemini(body: JsonObject, _caller: Caller) -> ConvertedEmbedding
 
 def _texts(given: Any) -> list[str]:
     texts = [given] if isinstance(given, str) else given
-    if len(texts) > MOST_INPUTS:
-        raise refuse(f"must have at most {MOST_INPUTS} texts", "input")
+    if len(texts) > MAX_INPUTS:
+        raise invalid_field(f"must have at most {MAX_INPUTS} texts", "input")
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise refuse("must be a string; Gemini has tokens of its own", f"input[{index}]")
+            raise invalid_field("must be a string; Gemini has tokens of its own", f"input[{index}]")
         if not text:
-            raise refuse("must not be empty", f"input[{index}]")
+            raise invalid_field("must not be empty", f"input[{index}]")
     return texts
 
 

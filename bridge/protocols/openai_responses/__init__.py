@@ -23,5 +23,5 @@ PROTOCOL = Protocol(
     show_model=show_model,
     storing=STORING,
     limit_headers=limit_headers,
-    longest_wait=LONGEST_RETRY_AFTER,  # Codex waits as long as it is told; told nothing, it says why
+    max_retry_after=LONGEST_RETRY_AFTER,  # without a delay Codex shows the error
 )

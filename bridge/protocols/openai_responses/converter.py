@@ -1,18 +1,18 @@
-"""A Responses request to Gemini's."""
+"""Converts a Responses request to Gemini's."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
-from bridge.protocols.json_reading import needed, objects, optional, refuse, shown
+from bridge.protocols.json_reading import each_object, invalid_field, optional, quoted, required
 from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 from bridge.protocols.openai_responses.tools import DeclaredTools, chosen_tools
-from bridge.protocols.openai_tiers import wished_tier
+from bridge.protocols.openai_tiers import requested_tier
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
@@ -39,7 +39,7 @@ _ECHOED: dict[str, Any] = {
 
 
 def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
-    _refuse_what_the_bridge_lacks(body)
+    _reject_unsupported_fields(body)
     declared = DeclaredTools()
     declared.add(body.get("tools") or [], "tools")
     items = Items(declared)
@@ -47,7 +47,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     if isinstance(body["input"], str):
         items.contents.append(Content("user", (Part(body["input"]),)))
     else:
-        for path, item in objects(body["input"], "input"):
+        for path, item in each_object(body["input"], "input"):
             items.add(item, path)
     request = GenerateRequest(
         model=body["model"],
@@ -57,7 +57,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         tool_config=chosen_tools(body.get("tool_choice"), declared),
         generation=_generation(body, declared.schemas),
         thinking=_thinking(body),
-        service_tier=wished_tier(body),
+        service_tier=requested_tier(body),
     )
     losses = (*declared.losses, *declared.schemas.losses, *items.losses, *_losses(body))
     options = _options(body, declared, caller)
@@ -65,14 +65,16 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers)
 
 
-def _refuse_what_the_bridge_lacks(body: JsonObject) -> None:
-    """Left out, each of these would leave out what was said or asked before."""
+def _reject_unsupported_fields(body: JsonObject) -> None:
+    """Reject fields that refer to stored content: without it the request would be incomplete."""
     if body.get("conversation") is not None:
-        raise refuse("there are no stored conversations here; use previous_response_id", "conversation")
+        raise invalid_field(
+            "the bridge does not store conversations; use previous_response_id", "conversation"
+        )
     if body.get("prompt") is not None:
-        raise refuse("there are no stored prompts here; send the text itself", "prompt")
+        raise invalid_field("the bridge does not store prompts; send the text itself", "prompt")
     if body.get("background") and body.get("store") is False:
-        raise refuse("needs store: true, since the answer is fetched later", "background")
+        raise invalid_field("needs store: true, since the answer is fetched later", "background")
 
 
 def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> ResponsesOptions:
@@ -99,14 +101,14 @@ def _losses(body: JsonObject) -> list[str]:
 
 
 def _thinking(body: JsonObject) -> Thinking:
-    """Thoughts are shown to those who asked for a summary, as their vendor does it."""
+    """Thoughts are shown only to clients that asked for a summary, like at OpenAI."""
     reasoning = body.get("reasoning") or {}
     effort = optional(reasoning, "effort", str, "reasoning")
     summary = optional(reasoning, "summary", str, "reasoning")
     return Thinking(effort=effort, show=summary not in (None, "none") and effort != "none")
 
 
-def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
+def _generation(body: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
     form = optional(body.get("text") or {}, "format", dict, "text")
     if form is not None:
@@ -114,12 +116,12 @@ def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
     return generation
 
 
-def _answer_format(form: JsonObject, schemas: Schemas) -> dict[str, Any]:
-    kind = needed(form, "type", str, "text.format")
+def _answer_format(form: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
+    kind = required(form, "type", str, "text.format")
     if kind == "text":
         return {}
     if kind == "json_object":
         return {"responseMimeType": "application/json"}
     if kind == "json_schema":
-        return schemas.answer(needed(form, "schema", dict, "text.format"), "text.format.schema")
-    raise refuse(f"must be text, json_object or json_schema, not {shown(kind)}", "text.format.type")
+        return schemas.answer_format(required(form, "schema", dict, "text.format"), "text.format.schema")
+    raise invalid_field(f"must be text, json_object or json_schema, not {quoted(kind)}", "text.format.type")

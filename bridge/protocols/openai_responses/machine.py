@@ -1,6 +1,7 @@
-"""Steps to Responses events. The terminal event holds the whole response, so the fold is nearly nothing.
+"""Converts steps to Responses events. The terminal event contains the whole response, so the fold just
+returns it.
 
-Codex reads its content from `response.output_item.done` and nothing else; SDKs need every event in its place.
+Codex reads the content only from `response.output_item.done`; SDKs need every event in the right order.
 """
 
 from __future__ import annotations
@@ -12,90 +13,98 @@ from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
-from bridge.gemini.grounding import search_in
-from bridge.gemini.turn import Began, Closed, Ended, Grew, Noted, Opened, RunKind, Signed
+from bridge.gemini.grounding import web_search_from
+from bridge.gemini.turn import (
+    MetadataReceived,
+    PartSigned,
+    RunClosed,
+    RunKind,
+    RunOpened,
+    TextAdded,
+    TurnEnded,
+    TurnStarted,
+)
 from bridge.gemini.types import FunctionCall, JsonObject, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, StreamFraming, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
-from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, TOLD_IN_THE_STREAM, stream_error
+from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, STREAM_ERROR_KINDS, stream_error
 from bridge.protocols.openai_responses.tools import CalledTool
-from bridge.protocols.openai_tiers import told_tier
+from bridge.protocols.openai_tiers import tier_for_answer
 from bridge.protocols.sse import encode_named
 
 ID_PREFIX = "resp_"
 
 
-class State(Enum):
+class ResponsesState(Enum):
     IDLE = auto()  #: nothing sent
     CREATED = auto()
     OPEN = auto()  #: between items
     ITEM = auto()  #: inside an output item
     TEXT = auto()  #: inside a text part of a message
     SUMMARY = auto()  #: inside a summary part of a reasoning item
-    FAILED = auto()  #: the end for most; the bridge's own dialect adds its two
-    ENDING = auto()  #: response.done is out, response.completed not yet
+    FAILED = auto()  #: final in most dialects; the bridge's own adds two events
+    ENDING = auto()  #: response.done was sent, response.completed not yet
     DONE = auto()
 
 
-_FAIL: dict[str, Enum] = {"response.failed": State.FAILED}
+_FAIL: dict[str, Enum] = {"response.failed": ResponsesState.FAILED}
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsesOptions:
     dialect: Dialect = DIALECTS["bridge"]
-    calls: Mapping[str, CalledTool] = field(
-        default_factory=dict
-    )  #: what each declared function is to the client
+    #: The client's tool behind each declared function.
+    calls: Mapping[str, CalledTool] = field(default_factory=dict)
     thinking: bool = False
-    encrypted_reasoning: bool = False  #: signatures may travel in reasoning items
+    encrypted_reasoning: bool = False  #: reasoning items may carry signatures
     echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats
 
 
 class ResponsesMachine(EventMachine):
-    START = State.IDLE
+    START = ResponsesState.IDLE
     LEGAL: ClassVar[Transitions] = {
-        State.IDLE: {"response.created": State.CREATED},
-        State.CREATED: {"response.in_progress": State.OPEN, **_FAIL},
-        State.OPEN: {
-            "response.output_item.added": State.ITEM,
-            "response.done": State.ENDING,
-            "response.completed": State.DONE,
-            "response.incomplete": State.DONE,
+        ResponsesState.IDLE: {"response.created": ResponsesState.CREATED},
+        ResponsesState.CREATED: {"response.in_progress": ResponsesState.OPEN, **_FAIL},
+        ResponsesState.OPEN: {
+            "response.output_item.added": ResponsesState.ITEM,
+            "response.done": ResponsesState.ENDING,
+            "response.completed": ResponsesState.DONE,
+            "response.incomplete": ResponsesState.DONE,
             **_FAIL,
         },
-        State.ITEM: {
-            "response.content_part.added": State.TEXT,
-            "response.reasoning_summary_part.added": State.SUMMARY,
-            "response.function_call_arguments.delta": State.ITEM,
-            "response.function_call_arguments.done": State.ITEM,
-            "response.custom_tool_call_input.delta": State.ITEM,
-            "response.custom_tool_call_input.done": State.ITEM,
-            "response.output_item.done": State.OPEN,
+        ResponsesState.ITEM: {
+            "response.content_part.added": ResponsesState.TEXT,
+            "response.reasoning_summary_part.added": ResponsesState.SUMMARY,
+            "response.function_call_arguments.delta": ResponsesState.ITEM,
+            "response.function_call_arguments.done": ResponsesState.ITEM,
+            "response.custom_tool_call_input.delta": ResponsesState.ITEM,
+            "response.custom_tool_call_input.done": ResponsesState.ITEM,
+            "response.output_item.done": ResponsesState.OPEN,
             **_FAIL,
         },
-        State.TEXT: {
-            "response.output_text.delta": State.TEXT,
-            "response.output_text.done": State.TEXT,
-            "response.content_part.done": State.ITEM,
+        ResponsesState.TEXT: {
+            "response.output_text.delta": ResponsesState.TEXT,
+            "response.output_text.done": ResponsesState.TEXT,
+            "response.content_part.done": ResponsesState.ITEM,
             **_FAIL,
         },
-        State.SUMMARY: {
-            "response.reasoning_summary_text.delta": State.SUMMARY,
-            "response.reasoning_summary_text.done": State.SUMMARY,
-            "response.reasoning_summary_part.done": State.ITEM,
+        ResponsesState.SUMMARY: {
+            "response.reasoning_summary_text.delta": ResponsesState.SUMMARY,
+            "response.reasoning_summary_text.done": ResponsesState.SUMMARY,
+            "response.reasoning_summary_part.done": ResponsesState.ITEM,
             **_FAIL,
         },
-        State.FAILED: {"response.done": State.ENDING},
-        State.ENDING: {"response.completed": State.DONE},
-        State.DONE: {},
+        ResponsesState.FAILED: {"response.done": ResponsesState.ENDING},
+        ResponsesState.ENDING: {"response.completed": ResponsesState.DONE},
+        ResponsesState.DONE: {},
     }
 
-    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
-        super().__init__(asked, ids_and_clock)
-        options = asked.options
+    def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(converted, ids_and_clock)
+        options = converted.options
         self._options = options if isinstance(options, ResponsesOptions) else ResponsesOptions()
         self._dialect = self._options.dialect
         self._sequence = 0
@@ -109,7 +118,7 @@ class ResponsesMachine(EventMachine):
             "status": "in_progress",
             "error": None,
             "incomplete_details": None,
-            "model": asked.request.model,
+            "model": converted.request.model,
             "output": [],
             "usage": None,
             **self._options.echo,
@@ -119,10 +128,10 @@ class ResponsesMachine(EventMachine):
     @property
     def over(self) -> bool:
         failed_for_good = len(self._dialect.failure_ends_with) == 1
-        return super().over or (self.state is State.FAILED and failed_for_good)
+        return super().over or (self.state is ResponsesState.FAILED and failed_for_good)
 
-    def takes_in_stream(self, error: BridgeError) -> bool:
-        return self._dialect.errors_in_stream and error.kind in TOLD_IN_THE_STREAM
+    def reports_in_stream(self, error: BridgeError) -> bool:
+        return self._dialect.errors_in_stream and error.kind in STREAM_ERROR_KINDS
 
     # --- events --------------------------------------------------------------------------------------
 
@@ -131,15 +140,15 @@ class ResponsesMachine(EventMachine):
         self._sequence += 1
         return event
 
-    def _of_item(self, kind: str, **data: Any) -> Event:
+    def _item_event(self, kind: str, **data: Any) -> Event:
         assert self._item is not None
         return self._event(kind, item_id=self._item["id"], output_index=len(self._output), **data)
 
-    def _added(self, item: dict[str, Any]) -> Event:
+    def _start_item(self, item: dict[str, Any]) -> Event:
         self._item = item
         return self._event("response.output_item.added", output_index=len(self._output), item=item)
 
-    def _done(self, **finished: Any) -> Event:
+    def _finish_item(self, **finished: Any) -> Event:
         assert self._item is not None
         item = {**self._item, **finished}
         event = self._event("response.output_item.done", output_index=len(self._output), item=item)
@@ -151,14 +160,16 @@ class ResponsesMachine(EventMachine):
 
     def _reasoning(self, text: str = "") -> Iterator[Event]:
         if self._item is None:
-            yield self._added({"type": "reasoning", "id": self.ids_and_clock.new_id("rs_"), "summary": []})
+            yield self._start_item(
+                {"type": "reasoning", "id": self.ids_and_clock.new_id("rs_"), "summary": []}
+            )
         if not text:
             return
         if not self._pieces:
             part = {"type": "summary_text", "text": ""}
-            yield self._of_item("response.reasoning_summary_part.added", summary_index=0, part=part)
+            yield self._item_event("response.reasoning_summary_part.added", summary_index=0, part=part)
         self._pieces.append(text)
-        yield self._of_item("response.reasoning_summary_text.delta", summary_index=0, delta=text)
+        yield self._item_event("response.reasoning_summary_text.delta", summary_index=0, delta=text)
 
     def _end_reasoning(self, signature: str | None = None) -> Iterator[Event]:
         if self._item is None or self._item["type"] != "reasoning":
@@ -166,18 +177,18 @@ class ResponsesMachine(EventMachine):
         summary, self._pieces = "".join(self._pieces), []
         part = {"type": "summary_text", "text": summary}
         if summary:
-            yield self._of_item("response.reasoning_summary_text.done", summary_index=0, text=summary)
-            yield self._of_item("response.reasoning_summary_part.done", summary_index=0, part=part)
-        yield self._done(summary=[part] if summary else [], encrypted_content=signature)
+            yield self._item_event("response.reasoning_summary_text.done", summary_index=0, text=summary)
+            yield self._item_event("response.reasoning_summary_part.done", summary_index=0, part=part)
+        yield self._finish_item(summary=[part] if summary else [], encrypted_content=signature)
 
     # --- steps ---------------------------------------------------------------------------------------
 
-    def on_began(self, _step: Began) -> Iterator[Event]:
-        self._response["service_tier"] = told_tier(self.service_tier)
+    def on_turn_started(self, _step: TurnStarted) -> Iterator[Event]:
+        self._response["service_tier"] = tier_for_answer(self.service_tier)
         yield self._event("response.created", response=self._response)
         yield self._event("response.in_progress", response=self._response)
 
-    def on_opened(self, step: Opened) -> Iterator[Event]:
+    def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
         if step.kind is RunKind.THOUGHT:
             if self._options.thinking:
                 yield from self._reasoning()
@@ -196,21 +207,21 @@ class ResponsesMachine(EventMachine):
         if carried is not None:
             yield from self._reasoning()
         yield from self._end_reasoning(None if carried is None else for_next_call(carried))
-        shown: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
-        yield self._added({**shown.item, **shown.empty, "status": "in_progress"})
-        if shown.event is not None:
-            yield self._of_item(f"{shown.event}.delta", delta=shown.text)
-            yield self._of_item(f"{shown.event}.done", **{shown.field: shown.text})
-        yield self._done(**shown.whole, status=self._dialect.call_status)
+        entry: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
+        yield self._start_item({**entry.item, **entry.empty, "status": "in_progress"})
+        if entry.event is not None:
+            yield self._item_event(f"{entry.event}.delta", delta=entry.text)
+            yield self._item_event(f"{entry.event}.done", **{entry.field: entry.text})
+        yield self._finish_item(**entry.whole, status=self._dialect.call_status)
 
-    def on_grew(self, step: Grew) -> Iterable[Event]:
+    def on_text_added(self, step: TextAdded) -> Iterable[Event]:
         if step.kind is RunKind.THOUGHT:
             return self._reasoning(step.text) if self._options.thinking else ()
         if self._item is None:
-            return (*self._begin_message(), self._said(step.text))
-        return (self._said(step.text),)
+            return (*self._begin_message(), self._text_delta(step.text))
+        return (self._text_delta(step.text),)
 
-    def _said(self, text: str) -> Event:
+    def _text_delta(self, text: str) -> Event:
         assert self._item is not None
         self._pieces.append(text)
         sequence, self._sequence = self._sequence, self._sequence + 1
@@ -227,12 +238,12 @@ class ResponsesMachine(EventMachine):
 
     def _begin_message(self) -> Iterator[Event]:
         message = {"type": "message", "id": self.ids_and_clock.new_id("msg_"), "role": "assistant"}
-        yield self._added({**message, "status": "in_progress", "content": []})
-        yield self._of_item("response.content_part.added", content_index=0, part=_text_part(""))
+        yield self._start_item({**message, "status": "in_progress", "content": []})
+        yield self._item_event("response.content_part.added", content_index=0, part=_text_part(""))
 
-    def on_signed(self, step: Signed) -> Iterator[Event]:
+    def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
         if step.kind is RunKind.CALL:
-            return  # it went before the call
+            return  # already sent before the call
         if step.kind is RunKind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
             yield from self._reasoning()
             whole = sum(map(len, self._pieces))
@@ -240,21 +251,21 @@ class ResponsesMachine(EventMachine):
         else:
             self.losses.append("responses.signature_without_a_seat")
 
-    def on_closed(self, step: Closed) -> Iterator[Event]:
-        # Reasoning stays open: the call that follows may want to sign it.
+    def on_run_closed(self, step: RunClosed) -> Iterator[Event]:
+        # Reasoning stays open: the next call may need to sign it.
         if step.kind is not RunKind.TEXT or self._item is None:
             return
         text, self._pieces = "".join(self._pieces), []
         whole = {"output_text": text} if self._dialect.repeats_text else {}
-        yield self._of_item("response.output_text.done", content_index=0, text=text, logprobs=[], **whole)
-        yield self._of_item("response.content_part.done", content_index=0, part=_text_part(text))
-        yield self._done(status="completed", content=[_text_part(text)])
+        yield self._item_event("response.output_text.done", content_index=0, text=text, logprobs=[], **whole)
+        yield self._item_event("response.content_part.done", content_index=0, part=_text_part(text))
+        yield self._finish_item(status="completed", content=[_text_part(text)])
 
-    def on_noted(self, step: Noted) -> Iterable[Event]:
+    def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
         self._grounding = step.fields.get("groundingMetadata") or self._grounding
         return ()
 
-    def on_ended(self, step: Ended) -> Iterator[Event]:
+    def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._end_reasoning()
         yield from self._search()
         ending = step.endings[0]
@@ -271,22 +282,22 @@ class ResponsesMachine(EventMachine):
             yield from self._end(self._dialect.limit_ends_with, "incomplete", reason="content_filter")
 
     def _search(self) -> Iterator[Event]:
-        """Google's search as an item of OpenAI's own. Gemini tells it last."""
-        search = search_in(self._grounding)
+        """Google's search as an item of OpenAI's search tool. Gemini sends the results last."""
+        search = web_search_from(self._grounding)
         if search is None:
             return
         sources = [{"type": "url", "url": page.url} for page in search.pages]
         action = {"type": "search", "query": search.query, "queries": search.queries, "sources": sources}
         item = {"type": "web_search_call", "id": self.ids_and_clock.new_id("ws_"), "action": action}
-        yield self._added({**item, "status": "in_progress"})
-        yield self._done(status="completed")
+        yield self._start_item({**item, "status": "in_progress"})
+        yield self._finish_item(status="completed")
 
     def _end(
         self, events: tuple[str, ...], status: str, *, reason: str | None = None, error: Any = None
     ) -> Iterator[Event]:
         response = {
             **self._response,
-            "service_tier": told_tier(self.service_tier),
+            "service_tier": tier_for_answer(self.service_tier),
             "status": status,
             "output": self._output,
             "usage": usage_from_gemini(self.usage),
@@ -297,8 +308,8 @@ class ResponsesMachine(EventMachine):
         for kind in events:
             yield self._event(kind, response=response)
 
-    def on_failed(self, error: BridgeError) -> Iterator[Event]:
-        if self.state is State.IDLE:
+    def on_turn_failed(self, error: BridgeError) -> Iterator[Event]:
+        if self.state is ResponsesState.IDLE:
             yield self._event("response.created", response=self._response)
         yield from self._end(self._dialect.failure_ends_with, "failed", error=stream_error(error))
 
@@ -325,7 +336,7 @@ def usage_from_gemini(usage: Usage) -> dict[str, Any]:
     }
 
 
-def framing(asked: ConvertedRequest) -> StreamFraming:
-    if isinstance(asked.options, ResponsesOptions) and asked.options.dialect.data_heartbeat:
+def framing(converted: ConvertedRequest) -> StreamFraming:
+    if isinstance(converted.options, ResponsesOptions) and converted.options.dialect.data_heartbeat:
         return StreamFraming(encode_named, HEARTBEAT)
     return StreamFraming(encode_named)

@@ -1,6 +1,6 @@
-"""The envelope of a Responses request: types and ranges of its own fields.
+"""The top-level fields of a Responses request with their types and ranges.
 
-Items and tools are checked by the converter. Unknown fields pass: agents add some every month.
+The converter checks items and tools. Unknown fields are accepted: agents add new ones every month.
 """
 
 from __future__ import annotations

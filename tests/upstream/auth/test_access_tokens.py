@@ -1,4 +1,4 @@
-"""Tokens: renewed ahead of their end and behind everybody's back, by one fetch for all who wait."""
+"""Access tokens are renewed in the background before they expire, by one fetch for all waiting callers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Clock:
 
 
 class Source:
-    """Gives numbered tokens; waits for `free` first, and raises `failure` if there is one."""
+    """Returns numbered tokens; waits for `free` first, and raises `failure` if there is one."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -73,7 +73,7 @@ def until(condition: object, source: Source, count: int) -> None:
     assert source.fetched == count, condition
 
 
-def test_a_token_is_fetched_once_and_used_until_its_time(
+def test_a_token_is_fetched_once_and_used_until_it_expires(
     access: TokenCredentials, source: Source, clock: Clock
 ) -> None:
     assert first(access) == "token-1"
@@ -82,14 +82,14 @@ def test_a_token_is_fetched_once_and_used_until_its_time(
     assert source.fetched == 1
 
 
-def test_a_permit_holds_all_headers_and_shows_none(access: TokenCredentials) -> None:
+def test_a_credential_holds_its_headers_and_hides_them_in_repr(access: TokenCredentials) -> None:
     credential = next(each for each in access.credentials("m") if isinstance(each, Credential))
     assert credential.headers == {"Authorization": "Bearer token-1"}
     assert "token-1" not in repr(credential)
     assert "token-1" not in repr(AccessToken("token-1", credential.headers))
 
 
-def test_a_token_near_its_end_is_renewed_while_it_is_still_used(
+def test_a_token_near_expiry_is_renewed_while_it_is_still_used(
     access: TokenCredentials, source: Source, clock: Clock
 ) -> None:
     first(access)
@@ -103,7 +103,7 @@ def test_a_token_near_its_end_is_renewed_while_it_is_still_used(
     assert eventually(lambda: first(access) == "token-2", every=0.005)
 
 
-def test_many_who_have_no_token_wait_for_one_fetch(access: TokenCredentials, source: Source) -> None:
+def test_concurrent_callers_without_a_token_share_one_fetch(access: TokenCredentials, source: Source) -> None:
     source.free.clear()
     got: list[str] = []
     threads = [threading.Thread(target=lambda: got.append(first(access))) for _ in range(24)]
@@ -118,7 +118,7 @@ def test_many_who_have_no_token_wait_for_one_fetch(access: TokenCredentials, sou
     assert source.fetched == 1
 
 
-def test_who_waits_is_given_the_turn_in_every_tick(access: TokenCredentials, source: Source) -> None:
+def test_a_waiting_caller_gets_control_every_tick(access: TokenCredentials, source: Source) -> None:
     source.free.clear()
     credentials = access.credentials("m")
     assert [next(credentials), next(credentials)] == [(), ()]
@@ -148,7 +148,7 @@ def test_only_an_unauthorized_call_asks_for_another_token(access: TokenCredentia
     assert not access.refused(credential, 429, UpstreamRefused("no"), "m")
 
 
-def test_who_comes_late_with_a_refused_token_gets_the_one_that_replaced_it(
+def test_a_late_caller_with_a_refused_token_gets_its_replacement(
     access: TokenCredentials, source: Source
 ) -> None:
     def refused(credentials: Iterator[object]) -> str:
@@ -160,7 +160,9 @@ def test_who_comes_late_with_a_refused_token_gets_the_one_that_replaced_it(
     assert source.fetched == 2
 
 
-def test_a_failure_is_raised_for_those_without_a_token(access: TokenCredentials, source: Source) -> None:
+def test_a_failed_fetch_is_raised_to_callers_without_a_token(
+    access: TokenCredentials, source: Source
+) -> None:
     source.failure = UpstreamUnreachable("down")
     with pytest.raises(UpstreamUnreachable, match="down"):
         first(access)
@@ -168,7 +170,7 @@ def test_a_failure_is_raised_for_those_without_a_token(access: TokenCredentials,
     assert first(access) == "token-2"
 
 
-def test_while_the_token_is_good_a_failure_is_only_logged_and_not_tried_again_at_once(
+def test_with_a_valid_token_a_failed_renewal_is_logged_and_retried_later(
     access: TokenCredentials, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     first(access)
@@ -187,7 +189,7 @@ def test_while_the_token_is_good_a_failure_is_only_logged_and_not_tried_again_at
     until("the second try", source, 3)
 
 
-def test_an_unforeseen_failure_behind_everybodys_back_is_logged_too(
+def test_an_unexpected_failure_in_the_background_is_logged(
     access: TokenCredentials, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     first(access)
@@ -199,7 +201,7 @@ def test_an_unforeseen_failure_behind_everybodys_back_is_logged_too(
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
 
 
-def test_a_token_without_an_end_is_never_renewed(
+def test_a_token_without_expiry_is_never_renewed(
     access: TokenCredentials, source: Source, clock: Clock
 ) -> None:
     source.lifetime = float("inf")
@@ -209,12 +211,12 @@ def test_a_token_without_an_end_is_never_renewed(
     assert source.fetched == 1
 
 
-def test_googles_tokens_are_masked_wherever_they_turn_up_in_the_log() -> None:
+def test_googles_tokens_are_masked_in_the_log() -> None:
     record = logging.makeLogRecord({"msg": "ya29.a0Af_canary-canary-canary 1//0canary-canary-canary-c"})
     assert "canary" not in JsonFormatter().format(record)
 
 
-def test_an_errand_may_be_run_again_and_again() -> None:
+def test_a_single_flight_can_be_reused() -> None:
     runs = iter(range(10))
     single_flight = SingleFlight(lambda: next(runs), 0.05)
     assert [single_flight.begin().result(30), single_flight.begin().result(30)] == [0, 1]

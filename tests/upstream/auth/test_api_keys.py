@@ -20,7 +20,7 @@ def ring(*keys: str, cooldown: float = 60) -> tuple[ApiKeyPool, Clock]:
     return ApiKeyPool(keys, cooldown, LocalCooldowns(clock)), clock
 
 
-def test_each_call_starts_with_the_next_key() -> None:
+def test_each_call_starts_with_the_next_key_in_turn() -> None:
     keys, _ = ring("a", "b", "c")
     assert [keys.available() for _ in range(4)] == [
         ["a", "b", "c"],
@@ -35,12 +35,12 @@ def test_a_key_given_twice_counts_once() -> None:
     assert keys.available() == ["a", "b"]
 
 
-def test_no_keys_give_none_to_try() -> None:
+def test_an_empty_key_list_yields_no_key() -> None:
     keys, _ = ring()
     assert keys.available() == []
 
 
-def test_a_resting_key_is_left_out_until_it_wakes() -> None:
+def test_a_cooling_key_is_skipped_until_its_cooldown_ends() -> None:
     keys, clock = ring("a", "b")
     keys.rest("a", 5)
     assert keys.available() == ["b"]
@@ -50,7 +50,7 @@ def test_a_resting_key_is_left_out_until_it_wakes() -> None:
     assert sorted(keys.available()) == ["a", "b"]
 
 
-def test_the_cooldown_is_the_usual_rest() -> None:
+def test_the_configured_cooldown_is_the_default() -> None:
     keys, clock = ring("a", "b", cooldown=30)
     keys.rest("a")
     clock.now += 29
@@ -59,13 +59,13 @@ def test_the_cooldown_is_the_usual_rest() -> None:
     assert sorted(keys.available()) == ["a", "b"]
 
 
-def test_a_rest_of_no_time_is_none() -> None:
+def test_a_cooldown_of_zero_seconds_has_no_effect() -> None:
     keys, _ = ring("a", "b")
     keys.rest("a", 0)
     assert sorted(keys.available()) == ["a", "b"]
 
 
-def test_a_longer_rest_under_way_is_kept() -> None:
+def test_a_longer_running_cooldown_is_kept() -> None:
     keys, clock = ring("a", "b")
     keys.rest("a", 100)
     keys.rest("a", 1)
@@ -73,7 +73,7 @@ def test_a_longer_rest_under_way_is_kept() -> None:
     assert keys.available() == ["b"]
 
 
-def test_when_all_rest_the_first_to_wake_is_tried_alone() -> None:
+def test_when_all_keys_cool_down_only_the_first_to_recover_is_tried() -> None:
     keys, _ = ring("a", "b", "c")
     for key, seconds in (("a", 30), ("b", 10), ("c", 20)):
         keys.rest(key, seconds)
@@ -81,14 +81,14 @@ def test_when_all_rest_the_first_to_wake_is_tried_alone() -> None:
     assert keys.available() == ["b"]
 
 
-def test_the_keys_still_awake_share_the_load_evenly() -> None:
+def test_the_available_keys_share_the_load_evenly() -> None:
     keys, _ = ring("a", "b", "c", "d")
     keys.rest("b")
     first = Counter(keys.available()[0] for _ in range(300))
     assert first == {"a": 100, "c": 100, "d": 100}
 
 
-def test_threads_get_even_turns() -> None:
+def test_threads_use_the_keys_evenly() -> None:
     keys, _ = ring("a", "b", "c", "d")
     taken: list[str] = []
 
@@ -114,14 +114,14 @@ def test_a_conversation_keeps_its_key() -> None:
 
 
 def test_every_worker_and_every_start_ranks_the_keys_alike() -> None:
-    """Whatever the order in which they are given, and without a word between them."""
+    """The ranking is independent of the configured order, and needs no communication."""
     one, _ = ring("a", "b", "c")
     other, _ = ring("c", "a", "b")
     talks = [f"talk {number}" for number in range(50)]
     assert [one.available("m", talk) for talk in talks] == [other.available("m", talk) for talk in talks]
 
 
-def test_the_next_key_takes_over_while_the_first_rests_and_gives_back_when_it_wakes() -> None:
+def test_the_next_key_is_used_while_the_first_cools_down() -> None:
     keys, clock = ring("a", "b", "c")
     first, second, third = keys.available("m", "talk")
     keys.rest(first, 5, "m")
@@ -131,7 +131,7 @@ def test_the_next_key_takes_over_while_the_first_rests_and_gives_back_when_it_wa
     assert keys.available("m", "talk") == [first, second, third]
 
 
-def test_a_key_that_rests_moves_no_conversation_but_its_own() -> None:
+def test_a_cooling_key_moves_only_its_own_conversations() -> None:
     keys, _ = ring("a", "b", "c", "d")
     talks = [f"talk {number}" for number in range(200)]
     before = {talk: keys.available("m", talk)[0] for talk in talks}
@@ -139,10 +139,10 @@ def test_a_key_that_rests_moves_no_conversation_but_its_own() -> None:
     after = {talk: keys.available("m", talk)[0] for talk in talks}
     assert all(after[talk] == key for talk, key in before.items() if key != "b")
     moved = Counter(after[talk] for talk, key in before.items() if key == "b")
-    assert set(moved) == {"a", "c", "d"}  # and not all to one
+    assert set(moved) == {"a", "c", "d"}  # and not all to one key
 
 
-def test_a_new_key_takes_its_share_and_moves_nothing_else() -> None:
+def test_a_new_key_takes_its_share_of_conversations_only() -> None:
     three, _ = ring("a", "b", "c")
     four, _ = ring("a", "b", "c", "d")
     talks = [f"talk {number}" for number in range(1000)]
@@ -151,7 +151,7 @@ def test_a_new_key_takes_its_share_and_moves_nothing_else() -> None:
     assert 190 <= len(moved) <= 310  # a quarter, give or take four deviations
 
 
-def test_conversations_spread_evenly() -> None:
+def test_conversations_are_distributed_evenly() -> None:
     keys, _ = ring("a", "b", "c")
     taken = Counter(keys.available("m", f"talk {number}")[0] for number in range(1000))
     deviation = (1000 * 1 / 3 * 2 / 3) ** 0.5

@@ -1,4 +1,4 @@
-"""Google's credentials: how tokens are fetched, what can go wrong, and that no token gets out."""
+"""Google's credentials: fetching tokens, errors, and the protection of tokens."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def _from_base64(text: str) -> bytes:
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def test_a_token_knows_its_end(tokens: TokenServer) -> None:
+def test_a_token_has_its_expiry_time(tokens: TokenServer) -> None:
     tokens.lifetime = 1200
     assert account(tokens)().expires == pytest.approx(time.time() + 1200, abs=30)
 
 
-def test_a_person_who_logged_in_pays_with_the_project_of_the_file(tokens: TokenServer) -> None:
+def test_a_user_login_bills_the_project_of_the_file(tokens: TokenServer) -> None:
     info = {
         "type": "authorized_user",
         "client_id": "program",
@@ -97,7 +97,7 @@ def test_a_broken_connection_to_google_does_not_quote_what_was_sent(cut: type[Ex
     assert "1//refresh" not in "".join(traceback.format_exception(error))
 
 
-def test_the_credentials_of_the_machine_are_found_only_when_a_token_is_wanted(
+def test_default_credentials_are_looked_up_only_when_a_token_is_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def nothing_there(**_options: object) -> None:
@@ -110,7 +110,7 @@ def test_the_credentials_of_the_machine_are_found_only_when_a_token_is_wanted(
     assert "vertex.credentials" in error.message
 
 
-def test_a_file_of_another_kind_is_left_to_google(tmp_path: Path) -> None:
+def test_other_credential_file_types_are_loaded_by_googles_library(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_bytes(b'{"type": "of the future"}')
     fetch = TokenFetcher(google_auth.of_file(path, {"type": "of the future"}))
@@ -118,10 +118,10 @@ def test_a_file_of_another_kind_is_left_to_google(tmp_path: Path) -> None:
         assert type(raised_by(fetch)) is errors.UpstreamMisconfigured
 
 
-# --- what can go wrong -------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 
-def test_refused_credentials_are_the_administrators_problem(tokens: TokenServer) -> None:
+def test_refused_credentials_are_a_misconfiguration(tokens: TokenServer) -> None:
     tokens.will_fail(400, {"error": "invalid_grant", "error_description": f"bad {CANARY_TOKEN}"})
     error = raised_by(account(tokens))
     assert type(error) is errors.UpstreamMisconfigured
@@ -140,7 +140,7 @@ def test_refused_credentials_are_the_administrators_problem(tokens: TokenServer)
         (401, {"error": {"message": f"{CANARY_TOKEN}x"}}, errors.UpstreamMisconfigured),
     ],
 )
-def test_an_odd_answer_of_the_token_server_is_told_without_quoting_it(
+def test_an_unexpected_token_server_response_is_reported_without_quoting_it(
     tokens: TokenServer, status: int, body: Any, expected: type[BridgeError]
 ) -> None:
     tokens.will_fail(status, body)
@@ -151,7 +151,7 @@ def test_an_odd_answer_of_the_token_server_is_told_without_quoting_it(
     assert "<html>" not in told
 
 
-def test_a_token_server_that_is_overloaded_for_long_is_unreachable(
+def test_a_token_server_that_stays_overloaded_is_unreachable(
     tokens: TokenServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
@@ -169,7 +169,7 @@ def test_a_token_server_that_is_down_is_unreachable() -> None:
     assert "token server" in error.message
 
 
-def test_the_token_servers_ca_is_looked_for_where_all_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_server_uses_the_same_ca_bundle_as_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/does/not/exist.pem")
     error = raised_by(account("https://127.0.0.1:9/token"))
     assert type(error) is errors.UpstreamMisconfigured
@@ -183,7 +183,7 @@ def test_tokens_are_fetched_through_the_proxy_of_the_environment(
     assert account("http://oauth2.test/token")().value == f"{CANARY_TOKEN}1"
 
 
-def test_a_slow_token_server_is_given_up(tokens: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_token_server_times_out(tokens: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(google_auth, "TIMEOUT", (1, 0.05))
     tokens.delay = 0.5
     error = raised_by(account(tokens))
@@ -211,16 +211,16 @@ def test_every_exception_of_the_package_is_translated() -> None:
     assert {cls.__name__: type(translate(cls("no"))) for cls in of_this_process} == expected
 
 
-def test_a_failure_that_may_pass_is_worth_repeating() -> None:
+def test_a_temporary_failure_is_retryable() -> None:
     assert type(translate(auth_errors.RefreshError("no", retryable=True))) is errors.UpstreamUnreachable
 
 
-def test_the_way_is_told_by_what_happened_on_it() -> None:
+def test_a_transport_error_is_translated_by_its_root_cause() -> None:
     error = auth_errors.RefreshError("no")
     error.__cause__ = auth_errors.TransportError("no")
     error.__cause__.__cause__ = requests.ConnectTimeout()
     assert type(translate(error)) is errors.UpstreamTimeout
 
 
-def test_a_token_shows_itself_to_nobody() -> None:
+def test_a_token_is_hidden_in_repr() -> None:
     assert CANARY_TOKEN not in repr(AccessToken(CANARY_TOKEN, {"authorization": CANARY_TOKEN}))

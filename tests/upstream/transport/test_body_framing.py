@@ -1,4 +1,4 @@
-"""A body in frames is the same wherever the reads fall; what is no such body is refused, never misread."""
+"""A framed body gives the same bytes at every split; an invalid body is refused and never misread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reads_of(data: bytes, cuts: Iterable[int]) -> list[bytes]:
 
 
 def outcome(reads: Iterable[bytes]) -> tuple[bytes, bool, bool] | None:
-    """The body, whether it is whole, and whether the connection can be used again; None if it was refused."""
+    """Return the body, whether it is complete, and whether the connection is reusable; None if refused."""
     framing = Chunked()
     try:
         body = b"".join([framing.feed(read) for read in reads])
@@ -43,15 +43,13 @@ def outcome(reads: Iterable[bytes]) -> tuple[bytes, bool, bool] | None:
 
 
 @given(PIECES, TRAILERS, BEHIND, CUTS)
-def test_any_split_of_a_framed_body_gives_the_body_and_nothing_of_what_follows(
-    pieces, trailers, behind, cuts
-):
+def test_any_split_of_a_framed_body_gives_exactly_the_body(pieces, trailers, behind, cuts):
     reads = reads_of(framed(pieces, trailers) + behind, cuts)
     assert outcome(reads) == (b"".join(pieces), True, not behind)
 
 
 @given(PIECES, CUTS, st.integers(min_value=1, max_value=300))
-def test_a_body_that_stops_early_is_never_taken_for_whole(pieces, cuts, missing):
+def test_a_body_that_stops_early_is_never_complete(pieces, cuts, missing):
     body, done, reusable = outcome(reads_of(framed(pieces)[:-missing], cuts))
     assert b"".join(pieces).startswith(body)
     assert not done
@@ -59,25 +57,25 @@ def test_a_body_that_stops_early_is_never_taken_for_whole(pieces, cuts, missing)
 
 
 @given(ALMOST, CUTS)
-def test_any_bytes_are_read_or_refused_alike_wherever_they_are_split(data, cuts):
+def test_any_bytes_give_the_same_result_at_every_split(data, cuts):
     assert outcome(reads_of(data, cuts)) == outcome([data]) == outcome(bytes([byte]) for byte in data)
 
 
 @pytest.mark.parametrize(
     "size", [b"", b"-1", b"-0", b"+5", b"0x5", b"1_0", b"\n5", b"5\x0b", b"g", b"\xd9\xa5"]
 )
-def test_a_size_is_hexadecimal_digits_and_nothing_else(size):
+def test_a_chunk_size_is_hexadecimal_digits_only(size):
     with pytest.raises(BadFraming):
         Chunked().feed(size + b"\r\nhello\r\n0\r\n\r\n")
 
 
 @pytest.mark.parametrize("size", [b"5", b"05", b"5 ", b"5\t;a=b", b"5;a"])
-def test_a_size_may_have_zeros_before_it_and_an_extension_behind(size):
+def test_a_chunk_size_may_have_leading_zeros_and_an_extension(size):
     assert outcome([size + b"\r\nhello\r\n0\r\n\r\n"]) == (b"hello", True, True)
 
 
 @pytest.mark.parametrize("length", [LONGEST_LINE - 1, LONGEST_LINE, LONGEST_LINE + 1, LONGEST_LINE + 2])
-def test_a_line_is_too_long_in_one_read_as_in_many(length):
+def test_a_line_is_too_long_however_it_is_read(length):
     line = b"0;".ljust(length, b"x")
     fits = length <= LONGEST_LINE
     for cuts in ((), range(length + 4)):
@@ -85,13 +83,13 @@ def test_a_line_is_too_long_in_one_read_as_in_many(length):
 
 
 @given(st.binary(max_size=40), st.integers(min_value=0, max_value=50), CUTS)
-def test_a_sized_body_takes_its_length_and_no_more(data, length, cuts):
+def test_a_sized_body_reads_exactly_its_length(data, length, cuts):
     framing = Sized(length)
     assert b"".join([framing.feed(read) for read in reads_of(data, cuts)]) == data[:length]
     assert framing.done == (len(data) >= length)
 
 
-def test_trailers_are_read_over_and_must_end() -> None:
+def test_trailers_are_skipped_and_must_end() -> None:
     framing = Chunked()
     assert framing.feed(b"1\r\na\r\n0\r\nX-One: 1\r\nX-Two: 2\r\n\r\n") == b"a"
     assert framing.done

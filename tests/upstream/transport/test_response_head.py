@@ -1,4 +1,4 @@
-"""The head of an upstream's answer, as any server may write it."""
+"""Response heads in the formats of different servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def head(*lines: str) -> Head:
 @pytest.mark.parametrize(
     "line", ["HTTP/1.1 429 Too Many Requests", "HTTP/1.1 429 ", "HTTP/1.1 429", "HTTP/1.0 429 é"]
 )
-def test_the_status_is_known_whatever_is_said_beside_it(line: str) -> None:
+def test_the_status_is_parsed_with_any_reason_phrase(line: str) -> None:
     assert head(line).status == 429
 
 
@@ -33,7 +33,7 @@ def test_the_status_is_known_whatever_is_said_beside_it(line: str) -> None:
         " HTTP/1.1 200 OK",
     ],
 )
-def test_what_has_no_status_line_is_no_answer(line: str) -> None:
+def test_a_response_without_a_status_line_is_refused(line: str) -> None:
     with pytest.raises(BadHead):
         head(line)
 
@@ -58,7 +58,7 @@ def test_the_headers_say_where_the_body_ends(lines: list[str], framing: type) ->
     assert type(head(OK, *lines).framing) is framing
 
 
-def test_a_length_is_taken_as_it_is() -> None:
+def test_a_valid_content_length_is_used() -> None:
     framing = head(OK, "Content-Length:  5 ").framing
     assert framing.feed(b"12345678") == b"12345"
     assert framing.done
@@ -66,13 +66,13 @@ def test_a_length_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("length", ["", "-1", "+5", "5 6", "0x5", "5, 6", "five", "9" * 19])
-def test_a_length_that_is_none_is_refused(length: str) -> None:
+def test_an_invalid_content_length_is_refused(length: str) -> None:
     with pytest.raises(BadHead):
         head(OK, f"Content-Length: {length}")
 
 
 @pytest.mark.parametrize("status", [204, 304])
-def test_some_answers_have_no_body_whatever_their_head_says(status: int) -> None:
+def test_some_statuses_have_no_body_whatever_the_headers_say(status: int) -> None:
     assert head(f"HTTP/1.1 {status} x", "Content-Length: 5").framing.done
 
 
@@ -85,7 +85,7 @@ def test_some_answers_have_no_body_whatever_their_head_says(status: int) -> None
         ([OK, "connection: Keep-Alive, Close"], False),
         (["HTTP/1.0 200 OK"], False),
         (["HTTP/1.0 200 OK", "Connection: keep-alive"], True),
-        ([OK, "Content-Length: 5", "Transfer-Encoding: chunked"], False),  # two ends
+        ([OK, "Content-Length: 5", "Transfer-Encoding: chunked"], False),  # two contradictory lengths
         ([OK, "Transfer-Encoding: chunked"], True),
     ],
 )
@@ -93,13 +93,13 @@ def test_the_head_says_whether_the_connection_stays_open(lines: list[str], keep_
     assert head(*lines).keep_alive is keep_alive
 
 
-def test_compression_is_told_by_its_last_step() -> None:
+def test_compression_is_detected_from_the_last_coding() -> None:
     assert head(OK).encoding == b"identity"
     assert head(OK, "Content-Encoding: GZip").encoding == b"gzip"
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_a_head_is_the_same_in_any_pieces_and_interim_ones_are_read_over(size: int) -> None:
+def test_a_head_parses_the_same_at_any_split_and_interim_heads_are_skipped(size: int) -> None:
     data = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 x\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\n\r\nbody"
     reader = HeadReader()
     for start in range(0, len(data), size):
@@ -110,7 +110,7 @@ def test_a_head_is_the_same_in_any_pieces_and_interim_ones_are_read_over(size: i
     assert b"body".startswith(reader.rest)
 
 
-def test_a_head_without_an_end_is_refused() -> None:
+def test_an_endless_head_is_refused() -> None:
     reader = HeadReader()
     reader.feed(b"x" * LARGEST_HEAD)
     with pytest.raises(BadHead):

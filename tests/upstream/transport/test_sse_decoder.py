@@ -1,4 +1,4 @@
-"""Every case is fed whole, byte by byte and at every two-way split: where reads fall must not matter."""
+"""Every case is fed whole, byte by byte and at every two-way split, with the same result."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def payloads_of(reads: Iterable[bytes]) -> list[bytes]:
 
 @pytest.mark.parametrize(("body", "expected"), CASES.values(), ids=CASES)
 class TestEveryCase:
-    def test_gives_its_payloads_when_fed_whole(self, body: bytes, expected: list[bytes]) -> None:
+    def test_the_payloads_are_decoded_from_a_whole_body(self, body: bytes, expected: list[bytes]) -> None:
         assert payloads_of([body]) == expected
 
-    def test_gives_its_payloads_byte_by_byte(self, body: bytes, expected: list[bytes]) -> None:
+    def test_the_payloads_are_decoded_byte_by_byte(self, body: bytes, expected: list[bytes]) -> None:
         assert payloads_of(bytes([byte]) for byte in body) == expected
 
-    def test_gives_its_payloads_at_every_split(self, body: bytes, expected: list[bytes]) -> None:
+    def test_the_payloads_are_decoded_at_every_split(self, body: bytes, expected: list[bytes]) -> None:
         for cut in range(len(body) + 1):
             assert payloads_of([body[:cut], body[cut:]]) == expected
 
@@ -80,17 +80,17 @@ def test_any_split_of_any_body_gives_the_same_payloads(body: bytes, cuts: list[i
     assert payloads_of(reads) == payloads_of([body])
 
 
-def test_an_event_is_handed_out_as_soon_as_it_ends() -> None:
+def test_an_event_is_yielded_as_soon_as_it_ends() -> None:
     decoder = SseDecoder()
     assert decoder.feed(b"data: {}\r\n") == []
     assert decoder.feed(b"\r\ndata: [") == [b"{}"]
 
 
-def test_events_of_one_read_come_together_and_in_order() -> None:
+def test_events_of_one_read_are_yielded_together_and_in_order() -> None:
     assert SseDecoder().feed(b"data: 1\n\ndata: 2\n\ndata: 3\n\n") == [b"1", b"2", b"3"]
 
 
-def test_finishing_twice_gives_nothing_more() -> None:
+def test_finishing_twice_yields_nothing_more() -> None:
     decoder = SseDecoder()
     decoder.feed(b"data: {}")
     assert decoder.finish() == [b"{}"]
@@ -109,12 +109,12 @@ def seconds_for_an_event_of(size: int) -> float:
 
 
 def test_a_huge_event_in_small_reads_is_not_quadratic() -> None:
-    # Linear work takes a tenth of a second; joining at each read would copy 64 GB.
+    # Linear work takes a tenth of a second; joining the buffer at each read would copy 64 GB.
     assert min(seconds_for_an_event_of(32 << 20) for _ in range(2)) < 1.5
 
 
 def fed_until_it_refuses(block: bytes) -> int:
-    """How many megabytes it took, after an event that has an end."""
+    """Return the megabytes that were accepted after a complete event."""
     decoder = SseDecoder()
     assert decoder.feed(b"data: {}\n\n") == [b"{}"]
     for megabytes in range(100):
@@ -126,15 +126,13 @@ def fed_until_it_refuses(block: bytes) -> int:
 
 
 @pytest.mark.parametrize("block", [b"a", b"\r", b"data:\n", b": a remark\n", b"a bare line\n", b"event: x\n"])
-def test_an_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, block: bytes) -> None:
+def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch, block: bytes) -> None:
     monkeypatch.setattr("bridge.upstream.transport.sse_decoder.LARGEST_EVENT", 3 << 20)
-    assert fed_until_it_refuses(block) in (2, 3)  # a block is not quite a megabyte, or quite
+    assert fed_until_it_refuses(block) in (2, 3)  # a block is about one megabyte
 
 
 @pytest.mark.parametrize("block", [b"ab\n", b"data:a\n"])
-def test_an_event_of_short_lines_without_number_is_refused(
-    monkeypatch: pytest.MonkeyPatch, block: bytes
-) -> None:
+def test_an_event_of_endless_short_lines_is_refused(monkeypatch: pytest.MonkeyPatch, block: bytes) -> None:
     monkeypatch.setattr("bridge.upstream.transport.sse_decoder.MOST_LINES", 100_000)
     assert fed_until_it_refuses(block) == 0
 

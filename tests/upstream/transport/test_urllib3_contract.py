@@ -1,4 +1,4 @@
-"""What the bridge assumes of urllib3 beyond its public interface: a urllib3 that differs fails here first."""
+"""The bridge's assumptions about urllib3's private methods; an incompatible urllib3 fails here first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pool() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", ASSUMED)
-def test_the_private_methods_take_what_they_took(name: str) -> None:
+def test_the_private_methods_keep_their_signatures(name: str) -> None:
     assert list(inspect.signature(getattr(HTTPConnectionPool, name)).parameters) == ASSUMED[name]
 
 

@@ -1,0 +1,46 @@
+"""Remembers, in a file beside the key store, that keys were defined.
+
+Without it a lost or replaced key file would look like a bridge without keys, and such a bridge serves every
+client on its machine.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from bridge.ids_and_clock import random_id
+from bridge.state.sqlite.database import create_private, storage_error
+
+MARKER_FILE = "keys.defined"
+
+
+class DefinedKeys:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: str | None = None
+
+    def expected(self) -> str | None:
+        """The id of a key that the store must hold; None if no key was ever defined."""
+        try:
+            with suppress(FileNotFoundError):  # the process itself remembers
+                # An unreadable text becomes an id that no store holds.
+                self._known = self._path.read_text("ascii", errors="replace").strip()
+        except OSError as error:
+            raise storage_error(self._path, error) from error
+        return self._known
+
+    def remember(self, key_id: str) -> None:
+        """The process remembers the id even if the file cannot be written."""
+        self._known = key_id
+        draft = self._path.with_suffix(f".{random_id('')}")  # several processes may write at the same time
+        try:
+            create_private(draft)
+            with draft.open("w", encoding="ascii") as file:
+                file.write(key_id + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self._path)
+        except OSError as error:
+            raise storage_error(self._path, error) from error

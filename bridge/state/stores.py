@@ -1,0 +1,57 @@
+"""Opens all stores. No other module outside this folder knows where or how they keep their data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from bridge.settings import Settings
+from bridge.state.answer_store import AnswerStore
+from bridge.state.cooldown_store import CooldownStore
+from bridge.state.key_store import KeyStore
+from bridge.state.learnt_facts import LearntFactStore
+from bridge.state.ledger import Ledger
+from bridge.state.signature_store import SignatureStore
+from bridge.state.sqlite.answer_store import SqliteAnswerStore
+from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
+from bridge.state.sqlite.key_store import SqliteKeyStore
+from bridge.state.sqlite.ledger import SqliteLedger
+from bridge.state.sqlite.signature_store import SqliteSignatureStore
+from bridge.state.sqlite.usage_store import SqliteUsageStore
+from bridge.state.store import StoreCheck
+from bridge.state.usage_store import UsageStore
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    keys: KeyStore
+    ledger: Ledger
+    usage: UsageStore
+    answers: AnswerStore
+    signatures: SignatureStore
+    cooldowns: CooldownStore
+    learnt_facts: LearntFactStore
+
+    def check(self) -> list[StoreCheck]:
+        """Check the data of every store, without changing it."""
+        return [getattr(self, each.name).check() for each in fields(self)]
+
+
+def open_stores(settings: Settings) -> Stores:
+    """The stores of an installation. A store opens its file when it is first used, so this is cheap and never
+    fails."""
+    folder = settings.state.dir
+    accounts, responses = settings.accounts, settings.responses
+    return Stores(
+        keys=SqliteKeyStore(folder / "keys.sqlite3"),
+        ledger=SqliteLedger(folder / "limits.sqlite3"),
+        usage=SqliteUsageStore(
+            folder / "accounts.sqlite3",
+            days=accounts.days,
+            request_days=accounts.request_days,
+            megabytes=accounts.max_mb,
+        ),
+        answers=SqliteAnswerStore(folder / "answers.sqlite3", responses.store_days, responses.store_mb),
+        signatures=SqliteSignatureStore(folder / "signatures.sqlite3"),
+        cooldowns=SqliteCooldownStore(folder / "cooldowns.sqlite3"),
+        learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),
+    )
