@@ -54,6 +54,8 @@ INSIDE: dict[str, Json] = {
 #: A small example request for each path, by the end of the path.
 EXAMPLES: dict[str, Json] = {
     "/chat/completions": {"model": "gemini-flash", "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/completions": {"model": "gemini-flash", "prompt": "def add(a, b):", "suffix": "\n"},
+    "/embeddings": {"model": "gemini-embedding-2", "input": ["Hi"]},
     "/responses": {"model": "gemini-flash", "input": "Hi"},
     "/interactions": {"model": "gemini-flash", "input": "Hi"},
     "/messages": {"model": "gemini-flash", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]},
@@ -67,6 +69,8 @@ EXAMPLES: dict[str, Json] = {
 #: The fields that every answer has, by the end of the path.
 ANSWERS: dict[str, tuple[str, ...]] = {
     "/chat/completions": ("id", "object", "created", "model", "choices", "usage"),
+    "/v1/completions": ("id", "object", "created", "model", "choices", "usage"),
+    "/embeddings": ("object", "data", "model", "usage"),
     "/responses": ("id", "object", "created_at", "status", "model", "output"),
     "/interactions": ("id", "object", "status", "model", "created", "updated", "steps"),
     "/messages": ("id", "type", "role", "model", "content", "stop_reason", "usage"),

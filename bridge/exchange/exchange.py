@@ -32,7 +32,6 @@ from bridge.observe.trace import Trace
 from bridge.protocols.base import (
     Caller,
     ConvertedRequest,
-    Embedding,
     Event,
     EventMachine,
     Protocol,
@@ -365,21 +364,6 @@ def _count(request: GenerateRequest, model: str, owner: str, services: Services,
     repaired, _ = services.models.without_known_problems(_adapted(request, model, owner, services).request)
     with record.waiting():
         return services.upstream.count_tokens(repaired)
-
-
-def embed(
-    embedding: Embedding, body: JsonObject, caller: Caller, services: Services, record: Record
-) -> JsonObject:
-    with reject_deep_nesting():
-        asked = embedding.to_gemini(body, caller)
-    record.model = asked.model
-    record.upstream_model = model = services.models.choices(asked.model)[0]
-    caller.permit(asked.model, model)
-    guards = GuardRunner(services.guards, record.request_id)
-    guarded = guards.request(GenerateRequest(asked.model, asked.contents))
-    record.note(guards.notes)
-    contents = asked.contents if isinstance(guarded, ShortCircuit) else guarded.contents
-    return services.upstream.unary_call(model, asked.method, asked.body(model, contents))
 
 
 def _adapted(request: GenerateRequest, model: str, owner: str, services: Services) -> PreparedAttempt:

@@ -148,11 +148,16 @@ class ConvertedEmbedding(NamedTuple):
     method: str
     contents: tuple[Content, ...]
     body: Callable[[str, Sequence[Content]], JsonObject]  #: builds the request body for the resolved model
+    #: What is kept of Google's answer to one call, with the number of its contents.
+    read: Callable[[JsonObject, int], Any] = lambda answer, _contents: answer
+    #: The answer in the protocol's format, from what was kept of each call and the tokens of all contents.
+    answer: Callable[[Sequence[Any], int], JsonObject] = lambda kept, _tokens: kept[0]
+    most_at_once: int | None = None  #: contents in one call; None: all of them
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A protocol's endpoint for embeddings. The answer is Google's, unchanged."""
+    """A protocol's endpoint for embeddings."""
 
     paths: tuple[str, ...]
     schema: Schema

@@ -46,14 +46,18 @@ class JsonArray(fields.List[Any]):
 
 
 class OneOfTypes(Validator):
-    """Accepts non-empty values of several types, for which marshmallow has no field."""
+    """Accepts values of several types, for which marshmallow has no field.
 
-    def __init__(self, *types: type, error: str) -> None:
+    An empty value is accepted only if its type may be empty.
+    """
+
+    def __init__(self, *types: type, error: str, may_be_empty: type | tuple[type, ...] = ()) -> None:
         self.types = types
         self.message = error
+        self.may_be_empty = may_be_empty
 
     def __call__(self, value: Any) -> Any:
-        if not isinstance(value, self.types) or not value:
+        if not isinstance(value, self.types) or not (value or isinstance(value, self.may_be_empty)):
             raise ValidationError(self.message)
         return value
 
@@ -132,6 +136,14 @@ def array(*, required: bool = False) -> fields.Field[Any]:
 def text_or_array(*, required: bool = False) -> fields.Field[Any]:
     shape = {"type": ["string", "array"], "minLength": 1, "minItems": 1}
     return _union(str, list, wanted="a string or an array, not empty", shape=shape, required=required)
+
+
+def any_text_or_array(*, required: bool = False) -> fields.Field[Any]:
+    """As above, but the string may be empty."""
+    shape = {"type": ["string", "array"], "minItems": 1}
+    wanted = "a string, or an array with something in it"
+    known = OneOfTypes(str, list, error=f"must be {wanted}", may_be_empty=str)
+    return fields.Raw(validate=known, **_options(wanted, shape, required=required))
 
 
 def text_array_or_mapping(*, required: bool = False) -> fields.Field[Any]:

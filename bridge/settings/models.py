@@ -57,7 +57,9 @@ class ModelTable:
         rows: Sequence[ModelRow] = (),
         lifecycle: Lifecycle | None = None,
         retired: str = REPLACE,
+        embeddings: Sequence[Alias] = (),
     ) -> None:
+        """`embeddings` are aliases of models that do not converse: they are resolved, and listed nowhere."""
         self.default = default[0]
         self.retired = retired
         self.lifecycle = lifecycle or Lifecycle()
@@ -69,7 +71,7 @@ class ModelTable:
         self.targets = tuple(dict.fromkeys(row[0] for row in self.target_rows))
         self._default_row = tuple(default)
         self._pass_through = Patterns(pass_through)
-        self._aliases = [(Patterns(row.match), row.model) for row in aliases]
+        self._aliases = [(Patterns(row.match), row.model) for row in (*embeddings, *aliases)]
         self._rows = [(Patterns(row.match), row.capabilities) for row in rows]
         self._cached_meaning = lru_cache(CACHED_NAMES)(self._find_meaning)
         self._cached_capabilities = lru_cache(CACHED_NAMES)(self._find_capabilities)
@@ -133,6 +135,7 @@ TABLE: Mapping[str, Shape] = {
     "pass_through": shape_of(tuple[str, ...]),
     "lifecycle": shape_of(list[dict[str, Any]]),
     "alias": shape_of(list[dict[str, Any]]),
+    "embedding": shape_of(list[dict[str, Any]]),
     "model": shape_of(list[dict[str, Any]]),
 }
 ALIAS_ROW: Mapping[str, Shape] = shapes(Alias)
@@ -157,6 +160,7 @@ def load_models(
         [_model(f"{where}: [[model]] {number}", row) for number, row in _numbered(table, "model")],
         _lifecycle(where, table, shipped),
         retired,
+        [_alias(f"{where}: [[embedding]] {number}", row) for number, row in _numbered(table, "embedding")],
     )
 
 

@@ -9,7 +9,8 @@ from flask import Blueprint, Response, request
 from marshmallow import Schema
 
 from bridge.errors import UnknownRoute
-from bridge.exchange.exchange import Services, count_tokens, embed
+from bridge.exchange.embeddings import embed
+from bridge.exchange.exchange import Services, count_tokens
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller, Protocol

@@ -39,6 +39,9 @@ from bridge.protocols.gemini_native.converter import counted_to_gemini
 from bridge.protocols.gemini_native.embedding import embedding_to_gemini
 from bridge.protocols.gemini_native.fold import fold_chunks
 from bridge.protocols.openai_chat.part_order import arrange
+from bridge.protocols.openai_completions.fences import FenceFilter
+from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, question
+from bridge.protocols.openai_embeddings import EMBEDDING as OPENAI_EMBEDDING
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
 from bridge.state.answer_store import LONGEST_CHAIN
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
@@ -214,6 +217,38 @@ def _embedded(n: int) -> Work:
     return work
 
 
+def _embedded_for_openai(n: int) -> Work:
+    vector = {"values": [0.5] * 10}
+
+    def work() -> None:
+        asked = OPENAI_EMBEDDING.to_gemini({"model": "m", "input": ["x"] * min(n, 2048)}, Caller())
+        asked.body("m", asked.contents)
+        asked.answer([asked.read({"embeddings": [vector] * n}, n)], 1)
+
+    return work
+
+
+def _gaps(n: int) -> Work:
+    """Marks and half marks of the bridge and of editors."""
+    text = "<|cursor|><|cursor_<|fim_prefix|><|fim_suffix|>" * n
+
+    def work() -> None:
+        gap_in_template(f"{text}<|fim_middle|>")
+        question("", Gap(text, f"<|cursor{'_' * n}"))
+
+    return work
+
+
+def _fences(n: int) -> Work:
+    def work() -> None:
+        fences = FenceFilter()
+        for _ in range(n):
+            fences.feed("```\n")
+        fences.finish()
+
+    return work
+
+
 def _counted(n: int) -> Work:
     body = {"contents": [{"role": "user", "parts": [{"text": "x"}]}] * n}
 
@@ -274,6 +309,9 @@ PIECES: dict[str, Case] = DECODERS | {
     "vault: signatures": _signatures_in_the_vault,
     "vault: signatures of another family": _foreign_signatures,
     "embeddings": _embedded,
+    "embeddings for OpenAI's clients": _embedded_for_openai,
+    "gaps in a text": _gaps,
+    "fences around an answer": _fences,
     "counting of tokens": _counted,
     "responses: a chain and references": _resumed_responses,
     "interactions: a chain": _resumed_interactions,

@@ -38,6 +38,7 @@ def calls(model: str) -> dict[str, Call]:
     return {
         "chat": ("/v1/chat/completions", {"model": model, "messages": HELLO}),
         "responses": ("/v1/responses", {"model": model, "input": "Hello"}),
+        "completions": ("/v1/completions", {"model": model, "prompt": "Hello"}),
         "messages": ("/v1/messages", {"model": model, "messages": HELLO, "max_tokens": 9}),
         "native": (f"/v1beta/models/{model}:generateContent", CONTENTS),
         "native stream": (f"/v1beta/models/{model}:streamGenerateContent", CONTENTS),

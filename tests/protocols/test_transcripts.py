@@ -79,7 +79,7 @@ def test_an_answer_sent_back_as_history_gives_gemini_its_own_content(name, proto
     first = run(protocol, caller, vault)
     events = first.whole(chunks_of(name))
     said = model_content(chunks_of(name), as_made=conversation.keeps_calls)
-    if first.machine.error is not None or not said:
+    if first.machine.error is not None or not said or conversation.goes_on is None:
         return  # the answer has no content to send back
     body = conversation.goes_on(conversation.opening, first.machine.fold(events))
     again = protocol.to_gemini(protocol.schema.load(body), conversation.callers[caller])

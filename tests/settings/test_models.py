@@ -214,6 +214,15 @@ def test_a_table_of_an_earlier_version_uses_the_delivered_retirements(tmp_path: 
     assert load(tmp_path, {}).models.resolve("anything") == "gemini-2.5-flash"
 
 
+@pytest.mark.parametrize(
+    "name", ["text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002"]
+)
+def test_a_name_of_an_embedding_model_means_one_model_and_is_in_no_list(name: str) -> None:
+    assert SHIPPED.meaning(name) == (("gemini-embedding-2",), None)
+    assert "gemini-embedding-2" not in SHIPPED.known_models
+    assert name not in dict(SHIPPED.aliases)
+
+
 def test_every_model_in_the_delivered_table_is_current() -> None:
     named = {model for row in SHIPPED.target_rows for model in row}
     named |= {model for row in SHIPPED.lifecycle.rows for model in row.replacement}
@@ -351,6 +360,7 @@ def lifecycle(*rows: str) -> str:
             'default = "m"\n[[alias]]\nmatch = ["a"]\nmdoel = "m"',
             ["[[alias]] 1: mdoel is unknown; did you mean model?"],
         ),
+        ('default = "m"\n[[embedding]]\nmatch = ["a"]', ["[[embedding]] 1: model is missing"]),
         ('default = "m"\n[[model]]\nfamily = "f"', ["[[model]] 1: match is missing"]),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nprefil = true',

@@ -18,7 +18,8 @@ def everything(parts: Parts) -> Parts:
 
 class Conversation(NamedTuple):
     opening: dict[str, Any]
-    goes_on: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]  #: opening and answer → next request
+    #: Opening and answer → next request; None: the protocol has no history.
+    goes_on: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None
     #: The parts of Gemini's content that the protocol can carry; anything else must be counted as a loss.
     seated: Callable[[Parts], Parts] = everything
     relies_on_vault: bool = False
@@ -98,6 +99,17 @@ def _native_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str
 
 
 CONVERSATIONS = {
+    "openai_completions": Conversation(
+        {
+            "model": "gpt-3.5-turbo-instruct",
+            "prompt": "Please do.",
+            "suffix": " Thank you.",
+            "n": 2,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        },
+        goes_on=None,
+    ),
     "gemini_native": Conversation(
         {"contents": [{"role": "user", "parts": [{"text": "Please do."}]}]},
         _native_goes_on,

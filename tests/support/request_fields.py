@@ -18,8 +18,8 @@ from marshmallow import ValidationError
 from vendor_schemas import Schema, VendorSchemas
 
 from bridge.errors import BridgeError
-from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import Caller, Protocol
+from bridge.protocols import PROTOCOLS, openai_embeddings
+from bridge.protocols.base import Caller, ConvertedEmbedding, Embedding, Protocol
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 
 Wrap = Callable[[Any], Any]
@@ -113,7 +113,7 @@ class Converted(NamedTuple):
 class Probe(NamedTuple):
     """One protocol's request in one document."""
 
-    protocol: Protocol
+    protocol: Protocol | Embedding
     document: str
     component: str
     body: Mapping[str, Any]  #: the smallest request that is converted
@@ -123,6 +123,8 @@ class Probe(NamedTuple):
             asked = self.protocol.to_gemini(self.protocol.schema.load(copy.deepcopy(body)), Caller())
         except (BridgeError, ValidationError) as error:
             return Converted(str(error))
+        if isinstance(asked, ConvertedEmbedding):
+            return Converted(None, meaning=repr(asked))
         options, echo = asked.options, ""
         if isinstance(options, ResponsesOptions):
             options, echo = replace(options, echo={}), repr(options.echo)
@@ -130,7 +132,7 @@ class Probe(NamedTuple):
         return Converted(None, asked.losses, meaning, echo)
 
     def _stored(self, body: Mapping[str, Any]) -> tuple[Any, ...]:
-        storing = self.protocol.storing
+        storing = self.protocol.storing if isinstance(self.protocol, Protocol) else None
         if storing is None:
             return ()
         return storing.should_store(body), storing.previous_id(body), storing.is_background(body)
@@ -313,6 +315,15 @@ PROBES: Mapping[str, Probe] = {
             "tools": [{"type": "function", "function": each} for each in _FUNCTIONS],
             "stream": True,
         },
+    ),
+    "completions": Probe(
+        _BY_NAME["openai_completions"],
+        "openai",
+        "CreateCompletionRequest",
+        {"model": "gpt", "prompt": "Hi", "stream": True},
+    ),
+    "embeddings": Probe(
+        openai_embeddings.EMBEDDING, "openai", "CreateEmbeddingRequest", {"model": "gpt", "input": "Hi"}
     ),
     "messages": Probe(_BY_NAME["anthropic_messages"], "anthropic_sdk", "MessageCreateParams", _MESSAGES),
     "messages beta": Probe(

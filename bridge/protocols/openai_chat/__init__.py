@@ -2,8 +2,9 @@
 
 from bridge.protocols.base import Protocol, StreamFraming
 from bridge.protocols.openai_chat.converter import to_gemini
-from bridge.protocols.openai_chat.machine import ChatMachine, encode
+from bridge.protocols.openai_chat.machine import ChatMachine
 from bridge.protocols.openai_chat.schema import ChatSchema
+from bridge.protocols.openai_chunks import encode
 from bridge.protocols.openai_errors import error_body, error_status
 from bridge.protocols.openai_limits import limit_headers
 from bridge.protocols.openai_models import list_models, show_model

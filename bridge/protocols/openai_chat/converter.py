@@ -15,19 +15,8 @@ from bridge.protocols.json_reading import each_object, invalid_field, quoted, re
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import ChatMessages
 from bridge.protocols.openai_chat.tools import chosen_tools, custom_tools, declared_tools
+from bridge.protocols.openai_sampling import sampling_from_openai
 from bridge.protocols.openai_tiers import requested_tier
-
-_SEED_BITS = 0x7FFF_FFFF
-
-#: Fields with the same meaning in both APIs.
-_SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "n": "candidateCount",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-}
 
 
 def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
@@ -73,12 +62,10 @@ def _thinking(body: JsonObject) -> Thinking | None:
 
 def _generation(body: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     _reject_unsupported_fields(body)
-    generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+    generation = sampling_from_openai(body)
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     if limit is not None:
         generation["maxOutputTokens"] = limit
-    if body.get("seed") is not None:
-        generation["seed"] = body["seed"] & _SEED_BITS  # Gemini's seed has 32 bits
     if stop := stop_sequences(body.get("stop"), "stop"):
         generation["stopSequences"] = stop
     if body.get("logprobs"):

@@ -28,14 +28,14 @@ from bridge.gemini.turn import (
     TurnEnded,
     TurnStarted,
 )
-from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, Usage
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.openai_chat.logprobs import logprobs_from_gemini
 from bridge.protocols.openai_chat.part_order import part_layout
+from bridge.protocols.openai_chunks import DONE, usage_from_gemini
 from bridge.protocols.openai_errors import error_body
 from bridge.protocols.openai_tiers import tier_for_answer
-from bridge.protocols.sse import encode_data
 
 MAX_CHOICES = 8
 
@@ -59,8 +59,6 @@ FINISH_REASONS: Mapping[Outcome, str] = {
     Outcome.FILTERED: "content_filter",
     Outcome.BROKEN: "tool_calls",  # a broken answer with complete calls; any other one has failed
 }
-
-DONE = Event("done", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,20 +242,6 @@ def _function(call: FunctionCall) -> dict[str, Any]:
 
 def _signature_fields(signature: str | None) -> dict[str, Any]:
     return {} if signature is None else {"extra_content": {"google": {"thought_signature": signature}}}
-
-
-def usage_from_gemini(usage: Usage) -> dict[str, Any]:
-    return {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.total,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
-        "completion_tokens_details": {"reasoning_tokens": usage.thoughts},
-    }
-
-
-def encode(event: Event) -> bytes:
-    return b"data: [DONE]\n\n" if event is DONE else encode_data(event)
 
 
 # --- the whole completion ----------------------------------------------------------------------------
