@@ -126,6 +126,7 @@ LOOKED_AT = (
 #: Loops that need no case: a client or an upstream cannot make their input long.
 BOUNDED = {
     "gemini/generation.py:_drop_fields": "over the names of the sampling fields",
+    "gemini/media_types.py:accepted_type": "over the known kinds of media",
     "guards/tool_policy.py:__init__": "over the operator's rules",
     "protocols/anthropic_messages/models.py:_for_the_picker": "over the operator's models",
     "protocols/anthropic_messages/models.py:list_models": "over the operator's models",
