@@ -75,6 +75,7 @@ class Caller:
     chain: str = ""  #: the conversation of the stored answer that the request continues
     interruption: Interruption = field(default_factory=Interruption)  #: set if the answer must end early
     key_dialect: str | None = None  #: the dialect that the administrator set for the caller's key
+    key_strict: bool = False  #: whether the administrator set the caller's key to strict mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,9 @@ class Protocol:
     request_id_header: str = "X-Request-Id"  #: the header that the vendor's clients read
     #: The state of a rate limit in the vendor's headers.
     limit_headers: Callable[[RateLimitStatus], Mapping[str, str]] = lambda _status: {}
+    #: What is dropped from requests and from answers: a sentence for each name in `losses`.
+    request_losses: Mapping[str, str] = field(default_factory=dict)
+    answer_losses: Mapping[str, str] = field(default_factory=dict)
     #: Longer delays are not sent, because the clients would wait silently.
     max_retry_after: float = math.inf
 
@@ -146,6 +150,7 @@ class ConvertedEmbedding(NamedTuple):
     method: str
     contents: tuple[Content, ...]
     body: Callable[[str, Sequence[Content]], JsonObject]  #: builds the request body for the resolved model
+    losses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
