@@ -1,4 +1,4 @@
-"""Writes docs/losses.md, the list of what the bridge drops, from the tables of the protocols: `make diagrams`."""
+"""Writes docs/losses.md, the list of what the bridge drops: `make diagrams`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ PAGE = Path(__file__).parent / "losses.md"
 
 HEAD = """# What the bridge drops
 
-Written by `make diagrams` from the tables in the code. A field that a vendor documents is carried to Gemini, refused with status 400,
-or dropped. Each dropped field has a name:
+Written by `make diagrams` from the tables in the code. A field that a vendor documents is carried to Gemini,
+refused with status 400, or dropped. Each dropped field has a name:
 
-* The response header `x-bridge-losses` names what was dropped from the request: names in alphabetical order with commas between
-  them. A header that would be longer than 1024 characters ends with `+` and the number of the other names.
+* The response header `x-bridge-losses` names what was dropped from the request, in alphabetical order with
+  commas between the names. If they are longer than 1024 characters, it ends with `+` and the number of the others.
 * The log line counts the names under `notes`, and so does the metric `gemini_bridge_notes_total`.
-* The request header `x-bridge-strict: 1`, or a key with `--strict yes`, turns each loss of a request into status 400. The error
-  names the losses, and the request is not sent to Gemini.
+* The request header `x-bridge-strict: 1`, or a key with `--strict yes`, turns each loss of a request into
+  status 400. The error names the losses, and the request is not sent to Gemini.
 
-The client's own text follows some names after a colon: `responses.tool:file_search`. What an answer of Gemini loses is only counted:
-a stream has begun before it is known.
+Some names end with the client's own text after a colon: `responses.tool:file_search`. What an answer of
+Gemini loses is only counted, because the head of a stream is sent before the loss is known.
 """
 
 

@@ -51,7 +51,7 @@ class RequestLosses:
 
 def is_strict(caller: Caller) -> bool:
     """Whether the header or the caller's key asks for strict mode. No header turns off the rule of a key."""
-    value = caller.headers.get(STRICT, "0").strip()
+    value = caller.headers.get(STRICT, "0")
     if value not in _STRICT_VALUES:
         raise invalid_field(f"must be {' or '.join(_STRICT_VALUES)}, not {quoted(value)}", STRICT)
     return caller.key_strict or _STRICT_VALUES[value]

@@ -111,6 +111,8 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
         "GET /v1/models",
         "GET /v1/models/{id}",
         f"GET {CODEX_CATALOG}",
+        "GET /docs",
+        "GET /openapi.json",
         "GET /healthz",
         "GET /readyz",
     ]

@@ -126,7 +126,7 @@ def test_strict_mode_refuses_a_stream_with_a_status(ask, gemini):
     assert posted(gemini) == 0
 
 
-@pytest.mark.parametrize("value", ["1", "0", "1 "])
+@pytest.mark.parametrize("value", ["1", "0"])
 def test_strict_mode_serves_requests_without_losses(ask, value):
     answer = ask("chat", {"x-bridge-strict": value}, verbosity=None, parallel_tool_calls=None)
     assert answer.status_code == 200
