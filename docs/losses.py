@@ -16,7 +16,7 @@ Written by `make diagrams` from the tables in the code. A field that a vendor do
 refused with status 400, or dropped. Each dropped field has a name:
 
 * The response header `x-bridge-losses` names what was dropped from the request, in alphabetical order with
-  commas between the names. If they are longer than 1024 characters, it ends with `+` and the number of the others.
+  commas between them. If they are longer than 1024 characters, it ends with `+` and the number of the rest.
 * The log line counts the names under `notes`, and so does the metric `gemini_bridge_notes_total`.
 * The request header `x-bridge-strict: 1`, or a key with `--strict yes`, turns each loss of a request into
   status 400. The error names the losses, and the request is not sent to Gemini.

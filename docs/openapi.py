@@ -129,7 +129,6 @@ VENDORS: dict[str, tuple[str, str, str]] = {
     ),
 }
 MODELS, OPERATION = "models", "operation"  #: the tags of routes that belong to no single protocol
-OTHER_TAGS = {MODELS: "Models", OPERATION: "Operation"}
 
 
 def _tags() -> list[Json]:
@@ -138,7 +137,8 @@ def _tags() -> list[Json]:
         title, url, key = VENDORS.get(protocol.name, (protocol.name, "", BEARER))
         vendor = {"externalDocs": {"url": url, "description": f"{title} at the vendor"}} if url else {}
         tags.append({"name": protocol.name, "description": title, **vendor, "x-key-header": key})
-    return tags + [{"name": name, "description": title} for name, title in OTHER_TAGS.items()]
+    models = {"name": MODELS, "description": "Models", "x-key-header": BEARER}
+    return [*tags, models, {"name": OPERATION, "description": "Operation"}]
 
 
 def _tag(path: str) -> str:

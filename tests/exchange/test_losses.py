@@ -156,10 +156,10 @@ SEARCH = {
 @pytest.mark.parametrize("stream", [True, False])
 def test_what_the_model_does_not_take_is_named_and_refused(ask, gemini, stream):
     lost = "tools.search_beside_functions"
-    answer = ask("chat", stream=stream, model="gemini-2.5-flash", **SEARCH)
+    answer = ask("chat", stream=stream, **SEARCH)
     assert (answer.status_code, answer.headers["x-bridge-losses"]) == (200, lost)
     before = posted(gemini)
-    answer = ask("chat", {"x-bridge-strict": "1"}, stream=stream, model="gemini-2.5-flash", **SEARCH)
+    answer = ask("chat", {"x-bridge-strict": "1"}, stream=stream, **SEARCH)
     assert (answer.status_code, f"{lost}: " in answer.json()["error"]["message"]) == (400, True)
     assert posted(gemini) == before
 

@@ -83,7 +83,8 @@ CONTRAST = """
   return [...document.querySelectorAll('h1, h2, p, a, td, th, code, summary, figcaption, .open')]
     .filter((each) => each.offsetParent && each.textContent.trim() && !each.classList.contains('skip'))
     .filter((each) => {
-      const [one, other] = [light(parse(getComputedStyle(each).color)), light(behind(each))].sort((a, b) => b - a);
+      const pair = [light(parse(getComputedStyle(each).color)), light(behind(each))];
+      const [one, other] = pair.sort((a, b) => b - a);
       return (one + .05) / (other + .05) < 4.5;
     })
     .map((each) => each.textContent.slice(0, 40));
