@@ -95,10 +95,62 @@ QUERIES: dict[str, Json] = {
     "/v1beta/models": {name: {"type": "string", "pattern": "^[0-9]*$"} for name in ("pageSize", "pageToken")},
 }
 
+#: The header of every request that may lose something.
+STRICT: Json = {
+    "name": "x-bridge-strict",
+    "in": "header",
+    "schema": {"enum": ["0", "1"], "description": "`1` refuses a request of which a part would be dropped"},
+}
 #: The request headers, by the end of the path.
 HEADERS: dict[str, Json] = {
     "/responses": {"x-bridge-dialect": {"enum": list(DIALECTS), "description": "the dialect of the answer"}},
 }
+
+
+#: The protocols for readers: the vendor's name of the API, its page, and the header for the key.
+ANTHROPIC_KEY, BEARER, GOOGLE_KEY = "x-api-key: KEY", "Authorization: Bearer KEY", "x-goog-api-key: KEY"
+VENDORS: dict[str, tuple[str, str, str]] = {
+    "openai_chat": (
+        "OpenAI Chat Completions",
+        "https://platform.openai.com/docs/api-reference/chat",
+        BEARER,
+    ),
+    "openai_responses": (
+        "OpenAI Responses",
+        "https://platform.openai.com/docs/api-reference/responses",
+        BEARER,
+    ),
+    "anthropic_messages": (
+        "Anthropic Messages",
+        "https://platform.claude.com/docs/en/api/messages",
+        ANTHROPIC_KEY,
+    ),
+    "gemini_native": ("Gemini API", "https://ai.google.dev/api/generate-content", GOOGLE_KEY),
+    "gemini_interactions": (
+        "Gemini Interactions",
+        "https://ai.google.dev/gemini-api/docs/interactions",
+        GOOGLE_KEY,
+    ),
+}
+MODELS, OPERATION = "models", "operation"  #: the tags of routes that belong to no single protocol
+
+
+def _tags() -> list[Json]:
+    tags: list[Json] = []
+    for protocol in PROTOCOLS:
+        title, url, key = VENDORS.get(protocol.name, (protocol.name, "", BEARER))
+        vendor = {"externalDocs": {"url": url, "description": f"{title} at the vendor"}} if url else {}
+        tags.append({"name": protocol.name, "description": title, **vendor, "x-key-header": key})
+    models = {"name": MODELS, "description": "Models", "x-key-header": BEARER}
+    return [*tags, models, {"name": OPERATION, "description": "Operation"}]
+
+
+def _tag(path: str) -> str:
+    for protocol in PROTOCOLS:
+        if any(path == own or path.startswith(f"{own}/") for own in written(protocol.all_paths)):
+            return protocol.name
+    listed = any(path.startswith(protocol.models_path) for protocol in PROTOCOLS)
+    return MODELS if listed else OPERATION
 
 
 def document() -> Json:
@@ -109,6 +161,7 @@ def document() -> Json:
             "version": __version__,
             "description": "Only the essential fields. The bridge accepts unknown fields.",
         },
+        "tags": _tags(),
         "security": [{}, *({name: []} for name in SECURITY)],
         "paths": _merged([*_requests(), *_stored(), *_models(), *_operating()]),
         "components": {
@@ -138,8 +191,13 @@ def _merged(operations: Iterable[Operation]) -> Json:
             *_path_parameters(path),
             *_parameters(QUERIES, "query", path),
             *_parameters(HEADERS, "header", path),
+            *([STRICT] if "requestBody" in operation else []),
         ]
-        paths[path][method] = {**({"parameters": parameters} if parameters else {}), **operation}
+        paths[path][method] = {
+            "tags": [_tag(path)],
+            **({"parameters": parameters} if parameters else {}),
+            **operation,
+        }
     return dict(paths)
 
 
@@ -158,9 +216,15 @@ def _parameters(table: dict[str, Json], place: str, path: str) -> list[Json]:
 
 def _requests() -> Iterator[Operation]:
     for protocol in PROTOCOLS:
-        for asked in filter(None, (protocol, protocol.counting, protocol.embedding)):
-            for path in written(asked.paths):
-                yield path, "post", _operation(protocol, asked.schema, path, streams=asked is protocol)
+        purposes = {
+            "Create an answer": protocol,
+            "Count the tokens of a request": protocol.counting,
+            "Compute embeddings": protocol.embedding,
+        }
+        for purpose, asked in purposes.items():
+            for path in written(asked.paths if asked else ()):
+                operation = _operation(protocol, asked.schema, path, streams=asked is protocol)
+                yield path, "post", _for(purpose, operation)
 
 
 def written(rules: Iterable[str]) -> Iterator[str]:
@@ -268,6 +332,10 @@ def _found(face: Face, *required: str) -> Json:
     return {"responses": {"200": {"description": "Found", "content": content}, **_failures(face)}}
 
 
+def _for(purpose: str, operation: Json) -> Json:
+    return {"summary": purpose, **operation}
+
+
 def _stored() -> Iterator[Operation]:
     for protocol in PROTOCOLS:
         if protocol.storing is not None:
@@ -277,20 +345,23 @@ def _stored() -> Iterator[Operation]:
 def _stored_at(protocol: Protocol, storing: AnswerStoring) -> Iterator[Operation]:
     for asked in protocol.paths:
         path = f"{asked}/{{answer_id}}"
-        yield path, "get", _found((protocol,), *_by_end(ANSWERS, asked))
-        yield path, "delete", _found((protocol,), *storing.deletion_body(""))
+        yield path, "get", _for("Show a stored answer", _found((protocol,), *_by_end(ANSWERS, asked)))
+        deleted = _found((protocol,), *storing.deletion_body(""))
+        yield path, "delete", _for("Delete a stored answer", deleted)
         for behind in storing.cancel_paths:
-            yield f"{path}{behind}", "post", _found((protocol,), "id", "object", "status")
+            cancelled = _found((protocol,), "id", "object", "status")
+            yield f"{path}{behind}", "post", _for("Cancel a background answer", cancelled)
         if storing.input_path is not None:
-            yield f"{path}{storing.input_path}", "get", _found((protocol,), "object", "data", "has_more")
+            items = _found((protocol,), "object", "data", "has_more")
+            yield f"{path}{storing.input_path}", "get", _for("List the input items of a stored answer", items)
 
 
 def _models() -> Iterator[Operation]:
     """Where the path does not identify the protocol, the answer has the format of the caller's vendor."""
     for path in dict.fromkeys(protocol.models_path for protocol in PROTOCOLS):
         alone = tuple(each for each in PROTOCOLS if each.root and path.startswith(each.root))
-        yield path, "get", _found(alone or PROTOCOLS)
-        yield f"{path}/{{name}}", "get", _found(alone or PROTOCOLS)
+        yield path, "get", _for("List the models", _found(alone or PROTOCOLS))
+        yield f"{path}/{{name}}", "get", _for("Show one model", _found(alone or PROTOCOLS))
 
 
 def _operating() -> Iterator[Operation]:
@@ -298,15 +369,23 @@ def _operating() -> Iterator[Operation]:
     about = {JSON: {"schema": {"type": "object", "required": ["name", "version", "endpoints"]}}}
     text = {"schema": {"type": "string"}}
     hidden = {"404": _failures(PROTOCOLS)["404"]}
-    yield "/", "get", _open({"200": {"description": "What this is", "content": {**about, "text/html": text}}})
+    front = _open({"200": {"description": "What this is", "content": {**about, "text/html": text}}})
+    yield "/", "get", _for("Describe the service, with settings for clients", front)
+    page = _open({"200": {"description": "A page for people", "content": {"text/html": text}}})
+    yield "/docs", "get", _for("Show the endpoints on a page", page)
+    described = {JSON: {"schema": {"type": "object", "required": ["openapi", "info", "paths"]}}}
+    itself = _open({"200": {"description": "This document", "content": described}})
+    yield "/openapi.json", "get", _for("Describe the endpoints for programs", itself)
     models = {JSON: {"schema": {"type": "object", "required": ["models"]}}}
     codex = {"200": {"description": "The models, for Codex's model_catalog_json", "content": models}}
-    yield "/connect/codex-models.json", "get", _open(codex)
-    yield "/healthz", "get", _open({"200": {"description": "Alive", "content": status}})
+    yield "/connect/codex-models.json", "get", _for("List the models in Codex's format", _open(codex))
+    alive = _open({"200": {"description": "Alive", "content": status}})
+    yield "/healthz", "get", _for("Check that the process lives", alive)
     ready = {"200": {"description": "Ready", "content": status}}
-    yield "/readyz", "get", _open({**ready, "503": {"description": "Draining", "content": status}})
+    draining = {"503": {"description": "Draining", "content": status}}
+    yield "/readyz", "get", _for("Check that the service takes requests", _open({**ready, **draining}))
     shown = {"200": {"description": "For Prometheus", "content": {"text/plain": text}}}
-    yield "/metrics", "get", _open({**shown, **hidden})
+    yield "/metrics", "get", _for("Show the metrics for Prometheus", _open({**shown, **hidden}))
 
 
 def _open(responses: Json) -> Json:

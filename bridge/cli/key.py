@@ -31,7 +31,7 @@ _LIMIT_WORDS: Mapping[str, str] = {
     "streams": "{:,} at the same time",
 }
 
-_COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "dialect")
+_COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "dialect", "strict")
 
 
 def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
@@ -132,6 +132,7 @@ def _row(key: Key) -> tuple[str, ...]:
         ", ".join(rules.networks) or "anywhere",
         "never" if rules.expires is None else _moment(rules.expires),
         rules.dialect,
+        "yes" if rules.strict else "no",
     )
 
 

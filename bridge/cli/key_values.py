@@ -85,6 +85,12 @@ def parse_dialect(text: str) -> str:
         raise argparse.ArgumentTypeError(f"must be {_DIALECT.description}") from None
 
 
+def parse_switch(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError("must be yes or no")
+    return text == "yes"
+
+
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
@@ -141,6 +147,12 @@ OPTIONS: Mapping[str, Option] = {
         "dialect",
         "NAME",
         "dialect of /v1/responses: bridge, openai, codex, or auto (chosen by the client's headers)",
+    ),
+    "--strict": Option(
+        parse_switch,
+        "strict",
+        "yes|no",
+        "whether requests of which the bridge would drop a part are refused with status 400",
     ),
     "--rpm": Option(_amount("requests_per_minute"), "requests_per_minute", "N", "requests per minute"),
     "--tpm": Option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bridge.exchange.exchange import Services
+from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import priced_choices
 from bridge.gemini.generation import estimated_tokens
 from bridge.gemini.service_tier import STANDARD
@@ -25,6 +26,7 @@ def embed(
         asked = embedding.to_gemini(body, caller)
     record.model = asked.model
     record.upstream_model = model = _permitted_model(asked.model, caller, services, record)
+    RequestLosses(caller, record).of_request(asked.losses)
     contents = _guarded(asked, services, record)
     record.usage = Usage()
     record.asks_model()

@@ -16,8 +16,9 @@ from itertools import chain, pairwise
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
 from bridge.exchange.drain import Drain
+from bridge.exchange.losses import RequestLosses
 from bridge.exchange.media_by_url import MediaByUrl
-from bridge.exchange.model_choices import permitted_choices, priced_choices
+from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.model_adapter import adapt_request
@@ -128,6 +129,7 @@ class Exchange:
                 break
         self._record.model_version = self._chunks.model_version
         self._record.upstream_wait = self._chunks.waited
+        self._record.losses = tuple(sorted({*self._record.losses, *self._chunks.losses}))
         error = self._machine.error
         if error is not None and not (self.streaming and self._machine.reports_in_stream(error)):
             raise error
@@ -213,23 +215,9 @@ class Exchange:
         if not isinstance(error, BridgeError):
             log.error("unexpected failure", exc_info=error, extra={"request_id": self._record.request_id})
             error = InternalError("The bridge failed; its log says where")
-        return self._traced(self._machine.fail(self._with_advice(error)))
-
-    def _with_advice(self, error: BridgeError) -> BridgeError:
-        """Adds advice for the client and the administrator to an error about an unknown model."""
-        asked, sent = self._machine.converted.request.model, self._record.upstream_model
-        if not isinstance(error, UnknownModel):
-            return error
-        if asked == sent:
-            return UnknownModel(
-                f"The upstream has no model {asked!r}; GET /v1/models lists its models, "
-                "and an [[alias]] in config/models.toml can map the name to one of them",
-                param="model",
-            )
-        return UnknownModel(
-            f"config/models.toml maps {asked!r} to {sent!r}, and the upstream does not have that model",
-            param="model",
-        )
+        if isinstance(error, UnknownModel):
+            error = unknown_model(self._machine.converted.request.model, self._record.upstream_model)
+        return self._traced(self._machine.fail(error))
 
     def _traced(self, events: list[Event]) -> list[Event]:
         if self._trace:
@@ -271,9 +259,10 @@ def open_exchange(
         converted = protocol.to_gemini(body, caller)
     asked = _in_conversation(converted, body, caller, record)
     record.model, record.stream = asked.request.model, asked.stream
-    record.note(asked.losses)
+    losses = RequestLosses(caller, record)
     record.upstream_model = services.models.resolve(record.model)
     caller.permit(record.model, record.upstream_model)
+    losses.of_request(asked.losses)
     guards = GuardRunner(services.guards, record.request_id)
     guarded = guards.request(asked.request)
     chunks: AnswerStream
@@ -281,7 +270,7 @@ def open_exchange(
         chunks = CannedStream(guarded.text)
     else:
         guarded = services.media.fetched(guarded, caller.book_memory, record)
-        chunks = _retrying_stream(guarded, caller, services, record, trace)
+        chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
 
@@ -299,7 +288,12 @@ def _in_conversation(
 
 
 def _retrying_stream(
-    request: GenerateRequest, caller: Caller, services: Services, record: Record, trace: Trace | None
+    request: GenerateRequest,
+    caller: Caller,
+    services: Services,
+    record: Record,
+    losses: RequestLosses,
+    trace: Trace | None,
 ) -> RetryingStream:
     choices = permitted_choices(request.model, caller, services.models)
     tier = normalise_tier(request.service_tier or STANDARD)
@@ -315,7 +309,9 @@ def _retrying_stream(
             _without_storage(prepared.request, services)
         )
         record.upstream_model = model
-        record.note((*prepared.adapter.notes, *learnt))
+        notes = (*prepared.adapter.notes, *learnt)
+        record.note(notes)
+        losses.of_attempt(notes)
         if trace:
             trace.gemini_request(repaired)
         return prepared._replace(request=repaired)
@@ -328,6 +324,7 @@ def _retrying_stream(
         services.cooldowns,
         services.models,
         tier,
+        strict=losses.strict,
     )
     stream.prepare_first()
     return stream
@@ -349,21 +346,25 @@ def count_tokens(
     record.model = asked.request.model
     guards = GuardRunner(services.guards, record.request_id)
     request = replace(guards.for_token_count(asked.request), service_tier=None)
+    losses = RequestLosses(caller, record)
     choices = permitted_choices(record.model, caller, services.models)
+    losses.of_request(asked.losses)
     request = services.media.fetched(request, caller.book_memory, record)
+
+    def count(model: str) -> int:
+        record.upstream_model = model
+        prepared = _adapted(request, model, caller.owner, services)
+        repaired, learnt = services.models.without_known_problems(prepared.request)
+        losses.of_attempt((*prepared.adapter.notes, *learnt))
+        with record.waiting():
+            return services.upstream.count_tokens(repaired)
+
     for (model, *_), (following, *_) in pairwise(choices):
         try:
-            return _count(request, model, caller.owner, services, record)
+            return count(model)
         except UnknownModel:
             services.models.model_gone(model, following)
-    return _count(request, choices[-1][0], caller.owner, services, record)
-
-
-def _count(request: GenerateRequest, model: str, owner: str, services: Services, record: Record) -> int:
-    record.upstream_model = model
-    repaired, _ = services.models.without_known_problems(_adapted(request, model, owner, services).request)
-    with record.waiting():
-        return services.upstream.count_tokens(repaired)
+    return count(choices[-1][0])
 
 
 def _adapted(request: GenerateRequest, model: str, owner: str, services: Services) -> PreparedAttempt:

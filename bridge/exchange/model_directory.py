@@ -83,13 +83,13 @@ class ModelDirectory:
     # --- learnt facts --------------------------------------------------------------------------------
 
     def without_known_problems(self, request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
-        """The request without fields that the upstream is known to refuse, and a note for each of them."""
-        notes = []
+        """The request without fields that the upstream is known to refuse, with notes and losses."""
+        notes: list[str] = []
         for repair in REMEMBERED_REPAIRS:
             if self._knows(repair.fact, "" if repair.for_all_models else request.model):
                 changed = repair.apply(request)
                 if changed is not request:
-                    notes.append(f"learnt.{repair.fact}")
+                    notes += filter(None, (f"learnt.{repair.fact}", repair.loss))
                 request = changed
         return request, tuple(notes)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from bridge.gemini.losses import SAMPLING_NOT_SENT
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.repairs import SAMPLING
 from bridge.gemini.thinking import thinking_config
@@ -30,7 +31,7 @@ def adapt_generation(
         if config is not None:
             generation["thinkingConfig"] = config
         if capabilities.ignores_sampling and _drop_fields(generation, SAMPLING):
-            notes.append("generation.sampling_not_sent")
+            notes.append(SAMPLING_NOT_SENT)
         if _raise_output_limit(generation, capabilities.output_floor):
             notes.append("generation.output_limit_raised")
     if 0 < capabilities.output_limit < _output_limit(generation, 0):

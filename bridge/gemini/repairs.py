@@ -22,6 +22,7 @@ from bridge.errors import (
     UpstreamOverloaded,
     UpstreamRateLimited,
 )
+from bridge.gemini.losses import SAMPLING_NOT_SENT, SCHEMA_DETAILS, THINKING_AMOUNT
 from bridge.gemini.service_tier import FLEX
 from bridge.gemini.signatures import add_signatures
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
@@ -138,17 +139,18 @@ class Repair(NamedTuple):
     fact: str = ""
     for_all_models: bool = False  #: the fact is about the upstream, not about one model
     note: str = ""  #: counted in the metrics, if the repair changes what the answer costs
+    loss: str = ""  #: the name of the client's setting that the repair drops
 
 
 #: The repairs to try after each kind of rejection, in this order.
 REPAIRS: Mapping[type[BridgeError], tuple[Repair, ...]] = {
     SignaturesRefused: (Repair(without_signatures),),
-    SchemaRefused: (Repair(with_simple_schemas),),
+    SchemaRefused: (Repair(with_simple_schemas, loss=SCHEMA_DETAILS),),
     ThinkingRefused: (
-        Repair(without_thinking_amount, "thinking_amount_refused"),
+        Repair(without_thinking_amount, "thinking_amount_refused", loss=THINKING_AMOUNT),
         Repair(without_thinking, "thinking_refused"),
     ),
-    SamplingRefused: (Repair(without_sampling, "sampling_refused"),),
+    SamplingRefused: (Repair(without_sampling, "sampling_refused", loss=SAMPLING_NOT_SENT),),
     StoreRefused: (Repair(without_store, "store_refused", for_all_models=True),),
     ServiceTierRefused: (Repair(without_service_tier, note="service_tier.refused"),),
 }

@@ -73,6 +73,7 @@ class Record:
     #: Counts of repairs and of values that could not be converted, by name. A text that the client chose
     #: follows after a colon.
     notes: Counter[str] = field(default_factory=Counter)
+    losses: tuple[str, ...] = ()  #: the names of what was dropped from the request; `notes` counts them too
     _started: float = field(default_factory=time.monotonic)
     _asked: float | None = None
     _waited: float | None = None  #: for the client's body, and for upstream calls that are not streams

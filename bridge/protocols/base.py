@@ -77,6 +77,7 @@ class Caller:
     key_dialect: str | None = None  #: the dialect that the administrator set for the caller's key
     #: Admits bytes that the bridge fetches for the request to the worker's memory, or raises.
     book_memory: Callable[[int], None] = lambda _size: None
+    key_strict: bool = False  #: whether the administrator set the caller's key to strict mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,9 @@ class Protocol:
     request_id_header: str = "X-Request-Id"  #: the header that the vendor's clients read
     #: The state of a rate limit in the vendor's headers.
     limit_headers: Callable[[RateLimitStatus], Mapping[str, str]] = lambda _status: {}
+    #: What is dropped from requests and from answers: a sentence for each name in `losses`.
+    request_losses: Mapping[str, str] = field(default_factory=dict)
+    answer_losses: Mapping[str, str] = field(default_factory=dict)
     #: Longer delays are not sent, because the clients would wait silently.
     max_retry_after: float = math.inf
 
@@ -153,6 +157,7 @@ class ConvertedEmbedding(NamedTuple):
     #: The answer in the protocol's format, from what was kept of each call and the tokens of all contents.
     answer: Callable[[Sequence[Any], int], JsonObject] = lambda kept, _tokens: kept[0]
     most_at_once: int | None = None  #: contents in one call; None: all of them
+    losses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,9 +88,12 @@ class RetryingStream(AnswerStream):
         cooldowns: Cooldowns,
         learnt: LearntFromErrors,
         tier: str = STANDARD,
+        *,
+        strict: bool = False,
     ) -> None:
         """A choice is a model with its fallbacks; the next choice is used if the upstream does not have the
-        model. `tier` is the service tier that the client requested."""
+        model. `tier` is the service tier that the client requested. `strict` forbids repairs that lose a
+        setting of the client."""
         super().__init__()
         self._upstream = upstream
         self._prepare = prepare
@@ -100,6 +103,7 @@ class RetryingStream(AnswerStream):
         self._choices = [list(models) for models in choices]
         self._models: list[str] = []
         self._tier = tier
+        self._strict = strict
         self._repairs = REPAIRS_FOR_AUTO_TIER if tier == AUTO else REPAIRS
         self._began = time.monotonic()
         self._tries = 0
@@ -121,6 +125,10 @@ class RetryingStream(AnswerStream):
     @property
     def waited(self) -> float:  # type: ignore[override]
         return self._paused + (self._stream.waited if self._stream is not None else 0.0)
+
+    @property
+    def losses(self) -> Sequence[str]:  # type: ignore[override]
+        return [repair.loss for repair in self._applied if repair.loss]
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
         """`chain` and `map` run in C: after the first visible chunk, a batch passes no generator here."""
@@ -258,7 +266,7 @@ class RetryingStream(AnswerStream):
 
     def _is_repaired(self, error: BridgeError) -> bool:
         for repair in self._repairs.get(type(error), ()):
-            if repair in self._tried:
+            if repair in self._tried or (self._strict and repair.loss):
                 continue
             self._tried.append(repair)
             request = repair.apply(self._prepared.request)
@@ -267,8 +275,7 @@ class RetryingStream(AnswerStream):
                 self.notes.update(dummy_notes(self._prepared.request.contents, request.contents))
                 self._use(self._prepared._replace(request=request))
                 self._tries -= 1
-                if repair.note:
-                    self.notes[repair.note] += 1
+                self.notes.update(filter(None, (repair.note, repair.loss)))
                 return True
         return False
 

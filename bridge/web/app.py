@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, cast
 
@@ -61,6 +61,9 @@ OVERHEAD = "X-Bridge-Overhead-Ms"
 MODEL = "X-Bridge-Model"  #: the upstream's model that the request was sent to
 MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
 
+LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
+LONGEST_LOSSES = 1024  #: characters
+
 
 class Application(Flask):
     request_class = Request
@@ -113,6 +116,8 @@ def create_app(
         "GET /v1/models",
         "GET /v1/models/{id}",
         f"GET {CODEX_CATALOG}",
+        "GET /docs",
+        "GET /openapi.json",
         "GET /healthz",
         "GET /readyz",
     ]
@@ -145,6 +150,16 @@ def _services(
 def _header_safe(name: str) -> str:
     """A client can choose the name, so replace characters that are not allowed in a header."""
     return "".join(letter if "!" <= letter <= "~" else "?" for letter in name[:LONGEST_NAME])
+
+
+def _listed_losses(names: Sequence[str]) -> str:
+    """The names with commas between them. `+N` at the end counts names for which there is no space."""
+    safe = sorted({_header_safe(name).replace(",", "?") for name in names})
+    listed = next(
+        text for count in range(len(safe), -1, -1) if len(text := ",".join(safe[:count])) <= LONGEST_LOSSES
+    )
+    left_out = len(safe) - (listed.count(",") + 1)
+    return f"{listed},+{left_out}" if left_out else listed
 
 
 def _cost_by(settings: Settings) -> CostOf:
@@ -198,6 +213,8 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
             if model:
                 response.headers[header] = _header_safe(model)
+        if record.losses:
+            response.headers[LOSSES] = _listed_losses(record.losses)
         if not response.is_streamed:
             record.first_byte()
         return response

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
 from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
 
@@ -63,7 +63,8 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
     @app.errorhandler(HTTPException)
     def http_error(error: HTTPException) -> Response:
         response = answer(_translated(error, max_body_mb))
-        if allowed := getattr(error, "valid_methods", None):
+        allowed = getattr(error, "valid_methods", None)
+        if allowed and response.status_code != HTTPStatus.NOT_FOUND:
             response.headers["Allow"] = ", ".join(sorted(allowed))
         return response
 
@@ -82,12 +83,20 @@ def _hint(path: str) -> str:
     return f"; did you mean {meant}?" if meant else ""
 
 
+def _is_served(path: str) -> bool:
+    """Whether a rule without parameters serves the path. A rule with parameters also matches a typo."""
+    rules = current_app.url_map.iter_rules()
+    return any(rule.rule == path and not rule.arguments for rule in rules)
+
+
 def _translated(error: HTTPException, max_body_mb: int) -> BridgeError:
     match error.code:
         case 404:
             return UnknownRoute(f"There is no route {request.method} {request.path}{_hint(request.path)}")
         case 405 if "upgrade" in request.headers:
             return UpgradeRefused("The bridge does not support WebSockets; use plain HTTP")
+        case 405 if not _is_served(request.path):
+            return UnknownRoute(f"There is no route {request.method} {request.path}{_hint(request.path)}")
         case 405:
             return MethodNotAllowed(f"{request.path} does not support {request.method}")
         case 413:

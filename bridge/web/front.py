@@ -1,6 +1,6 @@
 """GET /: a description of the service, as JSON for programs and as a page with client settings for browsers.
 
-Also serves the files that these client settings refer to.
+Also serves the files that these client settings refer to, and the description of the endpoints.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bridge.web.routes import json_response
 
 if TYPE_CHECKING:
     from bridge.web.page import FrontPage
+    from bridge.web.reference import ReferencePage
 
 FRONT = "front"  #: the blueprint; it needs no key
 
@@ -53,6 +54,22 @@ def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[
         response = page().response(_address(settings)) if wanted == "text/html" else json_response(about)
         response.headers["Vary"] = "Accept"
         return response
+
+    @cache
+    def reference() -> ReferencePage:
+        from bridge.web.reference import ReferencePage
+
+        return ReferencePage()
+
+    @blueprint.get("/docs")
+    def docs() -> Response:
+        return reference().response(_address(settings))
+
+    @blueprint.get("/openapi.json")
+    def openapi() -> Response:
+        from bridge.web.reference import document_bytes
+
+        return Response(document_bytes(), content_type="application/json")
 
     @blueprint.get(CODEX_CATALOG)
     def codex_catalog() -> Response:

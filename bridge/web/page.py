@@ -71,11 +71,11 @@ class FrontPage:
     def __init__(self, settings: Settings, models: ModelList) -> None:
         self._settings = settings
         self._models = models
-        self._style = _asset("front.css") + _selection_style()
-        self._script = _asset("front.js")
-        self._icon = _asset("icon.svg").strip()
+        self._style = asset("front.css") + _selection_style()
+        self._script = asset("front.js")
+        self._icon = asset("icon.svg").strip()
         self._headers = {
-            "Content-Security-Policy": _policy(self._style, self._script),
+            "Content-Security-Policy": policy(self._style, self._script),
             "Cache-Control": "no-store",  # the page depends on the Host header
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
@@ -118,13 +118,14 @@ class FrontPage:
 # --- assets ------------------------------------------------------------------------------------------
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return files(__package__).joinpath("templates", name).read_text("utf-8")
 
 
-def _policy(style: str, script: str) -> str:
+def policy(style: str, script: str | None = None) -> str:
+    scripts = "" if script is None else f"script-src {_hash(script)}; "
     return (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
+        f"default-src 'none'; style-src {_hash(style)}; {scripts}img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 

@@ -85,7 +85,7 @@ def make_blueprint(
                 # The background work gets its own log line when it is done.
                 work = replace(record, status=200, notes=Counter())
                 exchange = open_exchange(protocol, body, caller, services, work, trace)
-                record.conversation = work.conversation
+                record.conversation, record.losses = work.conversation, work.losses
                 pending = background.begin(exchange, recorder, work, keep, slot.detach_memory())
                 record.settlers = ()  # the record of the work settles the usage
                 return json_response(pending, headers=exchange.headers)
@@ -117,6 +117,7 @@ def make_caller(
         interruption=request.interruption,
         key_dialect=None if identity.key is None else identity.key.rules.dialect,
         book_memory=slot.memory.add,
+        key_strict=identity.key is not None and identity.key.rules.strict,
     )
 
 

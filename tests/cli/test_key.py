@@ -76,13 +76,14 @@ def test_every_option_becomes_a_rule(run, store: ClientKeys) -> None:
         "--cost-per-day": "2.5",
         "--streams": "4",
         "--dialect": "openai",
+        "--strict": "yes",
     }
     assert run("add", "alice", *(word for pair in options.items() for word in pair))[0] == 0
     end_of_day = datetime(2099, 2, 1, tzinfo=UTC).timestamp()
     ranges, models = ("10.0.0.0/8", "fd00::1"), ("gemini-*flash*", "gpt-5")
     (key,) = store.all()
     limits = Limits(10, 20, 1_000_000, 2.5, 4)
-    assert key.rules == Rules("Alice, R&D", models, ranges, end_of_day, limits, "openai")
+    assert key.rules == Rules("Alice, R&D", models, ranges, end_of_day, limits, "openai", strict=True)
 
 
 @pytest.mark.parametrize(("text", "days"), [("90d", 90), ("2w", 14), ("36h", 1.5), ("30m", 1 / 48)])
@@ -100,6 +101,8 @@ def test_a_key_can_expire_after_a_duration(run, store: ClientKeys, text: str, da
         ("--rpm", "9" * 30, "a whole number from 0"),
         ("--dialect", "klingon", "auto, bridge, openai or codex"),
         ("--dialect", "", "auto, bridge, openai or codex"),
+        ("--strict", "maybe", "must be yes or no"),
+        ("--strict", "", "must be yes or no"),
         ("--cost-per-day", "nan", "a number from 0"),
         ("--cost-per-day", "inf", "a number from 0"),
         ("--cost-per-day", "", "a number from 0"),
@@ -163,9 +166,17 @@ def test_set_changes_only_the_given_values(run, store: ClientKeys) -> None:
 def test_a_dialect_is_shown_and_removed(run, store: ClientKeys) -> None:
     run("add", "alice", "--dialect", "openai")
     assert "dialect  openai" in run("set", "alice", "--rpm", "3")[1]
-    assert run("list")[1].splitlines()[1].split()[-1] == "openai"
+    assert run("list")[1].splitlines()[1].split()[-2] == "openai"
     assert json.loads(run("list", "--json")[1])[0]["dialect"] == "openai"
     assert "dialect  auto" in run("set", "alice", "--dialect", "auto")[1]
+
+
+def test_strict_mode_is_shown_and_turned_off(run, store: ClientKeys) -> None:
+    run("add", "alice", "--strict", "yes")
+    assert "strict   yes" in run("set", "alice", "--rpm", "3")[1]
+    assert json.loads(run("list", "--json")[1])[0]["strict"] is True
+    assert "strict   no" in run("set", "alice", "--strict", "no")[1]
+    assert store.all()[0].rules.strict is False
 
 
 def test_rotate_prints_the_new_secret_and_the_old_ones_expiry(run, store: ClientKeys) -> None:
@@ -214,9 +225,19 @@ def test_list_prints_a_table_or_json(run) -> None:
     run("add", "alice", "--rpm", "1000", "--models", "gpt-5", "--expires", "2099-01-31")
     run("add", "bob")
     heading, alice, bob = run("list")[1].splitlines()
-    assert heading.split() == ["NAME", "OWNER", "STATE", "MODELS", "LIMITS", "FROM", "EXPIRES", "DIALECT"]
+    assert heading.split() == [
+        "NAME",
+        "OWNER",
+        "STATE",
+        "MODELS",
+        "LIMITS",
+        "FROM",
+        "EXPIRES",
+        "DIALECT",
+        "STRICT",
+    ]
     assert "1,000 requests/min" in alice
-    assert bob.split() == ["bob", "-", "good", "all", "none", "anywhere", "never", "auto"]
+    assert bob.split() == ["bob", "-", "good", "all", "none", "anywhere", "never", "auto", "no"]
     listed = json.loads(run("list", "--json")[1])
     assert [key["name"] for key in listed] == ["alice", "bob"]
     assert listed[0]["limits"] == {"requests_per_minute": 1000}

@@ -63,7 +63,7 @@ NEEDED: Mapping[str, Sequence[str]] = {
     "input_file": ["file_data"],
     "file": ["file_data"],
     "json_schema": ["schema"],
-    "function_call_output": ["call_id"],
+    "function_call_output": ["call_id", "name"],
     "tool_search_call": ["call_id"],
     "tool_search_output": ["call_id"],
 }
@@ -239,7 +239,7 @@ class Walk:
         if "const" in target:
             return [target["const"]]
         if "enum" in target:
-            return list(target["enum"])
+            return sorted(target["enum"], key=lambda each: each != "auto")
         if self._schemas.properties(schema):
             return [self._least(schema, name, depth + 1)]
         if (items := self._schemas.items(schema)) is not None:
@@ -285,7 +285,7 @@ _PLAIN: Mapping[str, Callable[[Schema, str], list[Any]]] = {
     "string": _texts,
     "number": _numbers,
     "integer": _numbers,
-    "boolean": lambda _schema, _name: [True, False],
+    "boolean": lambda _schema, _name: [False, True],
     "null": lambda _schema, _name: [],
 }
 

@@ -3,6 +3,7 @@
 from bridge.protocols.anthropic_messages.converter import to_gemini
 from bridge.protocols.anthropic_messages.errors import error_body, error_status
 from bridge.protocols.anthropic_messages.limits import limit_headers
+from bridge.protocols.anthropic_messages.losses import ANSWER_LOSSES, REQUEST_LOSSES
 from bridge.protocols.anthropic_messages.machine import MessagesMachine
 from bridge.protocols.anthropic_messages.models import list_models, show_model
 from bridge.protocols.anthropic_messages.schema import MessagesCountSchema, MessagesSchema
@@ -31,4 +32,6 @@ PROTOCOL = Protocol(
     ),
     request_id_header="request-id",
     limit_headers=limit_headers,
+    request_losses=REQUEST_LOSSES,
+    answer_losses=ANSWER_LOSSES,
 )

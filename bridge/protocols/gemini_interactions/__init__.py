@@ -2,6 +2,7 @@
 
 from bridge.protocols.base import Protocol
 from bridge.protocols.gemini_interactions.converter import to_gemini
+from bridge.protocols.gemini_interactions.losses import ANSWER_LOSSES, REQUEST_LOSSES
 from bridge.protocols.gemini_interactions.machine import InteractionsMachine, framing
 from bridge.protocols.gemini_interactions.schema import InteractionSchema
 from bridge.protocols.gemini_interactions.storing import STORING
@@ -21,4 +22,6 @@ PROTOCOL = Protocol(
     show_model=show_model,
     models_path="/v1beta/models",
     storing=STORING,
+    request_losses=REQUEST_LOSSES,
+    answer_losses=ANSWER_LOSSES,
 )

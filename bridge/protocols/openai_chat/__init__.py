@@ -2,6 +2,7 @@
 
 from bridge.protocols.base import Protocol, StreamFraming
 from bridge.protocols.openai_chat.converter import to_gemini
+from bridge.protocols.openai_chat.losses import ANSWER_LOSSES, REQUEST_LOSSES
 from bridge.protocols.openai_chat.machine import ChatMachine
 from bridge.protocols.openai_chat.schema import ChatSchema
 from bridge.protocols.openai_chunks import encode
@@ -21,4 +22,6 @@ PROTOCOL = Protocol(
     list_models=list_models,
     show_model=show_model,
     limit_headers=limit_headers,
+    request_losses=REQUEST_LOSSES,
+    answer_losses=ANSWER_LOSSES,
 )

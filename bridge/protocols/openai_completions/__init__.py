@@ -3,6 +3,7 @@
 from bridge.protocols.base import Protocol, StreamFraming
 from bridge.protocols.openai_chunks import encode
 from bridge.protocols.openai_completions.converter import to_gemini
+from bridge.protocols.openai_completions.losses import ANSWER_LOSSES, REQUEST_LOSSES
 from bridge.protocols.openai_completions.machine import CompletionsMachine
 from bridge.protocols.openai_completions.schema import CompletionsSchema
 from bridge.protocols.openai_errors import error_body, error_status
@@ -21,4 +22,6 @@ PROTOCOL = Protocol(
     list_models=list_models,
     show_model=show_model,
     limit_headers=limit_headers,
+    request_losses=REQUEST_LOSSES,
+    answer_losses=ANSWER_LOSSES,
 )

@@ -6,6 +6,7 @@ from bridge.protocols.openai_errors import error_body, error_status
 from bridge.protocols.openai_limits import limit_headers
 from bridge.protocols.openai_models import list_models, show_model
 from bridge.protocols.openai_responses.converter import to_gemini
+from bridge.protocols.openai_responses.losses import ANSWER_LOSSES, REQUEST_LOSSES
 from bridge.protocols.openai_responses.machine import ResponsesMachine, framing
 from bridge.protocols.openai_responses.schema import ResponsesSchema
 from bridge.protocols.openai_responses.storing import STORING
@@ -24,4 +25,6 @@ PROTOCOL = Protocol(
     storing=STORING,
     limit_headers=limit_headers,
     max_retry_after=LONGEST_RETRY_AFTER,  # without a delay Codex shows the error
+    request_losses=REQUEST_LOSSES,
+    answer_losses=ANSWER_LOSSES,
 )

@@ -10,6 +10,7 @@ from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import each_object, invalid_field, optional, quoted, required
 from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.items import Items
+from bridge.protocols.openai_responses.losses import request_losses
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 from bridge.protocols.openai_responses.tools import DeclaredTools, chosen_tools
 from bridge.protocols.openai_tiers import requested_tier
@@ -59,7 +60,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         thinking=_thinking(body),
         service_tier=requested_tier(body),
     )
-    losses = (*declared.losses, *declared.schemas.losses, *items.losses, *_losses(body))
+    losses = (*declared.losses, *declared.schemas.losses, *items.losses, *request_losses(body))
     options = _options(body, declared, caller)
     headers = {HEADER: options.dialect.name}
     return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers)
@@ -91,20 +92,12 @@ def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> Respo
     )
 
 
-def _losses(body: JsonObject) -> list[str]:
-    losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
-    if (body.get("text") or {}).get("verbosity") in ("low", "high"):
-        losses.append("responses.verbosity")
-    if body.get("top_logprobs"):
-        losses.append("responses.logprobs")
-    return losses
-
-
 def _thinking(body: JsonObject) -> Thinking:
     """Thoughts are shown only to clients that asked for a summary, like at OpenAI."""
     reasoning = body.get("reasoning") or {}
     effort = optional(reasoning, "effort", str, "reasoning")
     summary = optional(reasoning, "summary", str, "reasoning")
+    summary = summary or optional(reasoning, "generate_summary", str, "reasoning")  # its old name
     return Thinking(effort=effort, show=summary not in (None, "none") and effort != "none")
 
 

@@ -37,6 +37,7 @@ from bridge.protocols.json_reading import (
     quoted,
     required,
 )
+from bridge.protocols.openai_responses.losses import detail_losses
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -87,6 +88,7 @@ class Items:
         if role not in ROLES:
             raise invalid_field(f"must be one of {', '.join(ROLES)}, not {quoted(role)}", f"{path}.role")
         parts = content_parts(item.get("content"), f"{path}.content")
+        self.losses += detail_losses(item.get("content"))
         if role in ("system", "developer"):
             self._instruction("\n\n".join(only_texts(parts, f"{path}.content")))
         else:
@@ -102,6 +104,8 @@ class Items:
         summary = each_object(optional(item, "summary", list, path) or [], f"{path}.summary")
         thought = "\n\n".join(required(part, "text", str, where) for where, part in summary)
         signature = optional(item, "encrypted_content", str, path) or ""
+        if item.get("content"):
+            self.losses.append("responses.reasoning_content")
         parts, self._for_next_call = read_thought(thought, signature)
         if parts:
             self._add_content(MODEL, *parts)
@@ -154,10 +158,17 @@ class Items:
         self._result(item, self._shell_calls.get(given, given), path)
 
     def _result(self, item: JsonObject, call_id: str, path: str) -> None:
-        name = self._call_names.get(call_id, "")
+        name = self._call_names.get(call_id) or self._name_in_result(item, path)
         output = item.get("output")
+        self.losses += detail_losses(output)
         parts = [] if output is None else content_parts(output, f"{path}.output")
         self._add_content(USER, tool_result(parts, name, call_id))
+
+    def _name_in_result(self, item: JsonObject, path: str) -> str:
+        """Clients that shorten a history keep results without their call; some of them send the tool's name
+        too."""
+        name, namespace = optional(item, "name", str, path), optional(item, "namespace", str, path)
+        return self._declared.name_for(name, namespace) if name else ""
 
     def _tool_search_output(self, item: JsonObject, path: str) -> None:
         tools = optional(item, "tools", list, path) or []

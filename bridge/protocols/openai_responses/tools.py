@@ -23,6 +23,7 @@ from bridge.protocols.json_reading import (
     required,
     required_name,
 )
+from bridge.protocols.openai_responses.losses import tool_losses
 from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 LOCAL_SHELL = "local_shell"
@@ -74,6 +75,7 @@ class DeclaredTools:
         names: list[str] = []
         for where, tool in each_object(tools, path):
             kind = required(tool, "type", str, where)
+            self.losses += tool_losses(kind, tool)
             if kind.startswith("web_search"):
                 self._search = True
             elif kind in self._READERS:
