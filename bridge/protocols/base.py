@@ -169,6 +169,19 @@ UNFINISHED_STATUSES = ("queued", "in_progress")
 
 
 @dataclass(frozen=True, slots=True)
+class StreamReplay:
+    """A protocol's rules for streaming the stored events of a background answer. An answer's events have the
+    positions 0, 1, 2, …"""
+
+    #: The position from which the query wants the events; None if it does not ask for a stream.
+    position: Callable[[Mapping[str, str]], int | None]
+    #: The encoded events that end the stream of a finished answer whose own last events were never stored. The
+    #: number is the position of the first of them.
+    ending: Callable[[JsonObject, int, Caller], bytes]
+    keep_alive: Callable[[Caller], bytes]  #: the heartbeat
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerStoring:
     """A protocol's rules for stored answers and their continuation. Answers have an `id` and a `status`."""
 
@@ -188,6 +201,7 @@ class AnswerStoring:
     deletion_body: Callable[[str], JsonObject]  #: the response body after a deletion
     #: The body for a stored answer, from the answer, its input items and the query.
     render: Callable[[JsonObject, Sequence[JsonObject], Mapping[str, str]], JsonObject]
+    replay: StreamReplay
     cancel_paths: tuple[str, ...] = ("/cancel",)  #: appended to the path of an answer
     input_path: str | None = None  #: appended to the path of an answer: lists its input items
 

@@ -92,12 +92,12 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
-        blueprint = make_blueprint(protocol, services, stores.answers, client_side)
+        blueprint = make_blueprint(protocol, services, stores, client_side)
         add_unary_calls(blueprint, protocol, services, client_side)
         app.register_blueprint(blueprint)
         if protocol.storing is not None:
             app.register_blueprint(
-                make_stored_blueprint(protocol, protocol.storing, stores.answers, client_side.slots)
+                make_stored_blueprint(protocol, protocol.storing, services, stores, client_side)
             )
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))

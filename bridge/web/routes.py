@@ -17,8 +17,10 @@ from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import ClientDisconnected, InvalidRequest, SlowRequest
+from bridge.exchange.background import BackgroundAnswers, BackgroundWork
+from bridge.exchange.event_replay import EventReplay
 from bridge.exchange.exchange import Exchange, Services, open_exchange
-from bridge.exchange.stored_answers import AnswerRecorder, BackgroundAnswers, Keep
+from bridge.exchange.stored_answers import AnswerRecorder, Keep
 from bridge.gemini.types import JsonObject
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
@@ -27,8 +29,9 @@ from bridge.server.client_socket import ClientSocket, SlowClients
 from bridge.server.memory import MemoryReservation
 from bridge.server.slots import Slot, Slots
 from bridge.settings import Settings
-from bridge.state.answer_store import AnswerStore
+from bridge.state.stores import Stores
 from bridge.web.body import StreamBody
+from bridge.web.event_body import STREAM_HEADERS, event_response
 from bridge.web.request import Request, current_request
 
 #: Bytes that are read at a time. Memory for a body without a length is reserved in the same pieces.
@@ -40,8 +43,6 @@ UNKNOWN_CHARACTER = rb"\ufffd"
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
-#: Tells proxies to forward each event at once and to cache nothing.
-STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 KEY_IN_QUERY = "key"  #: Google's clients may send their key in this parameter; no other layer may see it
 
@@ -56,10 +57,10 @@ class ClientSide:
 
 
 def make_blueprint(
-    protocol: Protocol, services: Services, answers: AnswerStore, client_side: ClientSide
+    protocol: Protocol, services: Services, stores: Stores, client_side: ClientSide
 ) -> Blueprint:
     blueprint = Blueprint(protocol.name, __name__)
-    background = BackgroundAnswers()
+    background = BackgroundAnswers(stores.events)
     preferences = client_side.settings.preferences(protocol.name)
 
     @blueprint.after_request
@@ -77,7 +78,7 @@ def make_blueprint(
         body = validated(protocol.schema, json_body(request, client, client_side, slot))
         keep: Keep | None = None
         if protocol.storing is not None:
-            recorder = AnswerRecorder(protocol.storing, answers, caller.owner, slot.memory.add)
+            recorder = AnswerRecorder(protocol.storing, stores.answers, caller.owner, slot.memory.add)
             body = recorder.dereferenced(body)
             keep, resumed, given = recorder.keeping(body, record), recorder.resumed(body), body
             body, caller = resumed.body, replace(caller, chain=resumed.conversation)
@@ -86,9 +87,16 @@ def make_blueprint(
                 work = replace(record, status=200, notes=Counter())
                 exchange = open_exchange(protocol, body, caller, services, work, trace)
                 record.conversation = work.conversation
-                pending = background.begin(exchange, recorder, work, keep, slot.detach_memory())
+                pending = background.begin(
+                    BackgroundWork(exchange, recorder, work, keep, lambda _answer: None, slot.detach_memory())
+                )
                 record.settlers = ()  # the record of the work settles the usage
-                return json_response(pending, headers=exchange.headers)
+                if not exchange.streaming:
+                    return json_response(pending, headers=exchange.headers)
+                replay = EventReplay(recorder, stores.events, services.drain, services.heartbeat)
+                client.set_send_timeout(client_side.settings.server.send_timeout)
+                pieces = replay.stream(pending["id"], 0, caller, client.still_connected)
+                return event_response(pieces, request.resources, exchange.headers)
         client.set_send_timeout(client_side.settings.server.send_timeout)
         exchange = open_exchange(protocol, body, caller, services, record, trace)
         request.resources.callback(exchange.close)
