@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bridge.errors import BridgeError, ClientDisconnected, TooBusy
+from bridge.exchange.conversations import StoredTurn
 from bridge.exchange.exchange import Exchange
-from bridge.exchange.stored_answers import AnswerRecorder, Keep
+from bridge.exchange.stored_answers import AnswerRecorder
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.state.errors import StorageError
@@ -122,8 +123,7 @@ class BackgroundWork:
     exchange: Exchange
     recorder: AnswerRecorder
     record: Record
-    keep: Keep  #: stores the answer before its first content
-    finished: Keep  #: called with the finished answer, unless it was cancelled or deleted
+    turn: StoredTurn
     memory: Releasable
 
 
@@ -140,7 +140,7 @@ class BackgroundAnswers:
             resources.callback(work.memory.release)
             resources.callback(work.exchange.close)
             pending = {**work.exchange.pending, "status": "queued"}
-            work.keep(pending)
+            work.turn.use(pending)
             work.recorder.size(pending["id"])  # raises if the answer was not stored: it could not be fetched
             if not self._slots.acquire(blocking=False):
                 work.recorder.forget(pending["id"])
@@ -195,6 +195,6 @@ def _produce_events(work: BackgroundWork, pending: JsonObject, events: EventLog)
 
 def _finish(work: BackgroundWork, answer: JsonObject) -> bool:
     wanted = work.recorder.update(answer)
-    if wanted:
-        work.finished(answer)
+    if wanted and work.turn.add is not None:
+        work.turn.add(answer)
     return wanted

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bridge.errors import (
-    BridgeError,
     InternalError,
     InvalidRequest,
     UnknownAnswer,
@@ -73,6 +72,12 @@ class AnswerRecorder:
         if turns is None:
             field = self.storing.previous_field
             raise self.storing.not_found(f"{field}: there is no stored answer {previous!r}", param=field)
+        if any(turn.answer.get("conversation") for turn in turns):
+            field = self.storing.previous_field
+            problem = (
+                f"{field}: {previous!r} continues a conversation; send `conversation` with its id instead"
+            )
+            raise InvalidRequest(problem, param=field)
         past = [PastTurn(turn.question, turn.answer) for turn in turns]
         root = digest(self.owner, "answer", turns[0].id)  # the id for answers stored without a conversation
         return ResumedChain(self.storing.with_history(body, past), conversation or root)

@@ -24,9 +24,7 @@ class ConversationStore(Store):
     """An owner finds only its own conversations. Every item has an `id`."""
 
     @abstractmethod
-    def create(
-        self, owner: str, conversation: KeptConversation, items: Sequence[dict[str, Any]]
-    ) -> None: ...
+    def create(self, owner: str, conversation: KeptConversation, items: Sequence[dict[str, Any]]) -> None: ...
 
     @abstractmethod
     def find(self, owner: str, conversation_id: str) -> KeptConversation | None: ...

@@ -17,26 +17,26 @@ MOST_BATCHES = 64  #: batches that one call of `read` returns
 
 class EventBatch(NamedTuple):
     first: int  #: the position of the first event
-    count: int  #: the number of events
+    length: int  #: the number of events
     data: bytes  #: the encoded events, one after the other
     last: bool = False  #: whether the answer ends with this batch
 
     @property
     def end(self) -> int:
         """The position after the last event."""
-        return self.first + self.count
+        return self.first + self.length
 
     def since(self, position: int) -> bytes:
         """The encoded events from this position on."""
         if position <= self.first:
             return self.data
-        skipped = min(position - self.first, self.count)
+        skipped = min(position - self.first, self.length)
         return self.data.split(END_OF_EVENT, skipped)[-1]
 
 
 class EventStore(Store):
-    """An owner finds only its own events. Events expire like stored answers, and all events of an answer expire
-    together."""
+    """An owner finds only its own events. Events expire like stored answers, and all events of an answer
+    expire together."""
 
     @abstractmethod
     def append(self, owner: str, answer_id: str, batch: EventBatch) -> None:

@@ -18,6 +18,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import ClientDisconnected, InvalidRequest, SlowRequest
 from bridge.exchange.background import BackgroundAnswers, BackgroundWork
+from bridge.exchange.conversations import ConversationRecorder, StoredTurn, stored_turn
 from bridge.exchange.event_replay import EventReplay
 from bridge.exchange.exchange import Exchange, Services, open_exchange
 from bridge.exchange.stored_answers import AnswerRecorder, Keep
@@ -76,35 +77,51 @@ def make_blueprint(
         trace = Trace(record.request_id) if client_side.settings.log.debug else None
         client, caller = ClientSocket(request.environ), make_caller(request, address, preferences)
         body = validated(protocol.schema, json_body(request, client, client_side, slot))
-        keep: Keep | None = None
+        turn = StoredTurn(body)
         if protocol.storing is not None:
             recorder = AnswerRecorder(protocol.storing, stores.answers, caller.owner, slot.memory.add)
-            body = recorder.dereferenced(body)
-            keep, resumed, given = recorder.keeping(body, record), recorder.resumed(body), body
-            body, caller = resumed.body, replace(caller, chain=resumed.conversation)
-            if keep and recorder.storing.is_background(given):
-                # The background work gets its own log line when it is done.
-                work = replace(record, status=200, notes=Counter())
-                exchange = open_exchange(protocol, body, caller, services, work, trace)
-                record.conversation = work.conversation
-                pending = background.begin(
-                    BackgroundWork(exchange, recorder, work, keep, lambda _answer: None, slot.detach_memory())
-                )
-                record.settlers = ()  # the record of the work settles the usage
-                if not exchange.streaming:
-                    return json_response(pending, headers=exchange.headers)
-                replay = EventReplay(recorder, stores.events, services.drain, services.heartbeat)
+            turn = stored_turn(recorder, conversations_of(protocol, stores, caller, slot), body, record)
+            in_background = turn.keep is not None and protocol.storing.is_background(body)
+            body, caller = turn.body, replace(caller, chain=turn.chain)
+            if in_background:
                 client.set_send_timeout(client_side.settings.server.send_timeout)
-                pieces = replay.stream(pending["id"], 0, caller, client.still_connected)
-                return event_response(pieces, request.resources, exchange.headers)
+                return begin(recorder, turn, caller, slot, trace)
         client.set_send_timeout(client_side.settings.server.send_timeout)
         exchange = open_exchange(protocol, body, caller, services, record, trace)
         request.resources.callback(exchange.close)
-        return _answer(exchange, client, request.resources, keep)
+        return _answer(exchange, client, request.resources, turn.use if turn.uses_answer else None)
+
+    def begin(
+        recorder: AnswerRecorder, turn: StoredTurn, caller: Caller, slot: Slot, trace: Trace | None
+    ) -> Response:
+        """Produce the answer in the background, and stream its events if the client wants a stream."""
+        request = current_request()
+        record = request.record
+        # The background work gets its own log line when it is done.
+        work_record = replace(record, status=200, notes=Counter())
+        exchange = open_exchange(protocol, turn.body, caller, services, work_record, trace)
+        record.conversation = work_record.conversation
+        work = BackgroundWork(exchange, recorder, work_record, turn, slot.detach_memory())
+        pending = background.begin(work)
+        record.settlers = ()  # the record of the work settles the usage
+        if not exchange.streaming:
+            return json_response(pending, headers=exchange.headers)
+        replay = EventReplay(recorder, stores.events, services.drain, services.heartbeat)
+        wanted = ClientSocket(request.environ).still_connected
+        pieces = replay.stream(pending["id"], 0, caller, wanted)
+        return event_response(pieces, request.resources, exchange.headers)
 
     for path in protocol.paths:
         blueprint.add_url_rule(path, view_func=create, methods=["POST"])
     return blueprint
+
+
+def conversations_of(
+    protocol: Protocol, stores: Stores, caller: Caller, slot: Slot
+) -> ConversationRecorder | None:
+    if protocol.conversations is None:
+        return None
+    return ConversationRecorder(protocol.conversations, stores.conversations, caller.owner, slot.memory.add)
 
 
 def make_caller(request: Request, address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:

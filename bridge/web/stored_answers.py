@@ -93,9 +93,13 @@ def page_of(items: list[dict[str, Any]]) -> dict[str, Any]:
         listed = listed[seen.index(after) + 1 :]
     limit = _limit(request.args.get("limit", "20"))
     page = listed[:limit]
-    ids = [item["id"] for item in page] or [None]
-    more = len(listed) > limit
-    return {"object": "list", "data": page, "first_id": ids[0], "last_id": ids[-1], "has_more": more}
+    return list_of(page, more=len(listed) > limit)
+
+
+def list_of(items: list[dict[str, Any]], *, more: bool) -> dict[str, Any]:
+    """A page of items in the vendor's form. Its ids are strings even if the page is empty."""
+    ids = [item["id"] for item in items] or [""]
+    return {"object": "list", "data": items, "first_id": ids[0], "last_id": ids[-1], "has_more": more}
 
 
 def _limit(given: str) -> int:

@@ -141,9 +141,9 @@ def test_a_failure_ends_the_stream_and_every_replay(client, gemini):
 
 def test_another_key_cannot_stream_an_answer(client, bridge, gemini):
     answer_id, _ = begin(client)
-    with OpenAI(base_url=f"{bridge.address}/v1", api_key="mallory", max_retries=0) as stranger:
-        with pytest.raises(openai.NotFoundError):
-            stranger.responses.retrieve(answer_id, stream=True)
+    stranger = client.with_options(api_key="mallory")
+    with pytest.raises(openai.NotFoundError):
+        stranger.responses.retrieve(answer_id, stream=True)
 
 
 def test_a_wrong_position_is_refused(client, gemini):

@@ -144,9 +144,7 @@ class SqliteConversationStore(SqliteStore, ConversationStore):
     def _insert_items(
         self, database: sqlite3.Connection, conversation_id: str, items: Sequence[dict[str, Any]]
     ) -> None:
-        database.executemany(
-            _APPEND, [(conversation_id, item["id"], orjson.dumps(item)) for item in items]
-        )
+        database.executemany(_APPEND, [(conversation_id, item["id"], orjson.dumps(item)) for item in items])
         self._writes += 1
         if self._writes % WRITES_BETWEEN_TIDYING == 0:
             database.execute("DELETE FROM conversation WHERE used <= ?", (self._now() - self._lifetime,))

@@ -20,7 +20,7 @@ SCHEMA = Schema(
         statements(
             """
             CREATE TABLE event_batch (
-                owner TEXT NOT NULL, answer TEXT NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
+                owner TEXT NOT NULL, answer TEXT NOT NULL, first INTEGER NOT NULL, length INTEGER NOT NULL,
                 last INTEGER NOT NULL, kept REAL NOT NULL, data BLOB NOT NULL,
                 PRIMARY KEY (owner, answer, first)
             )
@@ -30,12 +30,12 @@ SCHEMA = Schema(
 )
 
 _APPEND = (
-    "INSERT OR REPLACE INTO event_batch (owner, answer, first, count, last, kept, data)"
+    "INSERT OR REPLACE INTO event_batch (owner, answer, first, length, last, kept, data)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _READ = (
-    "SELECT first, count, data, last FROM event_batch"
-    " WHERE owner = ? AND answer = ? AND (first + count > ? OR last) ORDER BY first LIMIT ?"
+    "SELECT first, length, data, last FROM event_batch"
+    " WHERE owner = ? AND answer = ? AND (first + length > ? OR last) ORDER BY first LIMIT ?"
 )
 _EXISTS = "SELECT 1 FROM event_batch WHERE owner = ? AND answer = ? LIMIT 1"
 _FORGET = "DELETE FROM event_batch WHERE owner = ? AND answer = ?"
@@ -65,7 +65,7 @@ class SqliteEventStore(SqliteStore, EventStore):
         self._writes = 0
 
     def append(self, owner: str, answer_id: str, batch: EventBatch) -> None:
-        row = (owner, answer_id, batch.first, batch.count, batch.last, self._now(), batch.data)
+        row = (owner, answer_id, batch.first, batch.length, batch.last, self._now(), batch.data)
 
         def insert(database: sqlite3.Connection) -> None:
             database.execute(_APPEND, row)
@@ -76,15 +76,13 @@ class SqliteEventStore(SqliteStore, EventStore):
         self._database.transaction(insert)
 
     def exists(self, owner: str, answer_id: str) -> bool:
-        row = self._database.read(
-            lambda database: database.execute(_EXISTS, (owner, answer_id)).fetchone()
-        )
+        row = self._database.read(lambda database: database.execute(_EXISTS, (owner, answer_id)).fetchone())
         return row is not None
 
     def read(self, owner: str, answer_id: str, position: int) -> list[EventBatch]:
         values = (owner, answer_id, position, MOST_BATCHES)
         rows = self._database.read(lambda database: database.execute(_READ, values).fetchall())
-        return [EventBatch(first, count, data, bool(last)) for first, count, data, last in rows]
+        return [EventBatch(first, length, data, bool(last)) for first, length, data, last in rows]
 
     def forget(self, owner: str, answer_id: str) -> None:
         self._database.transaction(lambda database: database.execute(_FORGET, (owner, answer_id)))
