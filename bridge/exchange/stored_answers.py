@@ -101,8 +101,8 @@ class AnswerRecorder:
         return keep
 
     def update(self, answer: JsonObject) -> bool:
-        """Store the current state of a background answer; false if it was cancelled or deleted, or if the store
-        failed."""
+        """Store the current state of a background answer; false if it was cancelled or deleted, or if the
+        store failed."""
         try:
             return self.store.update(self.owner, dict(answer))
         except StorageError as error:

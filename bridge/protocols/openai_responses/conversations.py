@@ -34,7 +34,7 @@ class CreateSchema(Envelope):
 
 
 class UpdateSchema(Envelope):
-    metadata = fields.mapping()
+    metadata = fields.mapping(required=True)
 
 
 class AddSchema(Envelope):
