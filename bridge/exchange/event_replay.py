@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bridge.errors import BridgeError, InternalError, InvalidRequest, UnknownAnswer
 from bridge.exchange.drain import Drain
@@ -21,7 +21,7 @@ from bridge.state.event_store import EventBatch, EventStore
 POLL_INTERVAL = 0.1  #: seconds between two looks for new events
 CHECK_INTERVAL = 1.0  #: seconds between two looks whether the answer is over without its last event
 #: A finished answer whose last events are missing for so many seconds lost them: its worker stopped.
-EVENTS_LOST_AFTER = 2.0
+EVENTS_LOST_AFTER = 3.0
 DELETED = "The answer was deleted."
 
 
@@ -85,25 +85,34 @@ class _Watch:
     """Notices an answer that ends without its last event: cancelled, deleted, or its worker stopped."""
 
     def __init__(self, recorder: AnswerRecorder, answer_id: str) -> None:
-        self._recorder = recorder
-        self._answer_id = answer_id
         self._answer: JsonObject = recorder.found(answer_id).answer
+        # The memory for the answer is booked now; `ended` replaces the answer.
+        self._recorder = replace(recorder, admit=lambda _size: None)
+        self._answer_id = answer_id
         self._checked = self._seen = time.monotonic()
 
     def ended(self) -> JsonObject | None:
+        """The answer if it is over, or lost; a worker touches an answer about once a second."""
         now = time.monotonic()
         if now - self._checked < CHECK_INTERVAL:
             return None
         self._checked = now
         try:
-            kept = self._recorder.found(self._answer_id)
+            return self._ended()
         except UnknownAnswer:
             return self._failed(InternalError(DELETED))
-        except BridgeError as error:
-            return self._failed(error) if now - self._seen > LOST_AFTER else None
-        self._seen, self._answer = now, self._recorder.current(kept)
-        over = self._answer.get("status") not in UNFINISHED_STATUSES
-        return self._answer if over and (kept.cancelled or kept.idle > EVENTS_LOST_AFTER) else None
+        except (BridgeError, StorageError):
+            if now - self._seen <= LOST_AFTER:
+                return None
+            return self._failed(InternalError("The bridge's store of answers cannot be used"))
+
+    def _ended(self) -> JsonObject | None:
+        progress = self._recorder.store.progress(self._recorder.owner, self._answer_id)
+        self._seen = time.monotonic()
+        if progress is not None and not progress.cancelled and progress.idle <= EVENTS_LOST_AFTER:
+            return None
+        self._answer = self._recorder.current(self._recorder.found(self._answer_id))
+        return None if self._answer.get("status") in UNFINISHED_STATUSES else self._answer
 
     def _failed(self, error: BridgeError) -> JsonObject:
         return self._recorder.storing.as_failed(self._answer, error)

@@ -66,7 +66,7 @@ def make_stored_blueprint(
     def list_question(answer_id: str) -> Response:
         return json_response(page_of(recorder().found(answer_id).question))
 
-    def no_post(answer_id: str) -> Response:
+    def unsupported(answer_id: str) -> Response:
         """A path that is no answer's is a typing error."""
         if answer_id.startswith(storing.id_prefix):
             raise MethodNotAllowed(valid_methods=["GET", "DELETE"])
@@ -75,7 +75,7 @@ def make_stored_blueprint(
     for path in (f"{path}/<answer_id>" for path in protocol.paths):
         blueprint.get(path)(show)
         blueprint.delete(path)(delete)
-        blueprint.route(path, methods=["POST", "PUT", "PATCH"])(no_post)
+        blueprint.route(path, endpoint="unsupported", methods=["POST", "PUT", "PATCH"])(unsupported)
         for suffix in storing.cancel_paths:
             blueprint.post(f"{path}{suffix}")(cancel)
         if storing.input_path is not None:

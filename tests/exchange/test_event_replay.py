@@ -130,7 +130,7 @@ def test_an_answer_without_any_event_begins_before_it_ends(rig):
 def test_a_finished_answer_whose_last_events_were_lost_still_ends(rig, status, kind):
     rig.events.append("me", "resp_1", EventBatch(0, 1, event(0)))
     rig.answers.update("me", {**ANSWER, "status": status})
-    rig.now += 3
+    rig.now += 4
     (last,) = data_of(rig.stream(1)[-1])
     assert (last["type"], last["sequence_number"], last["response"]["status"]) == (kind, 1, status)
 
@@ -140,6 +140,32 @@ def test_a_worker_that_stops_ends_its_streams(rig):
     drain.begin(0)
     replay = EventReplay(rig.recorder, rig.events, drain, 60)
     assert list(replay.stream("resp_1", 0, Caller(), lambda: True)) == []
+
+
+def test_following_an_answer_books_its_memory_once(rig, monkeypatch):
+    booked: list[int] = []
+    recorder = AnswerRecorder(STORING, rig.answers, "me", booked.append)
+    rig.now += 50  # idle, but not lost: each look loads the answer
+    looks = iter([True] * 20)
+    replay = EventReplay(recorder, rig.events, Drain(), 60)
+    assert list(replay.stream("resp_1", 0, Caller(), lambda: next(looks, False))) == []
+    assert len(booked) == 1
+
+
+def test_a_store_that_stays_unusable_ends_the_stream_as_failed(rig, monkeypatch):
+    def fail(*_arguments):
+        raise StorageUnavailable("busy")
+
+    stream = rig.replay(heartbeat=0.0).stream("resp_1", 0, Caller(), lambda: True)
+    assert next(stream) == b": keep-alive\n\n"
+    monkeypatch.setattr(rig.answers, "progress", fail)
+    monkeypatch.setattr(rig.events, "read", fail)
+    assert next(stream) == b": keep-alive\n\n"
+    monkeypatch.setattr(event_replay, "LOST_AFTER", 0.0)
+    *_, ending = stream
+    last = data_of(ending)[-1]
+    assert last["type"] == "response.failed"
+    assert last["response"]["error"]["code"] == "server_error"
 
 
 def test_heartbeats_are_sent_while_nothing_happens_until_the_client_leaves(rig):
@@ -168,7 +194,7 @@ def test_an_interaction_ends_in_its_own_events(tmp_path, monkeypatch, errors, ki
     answer = {"id": "v1_1", "object": "interaction", "status": "in_progress", "steps": []}
     rig = Rig(tmp_path, INTERACTIONS, answer)
     rig.answers.update("me", {**answer, "status": "completed", **({"errors": errors} if errors else {})})
-    rig.now += 3
+    rig.now += 4
     ending = b"".join(rig.stream())
     assert ending.endswith(b"event: done\ndata: [DONE]\n\n")
     found = data_of(ending.removesuffix(b"event: done\ndata: [DONE]\n\n"))
