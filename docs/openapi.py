@@ -14,7 +14,7 @@ from marshmallow import Schema
 from bridge import __version__
 from bridge.errors import BridgeError, ClientDisconnected, MethodNotAllowed, UpgradeRefused, concrete_errors
 from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import AnswerStoring, Protocol
+from bridge.protocols.base import AnswerStoring, ConversationRules, Protocol
 from bridge.protocols.fields import JSON_SCHEMA
 from bridge.protocols.openai_responses.dialects import DIALECTS
 from bridge.web.stored_answers import MOST_LISTED
@@ -57,6 +57,10 @@ EXAMPLES: dict[str, Json] = {
     "/v1/completions": {"model": "gemini-flash", "prompt": "def add(a, b):", "suffix": "\n"},
     "/embeddings": {"model": "gemini-embedding-2", "input": ["Hi"]},
     "/responses": {"model": "gemini-flash", "input": "Hi"},
+    "/input_tokens": {"model": "gemini-flash", "input": "Hi"},
+    "/conversations": {"items": [{"role": "user", "content": "Hi"}]},
+    "/conversations/{conversation_id}": {"metadata": {"topic": "demo"}},
+    "/{conversation_id}/items": {"items": [{"role": "user", "content": "Hi"}]},
     "/interactions": {"model": "gemini-flash", "input": "Hi"},
     "/messages": {"model": "gemini-flash", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]},
     "/count_tokens": {"model": "gemini-flash", "messages": [{"role": "user", "content": "Hi"}]},
@@ -75,22 +79,37 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "/interactions": ("id", "object", "status", "model", "created", "updated", "steps"),
     "/messages": ("id", "type", "role", "model", "content", "stop_reason", "usage"),
     "/count_tokens": ("input_tokens",),
+    "/input_tokens": ("object", "input_tokens"),
     ":generateContent": ("usageMetadata", "modelVersion"),
     ":countTokens": ("totalTokens",),
     ":embedContent": ("embedding",),
     ":batchEmbedContents": ("embeddings",),
 }
 
+_PAGES: Json = {
+    "order": {"type": "string", "description": "`asc` for the oldest first, else the newest"},
+    "after": {"type": "string", "description": "the id of the last item of the page before"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED},
+}
+_STREAM: Json = {"enum": ["true", "false"], "description": "`true` streams the events of a background answer"}
+_NUMBER: Json = {"type": "string", "pattern": "^[0-9]{1,15}$"}
+
 #: The query parameters, by the end of the path.
 QUERIES: dict[str, Json] = {
     ":streamGenerateContent": {"alt": {"type": "string", "description": "`sse` for events, else an array"}},
-    "/input_items": {
-        "order": {"type": "string", "description": "`asc` for the oldest first, else the newest"},
-        "after": {"type": "string", "description": "the id of the last item of the page before"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED},
+    "/input_items": _PAGES,
+    "/{conversation_id}/items": _PAGES,
+    "/responses/{answer_id}": {
+        "stream": _STREAM,
+        "starting_after": {**_NUMBER, "description": "stream only events with a greater sequence_number"},
     },
     "/interactions/{answer_id}": {
         "include_input": {"type": "string", "description": "`true` includes the input"},
+        "stream": _STREAM,
+        "last_event_id": {
+            **_NUMBER,
+            "description": "stream only the events after the one with this event_id",
+        },
     },
     "/v1beta/models": {name: {"type": "string", "pattern": "^[0-9]*$"} for name in ("pageSize", "pageToken")},
 }
@@ -163,7 +182,7 @@ def document() -> Json:
         },
         "tags": _tags(),
         "security": [{}, *({name: []} for name in SECURITY)],
-        "paths": _merged([*_requests(), *_stored(), *_models(), *_operating()]),
+        "paths": _merged([*_requests(), *_stored(), *_conversations(), *_models(), *_operating()]),
         "components": {
             "securitySchemes": SECURITY,
             "schemas": {each.name: _shape_of(_errors(each)) for each in PROTOCOLS},
@@ -345,7 +364,9 @@ def _stored() -> Iterator[Operation]:
 def _stored_at(protocol: Protocol, storing: AnswerStoring) -> Iterator[Operation]:
     for asked in protocol.paths:
         path = f"{asked}/{{answer_id}}"
-        yield path, "get", _for("Show a stored answer", _found((protocol,), *_by_end(ANSWERS, asked)))
+        shown = _found((protocol,), *_by_end(ANSWERS, asked))
+        shown["responses"]["200"]["content"][EVENTS] = {}
+        yield path, "get", _for("Show a stored answer, or replay its events", shown)
         deleted = _found((protocol,), *storing.deletion_body(""))
         yield path, "delete", _for("Delete a stored answer", deleted)
         for behind in storing.cancel_paths:
@@ -354,6 +375,32 @@ def _stored_at(protocol: Protocol, storing: AnswerStoring) -> Iterator[Operation
         if storing.input_path is not None:
             items = _found((protocol,), "object", "data", "has_more")
             yield f"{path}{storing.input_path}", "get", _for("List the input items of a stored answer", items)
+
+
+def _conversations() -> Iterator[Operation]:
+    for protocol in PROTOCOLS:
+        if (rules := protocol.conversations) is not None:
+            yield from _conversations_at(protocol, rules)
+
+
+def _conversations_at(protocol: Protocol, rules: ConversationRules) -> Iterator[Operation]:
+    one = f"{rules.path}/{{conversation_id}}"
+    items, item = f"{one}/items", f"{one}/items/{{item_id}}"
+    shown = ("id", "object", "created_at", "metadata")
+    listed = ("object", "data", "first_id", "last_id", "has_more")
+    for path, schema, fields, summary in (
+        (rules.path, rules.create_schema, shown, "Create a conversation"),
+        (one, rules.update_schema, shown, "Change the metadata of a conversation"),
+        (items, rules.add_schema, listed, "Add items to a conversation"),
+    ):
+        asked = {"schema": _request(schema, {}), "example": _by_end(EXAMPLES, path)}
+        body = {"requestBody": {"required": True, "content": {JSON: asked}}}
+        yield path, "post", _for(summary, {**body, **_found((protocol,), *fields)})
+    yield one, "get", _for("Show a conversation", _found((protocol,), *shown))
+    yield one, "delete", _for("Delete a conversation", _found((protocol,), *rules.deletion_body("")))
+    yield items, "get", _for("List the items of a conversation", _found((protocol,), *listed))
+    yield item, "get", _for("Show an item of a conversation", _found((protocol,), "id", "type"))
+    yield item, "delete", _for("Delete an item of a conversation", _found((protocol,), *shown))
 
 
 def _models() -> Iterator[Operation]:

@@ -184,6 +184,15 @@ class Exchange:
             self._trace.client_answer(body)
         return body
 
+    def encoded_batches(self, wanted: Wanted) -> Iterator[tuple[int, bytes]]:
+        """The encoded stream without heartbeats: each piece with its number of events. A failure ends it with
+        the protocol's error events; raises ClientDisconnected if the answer is no longer wanted."""
+        for events in self._batches_while_wanted(wanted):
+            if events:
+                yield len(events), self._framing.encode_events(events)
+        self._record.upstream_wait = self._chunks.waited
+        self._encoded_to_the_end = True
+
     @property
     def pending(self) -> JsonObject:
         return self._machine.pending

@@ -110,6 +110,7 @@ class Protocol:
     counting: TokenCounting | None = None
     embedding: Embedding | None = None
     storing: AnswerStoring | None = None
+    conversations: ConversationRules | None = None
     #: Paths that always answer 404. Without them, a similar rule would answer a less helpful 405.
     unsupported_paths: tuple[str, ...] = ()
     root: str = ""  #: every path below it belongs to this protocol, even if it does not exist
@@ -131,8 +132,10 @@ class Protocol:
     @property
     def path_prefixes(self) -> tuple[str, ...]:
         """The path prefixes that belong to this protocol."""
-        heads = (path.partition("<")[0].rstrip("/") for path in self.paths)
-        return (self.root,) if self.root else tuple(heads)
+        if self.root:
+            return (self.root,)
+        heads = tuple(path.partition("<")[0].rstrip("/") for path in self.paths)
+        return heads if self.conversations is None else (*heads, self.conversations.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,19 @@ UNFINISHED_STATUSES = ("queued", "in_progress")
 
 
 @dataclass(frozen=True, slots=True)
+class StreamReplay:
+    """A protocol's rules for streaming the stored events of a background answer. An answer's events have the
+    positions 0, 1, 2, …"""
+
+    #: The position from which the query wants the events; None if it does not ask for a stream.
+    position: Callable[[Mapping[str, str]], int | None]
+    #: The encoded events that end the stream of a finished answer whose own last events were never stored.
+    #: The number is the position of the first of them.
+    ending: Callable[[JsonObject, int, Caller], bytes]
+    keep_alive: Callable[[Caller], bytes]  #: the heartbeat
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerStoring:
     """A protocol's rules for stored answers and their continuation. Answers have an `id` and a `status`."""
 
@@ -200,8 +216,33 @@ class AnswerStoring:
     deletion_body: Callable[[str], JsonObject]  #: the response body after a deletion
     #: The body for a stored answer, from the answer, its input items and the query.
     render: Callable[[JsonObject, Sequence[JsonObject], Mapping[str, str]], JsonObject]
+    replay: StreamReplay
     cancel_paths: tuple[str, ...] = ("/cancel",)  #: appended to the path of an answer
     input_path: str | None = None  #: appended to the path of an answer: lists its input items
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRules:
+    """A protocol's rules for conversations that clients create and name. Every item has an `id`."""
+
+    path: str
+    id_prefix: str
+    create_schema: Schema
+    update_schema: Schema
+    add_schema: Schema
+    named: Callable[
+        [JsonObject], str | None
+    ]  #: the id of the conversation that a request for an answer names
+    metadata: Callable[[JsonObject], dict[str, str]]
+    new_items: Callable[
+        [JsonObject], list[dict[str, Any]]
+    ]  #: the items that a client adds, as they are stored
+    identified: Callable[[JsonObject], JsonObject]  #: the request with its input as items that can be stored
+    with_items: Callable[[JsonObject, Sequence[JsonObject]], JsonObject]  #: with earlier items before its own
+    #: The items that the identified request and its finished answer add.
+    added: Callable[[JsonObject, JsonObject], list[dict[str, Any]]]
+    body: Callable[[str, int, Mapping[str, str]], JsonObject]  #: from id, time of creation and metadata
+    deletion_body: Callable[[str], JsonObject]
 
 
 Transitions = Mapping[Enum, Mapping[str, Enum]]

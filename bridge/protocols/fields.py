@@ -121,8 +121,8 @@ def one_of(*choices: str) -> fields.Field[Any]:
     return fields.String(validate=known, **_options(wanted, {"enum": list(choices)}))
 
 
-def mapping() -> fields.Field[Any]:
-    return fields.Dict(**_options("an object", {"type": "object"}))
+def mapping(*, required: bool = False) -> fields.Field[Any]:
+    return fields.Dict(**_options("an object", {"type": "object"}, required=required))
 
 
 def array(*, required: bool = False) -> fields.Field[Any]:

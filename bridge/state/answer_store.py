@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bridge.state.store import Store
 
@@ -27,6 +27,13 @@ class KeptAnswer:
     cancelled: bool
     question: list[dict[str, Any]]
     answer: dict[str, Any]
+
+
+class Progress(NamedTuple):
+    """What is known of an answer without its contents."""
+
+    idle: float  #: seconds since the answer was stored, updated or touched
+    cancelled: bool
 
 
 class AnswerStore(Store):
@@ -48,6 +55,10 @@ class AnswerStore(Store):
 
     @abstractmethod
     def find(self, owner: str, answer_id: str) -> KeptAnswer | None: ...
+
+    @abstractmethod
+    def progress(self, owner: str, answer_id: str) -> Progress | None:
+        """Like `find`, without loading the contents."""
 
     @abstractmethod
     def size(self, owner: str, answer_id: str) -> int | None:

@@ -41,6 +41,7 @@ from bridge.upstream.base import Upstream
 from bridge.upstream.listed_models import ListedModels
 from bridge.upstream.retries import RetryPolicy
 from bridge.web.access import install_access
+from bridge.web.conversations import make_conversations_blueprint
 from bridge.web.errors import install_error_handlers
 from bridge.web.front import FRONT, make_front_blueprint
 from bridge.web.health import HEALTH, make_health_blueprint
@@ -100,12 +101,22 @@ def create_app(
     )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
-        blueprint = make_blueprint(protocol, services, stores.answers, client_side)
-        add_unary_calls(blueprint, protocol, services, client_side)
+        blueprint = make_blueprint(protocol, services, stores, client_side)
+        add_unary_calls(blueprint, protocol, services, stores, client_side)
         app.register_blueprint(blueprint)
         if protocol.storing is not None:
             app.register_blueprint(
-                make_stored_blueprint(protocol, protocol.storing, stores.answers, client_side.slots)
+                make_stored_blueprint(protocol, protocol.storing, services, stores, client_side)
+            )
+        if protocol.conversations is not None:
+            app.register_blueprint(
+                make_conversations_blueprint(
+                    protocol,
+                    protocol.conversations,
+                    stores.conversations,
+                    services.ids_and_clock,
+                    client_side,
+                )
             )
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))

@@ -17,8 +17,11 @@ from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import ClientDisconnected, InvalidRequest, SlowRequest
+from bridge.exchange.background import BackgroundAnswers, BackgroundWork
+from bridge.exchange.conversations import ConversationRecorder, StoredTurn, stored_turn
+from bridge.exchange.event_replay import EventReplay
 from bridge.exchange.exchange import Exchange, Services, open_exchange
-from bridge.exchange.stored_answers import AnswerRecorder, BackgroundAnswers, Keep
+from bridge.exchange.stored_answers import AnswerRecorder, Keep
 from bridge.gemini.types import JsonObject
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
@@ -27,8 +30,9 @@ from bridge.server.client_socket import ClientSocket, SlowClients
 from bridge.server.memory import MemoryReservation
 from bridge.server.slots import Slot, Slots
 from bridge.settings import Settings
-from bridge.state.answer_store import AnswerStore
+from bridge.state.stores import Stores
 from bridge.web.body import StreamBody
+from bridge.web.event_body import STREAM_HEADERS, event_response
 from bridge.web.request import Request, current_request
 
 #: Bytes that are read at a time. Memory for a body without a length is reserved in the same pieces.
@@ -40,8 +44,6 @@ UNKNOWN_CHARACTER = rb"\ufffd"
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
-#: Tells proxies to forward each event at once and to cache nothing.
-STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 KEY_IN_QUERY = "key"  #: Google's clients may send their key in this parameter; no other layer may see it
 
@@ -56,10 +58,10 @@ class ClientSide:
 
 
 def make_blueprint(
-    protocol: Protocol, services: Services, answers: AnswerStore, client_side: ClientSide
+    protocol: Protocol, services: Services, stores: Stores, client_side: ClientSide
 ) -> Blueprint:
     blueprint = Blueprint(protocol.name, __name__)
-    background = BackgroundAnswers()
+    background = BackgroundAnswers(stores.events)
     preferences = client_side.settings.preferences(protocol.name)
 
     @blueprint.after_request
@@ -75,28 +77,51 @@ def make_blueprint(
         trace = Trace(record.request_id) if client_side.settings.log.debug else None
         client, caller = ClientSocket(request.environ), make_caller(request, slot, address, preferences)
         body = validated(protocol.schema, json_body(request, client, client_side, slot))
-        keep: Keep | None = None
+        turn = StoredTurn(body)
         if protocol.storing is not None:
-            recorder = AnswerRecorder(protocol.storing, answers, caller.owner, slot.memory.add)
-            body = recorder.dereferenced(body)
-            keep, resumed, given = recorder.keeping(body, record), recorder.resumed(body), body
-            body, caller = resumed.body, replace(caller, chain=resumed.conversation)
-            if keep and recorder.storing.is_background(given):
-                # The background work gets its own log line when it is done.
-                work = replace(record, status=200, notes=Counter())
-                exchange = open_exchange(protocol, body, caller, services, work, trace)
-                record.conversation, record.losses = work.conversation, work.losses
-                pending = background.begin(exchange, recorder, work, keep, slot.detach_memory())
-                record.settlers = ()  # the record of the work settles the usage
-                return json_response(pending, headers=exchange.headers)
+            recorder = AnswerRecorder(protocol.storing, stores.answers, caller.owner, slot.memory.add)
+            turn = stored_turn(recorder, conversations_of(protocol, stores, caller, slot), body, record)
+            in_background = turn.keep is not None and protocol.storing.is_background(body)
+            body, caller = turn.body, replace(caller, chain=turn.chain)
+            if in_background:
+                client.set_send_timeout(client_side.settings.server.send_timeout)
+                return begin(recorder, turn, caller, slot, trace)
         client.set_send_timeout(client_side.settings.server.send_timeout)
         exchange = open_exchange(protocol, body, caller, services, record, trace)
         request.resources.callback(exchange.close)
-        return _answer(exchange, client, request.resources, keep)
+        return _answer(exchange, client, request.resources, turn.use if turn.uses_answer else None)
+
+    def begin(
+        recorder: AnswerRecorder, turn: StoredTurn, caller: Caller, slot: Slot, trace: Trace | None
+    ) -> Response:
+        """Produce the answer in the background, and stream its events if the client wants a stream."""
+        request = current_request()
+        record = request.record
+        # The background work gets its own log line when it is done.
+        work_record = replace(record, status=200, notes=Counter())
+        exchange = open_exchange(protocol, turn.body, caller, services, work_record, trace)
+        record.conversation, record.losses = work_record.conversation, work_record.losses
+        work = BackgroundWork(exchange, recorder, work_record, turn, slot.detach_memory())
+        pending = background.begin(work)
+        record.settlers = ()  # the record of the work settles the usage
+        if not exchange.streaming:
+            return json_response(pending, headers=exchange.headers)
+        replay = EventReplay(recorder, stores.events, services.drain, services.heartbeat)
+        wanted = ClientSocket(request.environ).still_connected
+        pieces = replay.stream(pending["id"], 0, caller, wanted)
+        return event_response(pieces, request.resources, exchange.headers)
 
     for path in protocol.paths:
         blueprint.add_url_rule(path, view_func=create, methods=["POST"])
     return blueprint
+
+
+def conversations_of(
+    protocol: Protocol, stores: Stores, caller: Caller, slot: Slot
+) -> ConversationRecorder | None:
+    if protocol.conversations is None:
+        return None
+    return ConversationRecorder(protocol.conversations, stores.conversations, caller.owner, slot.memory.add)
 
 
 def make_caller(

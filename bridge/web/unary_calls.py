@@ -9,22 +9,32 @@ from flask import Blueprint, Response, request
 from marshmallow import Schema
 
 from bridge.errors import UnknownRoute
+from bridge.exchange.conversations import stored_turn
 from bridge.exchange.embeddings import embed
 from bridge.exchange.exchange import Services, count_tokens
+from bridge.exchange.stored_answers import AnswerRecorder
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller, Protocol
 from bridge.server.app_keys import SLOT
 from bridge.server.client_socket import ClientSocket
+from bridge.state.stores import Stores
 from bridge.web.request import current_request
-from bridge.web.routes import ClientSide, json_body, json_response, make_caller, validated
+from bridge.web.routes import (
+    ClientSide,
+    conversations_of,
+    json_body,
+    json_response,
+    make_caller,
+    validated,
+)
 
 View = Callable[..., Response]
 Answer = Callable[[JsonObject, Caller, Record], JsonObject]
 
 
 def add_unary_calls(
-    blueprint: Blueprint, protocol: Protocol, services: Services, client_side: ClientSide
+    blueprint: Blueprint, protocol: Protocol, services: Services, stores: Stores, client_side: ClientSide
 ) -> None:
     preferences = client_side.settings.preferences(protocol.name)
 
@@ -34,9 +44,12 @@ def add_unary_calls(
             request.record.protocol = protocol.name
             slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
             body = validated(schema, json_body(request, ClientSocket(request.environ), client_side, slot))
-            return json_response(
-                answer(body, make_caller(request, slot, address, preferences), request.record)
-            )
+            caller = make_caller(request, slot, address, preferences)
+            if protocol.storing is not None:
+                recorder = AnswerRecorder(protocol.storing, stores.answers, caller.owner, slot.memory.add)
+                conversations = conversations_of(protocol, stores, caller, slot)
+                body = stored_turn(recorder, conversations, body, request.record).body
+            return json_response(answer(body, caller, request.record))
 
         return view
 

@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from bridge.state.answer_store import AnswerStore
+from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
+from bridge.state.event_store import EventStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
 from bridge.state.signature_store import SignatureStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
+from bridge.state.sqlite.conversation_store import SqliteConversationStore
+from bridge.state.sqlite.event_store import SqliteEventStore
 from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
@@ -51,6 +55,12 @@ class SqliteBackend:
 
     def answers(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> AnswerStore:
         return SqliteAnswerStore(self.folder / "answers.sqlite3", days, megabytes, now)
+
+    def events(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> EventStore:
+        return SqliteEventStore(self.folder / "events.sqlite3", days, megabytes, now)
+
+    def conversations(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> ConversationStore:
+        return SqliteConversationStore(self.folder / "conversations.sqlite3", days, megabytes, now)
 
     def signatures(self, now: Now = time.time) -> SignatureStore:
         return SqliteSignatureStore(self.folder / "signatures.sqlite3", now)

@@ -9,7 +9,7 @@ from bridge.errors import BridgeError, UnknownAnswer
 from bridge.gemini.types import JsonObject
 from bridge.protocols.base import UNFINISHED_STATUSES, AnswerStoring, PastTurn
 from bridge.protocols.gemini_interactions.machine import ID_PREFIX, error_from
-from bridge.protocols.json_reading import invalid_field
+from bridge.protocols.gemini_interactions.replay import REPLAY
 
 
 def _should_store(body: JsonObject) -> bool:
@@ -22,7 +22,7 @@ def _previous_id(body: JsonObject) -> str | None:
 
 
 def _is_background(body: JsonObject) -> bool:
-    return bool(body.get("background")) and not body.get("stream")
+    return bool(body.get("background"))
 
 
 def _input_items(body: JsonObject) -> list[dict[str, Any]]:
@@ -43,11 +43,6 @@ def _with_history(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
 
 
 def _render(answer: JsonObject, question: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
-    if query.get("stream", "false").lower() != "false":
-        raise invalid_field(
-            "a stored interaction cannot be streamed; request it without stream until it is completed",
-            "stream",
-        )
     return {**answer, "input": question} if query.get("include_input", "").lower() == "true" else answer
 
 
@@ -71,4 +66,5 @@ STORING = AnswerStoring(
     as_failed=_as_failed,
     deletion_body=lambda _answer_id: {},
     render=_render,
+    replay=REPLAY,
 )

@@ -5,7 +5,9 @@ from bridge.protocols.base import Protocol
 from bridge.protocols.openai_errors import error_body, error_status
 from bridge.protocols.openai_limits import limit_headers
 from bridge.protocols.openai_models import list_models, show_model
+from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.converter import to_gemini
+from bridge.protocols.openai_responses.counting import COUNTING
 from bridge.protocols.openai_responses.losses import ANSWER_LOSSES, REQUEST_LOSSES
 from bridge.protocols.openai_responses.machine import ResponsesMachine, framing
 from bridge.protocols.openai_responses.schema import ResponsesSchema
@@ -22,7 +24,10 @@ PROTOCOL = Protocol(
     error_status=error_status,
     list_models=list_models,
     show_model=show_model,
+    counting=COUNTING,
     storing=STORING,
+    conversations=CONVERSATIONS,
+    unsupported_paths=("/v1/responses/compact",),
     limit_headers=limit_headers,
     max_retry_after=LONGEST_RETRY_AFTER,  # without a delay Codex shows the error
     request_losses=REQUEST_LOSSES,

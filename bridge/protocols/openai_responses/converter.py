@@ -8,6 +8,7 @@ from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import each_object, invalid_field, optional, quoted, required
+from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.losses import request_losses
@@ -68,10 +69,6 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
 
 def _reject_unsupported_fields(body: JsonObject) -> None:
     """Reject fields that refer to stored content: without it the request would be incomplete."""
-    if body.get("conversation") is not None:
-        raise invalid_field(
-            "the bridge does not store conversations; use previous_response_id", "conversation"
-        )
     if body.get("prompt") is not None:
         raise invalid_field("the bridge does not store prompts; send the text itself", "prompt")
     if body.get("background") and body.get("store") is False:
@@ -83,6 +80,8 @@ def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> Respo
     echo = {key: default if body.get(key) is None else body[key] for key, default in _ECHOED.items()}
     if not dialect.echoes_tools:
         echo["tools"] = []
+    if (named := CONVERSATIONS.named(body)) is not None:
+        echo["conversation"] = {"id": named}
     return ResponsesOptions(
         dialect=dialect,
         calls=declared.calls,

@@ -11,6 +11,7 @@ from bridge.ids_and_clock import random_id
 from bridge.protocols.base import AnswerStoring, PastTurn
 from bridge.protocols.json_reading import invalid_field
 from bridge.protocols.openai_responses.machine import ID_PREFIX
+from bridge.protocols.openai_responses.replay import REPLAY
 
 
 def _should_store(body: JsonObject) -> bool:
@@ -23,7 +24,7 @@ def _previous_id(body: JsonObject) -> str | None:
 
 
 def _is_background(body: JsonObject) -> bool:
-    return bool(body.get("background")) and not body.get("stream")
+    return bool(body.get("background"))
 
 
 def _input_items(body: JsonObject) -> list[dict[str, Any]]:
@@ -81,5 +82,6 @@ STORING = AnswerStoring(
     as_failed=_as_failed,
     deletion_body=lambda answer_id: {"id": answer_id, "object": "response", "deleted": True},
     render=lambda answer, _input_items, _query: answer,
+    replay=REPLAY,
     input_path="/input_items",
 )
