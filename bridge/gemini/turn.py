@@ -73,6 +73,7 @@ class Ending(NamedTuple):
     candidate: int
     outcome: Outcome
     called: bool  #: the candidate called a tool; Gemini reports STOP for this too
+    reason: str = ""  #: Gemini's finish reason
 
 
 class TurnEnded(NamedTuple):
@@ -241,4 +242,4 @@ class _CandidateRuns:
 
     def ending(self) -> Ending:
         assert self.reason is not None
-        return Ending(self._candidate, outcome_of(self.reason), self._called)
+        return Ending(self._candidate, outcome_of(self.reason), self._called, self.reason)
