@@ -73,7 +73,6 @@ class Ending(NamedTuple):
     candidate: int
     outcome: Outcome
     called: bool  #: the candidate called a tool; Gemini reports STOP for this too
-    reason: str = ""  #: Gemini's finish reason
 
 
 class TurnEnded(NamedTuple):
@@ -113,6 +112,9 @@ class Turn:
         """The finish reasons received so far."""
         reasons = (self._candidates[number].reason for number in sorted(self._candidates))
         return tuple(reason[:64] for reason in reasons if reason is not None)
+
+    def finish_reason(self, candidate: int) -> str:
+        return self._candidates[candidate].reason or ""
 
     def feed(self, chunk: Chunk) -> list[Step]:
         steps: list[Step] = []
@@ -242,4 +244,4 @@ class _CandidateRuns:
 
     def ending(self) -> Ending:
         assert self.reason is not None
-        return Ending(self._candidate, outcome_of(self.reason), self._called, self.reason)
+        return Ending(self._candidate, outcome_of(self.reason), self._called)

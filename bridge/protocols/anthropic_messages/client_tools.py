@@ -1,7 +1,8 @@
 """Anthropic's client tools as functions.
 
-Anthropic's models know the inputs of these tools, so requests do not declare them. The client runs these tools itself. Gemini gets a schema of the documented inputs, and the client gets calls
-with the name and the inputs that it expects.
+Anthropic's models know the inputs of these tools, so requests do not declare them. The client runs the tools
+itself. Gemini gets a schema of the documented inputs, and the client gets calls with the name and the inputs
+that it expects.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
+
 from bridge.gemini.types import FunctionDeclaration, JsonObject
-from bridge.protocols.json_reading import optional, required_name
+from bridge.protocols.json_reading import each_object, optional, required_name
 
 Schema = dict[str, Any]
 
@@ -150,5 +153,16 @@ def client_tool(kind: str, tool: JsonObject, path: str) -> FunctionDeclaration |
     if describe is None:
         return None
     about, schema = describe(tool, version)
-    given = optional(tool, "description", str, path)
-    return FunctionDeclaration(required_name(tool, path), given or about, schema)
+    if longest := tool.get("max_characters"):
+        about += f" A view shows at most {longest} characters."
+    return FunctionDeclaration(required_name(tool, path), with_examples(about, tool, path), schema)
+
+
+def with_examples(description: str | None, tool: JsonObject, path: str) -> str | None:
+    """The description with the examples of inputs, for which Gemini has no field."""
+    examples = optional(tool, "input_examples", list, path) or []
+    if not examples:
+        return description
+    inputs = [dict(example) for _, example in each_object(examples, f"{path}.input_examples")]
+    lines = [description or "", "Examples of inputs:", *(orjson.dumps(each).decode() for each in inputs)]
+    return "\n".join(lines).lstrip()

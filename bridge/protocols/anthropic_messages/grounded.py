@@ -1,4 +1,4 @@
-"""Google's search results, fetched pages and citations in the format of Anthropic's server tools."""
+"""Google's search results, fetched pages, citations and images in the format of Messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bridge.gemini.grounding import Citation, web_search_from
-from bridge.gemini.types import JsonObject
+from bridge.gemini.types import InlineData, JsonObject
+
+IMAGE_NOTE = "[Gemini made an image ("
+
+
+def image_note(image: InlineData) -> str:
+    """A text for the user instead of an image."""
+    advice = "Answers of the Messages API cannot contain images; /v1/chat/completions returns them."
+    return f"{IMAGE_NOTE}{image.mime_type}). {advice}]"
 
 
 class ServerCall(NamedTuple):

@@ -54,7 +54,8 @@ def lost_block_fields(block: JsonObject) -> list[str]:
     citations = block.get("citations")
     if isinstance(citations, dict) and citations.get("enabled"):
         losses.append("messages.citations")
-    inner = block.get("content")
+    source = block.get("source")
+    inner = source.get("content") if isinstance(source, dict) else block.get("content")
     for each in inner if isinstance(inner, list) else ():
         if isinstance(each, dict):
             losses += lost_block_fields(each)

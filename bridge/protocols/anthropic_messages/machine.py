@@ -36,7 +36,7 @@ from bridge.protocols.anthropic_messages import executed_code
 from bridge.protocols.anthropic_messages.computer_toolset import name_fields
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
-from bridge.protocols.anthropic_messages.grounded import citation, server_calls, server_tool_usage
+from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 
@@ -51,10 +51,6 @@ class MessagesState(Enum):
 
 
 REFUSAL = "refusal"
-IMAGE_NOTE = (
-    "[The model made an image ({}). Messages has no block for images in answers. "
-    "To get the image, send the request to /v1/chat/completions.]"
-)
 _METADATA = ("groundingMetadata", "urlContextMetadata")
 
 STOP_REASONS: Mapping[Outcome, str] = {
@@ -226,7 +222,7 @@ class MessagesMachine(EventMachine):
     def _image_note(self, image: InlineData) -> Iterator[Event]:
         """Tell the user that there is an image: no block of an answer can hold one."""
         yield from self._begin_text()
-        yield self._delta("text_delta", text=IMAGE_NOTE.format(image.mime_type))
+        yield self._delta("text_delta", text=image_note(image))
         yield from self._stop_block()
 
     def _may_add_thinking(self) -> bool:
@@ -310,7 +306,7 @@ class MessagesMachine(EventMachine):
         delta = {"stop_reason": reason, "stop_sequence": None}
         if reason != REFUSAL:
             return delta
-        explanation = refusal_text(ending.reason)
+        explanation = refusal_text(self.finish_reason(ending.candidate))
         return {**delta, "stop_details": {"type": REFUSAL, "category": None, "explanation": explanation}}
 
     def on_turn_failed(self, error: BridgeError) -> tuple[Event, ...]:

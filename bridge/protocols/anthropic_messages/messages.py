@@ -9,6 +9,7 @@ from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, 
 from bridge.protocols.anthropic_messages import executed_code
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
 from bridge.protocols.anthropic_messages.computer_toolset import function_name
+from bridge.protocols.anthropic_messages.grounded import IMAGE_NOTE
 from bridge.protocols.anthropic_messages.lost_fields import lost_block_fields
 from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content_parts import only_texts, reminders, system_content
@@ -120,7 +121,9 @@ class _AssistantMessage:
         lookup_by(block, "type", self._READERS, path)(self, block, path)
 
     def _text(self, block: JsonObject, path: str) -> None:
-        self._parts.append(Part(required(block, "text", str, path)))
+        text = required(block, "text", str, path)
+        if not text.startswith(IMAGE_NOTE):  # a note for the user, which Gemini did not write
+            self._parts.append(Part(text))
 
     def _thinking(self, block: JsonObject, path: str) -> None:
         thought = required(block, "thinking", str, path)

@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.anthropic_messages.client_tools import client_tool
+from bridge.protocols.anthropic_messages.client_tools import client_tool, with_examples
 from bridge.protocols.anthropic_messages.computer_toolset import TYPE as TOOLSET_TYPE
 from bridge.protocols.anthropic_messages.computer_toolset import toolset_functions
 from bridge.protocols.json_reading import (
@@ -141,21 +139,9 @@ def _custom(tool: JsonObject, path: str, schemas: RequestSchemas) -> FunctionDec
     name = required_name(tool, path)
     return FunctionDeclaration(
         name,
-        _description(tool, path),
+        with_examples(optional(tool, "description", str, path), tool, path),
         schemas.tool_schema(name, schema, f"{path}.input_schema"),
     )
-
-
-def _description(tool: JsonObject, path: str) -> str | None:
-    """The description with the examples, for which Gemini has no field."""
-    described = optional(tool, "description", str, path)
-    examples = optional(tool, "input_examples", list, path) or []
-    if not examples:
-        return described
-    lines = [
-        orjson.dumps(dict(example)).decode() for _, example in each_object(examples, f"{path}.input_examples")
-    ]
-    return "\n".join([*([described] if described else []), "Examples of inputs:", *lines])
 
 
 def chosen_tools(choice: JsonObject | None, declared: tuple[Tool, ...]) -> JsonObject:

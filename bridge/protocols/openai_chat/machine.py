@@ -218,7 +218,9 @@ class ChatMachine(EventMachine):
         if annotations := _annotations(choice):
             yield self._delta("annotations", ending.candidate, {"annotations": annotations})
         if ending.outcome is Outcome.FILTERED and not ending.called:
-            yield self._delta("refusal", ending.candidate, {"refusal": refusal_text(ending.reason)})
+            yield self._delta(
+                "refusal", ending.candidate, {"refusal": refusal_text(self.finish_reason(ending.candidate))}
+            )
         if (layout := part_layout(choice.parts)) is not None:
             choice.google["parts"] = layout
         if choice.google:
