@@ -46,7 +46,7 @@ def _messages_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[s
 
 
 def _text_unsigned(parts: Parts, *kept: type) -> Parts:
-    """Text, thoughts, calls and the kept data. Texts lose their signatures, so neighbouring texts are joined."""
+    """Text, thoughts, calls and the kept data. Neighbouring texts are joined: they lose their signatures."""
     seated: list[Part] = []
     before: Part | None = None
     for part in parts:
