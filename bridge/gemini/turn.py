@@ -113,6 +113,9 @@ class Turn:
         reasons = (self._candidates[number].reason for number in sorted(self._candidates))
         return tuple(reason[:64] for reason in reasons if reason is not None)
 
+    def finish_reason(self, candidate: int) -> str:
+        return self._candidates[candidate].reason or ""
+
     def feed(self, chunk: Chunk) -> list[Step]:
         steps: list[Step] = []
         if not self._begun:

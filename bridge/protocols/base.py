@@ -304,6 +304,9 @@ class EventMachine(ABC):
     def finish_reasons(self) -> tuple[str, ...]:
         return self._turn.finish_reasons
 
+    def finish_reason(self, candidate: int) -> str:
+        return self._turn.finish_reason(candidate)
+
     @property
     def over(self) -> bool:
         """Whether the protocol's last event was sent."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from bridge.gemini.types import EMPTY, FunctionCall, Part
+from bridge.gemini.types import EMPTY, FunctionCall, OtherData, Part
 from bridge.protocols.base import Caller
 
 Parts = tuple[Part, ...]
@@ -46,8 +46,8 @@ def _messages_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[s
     return {**opening, "messages": [*opening["messages"], *more]}
 
 
-def _text_unsigned(parts: Parts) -> Parts:
-    """Text, thoughts and calls. Texts lose their signatures, so neighbouring texts are joined."""
+def _text_unsigned(parts: Parts, *kept: type) -> Parts:
+    """Text, thoughts, calls and the kept data. Neighbouring texts are joined: they lose their signatures."""
     seated: list[Part] = []
     before: Part | None = None
     for part in parts:
@@ -56,15 +56,15 @@ def _text_unsigned(parts: Parts) -> Parts:
             if before is not None and isinstance(before.data, str) and not before.thought:
                 plain = Part(f"{seated.pop().data if seated else ''}{part.data}")
             seated += [plain] if plain.data else []
-        elif isinstance(part.data, FunctionCall | str):
+        elif isinstance(part.data, (FunctionCall, str, *kept)):
             seated.append(part)
         before = part
     return tuple(seated)
 
 
 def _no_thought_at_the_end(parts: Parts) -> Parts:
-    """Like `_text_unsigned`, without a final thought after text."""
-    seated = list(_text_unsigned(parts))
+    """Like `_text_unsigned`, with executed code, without a final thought after text."""
+    seated = list(_text_unsigned(parts, OtherData))
     spoken = any(isinstance(part.data, str) and not part.thought for part in seated)
     while spoken and seated[-1].thought:
         seated.pop()

@@ -7,9 +7,10 @@ from typing import Any
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
+from bridge.protocols.anthropic_messages.lost_fields import lost_fields, reject_unsupported_fields
 from bridge.protocols.anthropic_messages.machine import MessagesOptions
 from bridge.protocols.anthropic_messages.messages import AnthropicMessages
-from bridge.protocols.anthropic_messages.tools import chosen_tools, declared_tools
+from bridge.protocols.anthropic_messages.tools import DeclaredTools, chosen_tools
 from bridge.protocols.anthropic_messages.versions import check_version
 from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import (
@@ -34,14 +35,15 @@ SERVICE_TIERS = {"auto": AUTO, "standard_only": STANDARD}
 
 
 def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
-    _reject_unsupported_fields(body)
+    reject_unsupported_fields(body)
     losses = check_version(body, caller.headers)
     messages, schemas = AnthropicMessages(), RequestSchemas()
     messages.instruct(body.get("system"))
     for path, message in each_object(body["messages"], "messages"):
         messages.add(message, path)
-    tools = declared_tools(body, schemas)
-    thinking = _thinking(body)
+    declared = DeclaredTools(body, schemas)
+    tools = declared.tools
+    thinking, shown = _thinking(body)
     request = GenerateRequest(
         model=body["model"],
         contents=tuple(messages.contents),
@@ -52,38 +54,30 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         thinking=thinking,
         service_tier=SERVICE_TIERS.get(body.get("service_tier") or ""),
     )
-    options = MessagesOptions(thinking=thinking.show)
-    losses += [*messages.losses, *schemas.losses, *_losses(body)]
+    options = MessagesOptions(thinking=shown)
+    losses += [*messages.losses, *declared.losses, *schemas.losses, *lost_fields(body)]
     return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses))
 
 
-def _reject_unsupported_fields(body: JsonObject) -> None:
-    if body.get("mcp_servers"):
-        raise invalid_field(
-            "Gemini cannot call MCP servers; let the client call them, and declare their tools", "mcp_servers"
-        )
-    if body.get("safeguards"):  # this error makes Claude Code run the checks itself
-        raise invalid_field("Gemini makes no such checks; the client can make them itself", "safeguards")
+def _thinking(body: JsonObject) -> tuple[Thinking, bool]:
+    """The thinking to ask Gemini for, and whether the answer may have thinking blocks.
 
-
-def _losses(body: JsonObject) -> list[str]:
-    choice = body.get("tool_choice") or {}
-    return ["messages.disable_parallel_tool_use"] if choice.get("disable_parallel_tool_use") else []
-
-
-def _thinking(body: JsonObject) -> Thinking:
-    """Thoughts are shown only to clients that asked for them: others may not understand thinking blocks."""
+    Only clients that ask for thinking get its blocks: others may not understand them. With the display
+    `omitted`, Gemini sends no thoughts, and the blocks carry only signatures.
+    """
     wanted = body.get("thinking") or {}
     effort = optional(body.get("output_config") or {}, "effort", str, "output_config")
+    omitted = optional(wanted, "display", str, "thinking") == "omitted"
     match optional(wanted, "type", str, "thinking"):
         case None:
-            return Thinking(effort=effort, show=False)
+            return Thinking(effort=effort, show=False), False
         case "disabled":
-            return Thinking(effort="none", show=False)
+            return Thinking(effort="none", show=False), False
         case "adaptive":
-            return Thinking(effort=effort)
+            return Thinking(effort=effort, show=not omitted), True
         case "enabled":
-            return Thinking(budget=required(wanted, "budget_tokens", int, "thinking"))
+            budget = required(wanted, "budget_tokens", int, "thinking")
+            return Thinking(budget=budget, show=not omitted), True
         case other:
             raise invalid_field(
                 f"must be enabled, adaptive or disabled, not {quoted(other)}", "thinking.type"

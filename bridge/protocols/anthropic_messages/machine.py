@@ -7,7 +7,7 @@ must be sent in one delta, since some clients replace signatures and others conc
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar
@@ -16,7 +16,8 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
-from bridge.gemini.grounding import web_search_from
+from bridge.gemini.grounding import citations_in
+from bridge.gemini.refusals import refusal_text
 from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.turn import (
     Ending,
@@ -29,11 +30,13 @@ from bridge.gemini.turn import (
     TurnEnded,
     TurnStarted,
 )
-from bridge.gemini.types import FunctionCall, JsonObject, Usage
+from bridge.gemini.types import FunctionCall, InlineData, OtherData, Part, Usage
 from bridge.ids_and_clock import IdsAndClock
+from bridge.protocols.anthropic_messages import executed_code
+from bridge.protocols.anthropic_messages.computer_toolset import name_fields
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
-from bridge.protocols.anthropic_messages.web_search import search_result
+from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 
@@ -47,10 +50,13 @@ class MessagesState(Enum):
     FAILED = auto()
 
 
+REFUSAL = "refusal"
+_METADATA = ("groundingMetadata", "urlContextMetadata")
+
 STOP_REASONS: Mapping[Outcome, str] = {
     Outcome.COMPLETE: "end_turn",  # Gemini does not say whether a stop sequence ended it
     Outcome.LENGTH: "max_tokens",
-    Outcome.FILTERED: "refusal",
+    Outcome.FILTERED: REFUSAL,
     Outcome.BROKEN: "tool_use",  # a broken answer with complete calls; any other one has failed
 }
 
@@ -90,7 +96,11 @@ class MessagesMachine(EventMachine):
         self._held_thought: list[TextAdded | PartSigned] | None = (
             None  # a thought after text, until another block follows
         )
-        self._grounding: JsonObject | None = None
+        self._metadata: dict[str, Any] = {}  # the search and the fetched pages
+        self._texts: list[str] = []  # the text of each run so far
+        self._cited = 0  # citations that were sent
+        self._sent_signature = ""  # of the last call or code
+        self._code_id = ""  # of the code whose result follows
 
     # --- blocks --------------------------------------------------------------------------------------
 
@@ -156,9 +166,8 @@ class MessagesMachine(EventMachine):
     def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
         if step.kind is RunKind.THOUGHT:
             yield from self._open_thought()
-        elif step.kind is RunKind.OTHER:
-            yield from self._stop_block()
-            self.losses.append("messages.part_not_shown")
+        elif step.kind is RunKind.OTHER and step.part is not None:
+            yield from self._other(step.part)
         elif step.part is not None and isinstance(step.part.data, FunctionCall):
             yield from self._send_held_thought()
             yield from self._call(step.part.data, step.part.signature)
@@ -172,12 +181,48 @@ class MessagesMachine(EventMachine):
             yield from self._think()
 
     def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
+        yield from self._sign_call(signature)
+        yield from self._tool_block("tool_use", call.args or {}, id=call.id, **name_fields(call.name))
+
+    def _sign_call(self, signature: str | None) -> Iterator[Event]:
         if signature is not None and self._may_add_thinking():
+            self._sent_signature = signature
             yield from self._think()
             yield from self._sign(for_next_call(signature))
         yield from self._stop_block()
-        yield self._start_block("tool_use", id=call.id, name=call.name, input={})
-        yield self._delta("input_json_delta", partial_json=orjson.dumps(dict(call.args or {})).decode())
+
+    def _tool_block(self, kind: str, arguments: Mapping[str, Any], **block: Any) -> Iterator[Event]:
+        yield self._start_block(kind, **block, input={})
+        yield self._delta("input_json_delta", partial_json=orjson.dumps(dict(arguments)).decode())
+        yield from self._stop_block()
+
+    def _result_block(self, kind: str, call_id: str, content: Any) -> Iterator[Event]:
+        yield self._start_block(kind, tool_use_id=call_id, content=content)
+        yield from self._stop_block()
+
+    def _other(self, part: Part) -> Iterator[Event]:
+        data = part.data
+        if isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
+            yield from self._send_held_thought()
+            yield from self._sign_call(part.signature)
+            self._code_id = executed_code.own_id(data) or self._new_server_id()
+            yield from self._tool_block("server_tool_use", code, id=self._code_id, name=executed_code.TOOL)
+        elif isinstance(data, OtherData) and (result := executed_code.result_content(data)) is not None:
+            yield from self._send_held_thought()
+            yield from self._stop_block()
+            call_id = executed_code.own_id(data) or self._code_id or self._new_server_id()
+            yield from self._result_block(executed_code.RESULT_TYPE, call_id, result)
+        else:
+            self.losses.append("messages.part_not_shown")
+            yield from self._image_note(data) if isinstance(data, InlineData) else self._stop_block()
+
+    def _new_server_id(self) -> str:
+        return self.ids_and_clock.new_id(executed_code.ID_PREFIX)
+
+    def _image_note(self, image: InlineData) -> Iterator[Event]:
+        """Tell the user that there is an image: no block of an answer can hold one."""
+        yield from self._begin_text()
+        yield self._delta("text_delta", text=image_note(image))
         yield from self._stop_block()
 
     def _may_add_thinking(self) -> bool:
@@ -208,7 +253,7 @@ class MessagesMachine(EventMachine):
         yield self._start_block("text", text="")
 
     def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
-        if step.kind is RunKind.CALL:
+        if step.kind is RunKind.CALL or step.signature == self._sent_signature:
             return  # already sent before the call
         if step.kind is not RunKind.THOUGHT or not self._shows_thinking:
             self.losses.append("messages.signature_without_a_seat")
@@ -220,49 +265,60 @@ class MessagesMachine(EventMachine):
     def on_run_closed(self, step: RunClosed) -> Iterator[Event]:
         # A thinking block stays open: the next call may need to sign it.
         if step.kind is RunKind.TEXT:
+            yield from self._cite("".join(str(part.data) for part in step.parts))
             yield from self._stop_block()
 
+    def _cite(self, text: str) -> Iterator[Event]:
+        """Send the citations of the open block. Gemini sends them last, so no earlier block can have any."""
+        start = sum(map(len, self._texts))
+        self._texts.append(text)
+        whole = "".join(self._texts) if self._grounding else ""
+        for cited in citations_in(whole, self._grounding):
+            if cited.start >= start and self._open_block == "text":
+                self._cited += 1
+                yield self._delta("citations_delta", citation=citation(cited, whole))
+
+    @property
+    def _grounding(self) -> Any:
+        return self._metadata.get("groundingMetadata")
+
     def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
-        self._grounding = step.fields.get("groundingMetadata") or self._grounding
+        self._metadata.update((name, step.fields[name]) for name in _METADATA if step.fields.get(name))
         return ()
 
     def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._stop_block()
         if self._held_thought:
             self.losses.append("messages.thought_at_the_end")
-        searches = yield from self._searches()
-        usage = {**usage_from_gemini(step.usage), **searches, **self._tier()}
-        delta = {"stop_reason": _stop_reason(step.endings[0]), "stop_sequence": None}
-        yield _event("message_delta", delta=delta, usage=usage)
+        if len(citations_in("".join(self._texts), self._grounding)) > self._cited:
+            self.losses.append("messages.citation_of_earlier_text")
+        calls = server_calls(self._metadata)
+        for call in calls:
+            own_id = self._new_server_id()
+            yield from self._tool_block("server_tool_use", call.input, id=own_id, name=call.tool)
+            yield from self._result_block(call.result_type, own_id, call.result)
+        usage = {**usage_from_gemini(step.usage), **server_tool_usage(calls)}
+        yield _event("message_delta", delta=self._ending(step.endings[0]), usage=usage)
         yield _event("message_stop")
 
-    def _searches(self) -> Generator[Event, None, dict[str, Any]]:
-        """Google's search results as blocks of Anthropic's search tool. Gemini sends them last."""
-        search = web_search_from(self._grounding)
-        if search is None:
-            return {}
-        own_id = self.ids_and_clock.new_id("srvtoolu_")
-        yield self._start_block("server_tool_use", id=own_id, name="web_search", input={})
-        yield self._delta("input_json_delta", partial_json=orjson.dumps({"query": search.query}).decode())
-        yield from self._stop_block()
-        results = [search_result(page) for page in search.pages]
-        yield self._start_block("web_search_tool_result", tool_use_id=own_id, content=results)
-        yield from self._stop_block()
-        return {"server_tool_use": {"web_search_requests": max(1, len(search.queries))}}
+    def _ending(self, ending: Ending) -> dict[str, Any]:
+        reason = "tool_use" if ending.called else STOP_REASONS[ending.outcome]
+        delta = {"stop_reason": reason, "stop_sequence": None}
+        if reason != REFUSAL:
+            return delta
+        explanation = refusal_text(self.finish_reason(ending.candidate))
+        return {**delta, "stop_details": {"type": REFUSAL, "category": None, "explanation": explanation}}
 
     def on_turn_failed(self, error: BridgeError) -> tuple[Event, ...]:
         return (Event("error", error_body(error)),)
 
     def fold(self, events: Iterable[Event]) -> dict[str, Any]:
-        return fold_message(event.data for event in events)
+        message = fold_message(event.data for event in events)
+        return {**message, "usage": {**message["usage"], **self._tier()}}
 
 
 def _event(kind: str, **data: Any) -> Event:
     return Event(kind, {"type": kind, **data})
-
-
-def _stop_reason(ending: Ending) -> str:
-    return "tool_use" if ending.called else STOP_REASONS[ending.outcome]
 
 
 def usage_from_gemini(usage: Usage) -> dict[str, Any]:

@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
+from bridge.protocols.anthropic_messages import executed_code
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
+from bridge.protocols.anthropic_messages.computer_toolset import function_name
+from bridge.protocols.anthropic_messages.grounded import IMAGE_NOTE
+from bridge.protocols.anthropic_messages.lost_fields import lost_block_fields
 from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content_parts import only_texts, reminders, system_content
 from bridge.protocols.json_reading import invalid_field, lookup_by, optional, required
@@ -14,16 +18,20 @@ from bridge.protocols.json_reading import invalid_field, lookup_by, optional, re
 #: Claude Code's first line. It differs for each conversation, so Gemini's prefix cache would never match.
 BILLING_LINE = "x-anthropic-billing-header:"
 
-#: Blocks of a search. Dropped: the text after them has the results, and Gemini never produced these blocks.
-SEARCH_BLOCKS = ("server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
-#: Blocks of other server-side tools of Anthropic.
+#: Results of a search. Dropped: the text after them has the results, and Gemini never produced these blocks.
+SEARCH_RESULTS = ("web_search_tool_result", "web_fetch_tool_result")
+SEARCH_TOOLS = ("web_search", "web_fetch")
+CODE_RESULTS = ("code_execution_tool_result", "bash_code_execution_tool_result")
+#: Blocks that only Anthropic's servers produce and understand.
 SERVER_TOOL_BLOCKS = (
+    "advisor_tool_result",
     "mcp_tool_use",
     "mcp_tool_result",
-    "code_execution_tool_result",
-    "bash_code_execution_tool_result",
     "text_editor_code_execution_tool_result",
     "tool_search_tool_result",
+    "compaction",
+    "container_upload",
+    "fallback",
 )
 
 
@@ -68,6 +76,7 @@ class AnthropicMessages:
         self.contents.append(Content(USER, tuple(parts)))
 
     def _user_block(self, block: JsonObject, path: str) -> list[Part]:
+        self.losses += lost_block_fields(block)
         if block.get("type") != "tool_result":
             return block_parts(block, path)
         return [tool_result_part(block, self._call_names.get(str(block.get("tool_use_id")), ""), path)]
@@ -112,7 +121,9 @@ class _AssistantMessage:
         lookup_by(block, "type", self._READERS, path)(self, block, path)
 
     def _text(self, block: JsonObject, path: str) -> None:
-        self._parts.append(Part(required(block, "text", str, path)))
+        text = required(block, "text", str, path)
+        if not text.startswith(IMAGE_NOTE):  # a note for the user, which Gemini did not write
+            self._parts.append(Part(text))
 
     def _thinking(self, block: JsonObject, path: str) -> None:
         thought = required(block, "thinking", str, path)
@@ -123,15 +134,28 @@ class _AssistantMessage:
     def _redacted(self, _block: JsonObject, _path: str) -> None:
         self._losses.append("messages.redacted_thinking")  # encrypted by another vendor
 
-    def _search(self, _block: JsonObject, _path: str) -> None:
+    def _search_result(self, _block: JsonObject, _path: str) -> None:
         pass
+
+    def _server_tool_use(self, block: JsonObject, path: str) -> None:
+        name = optional(block, "name", str, path)
+        if name in (executed_code.TOOL, executed_code.BASH_TOOL):
+            self._parts.append(Part(executed_code.read_call(block, path), signature=self._for_next_call))
+            self._for_next_call = None
+        elif name not in SEARCH_TOOLS:
+            self._losses.append("messages.server_tool_use")
+
+    def _code_result(self, block: JsonObject, path: str) -> None:
+        if "encrypted_stdout" in required(block, "content", dict, path):
+            self._losses.append("messages.encrypted_stdout")
+        self._parts.append(Part(executed_code.read_result(block, path)))
 
     def _server_tool(self, block: JsonObject, _path: str) -> None:
         self._losses.append(f"messages.{block['type']}")
 
     def _tool_use(self, block: JsonObject, path: str) -> None:
         call = FunctionCall(
-            required(block, "name", str, path),
+            function_name(required(block, "name", str, path), optional(block, "toolset_name", str, path)),
             optional(block, "input", dict, path) or {},
             required(block, "id", str, path),
         )
@@ -144,6 +168,8 @@ class _AssistantMessage:
         "thinking": _thinking,
         "redacted_thinking": _redacted,
         "tool_use": _tool_use,
-        **dict.fromkeys(SEARCH_BLOCKS, _search),
+        "server_tool_use": _server_tool_use,
+        **dict.fromkeys(SEARCH_RESULTS, _search_result),
+        **dict.fromkeys(CODE_RESULTS, _code_result),
         **dict.fromkeys(SERVER_TOOL_BLOCKS, _server_tool),
     }

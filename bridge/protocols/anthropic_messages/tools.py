@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.protocols.anthropic_messages.client_tools import client_tool, with_examples
+from bridge.protocols.anthropic_messages.computer_toolset import TYPE as TOOLSET_TYPE
+from bridge.protocols.anthropic_messages.computer_toolset import toolset_functions
 from bridge.protocols.json_reading import (
     each_object,
     invalid_field,
@@ -17,30 +21,92 @@ from bridge.protocols.json_reading import (
 )
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
-WEB_SEARCH = "web_search"
 _MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE"}
 
+#: Anthropic's server tools that Gemini has too, by the name of their family.
+BUILT_IN_TOOLS: Mapping[str, Tool] = {
+    "web_search": GOOGLE_SEARCH,
+    "web_fetch": Tool(extra={"urlContext": {}}),
+    "code_execution": Tool(extra={"codeExecution": {}}),
+}
+#: Fields of these tools that Gemini's tools do not have.
+_BUILT_IN_FIELDS = (
+    "allowed_domains",
+    "blocked_domains",
+    "citations",
+    "max_content_tokens",
+    "max_uses",
+    "response_inclusion",
+    "url_sources",
+    "use_cache",
+    "user_location",
+)
+#: Families of tools that only Anthropic's servers can run.
+_SERVER_TOOLS = (
+    "advisor",
+    "browser_toolset",
+    "mcp_toolset",
+    "tool_search_tool_bm25",
+    "tool_search_tool_regex",
+)
+_VERSION = re.compile(r"_\d{8}$", re.ASCII)
+_DIRECT = "direct"  #: the caller of a tool that the model calls itself
 
-def declared_tools(body: JsonObject, schemas: RequestSchemas) -> tuple[Tool, ...]:
-    schemas.count_tools(len(body.get("tools") or ()), "tools")
-    functions: dict[str, FunctionDeclaration] = {}
-    searches = False
-    for path, tool in _in_order_of_loading(body):
+
+class DeclaredTools:
+    """The tools of a request, and what was lost of them."""
+
+    def __init__(self, body: JsonObject, schemas: RequestSchemas) -> None:
+        self.losses: list[str] = []
+        self._schemas = schemas
+        self._functions: dict[str, FunctionDeclaration] = {}
+        self._built_in: dict[str, Tool] = {}
+        schemas.count_tools(len(body.get("tools") or ()), "tools")
+        for path, tool in _in_order_of_loading(body):
+            self._add(tool, path)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        declared = [Tool(tuple(self._functions.values()))] if self._functions else []
+        return (*declared, *self._built_in.values())
+
+    def _add(self, tool: JsonObject, path: str) -> None:
         kind = optional(tool, "type", str, path) or "custom"
-        if kind.startswith(f"{WEB_SEARCH}_"):
-            searches = True
-            continue
-        if kind != "custom":
+        family = _VERSION.sub("", kind)
+        if family in BUILT_IN_TOOLS:
+            self._built_in[family] = BUILT_IN_TOOLS[family]
+            self.losses += [f"messages.{family}.{name}" for name in _BUILT_IN_FIELDS if tool.get(name)]
+        elif family in _SERVER_TOOLS:
+            self.losses.append(f"messages.tool.{family}")
+        elif kind == TOOLSET_TYPE:
+            for function in toolset_functions(tool, path):
+                self._declare(function, path)
+        else:
+            self._declare(self._function(kind, tool, path), path)
+        self._count_options(tool)
+
+    def _function(self, kind: str, tool: JsonObject, path: str) -> FunctionDeclaration:
+        if kind == "custom":
+            return _custom(tool, path, self._schemas)
+        declared = client_tool(kind, tool, path)
+        if declared is None:
             raise invalid_field(
                 f"Gemini has no tool of the kind {quoted(kind)}; declare it with an input_schema",
                 f"{path}.type",
             )
-        function = _function(tool, path, schemas)
-        if function.name in functions:
+        return declared
+
+    def _declare(self, function: FunctionDeclaration, path: str) -> None:
+        if function.name in self._functions:
             raise invalid_field(f"{quoted(function.name)} is declared twice", f"{path}.name")
-        functions[function.name] = function
-    declared = [Tool(tuple(functions.values()))] if functions else []
-    return (*declared, GOOGLE_SEARCH) if searches else tuple(declared)
+        self._functions[function.name] = function
+
+    def _count_options(self, tool: JsonObject) -> None:
+        callers = tool.get("allowed_callers")
+        if isinstance(callers, list) and callers and _DIRECT not in callers:
+            self.losses.append("messages.tools.allowed_callers")
+        if tool.get("strict"):
+            self.losses.append("messages.tools.strict")
 
 
 def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
@@ -68,12 +134,12 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(block.get("content"))
 
 
-def _function(tool: JsonObject, path: str, schemas: RequestSchemas) -> FunctionDeclaration:
+def _custom(tool: JsonObject, path: str, schemas: RequestSchemas) -> FunctionDeclaration:
     schema = required(tool, "input_schema", dict, path)
     name = required_name(tool, path)
     return FunctionDeclaration(
         name,
-        optional(tool, "description", str, path),
+        with_examples(optional(tool, "description", str, path), tool, path),
         schemas.tool_schema(name, schema, f"{path}.input_schema"),
     )
 
@@ -84,7 +150,7 @@ def chosen_tools(choice: JsonObject | None, declared: tuple[Tool, ...]) -> JsonO
     kind = required(choice, "type", str, "tool_choice")
     if kind == "tool":
         name = required(choice, "name", str, "tool_choice")
-        if name == WEB_SEARCH and GOOGLE_SEARCH in declared:  # Gemini decides by itself when to search
+        if BUILT_IN_TOOLS.get(name) in declared:  # Gemini decides by itself when to use them
             return EMPTY
         return tool_config(MUST_CALL, [name], declared, "tool_choice.name")
     if kind not in _MODES:

@@ -11,12 +11,21 @@ from typing import Any
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
-from bridge.protocols.json_reading import each_object, invalid_field, quoted, required, stop_sequences
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    stop_sequences,
+)
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import ChatMessages
 from bridge.protocols.openai_chat.tools import chosen_tools, custom_tools, declared_tools
 from bridge.protocols.openai_sampling import sampling_from_openai
 from bridge.protocols.openai_tiers import requested_tier
+
+_DROPPED = ("audio", "moderation", "prediction", "store", "verbosity")
 
 
 def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
@@ -51,7 +60,7 @@ def _options(body: JsonObject, stream: bool) -> ChatOptions:
 def _losses(body: JsonObject) -> list[str]:
     """Dropped fields that Gemini does not support and a client can do without."""
     losses = ["chat.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
-    losses += [f"chat.{name}" for name in ("verbosity", "prediction") if body.get(name)]
+    losses += [f"chat.{name}" for name in _DROPPED if body.get(name)]
     return losses
 
 
@@ -101,5 +110,7 @@ def _response_format(wanted: JsonObject | None, schemas: RequestSchemas) -> dict
 def _answer_schema(wanted: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     path = "response_format.json_schema"
     named = required(wanted, "json_schema", dict, "response_format")
-    schema = required(named, "schema", dict, path)
+    schema = dict(required(named, "schema", dict, path))
+    if (description := optional(named, "description", str, path)) is not None:
+        schema.setdefault("description", description)
     return schemas.answer_format(schema, f"{path}.schema")

@@ -18,6 +18,8 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.freeform import freeform_text
+from bridge.gemini.grounding import citations_in
+from bridge.gemini.refusals import refusal_text
 from bridge.gemini.turn import (
     Ending,
     MetadataReceived,
@@ -50,7 +52,18 @@ class ChatState(Enum):
 
 
 _WRITING = dict.fromkeys(
-    ("role", "content", "reasoning", "tool_call", "image", "logprobs", "extra"), ChatState.OPEN
+    (
+        "role",
+        "content",
+        "reasoning",
+        "tool_call",
+        "image",
+        "logprobs",
+        "annotations",
+        "refusal",
+        "extra",
+    ),
+    ChatState.OPEN,
 )
 
 FINISH_REASONS: Mapping[Outcome, str] = {
@@ -77,6 +90,8 @@ class ChatMachine(EventMachine):
         ChatState.OPEN: {**_WRITING, "finish": ChatState.CLOSING, "error": ChatState.FAILED},
         ChatState.CLOSING: {
             "role": ChatState.CLOSING,
+            "annotations": ChatState.CLOSING,
+            "refusal": ChatState.CLOSING,
             "extra": ChatState.CLOSING,
             "finish": ChatState.CLOSING,
             "usage": ChatState.COUNTED,
@@ -198,6 +213,12 @@ class ChatMachine(EventMachine):
     def _finish_choice(self, ending: Ending) -> Iterator[Event]:
         yield from self._role_event(ending.candidate, None)
         choice = self._choice(ending.candidate)
+        if annotations := _annotations(choice):
+            yield self._delta("annotations", ending.candidate, {"annotations": annotations})
+        if ending.outcome is Outcome.FILTERED and not ending.called:
+            yield self._delta(
+                "refusal", ending.candidate, {"refusal": refusal_text(self.finish_reason(ending.candidate))}
+            )
         if (layout := part_layout(choice.parts)) is not None:
             choice.google["parts"] = layout
         if choice.google:
@@ -234,6 +255,24 @@ class _ChoiceState:
         self.images = 0
         self.parts: list[Part] = []
         self.google: dict[str, Any] = {}
+
+
+def _annotations(choice: _ChoiceState) -> list[dict[str, Any]]:
+    """The citations of the text. Gemini sends them after it."""
+    grounding = choice.google.get("grounding_metadata")
+    texts = (part.data for part in choice.parts if isinstance(part.data, str) and not part.thought)
+    return [
+        {
+            "type": "url_citation",
+            "url_citation": {
+                "start_index": cited.start,
+                "end_index": cited.end,
+                "url": cited.source.url,
+                "title": cited.source.title,
+            },
+        }
+        for cited in (citations_in("".join(texts), grounding) if grounding else ())
+    ]
 
 
 def _function(call: FunctionCall) -> dict[str, Any]:

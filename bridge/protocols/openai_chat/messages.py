@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from bridge.gemini.freeform import freeform_call
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.media_types import MP4, PDF
+from bridge.gemini.refusals import PREFIX as REFUSAL_PREFIX
 from bridge.gemini.types import (
     MODEL,
     USER,
@@ -55,6 +56,7 @@ class ChatMessages:
         return system_content(self._system)
 
     def add(self, message: JsonObject, path: str) -> None:
+        self.losses += _lost_fields(message)
         lookup_by(message, "role", self._ROLES, path)(self, message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
@@ -70,7 +72,7 @@ class ChatMessages:
     def _assistant(self, message: JsonObject, path: str) -> None:
         reasoning = optional(message, "reasoning_content", str, path) or ""
         answer = "".join(only_texts(_content_parts(message, path, must_exist=False), f"{path}.content"))
-        answer += optional(message, "refusal", str, path) or ""
+        answer += _refusal(message, path)
         calls = self._calls(message, path)
         images = _images(message, path)
         if message.get("audio"):
@@ -135,6 +137,32 @@ class ChatMessages:
         "tool": _tool,
         "function": _function,
     }
+
+
+def _lost_fields(message: JsonObject) -> list[str]:
+    """The dropped fields of a message and of its content parts. A function's result needs its name."""
+    named = message.get("name") and message.get("role") not in ("function", "tool")
+    losses = ["chat.name"] if named else []
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict):
+            losses += _lost_part_fields(part)
+    return losses
+
+
+def _lost_part_fields(part: JsonObject) -> list[str]:
+    image, file = part.get("image_url"), part.get("file")
+    detail = image.get("detail") if isinstance(image, dict) else None
+    losses = ["chat.image_detail"] if detail not in (None, "auto") else []
+    if isinstance(file, dict) and file.get("filename"):
+        losses.append("chat.filename")
+    return losses
+
+
+def _refusal(message: JsonObject, path: str) -> str:
+    """A refusal of another model. The bridge's own are no text of Gemini's."""
+    refusal = optional(message, "refusal", str, path) or ""
+    return "" if refusal.startswith(REFUSAL_PREFIX) else refusal
 
 
 def _call_part(function: JsonObject, call_id: str | None, signature: Any, path: str) -> Part:
