@@ -10,7 +10,7 @@ from bridge.protocols.json_reading import invalid_field
 
 LARGEST_PAGE = 1000
 #: Fields that the bridge adds for other protocols.
-_BRIDGE_FIELDS = ("id", "created")
+_BRIDGE_FIELDS = ("id", "created", "retiresOn", "thinkingLevels")
 
 
 def show_model(model: JsonObject) -> dict[str, Any]:

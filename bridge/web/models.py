@@ -42,7 +42,10 @@ class ModelList:
     def _described(self, model: str, listed: Mapping[str, JsonObject]) -> JsonObject:
         """The model as Google describes it, with the limits of models.toml where Google names none."""
         capabilities = self._directory.table.capabilities(model)
+        retirement = self._directory.table.lifecycle.row_of(model)
         known = {
+            "retiresOn": retirement and retirement.since.isoformat(),
+            "thinkingLevels": capabilities.thinking_levels,
             "name": f"models/{model}",
             "inputTokenLimit": capabilities.window,
             "outputTokenLimit": capabilities.output_limit,

@@ -330,3 +330,19 @@ def test_an_image_is_named_to_the_user_and_not_repeated_to_gemini(client, gemini
     said = {"role": "assistant", "content": [block.to_dict() for block in message.content]}
     client.messages.create(**{**ASK, "messages": [*HELLO, said, *HELLO]})
     assert gemini.asked[-1].body["contents"][1]["parts"] == [{"text": "Here."}]
+
+
+def test_models_have_pages_limits_and_capabilities(client, gemini):
+    first = client.models.list(limit=1)
+    (model,) = first.data
+    assert first.has_more
+    assert client.models.list(limit=1, after_id=model.id).data[0].id != model.id
+    back = client.models.list(limit=1, before_id=client.models.list(limit=2).data[1].id)
+    assert [each.id for each in back.data] == [model.id]
+    shown = client.models.retrieve("gemini-3.1-pro-preview")
+    assert (shown.max_input_tokens, shown.capabilities.effort.high.supported) == (1048576, True)
+    for wrong in ({"limit": 0}, {"limit": 1001}, {"after_id": "nothing"}, {"before_id": "nothing"}):
+        with pytest.raises(anthropic.BadRequestError):
+            client.models.list(**wrong)
+    with pytest.raises(anthropic.NotFoundError):
+        client.models.retrieve("nothing")

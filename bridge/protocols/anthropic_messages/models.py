@@ -16,14 +16,40 @@ LARGEST_PAGE = 1000
 
 def show_model(model: JsonObject) -> dict[str, Any]:
     created = datetime.fromtimestamp(model["created"], UTC)
+    retires = model.get("retiresOn")
     return {
         "type": "model",
         "id": model["id"],
         "display_name": _title(model),
         "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "lifecycle": "active",
+        "lifecycle": "deprecated" if retires else "active",
+        "deprecated_at": None,  # Google announces only the day of the end
+        "retires_at": f"{retires}T00:00:00Z" if retires else None,
         "max_input_tokens": model.get("inputTokenLimit"),
         "max_tokens": model.get("outputTokenLimit"),
+        "capabilities": _capabilities(model),
+    }
+
+
+def _capabilities(model: JsonObject) -> dict[str, Any]:
+    """What a request to the bridge can use with this model."""
+    chats = "generateContent" in model.get("supportedGenerationMethods", ("generateContent",))
+    chat, no = {"supported": chats}, {"supported": False}
+    levels = model.get("thinkingLevels", ())
+    thinks = {"supported": chats and bool(levels or model.get("thinking"))}
+    efforts = {level: {"supported": level in levels} for level in ("low", "medium", "high")}
+    kinds = {"adaptive": thinks, "enabled": thinks, "disabled": thinks, "between_tools": no}
+    return {
+        "batch": no,
+        "citations": no,  # of documents
+        "code_execution": chat,
+        "context_management": no,
+        "effort": {"supported": bool(levels), **efforts, "xhigh": no, "max": no},
+        "image_input": chat,
+        "pdf_input": chat,
+        "server_tools": {**chat, "code_execution": chat, "web_search": chat},
+        "structured_outputs": chat,
+        "thinking": {**thinks, "types": kinds},
     }
 
 

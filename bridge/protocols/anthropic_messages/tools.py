@@ -75,9 +75,11 @@ class DeclaredTools:
         family = _VERSION.sub("", kind)
         if family in BUILT_IN_TOOLS:
             self._built_in[family] = BUILT_IN_TOOLS[family]
-            self.losses += [f"messages.{family}.{name}" for name in _BUILT_IN_FIELDS if tool.get(name)]
+            self.losses += [
+                f"messages.tool_field:{family}.{name}" for name in _BUILT_IN_FIELDS if tool.get(name)
+            ]
         elif family in _SERVER_TOOLS:
-            self.losses.append(f"messages.tool.{family}")
+            self.losses.append(f"messages.tool:{family}")
         elif kind == TOOLSET_TYPE:
             for function in toolset_functions(tool, path):
                 self._declare(function, path)
