@@ -38,9 +38,9 @@ def lost_fields(body: JsonObject) -> list[str]:
     if body.get("speed") == "fast":
         names.append("speed")
     if (body.get("output_config") or {}).get("task_budget"):
-        names.append("output_config.task_budget")
+        names.append("task_budget")
     if (body.get("thinking") or {}).get("block_binding"):
-        names.append("thinking.block_binding")
+        names.append("block_binding")
     if (body.get("tool_choice") or {}).get("disable_parallel_tool_use"):
         names.append("disable_parallel_tool_use")
     if _clears_context(body.get("context_management")):

@@ -106,9 +106,9 @@ class DeclaredTools:
     def _count_options(self, tool: JsonObject) -> None:
         callers = tool.get("allowed_callers")
         if isinstance(callers, list) and callers and _DIRECT not in callers:
-            self.losses.append("messages.tools.allowed_callers")
+            self.losses.append("messages.tool_allowed_callers")
         if tool.get("strict"):
-            self.losses.append("messages.tools.strict")
+            self.losses.append("messages.tool_strict")
 
 
 def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
