@@ -31,6 +31,8 @@ def adapt_generation(
             generation["thinkingConfig"] = config
         if capabilities.ignores_sampling and _drop_fields(generation, SAMPLING):
             notes.append("generation.sampling_not_sent")
+        if request.draws and not _allow_images(generation, capabilities):
+            notes.append("tools.image_generation")
         if _raise_output_limit(generation, capabilities.output_floor):
             notes.append("generation.output_limit_raised")
     if 0 < capabilities.output_limit < _output_limit(generation, 0):
@@ -38,6 +40,12 @@ def adapt_generation(
     if capabilities.shared_window and _lower_output_limit(generation, request, capabilities):
         notes.append("generation.output_limit_lowered")
     return generation, tuple(notes)
+
+
+def _allow_images(generation: dict[str, Any], capabilities: ModelCapabilities) -> bool:
+    if capabilities.draws:
+        generation["responseModalities"] = ["TEXT", "IMAGE"]
+    return capabilities.draws
 
 
 def _drop_fields(generation: dict[str, Any], fields: Iterable[str]) -> bool:

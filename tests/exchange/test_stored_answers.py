@@ -212,7 +212,7 @@ def test_only_a_background_answer_can_be_cancelled(api):
 def test_a_failed_background_answer_reports_its_error(api, gemini):
     gemini.will_say(sse(text_chunk("Half an ans")))
     made = api.create(background=True)
-    assert wait_for(api, made["id"], "failed")["error"]["code"] == "upstream_truncated"
+    assert wait_for(api, made["id"], "failed")["error"]["bridge_code"] == "upstream_truncated"
 
 
 # --- only the store ----------------------------------------------------------------------------------

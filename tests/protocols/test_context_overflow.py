@@ -100,5 +100,5 @@ def test_a_background_answer_has_the_same_overflow_message(bridge, gemini):
     made = requests.post(address, json={**ASKED["/v1/responses"], "background": True}, timeout=30).json()
     bridge.request(path="/v1/responses", error="context_overflow")
     failed = requests.get(f"{address}/{made['id']}", timeout=30).json()
-    assert (failed["status"], failed["error"]["code"]) == ("failed", "context_length_exceeded")
+    assert (failed["status"], failed["error"]["bridge_code"]) == ("failed", "context_length_exceeded")
     assert failed["error"]["message"] == OPENAI_BOTH

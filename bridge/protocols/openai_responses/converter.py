@@ -9,6 +9,7 @@ from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thin
 from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import each_object, invalid_field, optional, quoted, required
 from bridge.protocols.openai_responses.dialects import HEADER, choose
+from bridge.protocols.openai_responses.echo import echoed_fields
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 from bridge.protocols.openai_responses.tools import DeclaredTools, chosen_tools
@@ -16,25 +17,14 @@ from bridge.protocols.openai_tiers import requested_tier
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
-_SAMPLING = {"temperature": "temperature", "top_p": "topP", "max_output_tokens": "maxOutputTokens"}
+LOGPROBS = "message.output_text.logprobs"
 
-#: Fields of the request that the response repeats.
-_ECHOED: dict[str, Any] = {
-    "background": False,
-    "instructions": None,
-    "max_output_tokens": None,
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "previous_response_id": None,
-    "reasoning": {},
-    "service_tier": "default",
-    "store": True,
-    "temperature": None,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "top_p": None,
-    "truncation": "disabled",
+_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "max_output_tokens": "maxOutputTokens",
 }
 
 
@@ -58,6 +48,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         generation=_generation(body, declared.schemas),
         thinking=_thinking(body),
         service_tier=requested_tier(body),
+        draws=declared.draws,
     )
     losses = (*declared.losses, *declared.schemas.losses, *items.losses, *_losses(body))
     options = _options(body, declared, caller)
@@ -79,23 +70,25 @@ def _reject_unsupported_fields(body: JsonObject) -> None:
 
 def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> ResponsesOptions:
     dialect = choose(caller)
-    echo = {key: default if body.get(key) is None else body[key] for key, default in _ECHOED.items()}
-    if not dialect.echoes_tools:
-        echo["tools"] = []
     return ResponsesOptions(
         dialect=dialect,
         calls=declared.calls,
         thinking=_thinking(body).show,
-        encrypted_reasoning=ENCRYPTED_REASONING in (body.get("include") or ()),
-        echo=echo,
+        encrypted_reasoning=_includes(body, ENCRYPTED_REASONING),
+        logprobs=_includes(body, LOGPROBS),
+        echo=echoed_fields(body, with_tools=dialect.echoes_tools),
     )
+
+
+def _includes(body: JsonObject, name: str) -> bool:
+    return name in (body.get("include") or ())
 
 
 def _losses(body: JsonObject) -> list[str]:
     losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
     if (body.get("text") or {}).get("verbosity") in ("low", "high"):
         losses.append("responses.verbosity")
-    if body.get("top_logprobs"):
+    if body.get("top_logprobs") and not _includes(body, LOGPROBS):
         losses.append("responses.logprobs")
     return losses
 
@@ -110,6 +103,10 @@ def _thinking(body: JsonObject) -> Thinking:
 
 def _generation(body: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+    if _includes(body, LOGPROBS):
+        generation["responseLogprobs"] = True
+        if body.get("top_logprobs"):
+            generation["logprobs"] = body["top_logprobs"]
     form = optional(body.get("text") or {}, "format", dict, "text")
     if form is not None:
         generation.update(_answer_format(form, schemas))
