@@ -26,7 +26,15 @@ WORTH_A_TRY = {
     "internal",
 }
 #: Errors that cannot occur in a stream.
-BEFORE_ANY_STREAM = {"unauthorized", "forbidden", "unknown_route", "unknown_answer", "method", "upgrade"}
+BEFORE_ANY_STREAM = {
+    "unknown_previous",
+    "unauthorized",
+    "forbidden",
+    "unknown_route",
+    "unknown_answer",
+    "method",
+    "upgrade",
+}
 #: No client is connected to receive these errors.
 UNHEARD = {"client_left"}
 

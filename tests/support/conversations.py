@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from bridge.gemini.types import EMPTY, FunctionCall, Part
+from bridge.gemini.types import EMPTY, FunctionCall, InlineData, OtherData, Part
 from bridge.protocols.base import Caller
 
 Parts = tuple[Part, ...]
@@ -45,8 +45,8 @@ def _messages_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[s
     return {**opening, "messages": [*opening["messages"], *more]}
 
 
-def _text_unsigned(parts: Parts) -> Parts:
-    """Text, thoughts and calls. Texts lose their signatures, so neighbouring texts are joined."""
+def _text_unsigned(parts: Parts, also: tuple[type, ...] = ()) -> Parts:
+    """Text, thoughts, calls and `also`. Texts lose their signatures, so neighbouring texts are joined."""
     seated: list[Part] = []
     before: Part | None = None
     for part in parts:
@@ -55,10 +55,15 @@ def _text_unsigned(parts: Parts) -> Parts:
             if before is not None and isinstance(before.data, str) and not before.thought:
                 plain = Part(f"{seated.pop().data if seated else ''}{part.data}")
             seated += [plain] if plain.data else []
-        elif isinstance(part.data, FunctionCall | str):
+        elif isinstance(part.data, (FunctionCall, str, *also)):
             seated.append(part)
         before = part
     return tuple(seated)
+
+
+def _with_hosted_tools(parts: Parts) -> Parts:
+    """Like `_text_unsigned`, with executed code and images."""
+    return _text_unsigned(parts, (OtherData, InlineData))
 
 
 def _no_thought_at_the_end(parts: Parts) -> Parts:
@@ -125,7 +130,7 @@ CONVERSATIONS = {
             "stream": True,
         },
         _responses_goes_on,
-        _text_unsigned,
+        _with_hosted_tools,
         callers={
             "": Caller(preferences={"dialect": "bridge"}),
             ".openai": Caller(preferences={"dialect": "openai"}),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from bridge.gemini.grounding import Citation, WebSearch
+from bridge.gemini.media import media_from_url
 from bridge.gemini.types import InlineData, JsonObject, OtherData, Part, PartData
+from bridge.protocols.json_reading import each_object, optional
 
 NewId = Callable[[str], str]
 
@@ -76,17 +78,18 @@ def executed_code(data: PartData, new_id: NewId) -> ExecutedCode | None:
     return ExecutedCode(str(data.value.get("code") or ""), new_id)
 
 
-def code_parts(item: JsonObject) -> Iterable[Part]:
-    """The parts of an executed code in the history. Code without a result is left out: Gemini never sends
-    one without the other."""
-    logs = [each["logs"] for each in item.get("outputs") or () if isinstance(each, dict) and each.get("logs")]
-    if not isinstance(item.get("code"), str) or item.get("outputs") is None:
-        return ()
+def code_parts(item: JsonObject, path: str) -> list[Part]:
+    """The parts of an executed code in the history."""
+    code = optional(item, "code", str, path)
+    executed = [] if code is None else [Part(OtherData(_CODE, {"language": "PYTHON", "code": code}))]
+    outputs = list(each_object(optional(item, "outputs", list, path) or [], f"{path}.outputs"))
+    if not executed or not outputs:
+        return executed
+    logs = [str(output["logs"]) for _, output in outputs if output.get("logs")]
+    images = [media_from_url(str(output["url"]), where) for where, output in outputs if output.get("url")]
     outcome = _FAILED if item.get("status") == "failed" else _OK
-    result = {"outcome": outcome, "output": "\n".join(map(str, logs))}
-    return Part(OtherData(_CODE, {"language": "PYTHON", "code": item["code"]})), Part(
-        OtherData(_RESULT, result)
-    )
+    result = Part(OtherData(_RESULT, {"outcome": outcome, "output": "\n".join(logs)}))
+    return [*executed, result, *map(Part, images)]
 
 
 # --- images -------------------------------------------------------------------------------------------

@@ -164,8 +164,8 @@ class Items:
         found = self._declared.add(tools, f"{path}.tools")
         self._add_content(USER, Part(FunctionResponse(TOOL_SEARCH, {"found": found}, _call_id(item, path))))
 
-    def _code_interpreter_call(self, item: JsonObject, _path: str) -> None:
-        parts = code_parts(item)
+    def _code_interpreter_call(self, item: JsonObject, path: str) -> None:
+        parts = code_parts(item, path)
         if parts:
             self._add_content(MODEL, *parts)
 
