@@ -176,7 +176,7 @@ class DeclaredTools:
         """Google's search takes no settings of OpenAI's."""
         self._hosted["search"] = GOOGLE_SEARCH
         usual = {"search_context_size": "medium", "external_web_access": True}
-        lost = [name for name in _SEARCH_SETTINGS if tool.get(name) not in (None, {}, usual.get(name))]
+        lost = [name for name in _SEARCH_SETTINGS if tool.get(name) not in (None, usual.get(name))]
         self.losses += [f"responses.web_search.{name}" for name in lost]
 
     def _code_interpreter(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
