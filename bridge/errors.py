@@ -3,6 +3,7 @@
     BridgeError                      kind            status
     ├ InvalidRequest                 invalid_request    400   the client's body, with the field in `param`
     │ ├ ContextOverflow              context_overflow   400   the conversation is too long for the model
+    │ ├ UnknownPreviousAnswer        unknown_previous   400   the stored answer to continue does not exist
     │ ├ OutputLimitTooLow            invalid_request    400   thoughts used up all tokens of the answer
     │ └ RequestTooLarge              too_large          413
     ├ NotAuthorized                  unauthorized       401   no valid key; the message hides the reason
@@ -100,6 +101,10 @@ class ContextOverflow(InvalidRequest):
     kind = "context_overflow"
     tokens: int | None = None  #: tokens in the conversation
     limit: int | None = None  #: tokens that the model accepts
+
+
+class UnknownPreviousAnswer(InvalidRequest):
+    kind = "unknown_previous"
 
 
 class OutputLimitTooLow(InvalidRequest):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bridge.gemini.losses import SAMPLING_NOT_SENT
+from bridge.gemini.losses import IMAGES_NOT_DRAWN, SAMPLING_NOT_SENT
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.repairs import SAMPLING
 from bridge.gemini.thinking import thinking_config
@@ -32,6 +32,8 @@ def adapt_generation(
             generation["thinkingConfig"] = config
         if capabilities.ignores_sampling and _drop_fields(generation, SAMPLING):
             notes.append(SAMPLING_NOT_SENT)
+        if request.draws and not _allow_images(generation, capabilities):
+            notes.append(IMAGES_NOT_DRAWN)
         if _raise_output_limit(generation, capabilities.output_floor):
             notes.append("generation.output_limit_raised")
     if 0 < capabilities.output_limit < _output_limit(generation, 0):
@@ -39,6 +41,12 @@ def adapt_generation(
     if capabilities.shared_window and _lower_output_limit(generation, request, capabilities):
         notes.append("generation.output_limit_lowered")
     return generation, tuple(notes)
+
+
+def _allow_images(generation: dict[str, Any], capabilities: ModelCapabilities) -> bool:
+    if capabilities.draws:
+        generation["responseModalities"] = ["TEXT", "IMAGE"]
+    return capabilities.draws
 
 
 def _drop_fields(generation: dict[str, Any], fields: Iterable[str]) -> bool:

@@ -27,6 +27,7 @@ class ModelCapabilities:
     output_limit: int = 0  #: the maximum of output tokens; 0 if unknown
     shared_window: bool = False  #: input and output together must fit into the window
     output_floor: int = 0  #: with a lower output limit, thoughts may use up all tokens
+    draws: bool = False  #: its answers may contain images
     ignores_sampling: bool = False  #: it ignores or rejects sampling settings such as temperature
     fallbacks: tuple[str, ...] = ()  #: models to use while it is overloaded or out of quota
 

@@ -129,6 +129,7 @@ class Tool:
 
 
 GOOGLE_SEARCH = Tool(extra={"googleSearch": {}})
+CODE_EXECUTION = Tool(extra={"codeExecution": {}})
 
 
 @value_type
@@ -152,6 +153,8 @@ class GenerateRequest:
     #: The client uses Gemini's own API: its signatures are Gemini's, and the bridge leaves its thinking
     #: settings and its combination of tools alone.
     native: bool = False
+    #: The client allows images in the answer. A model that cannot draw answers with text alone.
+    draws: bool = False
     #: Whether Google may keep prompt and answer. None: the Google project's setting applies.
     store: bool | None = None
     #: The tier that the client asked for, later the tier to send; see `service_tier.py`.

@@ -37,6 +37,7 @@ RPC_CODES: dict[str, _RpcCode] = {
     "client_left": _RpcCode("CANCELLED", 499),
     "unknown_route": _MISSING,
     "unknown_model": _MISSING,
+    "unknown_previous": _INVALID,
     "unknown_answer": _MISSING,
     "method": _RpcCode("UNIMPLEMENTED", 405),
     "upgrade": _RpcCode("UNIMPLEMENTED", 426),

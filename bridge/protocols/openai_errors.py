@@ -16,6 +16,7 @@ class ErrorNames(NamedTuple):
 #: One row for each kind of error; a test fails if one is missing.
 ERROR_NAMES: Mapping[str, ErrorNames] = {
     "invalid_request": ErrorNames("invalid_request_error", None),
+    "unknown_previous": ErrorNames("invalid_request_error", "previous_response_not_found"),
     "context_overflow": ErrorNames("invalid_request_error", "context_length_exceeded"),
     "too_large": ErrorNames("invalid_request_error", "request_too_large"),
     "unauthorized": ErrorNames("invalid_request_error", "invalid_api_key"),

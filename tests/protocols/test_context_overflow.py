@@ -102,5 +102,5 @@ def test_a_background_answer_has_the_same_overflow_message(bridge, gemini):
     stored = f"{address}/{made['id']}"
     assert eventually(lambda: requests.get(stored, timeout=30).json()["status"] == "failed")
     failed = requests.get(stored, timeout=30).json()
-    assert failed["error"]["code"] == "context_length_exceeded"
+    assert failed["error"]["bridge_code"] == "context_length_exceeded"
     assert failed["error"]["message"] == OPENAI_BOTH

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from bridge.gemini.types import EMPTY, FunctionCall, OtherData, Part
+from bridge.gemini.types import EMPTY, FunctionCall, InlineData, OtherData, Part
 from bridge.protocols.base import Caller
 
 Parts = tuple[Part, ...]
@@ -60,6 +60,11 @@ def _text_unsigned(parts: Parts, *kept: type) -> Parts:
             seated.append(part)
         before = part
     return tuple(seated)
+
+
+def _with_hosted_tools(parts: Parts) -> Parts:
+    """Like `_text_unsigned`, with executed code and images."""
+    return _text_unsigned(parts, OtherData, InlineData)
 
 
 def _no_thought_at_the_end(parts: Parts) -> Parts:
@@ -137,7 +142,7 @@ CONVERSATIONS = {
             "stream": True,
         },
         _responses_goes_on,
-        _text_unsigned,
+        _with_hosted_tools,
         callers={
             "": Caller(preferences={"dialect": "bridge"}),
             ".openai": Caller(preferences={"dialect": "openai"}),

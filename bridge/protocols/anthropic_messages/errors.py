@@ -15,6 +15,7 @@ class _ErrorType(NamedTuple):
 #: One row for each kind of error; a test fails if one is missing.
 ERROR_TYPES: dict[str, _ErrorType] = {
     "invalid_request": _ErrorType("invalid_request_error", 400),
+    "unknown_previous": _ErrorType("invalid_request_error", 400),
     "context_overflow": _ErrorType("invalid_request_error", 400),
     "too_large": _ErrorType("request_too_large", 413),
     "unauthorized": _ErrorType("authentication_error", 401),

@@ -33,10 +33,10 @@ from bridge.gemini.turn import (
 from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
-from bridge.protocols.openai_chat.logprobs import logprobs_from_gemini
 from bridge.protocols.openai_chat.part_order import part_layout
 from bridge.protocols.openai_chunks import DONE, usage_from_gemini
 from bridge.protocols.openai_errors import error_body
+from bridge.protocols.openai_logprobs import logprobs_from_gemini
 from bridge.protocols.openai_tiers import tier_for_answer
 
 MAX_CHOICES = 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -21,8 +21,10 @@ class CallItem:
     empty: dict[str, Any]  #: the empty content fields
     whole: dict[str, Any]  #: the complete content fields
     event: str | None = None  #: prefix of the events that carry the content as text, if any
-    field: str = ""
+    content: str = ""  #: the name of the field with this text
     text: str = ""
+    done: dict[str, Any] = field(default_factory=dict)  #: further fields of the event that ends the content
+    has_status: bool = True
 
 
 def call_item(call: FunctionCall, called: CalledTool | None, new_id: NewId) -> CallItem:
@@ -41,6 +43,7 @@ def _function(call: FunctionCall, called: CalledTool, new_id: NewId) -> CallItem
         "response.function_call_arguments",
         "arguments",
         text,
+        {"name": called.name},
     )
 
 
@@ -53,6 +56,7 @@ def _custom(call: FunctionCall, called: CalledTool, new_id: NewId) -> CallItem:
         "response.custom_tool_call_input",
         "input",
         text,
+        has_status=False,
     )
 
 

@@ -10,33 +10,22 @@ from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import each_object, invalid_field, optional, quoted, required
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.dialects import HEADER, choose
+from bridge.protocols.openai_responses.echo import echoed_fields
 from bridge.protocols.openai_responses.items import Items
-from bridge.protocols.openai_responses.losses import request_losses
+from bridge.protocols.openai_responses.losses import LOGPROBS, request_losses
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 from bridge.protocols.openai_responses.tools import DeclaredTools, chosen_tools
 from bridge.protocols.openai_tiers import requested_tier
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
-_SAMPLING = {"temperature": "temperature", "top_p": "topP", "max_output_tokens": "maxOutputTokens"}
 
-#: Fields of the request that the response repeats.
-_ECHOED: dict[str, Any] = {
-    "background": False,
-    "instructions": None,
-    "max_output_tokens": None,
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "previous_response_id": None,
-    "reasoning": {},
-    "service_tier": "default",
-    "store": True,
-    "temperature": None,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "top_p": None,
-    "truncation": "disabled",
+_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "max_output_tokens": "maxOutputTokens",
 }
 
 
@@ -60,6 +49,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         generation=_generation(body, declared.schemas),
         thinking=_thinking(body),
         service_tier=requested_tier(body),
+        draws=declared.draws,
     )
     losses = (*declared.losses, *declared.schemas.losses, *items.losses, *request_losses(body))
     options = _options(body, declared, caller)
@@ -77,18 +67,21 @@ def _reject_unsupported_fields(body: JsonObject) -> None:
 
 def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> ResponsesOptions:
     dialect = choose(caller)
-    echo = {key: default if body.get(key) is None else body[key] for key, default in _ECHOED.items()}
-    if not dialect.echoes_tools:
-        echo["tools"] = []
+    echo = echoed_fields(body, with_tools=dialect.echoes_tools)
     if (named := CONVERSATIONS.named(body)) is not None:
         echo["conversation"] = {"id": named}
     return ResponsesOptions(
         dialect=dialect,
         calls=declared.calls,
         thinking=_thinking(body).show,
-        encrypted_reasoning=ENCRYPTED_REASONING in (body.get("include") or ()),
+        encrypted_reasoning=_includes(body, ENCRYPTED_REASONING),
+        logprobs=_includes(body, LOGPROBS),
         echo=echo,
     )
+
+
+def _includes(body: JsonObject, name: str) -> bool:
+    return name in (body.get("include") or ())
 
 
 def _thinking(body: JsonObject) -> Thinking:
@@ -102,6 +95,10 @@ def _thinking(body: JsonObject) -> Thinking:
 
 def _generation(body: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+    if _includes(body, LOGPROBS):
+        generation["responseLogprobs"] = True
+        if body.get("top_logprobs"):
+            generation["logprobs"] = body["top_logprobs"]
     form = optional(body.get("text") or {}, "format", dict, "text")
     if form is not None:
         generation.update(_answer_format(form, schemas))

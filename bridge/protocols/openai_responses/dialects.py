@@ -28,6 +28,7 @@ class Dialect:
     errors_in_stream: bool  #: some errors are sent in the stream even before its first event
     data_heartbeat: bool  #: the heartbeat is an event, not a comment
     echoes_tools: bool
+    codex_errors: bool = False  #: a failed response has the error codes that Codex acts on
     repeats_text: bool = False  #: response.output_text.done also has the field `output_text`
 
 
@@ -69,6 +70,7 @@ DIALECTS: Mapping[str, Dialect] = {
         errors_in_stream=True,
         data_heartbeat=True,
         echoes_tools=False,
+        codex_errors=True,
     ),
 }
 

@@ -1,6 +1,8 @@
-"""Errors for Codex, where it needs others than OpenAI's other clients."""
+"""Errors inside a response. Codex needs other codes than OpenAI's other clients."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from bridge.errors import BridgeError
 from bridge.protocols.openai_errors import ERROR_NAMES, message_of
@@ -33,10 +35,27 @@ _STREAM_CODES = {
 }
 
 
-def stream_error(error: BridgeError) -> dict[str, str]:
-    """The error in `response.failed`. Codex waits only if the message contains the delay."""
+def response_error(error: BridgeError) -> dict[str, Any]:
+    """The error of a failed response: a code of OpenAI's list, and the bridge's own code beside it."""
+    code = ERROR_NAMES[error.kind].code or error.kind
+    return {"code": _vendor_code(error.status), "message": _message(error), "bridge_code": code}
+
+
+def _vendor_code(status: int) -> str:
+    if status == 429:
+        return "rate_limit_exceeded"
+    return "invalid_prompt" if status < 500 else "server_error"
+
+
+def codex_error(error: BridgeError) -> dict[str, Any]:
+    """The error of a failed response for Codex."""
+    code = _STREAM_CODES.get(error.kind, ERROR_NAMES[error.kind].code) if error.retryable else None
+    return {"code": code or FATAL_WITH_MESSAGE, "message": _message(error)}
+
+
+def _message(error: BridgeError) -> str:
+    """The message. Codex waits only if the message contains the delay."""
     message = message_of(error)
     if error.kind == "rate_limited" and error.retry_after_seconds:
-        message = f"{message} Please try again in {error.retry_after_seconds}s."
-    code = _STREAM_CODES.get(error.kind, ERROR_NAMES[error.kind].code) if error.retryable else None
-    return {"code": code or FATAL_WITH_MESSAGE, "message": message}
+        return f"{message} Please try again in {error.retry_after_seconds}s."
+    return message

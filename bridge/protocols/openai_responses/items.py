@@ -37,6 +37,7 @@ from bridge.protocols.json_reading import (
     quoted,
     required,
 )
+from bridge.protocols.openai_responses.hosted import code_parts, image_kind
 from bridge.protocols.openai_responses.losses import detail_losses
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
 
@@ -175,6 +176,16 @@ class Items:
         found = self._declared.add(tools, f"{path}.tools")
         self._add_content(USER, Part(FunctionResponse(TOOL_SEARCH, {"found": found}, _call_id(item, path))))
 
+    def _code_interpreter_call(self, item: JsonObject, path: str) -> None:
+        parts = code_parts(item, path)
+        if parts:
+            self._add_content(MODEL, *parts)
+
+    def _image_generation_call(self, item: JsonObject, path: str) -> None:
+        drawn = optional(item, "result", str, path)
+        if drawn:
+            self._add_content(MODEL, Part(inline_from_base64(image_kind(drawn), drawn, f"{path}.result")))
+
     def _additional_tools(self, item: JsonObject, path: str) -> None:
         self._declared.add(required(item, "tools", list, path), f"{path}.tools")
 
@@ -191,6 +202,8 @@ class Items:
         "tool_search_call": _tool_search_call,
         "tool_search_output": _tool_search_output,
         "additional_tools": _additional_tools,
+        "code_interpreter_call": _code_interpreter_call,
+        "image_generation_call": _image_generation_call,
         "compaction": _compaction,
         "compaction_summary": _compaction,
         "context_compaction": _compaction,

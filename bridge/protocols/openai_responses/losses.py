@@ -10,7 +10,9 @@ from bridge.gemini.types import JsonObject
 REQUEST_LOSSES: Mapping[str, str] = {
     "responses.parallel_tool_calls": "Gemini cannot be limited to one call in an answer.",
     "responses.verbosity": "Gemini has no setting for the length of an answer.",
-    "responses.logprobs": "The bridge does not return log probabilities in this protocol.",
+    "responses.logprobs": "Log probabilities are sent only if `include` names them.",
+    "responses.code_interpreter": "Gemini's code execution has no setting like this one.",
+    "responses.image_generation": "The model draws in its own size and format.",
     "responses.max_tool_calls": "Gemini cannot limit the number of calls of its own tools.",
     "responses.moderation": "The bridge does not call OpenAI's moderation.",
     "responses.context_management": "The bridge does not compact conversations; the client can compact them.",
@@ -36,12 +38,15 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.search_content_types": "Google Search finds texts only.",
 }
 ANSWER_LOSSES: Mapping[str, str] = {
+    "responses.citation_after_message": "Its message was complete before Gemini named the source.",
+    "responses.logprobs_outside_message": "The protocol has log probabilities in messages only.",
     "responses.part_not_shown": "The protocol has no item for this kind of part.",
     "responses.thought_not_asked_for": "The client did not ask for thoughts.",
     "responses.signature_without_a_seat": "The protocol has no field for the signature of this part.",
 }
 
 
+LOGPROBS = "message.output_text.logprobs"  #: the entry of `include` that asks for them
 _EMPTY: tuple[Any, ...] = (None, False, "", [])
 
 
@@ -55,7 +60,6 @@ _REQUEST: Mapping[str, _Dropped] = {
     "moderation": _Dropped("moderation"),
     "context_management": _Dropped("context_management"),
     "truncation": _Dropped("truncation", ("disabled",)),
-    "top_logprobs": _Dropped("logprobs"),
 }
 #: By the field that holds the object.
 _OBJECTS: Mapping[str, Mapping[str, _Dropped]] = {
@@ -98,6 +102,8 @@ def request_losses(body: JsonObject) -> list[str]:
     """The losses at the top level of a request."""
     losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
     losses += _dropped(body, _REQUEST)
+    if body.get("top_logprobs") and LOGPROBS not in (body.get("include") or ()):
+        losses.append("responses.logprobs")
     for field, table in _OBJECTS.items():
         losses += _dropped(body.get(field), table)
     losses += _dropped((body.get("text") or {}).get("format"), _FORMAT)

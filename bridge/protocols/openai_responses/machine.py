@@ -1,19 +1,17 @@
-"""Converts steps to Responses events. The terminal event contains the whole response, so the fold just
-returns it.
+"""Converts steps to Responses events. The terminal event contains the whole response.
 
 Codex reads the content only from `response.output_item.done`; SDKs need every event in the right order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
-from bridge.gemini.finish import Outcome
-from bridge.gemini.grounding import web_search_from
+from bridge.gemini.finish import Outcome, outcome_of
+from bridge.gemini.grounding import citations_in, web_search_from
 from bridge.gemini.turn import (
     MetadataReceived,
     PartSigned,
@@ -24,33 +22,35 @@ from bridge.gemini.turn import (
     TurnEnded,
     TurnStarted,
 )
-from bridge.gemini.types import FunctionCall, JsonObject, Usage
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, StreamFraming, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
+from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
-from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, STREAM_ERROR_KINDS, stream_error
+from bridge.protocols.openai_responses.errors import (
+    FATAL_WITH_MESSAGE,
+    STREAM_ERROR_KINDS,
+    codex_error,
+    response_error,
+)
+from bridge.protocols.openai_responses.hosted import (
+    CODE_EVENTS,
+    IMAGE_EVENTS,
+    ExecutedCode,
+    annotation,
+    executed_code,
+    image_item,
+    is_image,
+    search_item,
+)
+from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
 from bridge.protocols.openai_responses.tools import CalledTool
 from bridge.protocols.openai_tiers import tier_for_answer
 from bridge.protocols.sse import encode_named
 
 ID_PREFIX = "resp_"
-
-
-class ResponsesState(Enum):
-    IDLE = auto()  #: nothing sent
-    CREATED = auto()
-    OPEN = auto()  #: between items
-    ITEM = auto()  #: inside an output item
-    TEXT = auto()  #: inside a text part of a message
-    SUMMARY = auto()  #: inside a summary part of a reasoning item
-    FAILED = auto()  #: final in most dialects; the bridge's own adds two events
-    ENDING = auto()  #: response.done was sent, response.completed not yet
-    DONE = auto()
-
-
-_FAIL: dict[str, Enum] = {"response.failed": ResponsesState.FAILED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,47 +60,13 @@ class ResponsesOptions:
     calls: Mapping[str, CalledTool] = field(default_factory=dict)
     thinking: bool = False
     encrypted_reasoning: bool = False  #: reasoning items may carry signatures
+    logprobs: bool = False
     echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats
 
 
 class ResponsesMachine(EventMachine):
     START = ResponsesState.IDLE
-    LEGAL: ClassVar[Transitions] = {
-        ResponsesState.IDLE: {"response.created": ResponsesState.CREATED},
-        ResponsesState.CREATED: {"response.in_progress": ResponsesState.OPEN, **_FAIL},
-        ResponsesState.OPEN: {
-            "response.output_item.added": ResponsesState.ITEM,
-            "response.done": ResponsesState.ENDING,
-            "response.completed": ResponsesState.DONE,
-            "response.incomplete": ResponsesState.DONE,
-            **_FAIL,
-        },
-        ResponsesState.ITEM: {
-            "response.content_part.added": ResponsesState.TEXT,
-            "response.reasoning_summary_part.added": ResponsesState.SUMMARY,
-            "response.function_call_arguments.delta": ResponsesState.ITEM,
-            "response.function_call_arguments.done": ResponsesState.ITEM,
-            "response.custom_tool_call_input.delta": ResponsesState.ITEM,
-            "response.custom_tool_call_input.done": ResponsesState.ITEM,
-            "response.output_item.done": ResponsesState.OPEN,
-            **_FAIL,
-        },
-        ResponsesState.TEXT: {
-            "response.output_text.delta": ResponsesState.TEXT,
-            "response.output_text.done": ResponsesState.TEXT,
-            "response.content_part.done": ResponsesState.ITEM,
-            **_FAIL,
-        },
-        ResponsesState.SUMMARY: {
-            "response.reasoning_summary_text.delta": ResponsesState.SUMMARY,
-            "response.reasoning_summary_text.done": ResponsesState.SUMMARY,
-            "response.reasoning_summary_part.done": ResponsesState.ITEM,
-            **_FAIL,
-        },
-        ResponsesState.FAILED: {"response.done": ResponsesState.ENDING},
-        ResponsesState.ENDING: {"response.completed": ResponsesState.DONE},
-        ResponsesState.DONE: {},
-    }
+    LEGAL: ClassVar[Transitions] = TRANSITIONS
 
     def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
         super().__init__(converted, ids_and_clock)
@@ -115,6 +81,7 @@ class ResponsesMachine(EventMachine):
             "id": ids_and_clock.new_id(ID_PREFIX),
             "object": "response",
             "created_at": int(ids_and_clock.now()),
+            "completed_at": None,
             "status": "in_progress",
             "error": None,
             "incomplete_details": None,
@@ -124,6 +91,11 @@ class ResponsesMachine(EventMachine):
             **self._options.echo,
         }
         self._grounding: JsonObject | None = None
+        self._texts: list[str] = []  # of the finished messages
+        self._cited = 0
+        self._called = False
+        self._logprobs: list[dict[str, Any]] = []
+        self._code: ExecutedCode | None = None  # the item that waits for its result
 
     @property
     def over(self) -> bool:
@@ -179,7 +151,8 @@ class ResponsesMachine(EventMachine):
         if summary:
             yield self._item_event("response.reasoning_summary_text.done", summary_index=0, text=summary)
             yield self._item_event("response.reasoning_summary_part.done", summary_index=0, part=part)
-        yield self._finish_item(summary=[part] if summary else [], encrypted_content=signature)
+        signed = {} if signature is None else {"encrypted_content": signature}
+        yield self._finish_item(summary=[part] if summary else [], **signed)
 
     # --- steps ---------------------------------------------------------------------------------------
 
@@ -189,6 +162,9 @@ class ResponsesMachine(EventMachine):
         yield self._event("response.in_progress", response=self._response)
 
     def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
+        if step.part is not None and self._code is not None and self._code.add(step.part.data):
+            return
+        yield from self._end_code()
         if step.kind is RunKind.THOUGHT:
             if self._options.thinking:
                 yield from self._reasoning()
@@ -200,7 +176,40 @@ class ResponsesMachine(EventMachine):
             return
         yield from self._end_reasoning()
         if step.kind is RunKind.OTHER:
-            self.losses.append("responses.part_not_shown")
+            yield from self._hosted(step.part)
+
+    def _hosted(self, part: Part | None) -> Iterable[Event]:
+        """The item of a part that arrives whole and is no call."""
+        data: PartData = None if part is None else part.data
+        if isinstance(data, InlineData) and is_image(data):
+            return self._image(data)
+        code = executed_code(data, self.ids_and_clock.new_id)
+        if code is not None:
+            return self._begin_code(code)
+        self.losses.append("responses.part_not_shown")
+        return ()
+
+    def _begin_code(self, code: ExecutedCode) -> Iterator[Event]:
+        self._code = code
+        yield self._start_item({**code.item, "status": "in_progress"})
+        yield self._item_event(f"{CODE_EVENTS}.in_progress")
+        yield self._item_event(f"{CODE_EVENTS}_code.delta", delta=code.code)
+        yield self._item_event(f"{CODE_EVENTS}_code.done", code=code.code)
+        yield self._item_event(f"{CODE_EVENTS}.interpreting")
+
+    def _end_code(self) -> Iterator[Event]:
+        code, self._code = self._code, None
+        if code is None:
+            return
+        if code.status == "completed":
+            yield self._item_event(f"{CODE_EVENTS}.completed")
+        yield self._finish_item(**code.finished())
+
+    def _image(self, image: InlineData) -> Iterator[Event]:
+        yield self._start_item({**image_item(self.ids_and_clock.new_id), "status": "in_progress"})
+        for state in ("in_progress", "generating", "completed"):
+            yield self._item_event(f"{IMAGE_EVENTS}.{state}")
+        yield self._finish_item(result=image.data, status="completed")
 
     def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
         carried = signature if self._options.encrypted_reasoning else None
@@ -208,11 +217,13 @@ class ResponsesMachine(EventMachine):
             yield from self._reasoning()
         yield from self._end_reasoning(None if carried is None else for_next_call(carried))
         entry: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
-        yield self._start_item({**entry.item, **entry.empty, "status": "in_progress"})
+        has_status = entry.has_status or self._dialect.call_status != "completed"
+        self._called = True
+        yield self._start_item({**entry.item, **entry.empty, **_status("in_progress", has_status)})
         if entry.event is not None:
             yield self._item_event(f"{entry.event}.delta", delta=entry.text)
-            yield self._item_event(f"{entry.event}.done", **{entry.field: entry.text})
-        yield self._finish_item(**entry.whole, status=self._dialect.call_status)
+            yield self._item_event(f"{entry.event}.done", **entry.done, **{entry.content: entry.text})
+        yield self._finish_item(**entry.whole, **_status(self._dialect.call_status, has_status))
 
     def on_text_added(self, step: TextAdded) -> Iterable[Event]:
         if step.kind is RunKind.THOUGHT:
@@ -221,7 +232,7 @@ class ResponsesMachine(EventMachine):
             return (*self._begin_message(), self._text_delta(step.text))
         return (self._text_delta(step.text),)
 
-    def _text_delta(self, text: str) -> Event:
+    def _text_delta(self, text: str, logprobs: Sequence[JsonObject] = ()) -> Event:
         assert self._item is not None
         self._pieces.append(text)
         sequence, self._sequence = self._sequence, self._sequence + 1
@@ -232,7 +243,7 @@ class ResponsesMachine(EventMachine):
             "output_index": len(self._output),
             "content_index": 0,
             "delta": text,
-            "logprobs": [],
+            "logprobs": list(logprobs),
         }
         return Event("response.output_text.delta", data)
 
@@ -256,17 +267,58 @@ class ResponsesMachine(EventMachine):
         if step.kind is not RunKind.TEXT or self._item is None:
             return
         text, self._pieces = "".join(self._pieces), []
-        whole = {"output_text": text} if self._dialect.repeats_text else {}
-        yield self._item_event("response.output_text.done", content_index=0, text=text, logprobs=[], **whole)
-        yield self._item_event("response.content_part.done", content_index=0, part=_text_part(text))
-        yield self._finish_item(status="completed", content=[_text_part(text)])
+        logprobs, self._logprobs = self._logprobs, []
+        part = {"type": "output_text", "text": text, "annotations": self._annotations(text)}
+        for index, cited in enumerate(part["annotations"]):
+            yield self._item_event(
+                "response.output_text.annotation.added",
+                content_index=0,
+                annotation_index=index,
+                annotation=cited,
+            )
+        yield from self._end_message({**part, "logprobs": logprobs})
+
+    def _end_message(self, part: dict[str, Any]) -> Iterator[Event]:
+        whole = {"output_text": part["text"]} if self._dialect.repeats_text else {}
+        yield self._item_event(
+            "response.output_text.done",
+            content_index=0,
+            text=part["text"],
+            logprobs=without_bytes(part["logprobs"]),
+            **whole,
+        )
+        yield self._item_event("response.content_part.done", content_index=0, part=part)
+        yield self._finish_item(status="incomplete" if self._is_cut() else "completed", content=[part])
+
+    def _annotations(self, text: str) -> list[dict[str, Any]]:
+        """The citations of a message. Gemini counts characters from the start of the answer."""
+        before = "".join(self._texts)
+        self._texts.append(text)
+        citations = citations_in(before + text, self._grounding)
+        cited = [annotation(each, len(before)) for each in citations if each.start >= len(before)]
+        self._cited += len(cited)
+        return cited
+
+    def _is_cut(self) -> bool:
+        """Whether the message that ends now is the last one, and a limit or a filter truncated it."""
+        reasons = self._turn.finish_reasons
+        return bool(reasons) and not self._called and outcome_of(reasons[0]) is not Outcome.COMPLETE
 
     def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
         self._grounding = step.fields.get("groundingMetadata") or self._grounding
-        return ()
+        result = step.fields.get("logprobsResult") if self._options.logprobs else None
+        tokens = logprobs_from_gemini(result)["content"] if result else []
+        if not tokens:
+            return ()
+        if self.state is not ResponsesState.TEXT:
+            self.losses.append("responses.logprobs_outside_message")
+            return ()
+        self._logprobs += tokens
+        return (self._text_delta("", without_bytes(tokens)),)
 
     def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._end_reasoning()
+        yield from self._end_code()
         yield from self._search()
         ending = step.endings[0]
         if ending.called:
@@ -286,17 +338,18 @@ class ResponsesMachine(EventMachine):
         search = web_search_from(self._grounding)
         if search is None:
             return
-        sources = [{"type": "url", "url": page.url} for page in search.pages]
-        action = {"type": "search", "query": search.query, "queries": search.queries, "sources": sources}
-        item = {"type": "web_search_call", "id": self.ids_and_clock.new_id("ws_"), "action": action}
-        yield self._start_item({**item, "status": "in_progress"})
+        if len(citations_in("".join(self._texts), self._grounding)) > self._cited:
+            self.losses.append("responses.citation_after_message")
+        yield self._start_item({**search_item(search, self.ids_and_clock.new_id), "status": "in_progress"})
         yield self._finish_item(status="completed")
 
     def _end(
         self, events: tuple[str, ...], status: str, *, reason: str | None = None, error: Any = None
     ) -> Iterator[Event]:
+        finished = status in ("completed", self._dialect.call_status)
         response = {
             **self._response,
+            "completed_at": int(self.ids_and_clock.now()) if finished else None,
             "service_tier": tier_for_answer(self.service_tier),
             "status": status,
             "output": self._output,
@@ -311,7 +364,8 @@ class ResponsesMachine(EventMachine):
     def on_turn_failed(self, error: BridgeError) -> Iterator[Event]:
         if self.state is ResponsesState.IDLE:
             yield self._event("response.created", response=self._response)
-        yield from self._end(self._dialect.failure_ends_with, "failed", error=stream_error(error))
+        told = codex_error(error) if self._dialect.codex_errors else response_error(error)
+        yield from self._end(self._dialect.failure_ends_with, "failed", error=told)
 
     def fold(self, events: Iterable[Event]) -> JsonObject:
         *_, last = events
@@ -326,10 +380,14 @@ def _text_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
+def _status(status: str, sent: bool) -> dict[str, str]:
+    return {"status": status} if sent else {}
+
+
 def usage_from_gemini(usage: Usage) -> dict[str, Any]:
     return {
         "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached},
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": usage.thoughts},
         "total_tokens": usage.total,

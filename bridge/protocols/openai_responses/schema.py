@@ -21,6 +21,8 @@ class ResponsesSchema(Envelope):
 
     temperature = fields.number(0, 2)
     top_p = fields.number(0, 1)
+    presence_penalty = fields.number(-2, 2)
+    frequency_penalty = fields.number(-2, 2)
     top_logprobs = fields.whole(0, 20)
     max_output_tokens = fields.whole(1)
     parallel_tool_calls = fields.flag()

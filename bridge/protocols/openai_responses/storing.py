@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.errors import BridgeError, InternalError, InvalidRequest
+from bridge.errors import BridgeError, UnknownPreviousAnswer
 from bridge.gemini.types import JsonObject
 from bridge.ids_and_clock import random_id
 from bridge.protocols.base import AnswerStoring, PastTurn
 from bridge.protocols.json_reading import invalid_field
+from bridge.protocols.openai_responses.complete_items import complete_item
+from bridge.protocols.openai_responses.errors import response_error
 from bridge.protocols.openai_responses.machine import ID_PREFIX
 from bridge.protocols.openai_responses.replay import REPLAY
 
@@ -28,10 +30,10 @@ def _is_background(body: JsonObject) -> bool:
 
 
 def _input_items(body: JsonObject) -> list[dict[str, Any]]:
-    """The request's input items, each with an id."""
+    """The request's input items in the vendor's complete form, each with an id."""
     given = body["input"]
-    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
-    return [{"id": random_id("item_"), **item} for item in items if isinstance(item, dict)]
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    return [{"id": random_id("item_"), **complete_item(item)} for item in items if isinstance(item, dict)]
 
 
 def _resolve_references(body: JsonObject, find: Callable[[str], JsonObject | None]) -> JsonObject:
@@ -63,8 +65,7 @@ def _with_history(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
 
 
 def _as_failed(answer: JsonObject, error: BridgeError) -> JsonObject:
-    code = "server_error" if isinstance(error, InternalError) else error.kind
-    return {**answer, "status": "failed", "error": {"code": code, "message": error.message}}
+    return {**answer, "status": "failed", "error": response_error(error)}
 
 
 STORING = AnswerStoring(
@@ -77,7 +78,7 @@ STORING = AnswerStoring(
     with_history=_with_history,
     id_prefix=ID_PREFIX,
     id_field="response_id",
-    not_found=InvalidRequest,
+    not_found=UnknownPreviousAnswer,
     is_cancellable=lambda answer: bool(answer.get("background")),
     as_failed=_as_failed,
     deletion_body=lambda answer_id: {"id": answer_id, "object": "response", "deleted": True},

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.request_schemas import RequestSchemas
-from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.gemini.types import CODE_EXECUTION, EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.json_reading import (
     each_object,
     invalid_field,
@@ -44,6 +44,29 @@ _LOCAL_SHELL_SCHEMA: JsonObject = {
 }
 
 
+_SEARCH_SETTINGS = (
+    "filters",
+    "user_location",
+    "search_context_size",
+    "search_content_types",
+    "external_web_access",
+)
+_CONTAINER_SETTINGS = ("file_ids", "memory_limit", "network_policy")
+_IMAGE_SETTINGS = (
+    "action",
+    "background",
+    "input_fidelity",
+    "input_image_mask",
+    "model",
+    "moderation",
+    "output_compression",
+    "output_format",
+    "partial_images",
+    "quality",
+    "size",
+)
+
+
 class ToolKind(Enum):
     FUNCTION = auto()
     CUSTOM = auto()
@@ -68,7 +91,8 @@ class DeclaredTools:
         self.losses: list[str] = []
         self.schemas = RequestSchemas()
         self._functions: dict[str, FunctionDeclaration] = {}
-        self._search = False
+        self.draws = False  #: the client allows the model to draw images
+        self._hosted: dict[str, Tool] = {}
 
     def add(self, tools: list[Any], path: str, namespace: str | None = None) -> list[str]:
         """Declare the tools, and return the names under which Gemini can call them."""
@@ -77,7 +101,7 @@ class DeclaredTools:
             kind = required(tool, "type", str, where)
             self.losses += tool_losses(kind, tool)
             if kind.startswith("web_search"):
-                self._search = True
+                self._search()
             elif kind in self._READERS:
                 names += self._READERS[kind](self, tool, where, namespace)
             else:
@@ -86,7 +110,7 @@ class DeclaredTools:
 
     def tools(self) -> tuple[Tool, ...]:
         functions = (Tool(tuple(self._functions.values())),) if self._functions else ()
-        return (*functions, GOOGLE_SEARCH) if self._search else functions
+        return (*functions, *self._hosted.values())
 
     def name_for(self, name: str, namespace: str | None) -> str:
         """The name of a tool for Gemini. A hash separates two tools whose joined names are equal."""
@@ -150,6 +174,28 @@ class DeclaredTools:
         called = CalledTool(ToolKind.TOOL_SEARCH, TOOL_SEARCH)
         return self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
 
+    def _search(self) -> None:
+        """Google's search takes no settings of OpenAI's."""
+        self._hosted["search"] = GOOGLE_SEARCH
+
+    def _code_interpreter(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
+        """Gemini executes Python without files, in a container of its own."""
+        self._hosted["code"] = CODE_EXECUTION
+        container = tool.get("container")
+        if isinstance(container, str):
+            self.losses.append("responses.code_interpreter:container")
+        settings = optional(tool, "container", dict, path) if isinstance(container, dict) else None
+        lost = [name for name in _CONTAINER_SETTINGS if (settings or {}).get(name)]
+        self.losses += [f"responses.code_interpreter:container.{name}" for name in lost]
+        return []
+
+    def _image_generation(self, tool: JsonObject, _path: str, _namespace: str | None) -> list[str]:
+        """The model itself draws, in its own size and format."""
+        self.draws = True
+        lost = [name for name in _IMAGE_SETTINGS if tool.get(name) not in (None, "auto")]
+        self.losses += [f"responses.image_generation:{name}" for name in lost]
+        return []
+
     #: A class attribute: in each object it would be a reference cycle.
     _READERS: ClassVar[Mapping[str, Callable[[DeclaredTools, JsonObject, str, str | None], list[str]]]] = {
         "function": _function,
@@ -157,6 +203,8 @@ class DeclaredTools:
         "namespace": _namespace,
         "local_shell": _local_shell,
         "tool_search": _tool_search,
+        "code_interpreter": _code_interpreter,
+        "image_generation": _image_generation,
     }
 
 
@@ -179,15 +227,15 @@ def _choice(choice: Any, declared: DeclaredTools) -> tuple[str, list[str]]:
         raise invalid_field(f"must be one of {', '.join(MODES)} or name a tool", "tool_choice")
     if choice.get("type") == "allowed_tools":
         tools = each_object(required(choice, "tools", list, "tool_choice"), "tool_choice.tools")
-        names = [_chosen(tool, path, declared) for path, tool in tools if not _is_search(tool)]
+        names = [_chosen(tool, path, declared) for path, tool in tools if not _is_hosted(tool)]
         return MUST_CALL if choice.get("mode") == "required" else CHECKED, names
-    if _is_search(choice):  # Gemini itself decides when to search
+    if _is_hosted(choice):  # Gemini itself decides when to use its own tools
         return "AUTO", []
     return MUST_CALL, [_chosen(choice, "tool_choice", declared)]
 
 
-def _is_search(choice: JsonObject) -> bool:
-    return str(choice.get("type")).startswith("web_search")
+def _is_hosted(choice: JsonObject) -> bool:
+    return str(choice.get("type")).startswith(("web_search", "code_interpreter", "image_generation"))
 
 
 def _chosen(choice: JsonObject, path: str, declared: DeclaredTools) -> str:
