@@ -27,9 +27,11 @@ from bridge.gemini.service_tier import FLEX
 from bridge.gemini.signatures import add_signatures
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
 
-#: Below this depth a schema becomes a plain object.
+#: Below this depth only the type of a schema is kept.
 MAX_DEPTH = 8
 _KEPT_KEYWORDS = ("type", "description", "properties", "required", "items", "anyOf")
+_KEPT_AT_MAX_DEPTH = ("type", "description")
+_KEYWORDS_OF_TYPE = {"object": ("properties", "required"), "array": ("items", "prefixItems")}
 _MAX_CHOICES_LENGTH = 500
 
 #: Fields that control how the model samples its output.
@@ -104,15 +106,40 @@ def _simplify_function(function: FunctionDeclaration) -> FunctionDeclaration:
     return replace(function, schema=_simplify(function.schema, 0))
 
 
-def _simplify(schema: Any, depth: int) -> Any:
-    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
-        return {"type": "object"}
-    simple = {key: _simplify_keyword(key, schema[key], depth + 1) for key in _KEPT_KEYWORDS if key in schema}
+def _simplify(schema: Any, depth: int) -> JsonObject:
+    """The schema with few keywords. It accepts every value that the given schema accepts."""
+    if not isinstance(schema, Mapping):
+        return {}
+    types = schema.get("type")
+    if isinstance(types, list) and len(types) > 1:
+        return _simplify_alternatives(schema, types, depth)
+    if isinstance(types, list):
+        schema = {**schema, "type": types[0] if types else None}
+    kept = _KEPT_KEYWORDS if depth < MAX_DEPTH else _KEPT_AT_MAX_DEPTH
+    simple = {
+        key: _simplify_keyword(key, schema[key], depth + 1)
+        for key in kept
+        if key in schema and schema[key] is not None
+    }
     if choices := _describe_choices(schema):
         simple["description"] = " ".join(filter(None, (simple.get("description"), choices)))
-    if simple.get("type") == "array":
-        simple.setdefault("items", {"type": "string"})
+    if simple.get("type") == "array" and ("items" not in simple or "prefixItems" in schema):
+        simple["items"] = {}
+    elif "prefixItems" in schema:
+        simple.pop("items", None)
     return simple
+
+
+def _simplify_alternatives(schema: JsonObject, types: list[Any], depth: int) -> JsonObject:
+    """One alternative for each type, with the keywords for values of this type."""
+    about = {key: schema[key] for key in ("description", "enum") if key in schema}
+    alternatives = [_simplify(_of_type(schema, each), depth + 1) for each in types]
+    return {**_simplify(about, depth), "anyOf": alternatives}
+
+
+def _of_type(schema: JsonObject, name: Any) -> JsonObject:
+    kept = _KEYWORDS_OF_TYPE.get(name, ()) if isinstance(name, str) else ()
+    return {"type": name, **{key: schema[key] for key in kept if key in schema}}
 
 
 def _simplify_keyword(key: str, value: Any, depth: int) -> Any:
@@ -122,8 +149,6 @@ def _simplify_keyword(key: str, value: Any, depth: int) -> Any:
         return _simplify(value, depth)
     if key == "anyOf" and isinstance(value, list):
         return [_simplify(child, depth) for child in value]
-    if key == "type" and isinstance(value, list):
-        return next((each for each in value if each != "null"), "string")
     return value
 
 

@@ -59,13 +59,13 @@ KEYWORDS_AS_NAMES = [
 
 
 @pytest.mark.parametrize("name", KEYWORDS_AS_NAMES)
-@pytest.mark.parametrize("keyword", ["properties", "patternProperties", "dependentSchemas"])
+@pytest.mark.parametrize("keyword", ["properties", "patternProperties"])
 def test_a_property_named_like_a_keyword_survives(name: str, keyword: str) -> None:
     schema = {"type": "object", keyword: {name: {"type": "string", "description": "Mine."}}}
     assert plain(schema) == schema
 
 
-@pytest.mark.parametrize("keyword", ["default", "const", "enum", "examples", "example"])
+@pytest.mark.parametrize("keyword", ["default", "enum", "examples", "example"])
 def test_values_in_a_schema_are_not_changed(keyword: str) -> None:
     value = [{"$ref": "#/nowhere", "$comment": "data", "x-y": 1, "properties": {"a": {"$schema": 1}}}]
     assert plain({"type": "object", keyword: value}) == {"type": "object", keyword: value}
@@ -82,21 +82,44 @@ def test_annotations_are_dropped_at_every_depth() -> None:
 
 SCHEMA_PLACES: dict[str, Any] = {
     "items": lambda inner: {"items": inner},
-    "items as a list": lambda inner: {"items": [inner]},
     "additionalProperties": lambda inner: {"additionalProperties": inner},
     "anyOf": lambda inner: {"anyOf": [inner]},
-    "oneOf": lambda inner: {"oneOf": [{"type": "null"}, inner]},
-    "allOf": lambda inner: {"allOf": [inner]},
     "prefixItems": lambda inner: {"prefixItems": [inner]},
-    "not": lambda inner: {"not": inner},
-    "if": lambda inner: {"if": inner, "then": inner, "else": inner},
-    "contains": lambda inner: {"contains": inner},
-    "propertyNames": lambda inner: {"propertyNames": inner},
     "properties": lambda inner: {"properties": {"a": inner}},
     "patternProperties": lambda inner: {"patternProperties": {"^a": inner}},
-    "dependentSchemas": lambda inner: {"dependentSchemas": {"a": inner}},
-    "unevaluatedProperties": lambda inner: {"unevaluatedProperties": inner},
 }
+#: Keywords that become another one.
+REWRITTEN_PLACES: dict[str, Any] = {
+    "oneOf": lambda inner: {"oneOf": [{"type": "null"}, inner]},
+    "items as a list": lambda inner: {"items": [inner]},
+    "additionalItems": lambda inner: {"items": [{}], "additionalItems": inner},
+    "allOf": lambda inner: {"allOf": [inner]},
+    "patterns without other properties": lambda inner: {
+        "patternProperties": {"^a": inner},
+        "additionalProperties": False,
+    },
+}
+STRING = {"type": "string"}
+REWRITTEN: dict[str, Schema] = {
+    "oneOf": {"anyOf": [{"type": "null"}, STRING]},
+    "items as a list": {"prefixItems": [STRING]},
+    "additionalItems": {"prefixItems": [{}], "items": STRING},
+    "patterns without other properties": {"additionalProperties": STRING},
+}
+
+
+@pytest.mark.parametrize("place", REWRITTEN)
+def test_a_schema_is_rewritten_with_keywords_that_gemini_knows(place: str) -> None:
+    schema = {"type": "object", **REWRITTEN_PLACES[place]({"$ref": "#/$defs/Name"})}
+    assert plain({**schema, "$defs": {"Name": STRING}}) == {"type": "object", **REWRITTEN[place]}
+
+
+@pytest.mark.parametrize(
+    "keyword",
+    ["not", "if", "then", "else", "contains", "propertyNames", "dependentSchemas", "unevaluatedProperties"],
+)
+def test_a_keyword_that_would_narrow_if_it_is_widened_is_dropped(keyword: str) -> None:
+    assert plain({"type": "object", keyword: {"type": "string"}}) == {"type": "object"}
 
 
 @pytest.mark.parametrize("place", SCHEMA_PLACES)
@@ -176,38 +199,38 @@ def test_properties_beside_a_reference_are_merged_with_its_target() -> None:
         "a",
     ],
 )
-def test_an_unresolvable_reference_becomes_a_plain_object(reference: str) -> None:
-    assert plain(referring(reference, Name={"type": "string"})) == with_properties(a={"type": "object"})
+def test_an_unresolvable_reference_accepts_any_value(reference: str) -> None:
+    assert plain(referring(reference, Name={"type": "string"})) == with_properties(a={})
 
 
 @pytest.mark.parametrize("step", ["1", "-1", "x", "²", "9" * 5000])
 def test_a_reference_past_the_end_of_a_list_is_unresolvable(step: str) -> None:
     schema = {"anyOf": [{"type": "object"}], **with_properties(a={"$ref": f"#/anyOf/{step}"})}
-    assert plain(schema)["properties"] == {"a": {"type": "object"}}
+    assert plain(schema)["properties"] == {"a": {}}
 
 
-def test_a_reference_to_itself_ends_in_a_plain_object() -> None:
+def test_a_reference_to_itself_accepts_any_value() -> None:
     node = with_properties(next={"$ref": "#/$defs/Node"}, value={"type": "integer"})
     schema = {**with_properties(list={"$ref": "#/$defs/Node"}), "$defs": {"Node": node}}
-    expected = with_properties(next={"type": "object"}, value={"type": "integer"})
+    expected = with_properties(next={}, value={"type": "integer"})
     assert plain(schema) == with_properties(list=expected)
 
 
-def test_two_definitions_that_name_each_other_end_in_a_plain_object() -> None:
+def test_two_definitions_that_name_each_other_end_in_any_value() -> None:
     schema = referring(
         "#/$defs/A", A=with_properties(b={"$ref": "#/$defs/B"}), B=with_properties(a={"$ref": "#/$defs/A"})
     )
-    inner = with_properties(b=with_properties(a={"type": "object"}))
+    inner = with_properties(b=with_properties(a={}))
     assert plain(schema) == with_properties(a=inner)
 
 
-def test_a_definition_that_is_only_a_reference_to_itself_is_a_plain_object() -> None:
-    assert plain(referring("#/$defs/A", A={"$ref": "#/$defs/A"})) == with_properties(a={"type": "object"})
+def test_a_definition_that_is_only_a_reference_to_itself_accepts_any_value() -> None:
+    assert plain(referring("#/$defs/A", A={"$ref": "#/$defs/A"})) == with_properties(a={})
 
 
 def test_a_reference_to_the_root_is_expanded_once() -> None:
     schema = with_properties(child={"$ref": "#"}, name={"type": "string"})
-    child = with_properties(child={"type": "object"}, name={"type": "string"})
+    child = with_properties(child={}, name={"type": "string"})
     assert plain(schema) == with_properties(child=child, name={"type": "string"})
 
 
@@ -253,12 +276,18 @@ def nested(depth: int, around: Any) -> Schema:
     return schema
 
 
-@pytest.mark.parametrize("place", sorted(SCHEMA_PLACES.keys() - {"if"}))
-def test_a_schema_that_is_too_deep_is_refused_with_its_name(place: str) -> None:
+@pytest.mark.parametrize("place", SCHEMA_PLACES)
+def test_the_deepest_schema_is_kept(place: str) -> None:
     assert plain(nested(MAX_DEPTH, SCHEMA_PLACES[place])) == nested(MAX_DEPTH, SCHEMA_PLACES[place])
+
+
+@pytest.mark.parametrize("place", [*SCHEMA_PLACES, *REWRITTEN_PLACES])
+def test_a_schema_that_is_too_deep_is_refused_with_its_name(place: str) -> None:
+    around = {**SCHEMA_PLACES, **REWRITTEN_PLACES}[place]
+    assert plain(nested(MAX_DEPTH // 2, around))["type"] == "object"
     for depth in (MAX_DEPTH + 1, 1000):
         with pytest.raises(InvalidRequest) as refused:
-            plain(nested(depth, SCHEMA_PLACES[place]))
+            plain(nested(depth, around))
         assert refused.value.param == PARAM
         assert PARAM in refused.value.message
 
@@ -285,7 +314,7 @@ OPEN = {"type": "object", "properties": {}}
         ({"type": ["object", "null"]}, {"type": "object"}),
         ({"anyOf": [{"type": "object"}]}, {"type": "object", "anyOf": [{"type": "object"}]}),
         ({"description": "Anything."}, {"type": "object", "description": "Anything."}),
-        ({"$ref": "#/$defs/Nobody"}, {"type": "object"}),
+        ({"$ref": "#/$defs/Nobody"}, OPEN),
     ],
 )
 def test_the_root_of_a_tools_schema_is_an_object(schema: Schema, expected: Schema) -> None:
