@@ -157,7 +157,10 @@ def _masked(n: int) -> Work:
 
 def _request(n: int) -> GenerateRequest:
     calls = [Part(FunctionCall("t", {}, f"c{number}"), signature="s") for number in range(n)]
-    schema = {"type": "object", "properties": {f"p{i}": {"enum": [1, 2], "type": ["a"]} for i in range(n)}}
+    schema = {
+        "type": "object",
+        "properties": {f"p{i}": {"enum": [1, 2], "type": ["a", "array"]} for i in range(n)},
+    }
     choice = {"anyOf": [{"type": "array"}] * n, "items": {"properties": {"a": {}}}}
     tools = (FunctionDeclaration("t", "", schema), FunctionDeclaration("u", "", choice))
     turns = tuple(Content("model", (call,)) for call in calls)
