@@ -134,6 +134,11 @@ VENDORS: dict[str, tuple[str, str, str]] = {
         "https://platform.openai.com/docs/api-reference/chat",
         BEARER,
     ),
+    "openai_completions": (
+        "OpenAI Completions",
+        "https://platform.openai.com/docs/api-reference/completions",
+        BEARER,
+    ),
     "openai_responses": (
         "OpenAI Responses",
         "https://platform.openai.com/docs/api-reference/responses",
@@ -166,7 +171,9 @@ def _tags() -> list[Json]:
 
 def _tag(path: str) -> str:
     for protocol in PROTOCOLS:
-        if any(path == own or path.startswith(f"{own}/") for own in written(protocol.all_paths)):
+        stored = [protocol.conversations.path] if protocol.conversations else []
+        own_paths = [*written(protocol.all_paths), *stored]
+        if any(path == own or path.startswith(f"{own}/") for own in own_paths):
             return protocol.name
     listed = any(path.startswith(protocol.models_path) for protocol in PROTOCOLS)
     return MODELS if listed else OPERATION
@@ -203,6 +210,12 @@ SECURITY: Json = {
 Operation = tuple[str, str, Json]  #: path, method, OpenAPI operation object
 
 
+def _keeps_only(path: str) -> bool:
+    """Whether the path stores what it is sent, so that nothing is converted and lost."""
+    stored = [protocol.conversations.path for protocol in PROTOCOLS if protocol.conversations]
+    return any(path == own or path.startswith(f"{own}/") for own in stored)
+
+
 def _merged(operations: Iterable[Operation]) -> Json:
     paths: defaultdict[str, Json] = defaultdict(dict)
     for path, method, operation in operations:
@@ -210,7 +223,7 @@ def _merged(operations: Iterable[Operation]) -> Json:
             *_path_parameters(path),
             *_parameters(QUERIES, "query", path),
             *_parameters(HEADERS, "header", path),
-            *([STRICT] if "requestBody" in operation else []),
+            *([STRICT] if "requestBody" in operation and not _keeps_only(path) else []),
         ]
         paths[path][method] = {
             "tags": [_tag(path)],

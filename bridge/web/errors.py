@@ -85,8 +85,8 @@ def _hint(path: str) -> str:
 
 def _is_served(path: str) -> bool:
     """Whether a rule without parameters serves the path. A rule with parameters also matches a typo."""
-    rules = current_app.url_map.iter_rules()
-    return any(rule.rule == path and not rule.arguments for rule in rules)
+    rules = [rule for rule in current_app.url_map.iter_rules() if rule.rule == path and not rule.arguments]
+    return any(not rule.endpoint.endswith(".unsupported") for rule in rules)
 
 
 def _translated(error: HTTPException, max_body_mb: int) -> BridgeError:

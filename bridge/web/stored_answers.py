@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from flask import Blueprint, Response, request
-from werkzeug.exceptions import MethodNotAllowed, NotFound
 
 from bridge.errors import InvalidRequest
 from bridge.exchange.event_replay import EventReplay
@@ -66,16 +65,9 @@ def make_stored_blueprint(
     def list_question(answer_id: str) -> Response:
         return json_response(page_of(recorder().found(answer_id).question))
 
-    def unsupported(answer_id: str) -> Response:
-        """A path that is no answer's is a typing error."""
-        if answer_id.startswith(storing.id_prefix):
-            raise MethodNotAllowed(valid_methods=["GET", "DELETE"])
-        raise NotFound
-
     for path in (f"{path}/<answer_id>" for path in protocol.paths):
         blueprint.get(path)(show)
         blueprint.delete(path)(delete)
-        blueprint.route(path, endpoint="unsupported", methods=["POST", "PUT", "PATCH"])(unsupported)
         for suffix in storing.cancel_paths:
             blueprint.post(f"{path}{suffix}")(cancel)
         if storing.input_path is not None:

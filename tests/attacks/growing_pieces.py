@@ -42,6 +42,8 @@ from bridge.protocols.openai_chat.part_order import arrange
 from bridge.protocols.openai_completions.fences import FenceFilter
 from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, question
 from bridge.protocols.openai_embeddings import EMBEDDING as OPENAI_EMBEDDING
+from bridge.protocols.openai_responses.conversations import CONVERSATIONS as RESPONSES_CONVERSATIONS
+from bridge.protocols.openai_responses.hosted import code_parts
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
 from bridge.state.answer_store import LONGEST_CHAIN
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
@@ -274,6 +276,24 @@ def _resumed_responses(n: int) -> Work:
     return work
 
 
+def _conversation_items(n: int) -> Work:
+    """Items that a client adds to a conversation, and those that a response adds."""
+    said = {"role": "user", "content": [{"type": "input_text", "text": "x"}] * n}
+    answer = {"output": [{"type": "message", "role": "assistant", "content": "x"}] * n}
+
+    def work() -> None:
+        RESPONSES_CONVERSATIONS.new_items({"items": [said]})
+        body = RESPONSES_CONVERSATIONS.identified({"input": [said] * 2 + [{"role": "user"}] * n})
+        RESPONSES_CONVERSATIONS.added(body, answer)
+
+    return work
+
+
+def _executed_code_outputs(n: int) -> Work:
+    item = {"code": "1", "outputs": [{"type": "logs", "logs": "x"}] * n}
+    return lambda: code_parts(item, "input[0]")
+
+
 def _resumed_interactions(n: int) -> Work:
     past = [PastTurn([{"type": "user_input"}], {"steps": [{"type": "model_output"}]})] * n
     return lambda: INTERACTIONS.with_history({"input": [{"type": "text", "text": "x"}] * n}, past)
@@ -317,6 +337,8 @@ PIECES: dict[str, Case] = DECODERS | {
     "fences around an answer": _fences,
     "counting of tokens": _counted,
     "responses: a chain and references": _resumed_responses,
+    "responses: items of a conversation": _conversation_items,
+    "responses: outputs of executed code": _executed_code_outputs,
     "interactions: a chain": _resumed_interactions,
     "fields of a chunk": _fields_of_a_chunk,
     "counts of tokens": _counts_of_tokens,

@@ -268,6 +268,29 @@ def schema_any_of(writer: ProtocolWriter, n: int) -> Json:
 
 
 @grows
+def schema_all_of(writer: ProtocolWriter, n: int) -> Json:
+    """Branches that add a property each, and share names, choices, bounds and a tuple."""
+    branches = [
+        {
+            "type": ["object", "null"],
+            "properties": {name: {"enum": names}, "a": {"const": name}, "b": {"enum": ["x"]}},
+            "required": [name],
+            "minProperties": 1,
+            "maxProperties": 9,
+            "items": [{}, {}],
+            "additionalItems": {},
+            "patternProperties": {"^x": {}},
+            "additionalProperties": {"nullable": True, "type": "string", "enum": ["a"], "anyOf": [{}]},
+            "oneOf": [{}],
+            "nullable": False,
+        }
+        for name in _names(n)
+        for names in (["x", name],)
+    ]
+    return _with_schema(writer, {"type": "object", "allOf": branches})
+
+
+@grows
 def schema_references(writer: ProtocolWriter, n: int) -> Json:
     referring = {name: {"$ref": "#/$defs/D", "properties": {"b": {}}} for name in _names(n)}
     return _with_schema(writer, {"type": "object", "properties": referring, "$defs": {"D": OBJECT}})

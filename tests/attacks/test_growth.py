@@ -125,6 +125,15 @@ LOOKED_AT = (
 
 #: Loops that need no case: a client or an upstream cannot make their input long.
 BOUNDED = {
+    "protocols/anthropic_messages/computer_toolset.py:toolset_functions": "over the actions of the toolset",
+    "protocols/anthropic_messages/executed_code.py:read_result": "over two fields",
+    "protocols/anthropic_messages/models.py:_capabilities": "over three levels",
+    "protocols/gemini_interactions/replay.py:_ending": "over two events",
+    "protocols/openai_responses/conversations.py:_metadata": "over sixteen entries",
+    "protocols/openai_responses/hosted.py:image_kind": "over the known kinds",
+    "protocols/openai_responses/replay.py:_ending": "over the last events of a dialect",
+    "protocols/openai_responses/tools.py:_code_interpreter": "over the settings of the tool",
+    "protocols/openai_responses/tools.py:_image_generation": "over the settings of the tool",
     "gemini/generation.py:_drop_fields": "over the names of the sampling fields",
     "gemini/media_types.py:accepted_type": "over the known kinds of media",
     "guards/tool_policy.py:__init__": "over the operator's rules",

@@ -313,7 +313,7 @@ def test_wrong_counting_requests_are_refused(send, body, param):
         ("POST", "/responses/resp_1/nothing", 404),
         ("POST", "/conversation", 404),
         ("POST", "/conversations/conv_1/itemz", 404),
-        ("POST", "/responses/resp_1", 405),
+        ("POST", "/responses/resp_1", 404),
         ("PUT", "/responses", 405),
         ("DELETE", "/conversations", 405),
     ],

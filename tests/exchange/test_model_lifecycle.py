@@ -223,6 +223,7 @@ def test_a_refused_thinking_config_is_retried_without_and_remembered(
     warnings = [line["fact"] for line in served.log_entries(model="gemini-9-xenon") if "fact" in line]
     assert len(warnings) == refused
     assert served.requests(model="gemini-9-xenon")[-1]["notes"].keys() <= {
+        "generation.thinking_amount",
         "learnt.thinking_amount_refused",
         "learnt.thinking_refused",
     }
