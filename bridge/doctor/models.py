@@ -13,6 +13,7 @@ from bridge.settings import Settings
 from bridge.settings.lifecycle import Retirement
 from bridge.settings.models import today
 from bridge.state.errors import StorageError
+from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 from bridge.state.usage_store import UsageQuery
 from bridge.upstream.base import Upstream
@@ -69,7 +70,7 @@ def _living_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
 
 def _exists(settings: Settings, upstream: Upstream, names: set[str], model: str) -> bool:
     """Google lists models that it no longer serves, and may serve some that it does not list."""
-    if open_stores(settings).learnt_facts.knows(fact_name(GONE, upstream.home, model)):
+    if open_stores(settings, PATIENT).learnt_facts.knows(fact_name(GONE, upstream.home, model)):
         return False
     if model in names:
         return True
@@ -109,7 +110,7 @@ def _asked_for(settings: Settings) -> list[str]:
     """The names that clients used lately, as far as that is known."""
     query = UsageQuery(("client-model",), today() - USED_WITHIN, today())
     try:
-        groups = open_stores(settings).usage.sums(query)
+        groups = open_stores(settings, PATIENT).usage.sums(query)
     except StorageError:  # the state files have a check of their own
         return []
     return [group.names[0].removeprefix("models/") for group in groups]
