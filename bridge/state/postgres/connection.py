@@ -17,6 +17,7 @@ from bridge.state.errors import DatabaseUnfit
 from bridge.state.store import SERVING_PATIENCE
 
 T = TypeVar("T")
+C = TypeVar("C", bound=psycopg.Connection[Any])
 
 #: Limits on the server's side, in milliseconds. A session is never idle in a transaction for long.
 _SERVER_LIMITS = {
@@ -92,14 +93,18 @@ def connection_options(url: str, *, limits: bool = True) -> dict[str, Any]:
 
 def connect(url: str) -> tuple[Connection, dict[str, Any]]:
     """A connection, and the options with which others can be made."""
+    return connect_as(Connection, url)
+
+
+def connect_as(kind: type[C], url: str) -> tuple[C, dict[str, Any]]:
     options = connection_options(url)
     try:
-        return Connection.connect(**options), options
+        return kind.connect(**options), options
     except psycopg.OperationalError as error:
         if "unsupported startup parameter" not in str(error):
             raise
     options = connection_options(url, limits=False)  # a PgBouncer, which lets no client set them
-    return Connection.connect(**options), options
+    return kind.connect(**options), options
 
 
 def describe(url: str) -> str:

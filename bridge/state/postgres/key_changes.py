@@ -15,7 +15,7 @@ from collections.abc import Callable
 import psycopg
 
 from bridge.state.errors import StorageError
-from bridge.state.postgres.connection import connection_options
+from bridge.state.postgres.connection import connect_as
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,8 @@ def _listen(url: str, wake: Wake) -> None:
 
 def _wake_on_notices(url: str, wake: Wake) -> bool:
     """False if this connection delivers no notices."""
-    with psycopg.connect(**connection_options(url)) as connection:  # it may wait for notices without limit
+    connection, _ = connect_as(psycopg.Connection, url)  # the bridge's own kind does not wait for notices
+    with connection:
         connection.execute(f"LISTEN {CHANNEL}")
         connection.execute(f"NOTIFY {CHANNEL}")
         if not list(connection.notifies(timeout=ROUND_TRIP, stop_after=1)):

@@ -131,7 +131,7 @@ class PostgresLedger(PostgresStore, Ledger):
 
 
 def _snapshot(rows: Sequence[TupleRow]) -> UsageSnapshot:
-    return UsageSnapshot([_spent(row[2:]) for row in rows], rows[0][1])
+    return UsageSnapshot([_spent(row[2:8]) for row in rows], rows[0][1])
 
 
 def _spent(row: TupleRow) -> Spent:

@@ -32,6 +32,7 @@ CREATE TABLE gemini_bridge.migration (
     number integer PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT clock_timestamp()
 )
 """
+_IS_REPLICA = "SELECT pg_is_in_recovery()"
 _HAS_SCHEMA = "SELECT to_regnamespace('gemini_bridge') IS NOT NULL"
 _HAS_TABLES = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace('gemini_bridge'))"
 _HAS_MIGRATIONS = "SELECT to_regclass('gemini_bridge.migration') IS NOT NULL"
@@ -81,7 +82,7 @@ def _check_server(connection: Connection, location: str) -> None:
             f"{location} is PostgreSQL {found}, and the bridge needs {OLDEST_SERVER} or newer: upgrade the "
             "server, or name another one in BRIDGE_STATE_URL"
         )
-    if _scalar(connection, "SELECT pg_is_in_recovery()"):
+    if _scalar(connection, _IS_REPLICA):
         raise DatabaseUnfit(
             f"{location} is a read-only replica: name the primary server in BRIDGE_STATE_URL; with several "
             "hosts in it, add ?target_session_attrs=read-write"

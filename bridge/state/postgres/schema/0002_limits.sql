@@ -42,12 +42,10 @@ CREATE TYPE gemini_bridge.spent AS (
     tokens bigint[],
     day_tokens bigint,
     day_cost double precision,
-    running bigint
+    running bigint,
+    requests_in_all bigint,
+    tokens_in_all bigint
 );
-
-CREATE FUNCTION gemini_bridge.total(numbers bigint[]) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT coalesce(sum(number), 0)::bigint FROM unnest(numbers) AS number
-$$;
 
 -- The usage of one subject that counts at this moment. Rows of the future do not count: the clock was set back
 -- after they were written. bridge/state/rate_window.py has the same numbers: 61 seconds, 86400 seconds.
@@ -56,26 +54,25 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
     found gemini_bridge.spent;
 BEGIN
-    SELECT array_agg(start ORDER BY start), array_agg(each.requests ORDER BY start),
-           array_agg(each.tokens ORDER BY start)
-        INTO found.starts, found.requests, found.tokens
+    SELECT array_agg(each.start), array_agg(each.requests), array_agg(each.tokens),
+           (SELECT tokens FROM gemini_bridge.day WHERE subject = of_subject AND day = floor(now / 86400)::bigint),
+           (SELECT cost FROM gemini_bridge.day WHERE subject = of_subject AND day = floor(now / 86400)::bigint),
+           (SELECT count(*) FROM gemini_bridge.running
+            WHERE subject = of_subject AND until > now AND until <= now + 20),
+           coalesce(sum(each.requests), 0), coalesce(sum(each.tokens), 0)
+        INTO found
         FROM (
             SELECT start, sum(second.requests)::bigint AS requests, sum(second.tokens)::bigint AS tokens
             FROM gemini_bridge.second
-            WHERE subject = of_subject AND start > now - 61 AND start <= now GROUP BY start
+            WHERE subject = of_subject AND start > now - 61 AND start <= now GROUP BY start ORDER BY start
         ) AS each;
-    SELECT tokens, cost INTO found.day_tokens, found.day_cost
-        FROM gemini_bridge.day WHERE subject = of_subject AND day = floor(now / 86400)::bigint;
-    SELECT count(*) INTO found.running
-        FROM gemini_bridge.running
-        WHERE subject = of_subject AND until > now AND until <= now + 20;
     RETURN found;
 END $$;
 
 CREATE FUNCTION gemini_bridge.look(subjects text[], given double precision)
 RETURNS TABLE (
     booked boolean, now double precision, starts bigint[], requests bigint[], tokens bigint[],
-    day_tokens bigint, day_cost double precision, running bigint
+    day_tokens bigint, day_cost double precision, running bigint, requests_in_all bigint, tokens_in_all bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     moment double precision := gemini_bridge.moment(given);
@@ -95,7 +92,7 @@ CREATE FUNCTION gemini_bridge.enter(
     cost_day double precision[], streams bigint[], given double precision
 ) RETURNS TABLE (
     booked boolean, now double precision, starts bigint[], requests bigint[], tokens bigint[],
-    day_tokens bigint, day_cost double precision, running bigint
+    day_tokens bigint, day_cost double precision, running bigint, requests_in_all bigint, tokens_in_all bigint
 ) LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
 DECLARE
     moment double precision;
@@ -117,8 +114,8 @@ BEGIN
         found := gemini_bridge.spent_by(subjects[place], moment);
         all_found := all_found || found;
         fits := fits
-            AND NOT (per_minute[place] > 0 AND gemini_bridge.total(found.requests) >= per_minute[place])
-            AND NOT (tokens_minute[place] > 0 AND gemini_bridge.total(found.tokens) >= tokens_minute[place])
+            AND NOT (per_minute[place] > 0 AND found.requests_in_all >= per_minute[place])
+            AND NOT (tokens_minute[place] > 0 AND found.tokens_in_all >= tokens_minute[place])
             AND NOT (tokens_day[place] > 0 AND coalesce(found.day_tokens, 0) >= tokens_day[place])
             AND NOT (cost_day[place] > 0 AND coalesce(found.day_cost, 0) >= cost_day[place])
             AND NOT (streams[place] > 0 AND found.running >= streams[place]);
