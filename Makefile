@@ -58,10 +58,11 @@ bench-peers: $(VENV)/.run $(PEERS)/litellm/.installed $(PEERS)/portkey/.installe
 settings: $(VENV)/.run ## print the settings in force and the source of each
 	@$(BIN)/gemini-bridge settings
 
-diagrams: $(VENV)/.run ## write docs/states/, the table in docs/UPSTREAMS.md and docs/openapi.json from the code
+diagrams: $(VENV)/.run ## write docs/states/, docs/losses.md, docs/openapi.json and the table in docs/UPSTREAMS.md from the code
 	$(BIN)/python docs/states/generate.py
 	$(BIN)/python docs/upstreams.py
 	$(BIN)/python docs/openapi.py
+	$(BIN)/python docs/losses.py
 
 accept: $(VENV)/.dev ## record the current results of the transcripts as expected; review the diff
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/protocols/test_transcripts.py tests/protocols/test_requests.py

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bridge.observe import metrics_folder
 from bridge.observe.logs import configuration
-from bridge.server.active_settings import load_active_settings, tell_notices
-from bridge.server.cpu_affinity import core_beside, stay_on
+from bridge.server.active_settings import load_active_settings, log_notices
+from bridge.server.cpu_affinity import choose_core, pin_to_core
 from bridge.settings import SettingsError
 
 try:
@@ -56,18 +56,18 @@ _OFFLINE = "no GEMINI_API_KEY is set: serving the embedded offline demo model"
 def pre_fork(server, worker):
     if _server.own_core:
         by_age = sorted(server.WORKERS.values(), key=lambda each: each.age)
-        worker.core = core_beside([each.core for each in by_age], staying=server.num_workers - 1)
+        worker.core = choose_core([each.core for each in by_age], staying=server.num_workers - 1)
 
 
 def post_fork(server, worker):
     gc.disable()  # a worker keeps what it loads; collecting garbage takes a tenth of its start
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no log line shows them
     metrics_folder.take_room()
-    stay_on(worker.core)
+    pin_to_core(worker.core)
 
 
 def child_exit(server, worker):
-    worker.siblings.leave(worker.number)
+    worker.siblings.unregister(worker.number)
     metrics_folder.forget_worker(worker.pid)
 
 
@@ -82,11 +82,11 @@ def when_ready(server):
     welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_in_force.access)
     print(welcome, file=sys.stderr, flush=True)
     server.log.info("access: %s", _in_force.access)
-    tell_notices()
+    log_notices()
 
 
 def on_reload(server):
-    tell_notices()
+    log_notices()
 
 
 def post_worker_init(worker):

@@ -1,7 +1,8 @@
-"""The build step that setup.cfg cannot express: a built package carries the default settings.
+"""The build step that setup.cfg cannot express: a built package carries default settings and openapi.json.
 
-In a checkout `config/` and `gunicorn.conf.py` stand at the top, where people look for them. The build copies
-them to `bridge/shipped/`, so git holds one copy. `bridge/settings/source.py` chooses between the two places.
+In a checkout `config/`, `docs/openapi.json` and `gunicorn.conf.py` stand where people look for them. The
+build copies them to `bridge/shipped/`, so git holds one copy. `bridge/settings/source.py` chooses between the
+two places.
 """
 
 from pathlib import Path
@@ -14,7 +15,11 @@ SHIPPED = "bridge/shipped"
 
 def shipped_files() -> list[str]:
     settings = sorted(path.as_posix() for path in Path("config").glob("*.toml"))
-    return [*(path for path in settings if path != "config/local.toml"), "gunicorn.conf.py"]
+    return [
+        *(path for path in settings if path != "config/local.toml"),
+        "gunicorn.conf.py",
+        "docs/openapi.json",
+    ]
 
 
 class BuildWithDefaults(build_py):

@@ -3,41 +3,42 @@
     BridgeError                      kind            status
     ├ InvalidRequest                 invalid_request    400   the client's body, with the field in `param`
     │ ├ ContextOverflow              context_overflow   400   the conversation is too long for the model
+    │ ├ UnknownPreviousAnswer        unknown_previous   400   the stored answer to continue does not exist
     │ ├ OutputLimitTooLow            invalid_request    400   thoughts used up all tokens of the answer
     │ └ RequestTooLarge              too_large          413
-    ├ NotAuthorized                  unauthorized       401   no valid key; in which way is not told
-    ├ NotAllowed                     forbidden          403   the key is good, but not for this
-    ├ LimitReached                   limited            429   a limit that the administrator set
-    │ └ BudgetSpent                  budget_spent       429   one that will not open soon: waiting is no use
+    ├ NotAuthorized                  unauthorized       401   no valid key; the message hides the reason
+    ├ NotAllowed                     forbidden          403   the key is valid, but may not do this
+    ├ LimitReached                   limited            429   a limit that the administrator set was reached
+    │ └ BudgetSpent                  budget_spent       429   a budget is used up; waiting does not help
     ├ SlowRequest                    slow_request       408   the client took too long to send its body
-    ├ ClientLeft                     client_left        499   nobody waits for the answer any more
+    ├ ClientDisconnected             client_left        499   the client disconnected
     ├ UnknownRoute                   unknown_route      404
     │ ├ UnknownModel                 unknown_model      404
-    │ └ UnknownAnswer                unknown_answer     404   no such stored answer, or somebody else's
+    │ └ UnknownAnswer                unknown_answer     404   no such stored answer, or another owner's
     ├ MethodNotAllowed               method             405
-    │ └ UpgradeRefused               upgrade            426   no web sockets here
-    ├ TooBusy                        busy               503   the bridge has no place left for this now
-    │ └ ShuttingDown                 shutting_down      503   it stops, and could not wait for this
-    ├ UpstreamError                                           raised only where an upstream is spoken to
-    │ ├ UpstreamRefused              refused            400   Gemini found the request wrong
-    │ │ ├ SignaturesRefused          refused            400   over a thought signature
-    │ │ ├ SchemaRefused              refused            400   over the schema of a tool
-    │ │ ├ ThinkingRefused            refused            400   over how much it shall think
-    │ │ ├ SamplingRefused            refused            400   over temperature or its kin
-    │ │ ├ StoreRefused               refused            400   over the field that says what Google may keep
-    │ │ └ ServiceTierRefused         refused            400   over the service tier
-    │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or address is wrong
+    │ └ UpgradeRefused               upgrade            426   WebSocket is not supported
+    ├ TooBusy                        busy               503   the bridge has no free slot
+    │ └ ShuttingDown                 shutting_down      503   the bridge is stopping
+    ├ UpstreamError                                           raised by the upstream layer and by the Turn
+    │ ├ UpstreamRefused              refused            400   Gemini rejected the request
+    │ │ ├ SignaturesRefused          refused            400   because of a thought signature
+    │ │ ├ SchemaRefused              refused            400   because of the schema of a tool
+    │ │ ├ ThinkingRefused            refused            400   because of the thinking settings
+    │ │ ├ SamplingRefused            refused            400   because of a sampling setting
+    │ │ ├ StoreRefused               refused            400   because of the field `store`
+    │ │ └ ServiceTierRefused         refused            400   because of the service tier
+    │ ├ UpstreamMisconfigured        misconfigured      502   the operator's key, project or base URL is wrong
     │ ├ UpstreamRateLimited          rate_limited       429
     │ ├ UpstreamOverloaded           overloaded         503
     │ ├ UpstreamTimeout              timeout            504
     │ ├ UpstreamUnreachable          unreachable        502
-    │ ├ UpstreamTruncated            truncated          502   the answer stopped without a finish reason
-    │ └ UpstreamMalformed            malformed          502   the answer cannot be used: bad JSON, bad call
-    └ InternalError                  internal           500   our bug
-      └ IllegalTransition            internal           500   an event machine was about to break its protocol
+    │ ├ UpstreamTruncated            truncated          502   the answer ended without a finish reason
+    │ └ UpstreamMalformed            malformed          502   the answer is unusable: bad JSON or a bad call
+    └ InternalError                  internal           500   a bug in the bridge
+      └ IllegalTransition            internal           500   an event machine would have broken its protocol
 
-A message never holds a key, a prompt or a token: it may be shown to the client and written to the log.
-This module knows no HTTP framework, no protocol and no upstream.
+A message never contains a key, a prompt or a token, because clients see it and the log records it.
+This module does not depend on an HTTP framework, a protocol or an upstream.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ import errno
 import math
 from typing import ClassVar
 
-#: Clients sleep as long as they are told; none should be sent to sleep for hours by a daily quota.
+#: Clients obey `retry-after`. This cap keeps a daily quota from stopping a client for hours.
 LONGEST_RETRY_AFTER = 300
 
 
 class BridgeError(Exception):
-    """The root; only its descendants are raised."""
+    """Base class of all errors. Only subclasses are raised."""
 
     kind: ClassVar[str]
     status: ClassVar[int]
-    #: Clients repeat every 5xx; some faults only a person can mend.
-    worth_repeating: ClassVar[bool] = True
-    usual_wait: ClassVar[float | None] = None  #: for when nobody said how long to wait
-    longest_wait: ClassVar[float] = LONGEST_RETRY_AFTER
-    #: What the log says instead, where the message has words of the upstream's: they may repeat a prompt.
+    #: Clients retry every 5xx. False: a retry cannot help, because the operator must fix the cause.
+    retryable: ClassVar[bool] = True
+    default_retry_after: ClassVar[float | None] = None  #: seconds, if the upstream gave no retry delay
+    max_retry_after: ClassVar[float] = LONGEST_RETRY_AFTER
+    #: Text for the log, if the message quotes the upstream: the upstream may quote the prompt.
     logged: str | None = None
 
     def __init__(
@@ -74,16 +75,16 @@ class BridgeError(Exception):
         self.message = message
         self.param = param
         self.retry_after = retry_after
-        self.rule = rule  #: of the administrator's, that refused the request; for the log and the usage
+        self.rule = rule  #: the administrator's rule that rejected the request; for the log and the usage
 
     @property
     def retry_after_seconds(self) -> int | None:
-        """What the `retry-after` header says: a whole number, rounded up and capped."""
-        wait = self.usual_wait if self.retry_after is None else self.retry_after
-        return None if wait is None else max(1, math.ceil(min(wait, self.longest_wait)))
+        """The value of the `retry-after` header: whole seconds, rounded up and capped."""
+        wait = self.default_retry_after if self.retry_after is None else self.retry_after
+        return None if wait is None else max(1, math.ceil(min(wait, self.max_retry_after)))
 
 
-#: What the system says when a process has no file descriptor left.
+#: Error numbers for "no file descriptor left" in this process or in the whole system.
 NO_DESCRIPTORS = frozenset((errno.EMFILE, errno.ENFILE))
 
 
@@ -92,12 +93,18 @@ class InvalidRequest(BridgeError):
 
 
 class ContextOverflow(InvalidRequest):
-    """The message is Google's. Agents know an overflow by the words of the vendor they were written for, so
-    each protocol tells it in those, with the numbers where Google named them."""
+    """The conversation does not fit into the model's context window. The message is Google's.
+
+    Agents detect an overflow by the sentence of their own vendor, so each protocol sends that
+    sentence instead, with the numbers if Google gave them."""
 
     kind = "context_overflow"
-    tokens: int | None = None  #: of the conversation
-    limit: int | None = None  #: of the model
+    tokens: int | None = None  #: tokens in the conversation
+    limit: int | None = None  #: tokens that the model accepts
+
+
+class UnknownPreviousAnswer(InvalidRequest):
+    kind = "unknown_previous"
 
 
 class OutputLimitTooLow(InvalidRequest):
@@ -110,30 +117,30 @@ class RequestTooLarge(InvalidRequest):
 
 class NotAuthorized(BridgeError):
     kind, status = "unauthorized", 401
-    worth_repeating = False
+    retryable = False
 
 
 class NotAllowed(BridgeError):
     kind, status = "forbidden", 403
-    worth_repeating = False
+    retryable = False
 
 
 class LimitReached(BridgeError):
     kind, status = "limited", 429
-    usual_wait = 60.0
+    default_retry_after = 60.0
 
 
 class BudgetSpent(LimitReached):
     kind = "budget_spent"
-    worth_repeating = False
-    longest_wait = math.inf  # true, since clients are told not to wait for it
+    retryable = False
+    max_retry_after = math.inf  # no cap is needed: clients are told not to retry
 
 
 class SlowRequest(BridgeError):
     kind, status = "slow_request", 408
 
 
-class ClientLeft(BridgeError):
+class ClientDisconnected(BridgeError):
     kind, status = "client_left", 499
 
 
@@ -159,16 +166,16 @@ class UpgradeRefused(MethodNotAllowed):
 
 class TooBusy(BridgeError):
     kind, status = "busy", 503
-    usual_wait = 10.0
+    default_retry_after = 10.0
 
 
 class ShuttingDown(TooBusy):
     kind = "shutting_down"
-    usual_wait = 1.0  # another worker, or the next start, takes it
+    default_retry_after = 1.0  # another worker, or this one after its restart, serves the retry
 
 
 class UpstreamError(BridgeError):
-    """Raised only where an upstream is spoken to, and by the Turn that judges how its answer ended."""
+    """Raised only by the upstream layer, and by the Turn if the answer ended badly."""
 
 
 class UpstreamRefused(UpstreamError):
@@ -201,12 +208,12 @@ class ServiceTierRefused(UpstreamRefused):
 
 class UpstreamMisconfigured(UpstreamError):
     kind, status = "misconfigured", 502
-    worth_repeating = False
+    retryable = False
 
 
 class UpstreamRateLimited(UpstreamError):
     kind, status = "rate_limited", 429
-    usual_wait = 10.0  # without a wait some clients give up at once
+    default_retry_after = 10.0  # without a retry delay some clients give up at once
 
 
 class UpstreamOverloaded(UpstreamError):
@@ -238,7 +245,7 @@ class IllegalTransition(InternalError):
 
 
 def concrete_errors() -> frozenset[type[BridgeError]]:
-    """Every class that may be raised: what a protocol's table of error types must cover."""
+    """Every class that may be raised. A protocol's table of error types must cover all of them."""
     found: set[type[BridgeError]] = set()
     waiting: list[type[BridgeError]] = [BridgeError]
     while waiting:

@@ -1,4 +1,4 @@
-"""Ids and time, handed to whoever needs them, so that tests can hand in their own."""
+"""Ids and time as injected functions, so that tests can replace them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 def random_id(prefix: str) -> str:
-    """Unique over all workers and restarts: clients merge turns whose ids repeat."""
+    """A new id, unique across all workers and restarts: clients merge turns that share an id."""
     return prefix + os.urandom(12).hex()
 
 

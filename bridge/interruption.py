@@ -1,4 +1,4 @@
-"""Why an answer on its way must end, if it must. One thread sets the reason, another reads it."""
+"""The reason why a running answer must stop early, if any. One thread sets it, another thread reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread that calls an object's method again and again, for as long as the object exists."""
+"""A thread that calls an object's method at a fixed interval, as long as the object exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def call_periodically(target: T, call: Callable[[T], None], seconds: float) -> threading.Thread:
-    """`call` must not raise, and must not hold on to the target."""
+    """`call` must not raise, and must not keep a reference to the target."""
     thread = threading.Thread(target=_run, args=(weakref.ref(target), call, seconds), daemon=True)
     thread.start()
     return thread

@@ -1,4 +1,4 @@
-"""What a limit still leaves to a client, as every vendor tells it in its own headers. Knows nothing else."""
+"""The state of a client's rate limit. Each protocol writes it into its vendor's headers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class RateLimitStatus(NamedTuple):
-    counted: str  #: requests or tokens
+    unit: str  #: `requests` or `tokens`
     limit: int
     remaining: int
-    reset: float  #: seconds until the whole limit is there again
-    now: float  #: seconds since 1970
+    reset: float  #: seconds until the whole limit is available again
+    now: float  #: Unix time

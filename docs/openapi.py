@@ -12,9 +12,9 @@ from typing import Any
 from marshmallow import Schema
 
 from bridge import __version__
-from bridge.errors import BridgeError, ClientLeft, MethodNotAllowed, UpgradeRefused, concrete_errors
+from bridge.errors import BridgeError, ClientDisconnected, MethodNotAllowed, UpgradeRefused, concrete_errors
 from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import AnswerStoring, Protocol
+from bridge.protocols.base import AnswerStoring, ConversationRules, Protocol
 from bridge.protocols.fields import JSON_SCHEMA
 from bridge.protocols.openai_responses.dialects import DIALECTS
 from bridge.web.stored_answers import MOST_LISTED
@@ -23,8 +23,8 @@ Json = dict[str, Any]
 
 PAGE = Path(__file__).parent / "openapi.json"
 JSON, EVENTS = "application/json", "text/event-stream"
-#: No client receives a `ClientLeft`; the other two occur only with paths or methods outside the document.
-UNDOCUMENTED = (ClientLeft, MethodNotAllowed, UpgradeRefused)
+#: No client receives `ClientDisconnected`; the other two occur only outside the documented paths.
+UNDOCUMENTED = (ClientDisconnected, MethodNotAllowed, UpgradeRefused)
 
 _HI = {"parts": [{"text": "Hi"}]}
 
@@ -54,7 +54,13 @@ INSIDE: dict[str, Json] = {
 #: A small example request for each path, by the end of the path.
 EXAMPLES: dict[str, Json] = {
     "/chat/completions": {"model": "gemini-flash", "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/completions": {"model": "gemini-flash", "prompt": "def add(a, b):", "suffix": "\n"},
+    "/embeddings": {"model": "gemini-embedding-2", "input": ["Hi"]},
     "/responses": {"model": "gemini-flash", "input": "Hi"},
+    "/input_tokens": {"model": "gemini-flash", "input": "Hi"},
+    "/conversations": {"items": [{"role": "user", "content": "Hi"}]},
+    "/conversations/{conversation_id}": {"metadata": {"topic": "demo"}},
+    "/{conversation_id}/items": {"items": [{"role": "user", "content": "Hi"}]},
     "/interactions": {"model": "gemini-flash", "input": "Hi"},
     "/messages": {"model": "gemini-flash", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]},
     "/count_tokens": {"model": "gemini-flash", "messages": [{"role": "user", "content": "Hi"}]},
@@ -67,34 +73,103 @@ EXAMPLES: dict[str, Json] = {
 #: The fields that every answer has, by the end of the path.
 ANSWERS: dict[str, tuple[str, ...]] = {
     "/chat/completions": ("id", "object", "created", "model", "choices", "usage"),
+    "/v1/completions": ("id", "object", "created", "model", "choices", "usage"),
+    "/embeddings": ("object", "data", "model", "usage"),
     "/responses": ("id", "object", "created_at", "status", "model", "output"),
     "/interactions": ("id", "object", "status", "model", "created", "updated", "steps"),
     "/messages": ("id", "type", "role", "model", "content", "stop_reason", "usage"),
     "/count_tokens": ("input_tokens",),
+    "/input_tokens": ("object", "input_tokens"),
     ":generateContent": ("usageMetadata", "modelVersion"),
     ":countTokens": ("totalTokens",),
     ":embedContent": ("embedding",),
     ":batchEmbedContents": ("embeddings",),
 }
 
+_PAGES: Json = {
+    "order": {"type": "string", "description": "`asc` for the oldest first, else the newest"},
+    "after": {"type": "string", "description": "the id of the last item of the page before"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED},
+}
+_STREAM: Json = {"enum": ["true", "false"], "description": "`true` streams the events of a background answer"}
+_NUMBER: Json = {"type": "string", "pattern": "^[0-9]{1,15}$"}
+
 #: The query parameters, by the end of the path.
 QUERIES: dict[str, Json] = {
     ":streamGenerateContent": {"alt": {"type": "string", "description": "`sse` for events, else an array"}},
-    "/input_items": {
-        "order": {"type": "string", "description": "`asc` for the oldest first, else the newest"},
-        "after": {"type": "string", "description": "the id of the last item of the page before"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED},
+    "/input_items": _PAGES,
+    "/{conversation_id}/items": _PAGES,
+    "/responses/{answer_id}": {
+        "stream": _STREAM,
+        "starting_after": {**_NUMBER, "description": "stream only events with a greater sequence_number"},
     },
     "/interactions/{answer_id}": {
         "include_input": {"type": "string", "description": "`true` includes the input"},
+        "stream": _STREAM,
+        "last_event_id": {
+            **_NUMBER,
+            "description": "stream only the events after the one with this event_id",
+        },
     },
     "/v1beta/models": {name: {"type": "string", "pattern": "^[0-9]*$"} for name in ("pageSize", "pageToken")},
 }
 
+#: The header of every request that may lose something.
+STRICT: Json = {
+    "name": "x-bridge-strict",
+    "in": "header",
+    "schema": {"enum": ["0", "1"], "description": "`1` refuses a request of which a part would be dropped"},
+}
 #: The request headers, by the end of the path.
 HEADERS: dict[str, Json] = {
     "/responses": {"x-bridge-dialect": {"enum": list(DIALECTS), "description": "the dialect of the answer"}},
 }
+
+
+#: The protocols for readers: the vendor's name of the API, its page, and the header for the key.
+ANTHROPIC_KEY, BEARER, GOOGLE_KEY = "x-api-key: KEY", "Authorization: Bearer KEY", "x-goog-api-key: KEY"
+VENDORS: dict[str, tuple[str, str, str]] = {
+    "openai_chat": (
+        "OpenAI Chat Completions",
+        "https://platform.openai.com/docs/api-reference/chat",
+        BEARER,
+    ),
+    "openai_responses": (
+        "OpenAI Responses",
+        "https://platform.openai.com/docs/api-reference/responses",
+        BEARER,
+    ),
+    "anthropic_messages": (
+        "Anthropic Messages",
+        "https://platform.claude.com/docs/en/api/messages",
+        ANTHROPIC_KEY,
+    ),
+    "gemini_native": ("Gemini API", "https://ai.google.dev/api/generate-content", GOOGLE_KEY),
+    "gemini_interactions": (
+        "Gemini Interactions",
+        "https://ai.google.dev/gemini-api/docs/interactions",
+        GOOGLE_KEY,
+    ),
+}
+MODELS, OPERATION = "models", "operation"  #: the tags of routes that belong to no single protocol
+
+
+def _tags() -> list[Json]:
+    tags: list[Json] = []
+    for protocol in PROTOCOLS:
+        title, url, key = VENDORS.get(protocol.name, (protocol.name, "", BEARER))
+        vendor = {"externalDocs": {"url": url, "description": f"{title} at the vendor"}} if url else {}
+        tags.append({"name": protocol.name, "description": title, **vendor, "x-key-header": key})
+    models = {"name": MODELS, "description": "Models", "x-key-header": BEARER}
+    return [*tags, models, {"name": OPERATION, "description": "Operation"}]
+
+
+def _tag(path: str) -> str:
+    for protocol in PROTOCOLS:
+        if any(path == own or path.startswith(f"{own}/") for own in written(protocol.all_paths)):
+            return protocol.name
+    listed = any(path.startswith(protocol.models_path) for protocol in PROTOCOLS)
+    return MODELS if listed else OPERATION
 
 
 def document() -> Json:
@@ -105,8 +180,9 @@ def document() -> Json:
             "version": __version__,
             "description": "Only the essential fields. The bridge accepts unknown fields.",
         },
+        "tags": _tags(),
         "security": [{}, *({name: []} for name in SECURITY)],
-        "paths": _merged([*_requests(), *_stored(), *_models(), *_operating()]),
+        "paths": _merged([*_requests(), *_stored(), *_conversations(), *_models(), *_operating()]),
         "components": {
             "securitySchemes": SECURITY,
             "schemas": {each.name: _shape_of(_errors(each)) for each in PROTOCOLS},
@@ -134,8 +210,13 @@ def _merged(operations: Iterable[Operation]) -> Json:
             *_path_parameters(path),
             *_parameters(QUERIES, "query", path),
             *_parameters(HEADERS, "header", path),
+            *([STRICT] if "requestBody" in operation else []),
         ]
-        paths[path][method] = {**({"parameters": parameters} if parameters else {}), **operation}
+        paths[path][method] = {
+            "tags": [_tag(path)],
+            **({"parameters": parameters} if parameters else {}),
+            **operation,
+        }
     return dict(paths)
 
 
@@ -154,9 +235,15 @@ def _parameters(table: dict[str, Json], place: str, path: str) -> list[Json]:
 
 def _requests() -> Iterator[Operation]:
     for protocol in PROTOCOLS:
-        for asked in filter(None, (protocol, protocol.counting, protocol.embedding)):
-            for path in written(asked.paths):
-                yield path, "post", _operation(protocol, asked.schema, path, streams=asked is protocol)
+        purposes = {
+            "Create an answer": protocol,
+            "Count the tokens of a request": protocol.counting,
+            "Compute embeddings": protocol.embedding,
+        }
+        for purpose, asked in purposes.items():
+            for path in written(asked.paths if asked else ()):
+                operation = _operation(protocol, asked.schema, path, streams=asked is protocol)
+                yield path, "post", _for(purpose, operation)
 
 
 def written(rules: Iterable[str]) -> Iterator[str]:
@@ -171,7 +258,7 @@ def _operation(protocol: Protocol, schema: Schema, path: str, *, streams: bool) 
     content: Json = {JSON: {"schema": _answer(path)}}
     if streams and not path.endswith(":generateContent"):
         content[EVENTS] = {}
-    face = (protocol,) if path.startswith(protocol.homes) else PROTOCOLS
+    face = (protocol,) if path.startswith(protocol.path_prefixes) else PROTOCOLS
     asked = {"schema": _request(schema, INSIDE.get(protocol.name, {}))}
     if example := _by_end(EXAMPLES, path):
         asked["example"] = example
@@ -264,6 +351,10 @@ def _found(face: Face, *required: str) -> Json:
     return {"responses": {"200": {"description": "Found", "content": content}, **_failures(face)}}
 
 
+def _for(purpose: str, operation: Json) -> Json:
+    return {"summary": purpose, **operation}
+
+
 def _stored() -> Iterator[Operation]:
     for protocol in PROTOCOLS:
         if protocol.storing is not None:
@@ -273,20 +364,51 @@ def _stored() -> Iterator[Operation]:
 def _stored_at(protocol: Protocol, storing: AnswerStoring) -> Iterator[Operation]:
     for asked in protocol.paths:
         path = f"{asked}/{{answer_id}}"
-        yield path, "get", _found((protocol,), *_by_end(ANSWERS, asked))
-        yield path, "delete", _found((protocol,), *storing.deleted(""))
+        shown = _found((protocol,), *_by_end(ANSWERS, asked))
+        shown["responses"]["200"]["content"][EVENTS] = {}
+        yield path, "get", _for("Show a stored answer, or replay its events", shown)
+        deleted = _found((protocol,), *storing.deletion_body(""))
+        yield path, "delete", _for("Delete a stored answer", deleted)
         for behind in storing.cancel_paths:
-            yield f"{path}{behind}", "post", _found((protocol,), "id", "object", "status")
-        if storing.question_path is not None:
-            yield f"{path}{storing.question_path}", "get", _found((protocol,), "object", "data", "has_more")
+            cancelled = _found((protocol,), "id", "object", "status")
+            yield f"{path}{behind}", "post", _for("Cancel a background answer", cancelled)
+        if storing.input_path is not None:
+            items = _found((protocol,), "object", "data", "has_more")
+            yield f"{path}{storing.input_path}", "get", _for("List the input items of a stored answer", items)
+
+
+def _conversations() -> Iterator[Operation]:
+    for protocol in PROTOCOLS:
+        if (rules := protocol.conversations) is not None:
+            yield from _conversations_at(protocol, rules)
+
+
+def _conversations_at(protocol: Protocol, rules: ConversationRules) -> Iterator[Operation]:
+    one = f"{rules.path}/{{conversation_id}}"
+    items, item = f"{one}/items", f"{one}/items/{{item_id}}"
+    shown = ("id", "object", "created_at", "metadata")
+    listed = ("object", "data", "first_id", "last_id", "has_more")
+    for path, schema, fields, summary in (
+        (rules.path, rules.create_schema, shown, "Create a conversation"),
+        (one, rules.update_schema, shown, "Change the metadata of a conversation"),
+        (items, rules.add_schema, listed, "Add items to a conversation"),
+    ):
+        asked = {"schema": _request(schema, {}), "example": _by_end(EXAMPLES, path)}
+        body = {"requestBody": {"required": True, "content": {JSON: asked}}}
+        yield path, "post", _for(summary, {**body, **_found((protocol,), *fields)})
+    yield one, "get", _for("Show a conversation", _found((protocol,), *shown))
+    yield one, "delete", _for("Delete a conversation", _found((protocol,), *rules.deletion_body("")))
+    yield items, "get", _for("List the items of a conversation", _found((protocol,), *listed))
+    yield item, "get", _for("Show an item of a conversation", _found((protocol,), "id", "type"))
+    yield item, "delete", _for("Delete an item of a conversation", _found((protocol,), *shown))
 
 
 def _models() -> Iterator[Operation]:
     """Where the path does not identify the protocol, the answer has the format of the caller's vendor."""
     for path in dict.fromkeys(protocol.models_path for protocol in PROTOCOLS):
         alone = tuple(each for each in PROTOCOLS if each.root and path.startswith(each.root))
-        yield path, "get", _found(alone or PROTOCOLS)
-        yield f"{path}/{{name}}", "get", _found(alone or PROTOCOLS)
+        yield path, "get", _for("List the models", _found(alone or PROTOCOLS))
+        yield f"{path}/{{name}}", "get", _for("Show one model", _found(alone or PROTOCOLS))
 
 
 def _operating() -> Iterator[Operation]:
@@ -294,15 +416,23 @@ def _operating() -> Iterator[Operation]:
     about = {JSON: {"schema": {"type": "object", "required": ["name", "version", "endpoints"]}}}
     text = {"schema": {"type": "string"}}
     hidden = {"404": _failures(PROTOCOLS)["404"]}
-    yield "/", "get", _open({"200": {"description": "What this is", "content": {**about, "text/html": text}}})
+    front = _open({"200": {"description": "What this is", "content": {**about, "text/html": text}}})
+    yield "/", "get", _for("Describe the service, with settings for clients", front)
+    page = _open({"200": {"description": "A page for people", "content": {"text/html": text}}})
+    yield "/docs", "get", _for("Show the endpoints on a page", page)
+    described = {JSON: {"schema": {"type": "object", "required": ["openapi", "info", "paths"]}}}
+    itself = _open({"200": {"description": "This document", "content": described}})
+    yield "/openapi.json", "get", _for("Describe the endpoints for programs", itself)
     models = {JSON: {"schema": {"type": "object", "required": ["models"]}}}
     codex = {"200": {"description": "The models, for Codex's model_catalog_json", "content": models}}
-    yield "/connect/codex-models.json", "get", _open(codex)
-    yield "/healthz", "get", _open({"200": {"description": "Alive", "content": status}})
+    yield "/connect/codex-models.json", "get", _for("List the models in Codex's format", _open(codex))
+    alive = _open({"200": {"description": "Alive", "content": status}})
+    yield "/healthz", "get", _for("Check that the process lives", alive)
     ready = {"200": {"description": "Ready", "content": status}}
-    yield "/readyz", "get", _open({**ready, "503": {"description": "Draining", "content": status}})
+    draining = {"503": {"description": "Draining", "content": status}}
+    yield "/readyz", "get", _for("Check that the service takes requests", _open({**ready, **draining}))
     shown = {"200": {"description": "For Prometheus", "content": {"text/plain": text}}}
-    yield "/metrics", "get", _open({**shown, **hidden})
+    yield "/metrics", "get", _for("Show the metrics for Prometheus", _open({**shown, **hidden}))
 
 
 def _open(responses: Json) -> Json:

@@ -17,7 +17,11 @@ from dataclasses import replace
 from bridge.protocols import anthropic_messages
 
 PROTOCOL = replace(
-    anthropic_messages.PROTOCOL, name="one_more", paths=("/v9/talk",), counting=None, marks=frozenset()
+    anthropic_messages.PROTOCOL,
+    name="one_more",
+    paths=("/v9/talk",),
+    counting=None,
+    identifying_headers=frozenset(),
 )
 """
 UPSTREAM = """

@@ -49,8 +49,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.settings",
         "bridge.state",
     },
+    "bridge.fetch": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
     "bridge.exchange": {
         "bridge.errors",
+        "bridge.fetch",
         "bridge.gemini",
         "bridge.guards",
         "bridge.ids_and_clock",
@@ -75,6 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.connect",
         "bridge.errors",
         "bridge.exchange",
+        "bridge.fetch",
         "bridge.gemini",
         "bridge.guards",
         "bridge.ids_and_clock",

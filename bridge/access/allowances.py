@@ -46,8 +46,8 @@ def scarcest(everything: Iterable[RateLimitStatus]) -> tuple[RateLimitStatus, ..
     """For requests and for tokens, the limit with the smallest remainder."""
     found: dict[str, RateLimitStatus] = {}
     for each in everything:
-        if each.counted not in found or each.remaining < found[each.counted].remaining:
-            found[each.counted] = each
+        if each.unit not in found or each.remaining < found[each.unit].remaining:
+            found[each.unit] = each
     return tuple(found.values())
 
 

@@ -1,4 +1,4 @@
-"""The command `gemini-bridge`. A command is a file beside this one and a line in COMMANDS."""
+"""The command `gemini-bridge`. A new subcommand needs a module in this package and a line in COMMANDS."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ COMMANDS: Mapping[str, Command] = {
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that cannot show a sign must not stop the answer.
+        # A terminal without support for a character must not cause an error.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = COMMANDS[arguments.command].run(arguments)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # whoever read the output has seen enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - python flushes it once more at the end
+    except BrokenPipeError:  # the reader of the output, such as `head`, has exited
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes stdout again at exit
         return 0
     except SettingsError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`gemini-bridge check`: would the bridge start with this? systemd asks before every start and reload."""
+"""`gemini-bridge check`: whether the bridge would start. systemd runs it before every start and reload."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import argparse
 import sys
 
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
-from bridge.cli.table import lined_up
+from bridge.cli.table import format_table
 
 
 def _check(_arguments: argparse.Namespace) -> int:
-    from bridge.doctor.configuration import inspect  # slow to load; other commands need not wait for it
+    from bridge.doctor.configuration import inspect  # slow to import, and other commands do not need it
 
     inspected = inspect()
-    rows = [(each.name, "wrong" if each.error else "ok", each.says) for each in inspected]
-    print("\n".join(lined_up(rows)), flush=True)
+    rows = [(each.name, "wrong" if each.error else "ok", each.summary) for each in inspected]
+    print("\n".join(format_table(rows)), flush=True)
     errors = [each.error for each in inspected if each.error]
     for error in errors:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
@@ -24,4 +24,4 @@ def _check(_arguments: argparse.Namespace) -> int:
     return 0
 
 
-CHECK = Command(_check, "whether the bridge would start with its configuration")
+CHECK = Command(_check, "check whether the bridge would start with its configuration")

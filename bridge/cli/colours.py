@@ -1,4 +1,4 @@
-"""Green, yellow and red, where a person looks at them."""
+"""Colours for output on a terminal."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def coloured(text: str, colour: int) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m"
 
 
-def light(good: bool) -> str:
+def check_mark(good: bool) -> str:
     return coloured("✓", GREEN) if good else coloured("✗", RED)

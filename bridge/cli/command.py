@@ -1,4 +1,4 @@
-"""What a command is: its help, its arguments, and a function that returns the exit code."""
+"""The type of a subcommand: its help, its arguments, and a function that returns the exit code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 PROGRAM = "gemini-bridge"
 FAILED = 1
-WRONG_USE = 2  #: argparse exits with the same
+WRONG_USE = 2  #: the exit code of argparse for wrong arguments
 
 
 def no_arguments(_parser: argparse.ArgumentParser) -> None:

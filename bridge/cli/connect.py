@@ -1,7 +1,7 @@
-"""`gemini-bridge connect`: a client's settings, ready to paste, or the proof that they work.
+"""`gemini-bridge connect`: prints a client's settings, ready to paste, or tests them.
 
-The settings go to standard output and what explains them to standard error, so that
-`gemini-bridge connect codex >> file` writes settings and nothing else.
+The settings go to standard output and the explanations to standard error, so that
+`gemini-bridge connect codex >> file` writes only settings.
 """
 
 from __future__ import annotations
@@ -16,53 +16,57 @@ from textwrap import indent
 
 import orjson
 
-from bridge.cli.colours import light
+from bridge.cli.colours import check_mark
 from bridge.cli.command import FAILED, PROGRAM, Command
-from bridge.cli.table import lined_up
+from bridge.cli.table import format_table
 from bridge.connect.clients import CLIENTS, PLACEHOLDER_KEY, ClientGuide, Snippet, Target
 from bridge.connect.codex_catalog import FILE as CATALOG_FILE
 from bridge.connect.codex_catalog import PATH as CATALOG_PATH
 from bridge.connect.probe import ProbeFinding, probe
 from bridge.connect.protocol_clients import PROTOCOL_CLIENTS
-from bridge.connect.sse_post import PostFailed, document
+from bridge.connect.sse_post import PostFailed, get_json
 from bridge.settings import SettingsError, load
 from bridge.settings.source import CLIENT_KEY
 from bridge.settings.value import WebAddress, suggestion
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("client", nargs="?", metavar="CLIENT", help="without one, all clients are listed")
-    parser.add_argument("--url", help="the bridge's address, http://HOST:PORT; default: the one set here")
+    parser.add_argument("client", nargs="?", metavar="CLIENT", help="the client; default: list all clients")
+    parser.add_argument("--url", help="address of the bridge, http://HOST:PORT; default: from the settings")
     parser.add_argument("--key", help=f"your key for the bridge; default: the variable {CLIENT_KEY}")
-    parser.add_argument("--model", help="default: connect.model of the settings")
-    parser.add_argument("--catalog", metavar="FILE", help="for codex: write the bridge's models there")
+    parser.add_argument("--model", help="the model; default: the setting connect.model")
     parser.add_argument(
-        "--probe", action="store_true", help="prove it: a streamed answer and tool calls through the bridge"
+        "--catalog", metavar="FILE", help="only for codex: write the list of the bridge's models to FILE"
+    )
+    parser.add_argument(
+        "--probe",
+        action="store_true",
+        help="test the settings: stream an answer and call tools through the bridge",
     )
 
 
 def _connect(arguments: argparse.Namespace) -> int:
     if arguments.client is None and not arguments.probe:
-        print(_listed())
+        print(_client_list())
         return 0
     client = _client(arguments.client)
     target = _target(arguments)
     if arguments.catalog is not None:
-        target = replace(target, catalog=_written(client, target, arguments.catalog))
+        target = replace(target, catalog=_write_catalog(client, target, arguments.catalog))
     if arguments.probe:
-        return _prove(client, target)
+        return _run_probe(client, target)
     _print_settings(client, target)
     return 0
 
 
-CONNECT = Command(_connect, "settings for a client, or the proof they work", _arguments)
+CONNECT = Command(_connect, "print or test the settings for a client", _arguments)
 
 
 def _client(name: str | None) -> ClientGuide:
     if name is None:
-        raise SettingsError(f"--probe: name a client: {', '.join(CLIENTS)}")
+        raise SettingsError(f"--probe needs a client: {', '.join(CLIENTS)}")
     if name not in CLIENTS:
-        raise SettingsError(f"connect: {name} is not a client known here; {suggestion(name, CLIENTS)}")
+        raise SettingsError(f"connect: {name} is not a known client; {suggestion(name, CLIENTS)}")
     return CLIENTS[name]
 
 
@@ -70,7 +74,7 @@ def _client(name: str | None) -> ClientGuide:
 
 
 def _target(arguments: argparse.Namespace) -> Target:
-    """With address and model given, the settings of this machine are not looked at: it need not have any."""
+    """If address and model are given, the settings are not read: this machine may have none."""
     url = _checked(arguments.url) if arguments.url else load().server.address
     model = arguments.model or load().model_for_clients
     key = arguments.key or os.environ.get(CLIENT_KEY) or PLACEHOLDER_KEY
@@ -83,58 +87,61 @@ def _target(arguments: argparse.Namespace) -> Target:
 def _checked(url: str) -> str:
     rule = WebAddress()
     if not rule.accepts(url):
-        raise SettingsError(f"--url must be{rule.words.removeprefix(':')}")
+        raise SettingsError(f"--url must be{rule.description.removeprefix(':')}")
     if url.rstrip("/").endswith(("/v1", "/v1beta")):
-        raise SettingsError("--url goes without the /v1: the settings of those clients that need it have it")
+        raise SettingsError(
+            "--url must not end with /v1 or /v1beta; the printed settings add it where needed"
+        )
     return url.rstrip("/")
 
 
 # --- the catalogue for Codex -------------------------------------------------------------------------
 
 
-def _written(client: ClientGuide, target: Target, file: str) -> str:
-    """Fetch the bridge's models and write them to the file. Returns the path that settings can name."""
+def _write_catalog(client: ClientGuide, target: Target, file: str) -> str:
+    """Fetch the bridge's models and write them to the file. Returns the absolute path of the file."""
     if not client.has_catalog:
-        raise SettingsError(f"--catalog: {client.name} has none; it is for codex")
+        raise SettingsError(f"--catalog: {client.name} does not use a catalogue; only codex does")
     path = Path(file).expanduser().absolute()
     try:
-        told = document(target.url + CATALOG_PATH)
-    except PostFailed as trouble:
-        raise SettingsError(f"--catalog: {target.url}: {trouble.what}. {trouble.remedy}") from None
+        catalog = get_json(target.url + CATALOG_PATH)
+    except PostFailed as error:
+        raise SettingsError(f"--catalog: {target.url}: {error.problem}. {error.remedy}") from None
     try:
-        path.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        path.write_bytes(orjson.dumps(catalog, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     except OSError as error:
         raise SettingsError(f"--catalog: {path} cannot be written: {error.strerror}") from None
     return str(path)
 
 
-# --- what is printed ---------------------------------------------------------------------------------
+# --- output ------------------------------------------------------------------------------------------
 
 
-def _listed() -> str:
-    rows = [("CLIENT", "", "SPEAKS")]
+def _client_list() -> str:
+    rows = [("CLIENT", "", "PROTOCOL")]
     rows += [(each.name, each.title, PROTOCOL_CLIENTS[each.speaks].title) for each in CLIENTS.values()]
-    hint = f"{PROGRAM} connect CLIENT prints its settings; --probe proves them."
-    return "\n".join([*lined_up(rows), "", hint])
+    hint = f"{PROGRAM} connect CLIENT prints the settings of a client; --probe tests them."
+    return "\n".join([*format_table(rows), "", hint])
 
 
 def _print_settings(client: ClientGuide, target: Target) -> None:
     _explain(f"{client.title} ({PROTOCOL_CLIENTS[client.speaks].title})", f"{client.main.place}:", "")
     print(client.main.text(target), end="", flush=True)
-    _explain("", *(_also(snippet, target) for snippet in client.snippets[1:] if _is_needed(snippet, target)))
+    others = (snippet for snippet in client.snippets[1:] if _is_needed(snippet, target))
+    _explain("", *(_indented(snippet, target) for snippet in others))
     _explain(*(f"• {note}" for note in client.notes))
     if target.key == PLACEHOLDER_KEY:
-        _explain(f"• Put your own key in place of {PLACEHOLDER_KEY}, or give it with --key.")
-    words = [PROGRAM, "connect", client.name, "--url", target.url, "--model", target.model, "--probe"]
-    _explain("", f"Prove it: {shlex.join(words)}")
+        _explain(f"• Replace {PLACEHOLDER_KEY} with your key, or use --key.")
+    command = [PROGRAM, "connect", client.name, "--url", target.url, "--model", target.model, "--probe"]
+    _explain("", f"Test the settings: {shlex.join(command)}")
 
 
 def _is_needed(snippet: Snippet, target: Target) -> bool:
-    """The file that a snippet fetches may have been written already."""
+    """False for the snippet that downloads the catalogue, if the catalogue has already been written."""
     return CATALOG_PATH not in snippet.template or target.catalog == CATALOG_FILE
 
 
-def _also(snippet: Snippet, target: Target) -> str:
+def _indented(snippet: Snippet, target: Target) -> str:
     return f"{snippet.place}:\n\n{indent(snippet.text(target), '    ')}"
 
 
@@ -143,7 +150,7 @@ def _explain(*lines: str) -> None:
         print(line, file=sys.stderr)
 
 
-def _prove(client: ClientGuide, target: Target) -> int:
+def _run_probe(client: ClientGuide, target: Target) -> int:
     print(f"{client.title} on {target.url} with {target.model} ({PROTOCOL_CLIENTS[client.speaks].title})")
     failed = False
     for finding in probe(client, target):
@@ -153,5 +160,5 @@ def _prove(client: ClientGuide, target: Target) -> int:
 
 
 def _line(finding: ProbeFinding) -> str:
-    line = f"{light(finding.good)} {finding.what:<22}{finding.seconds:6.2f} s   {finding.detail}"
+    line = f"{check_mark(finding.good)} {finding.name:<22}{finding.seconds:6.2f} s   {finding.detail}"
     return line if finding.good else f"{line}\n  → {finding.remedy}"

@@ -1,4 +1,4 @@
-"""`gemini-bridge doctor`: one line for everything that is known to go wrong on a machine, with its remedy."""
+"""`gemini-bridge doctor`: runs all checks on this machine and prints their findings with remedies."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from bridge.settings.source import CLIENT_KEY
 
 MARKS = {Level.GREEN: "ok  ", Level.YELLOW: "note", Level.RED: "FAIL"}
 COLOURS = {Level.GREEN: GREEN, Level.YELLOW: YELLOW, Level.RED: RED}
-WIDTH = 15  #: of the longest name
+WIDTH = 15  #: of the longest check name
 
 Found = tuple[Check, Finding]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", help="also try the address that clients use; asks for a short answer")
-    parser.add_argument("--key", help=f"a client's key for that; better in {CLIENT_KEY}, out of sight")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--url", help="also check the address that clients use, with a short model request")
+    parser.add_argument(
+        "--key", help=f"a client key for --url; the variable {CLIENT_KEY} is safer, because it is not shown"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _examine(arguments: argparse.Namespace) -> int:
-    from bridge.doctor.checks import CHECKS  # slow to load; other commands need not wait for them
+    from bridge.doctor.checks import CHECKS  # slow to import, and other commands do not need it
     from bridge.doctor.examination import examine
 
-    installation = Installation.here(arguments.url, arguments.key or os.environ.get(CLIENT_KEY))
+    installation = Installation.local(arguments.url, arguments.key or os.environ.get(CLIENT_KEY))
     found: list[Found] = []
     for each in examine(installation, CHECKS):
         found.append(each)
@@ -40,7 +42,7 @@ def _examine(arguments: argparse.Namespace) -> int:
     return FAILED if any(finding.level is Level.RED for _, finding in found) else 0
 
 
-DOCTOR = Command(_examine, "what is wrong on this machine, and its remedy", _arguments)
+DOCTOR = Command(_examine, "find problems on this machine and suggest remedies", _arguments)
 
 
 def _lines(check: Check, finding: Finding) -> Iterator[str]:

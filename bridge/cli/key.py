@@ -1,4 +1,4 @@
-"""`gemini-bridge key`: the clients' keys. A new one is printed once, alone on stdout, and so can be piped."""
+"""`gemini-bridge key`: manages client keys. A new key is the only output on stdout, so it can be piped."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from bridge.access.key_issuing import add_key, begin_anew, rotate_key
 from bridge.cli.command import FAILED, PROGRAM, Command
-from bridge.cli.key_values import add_options, changed, duration, name
-from bridge.cli.table import lined_up
+from bridge.cli.key_values import add_options, changed, parse_duration, parse_name
+from bridge.cli.table import format_table
 from bridge.settings import load
 from bridge.settings.limits import Limits
 from bridge.settings.name_patterns import Patterns
@@ -29,10 +29,10 @@ _LIMIT_WORDS: Mapping[str, str] = {
     "tokens_per_minute": "{:,} tokens/min",
     "tokens_per_day": "{:,} tokens/day",
     "cost_per_day": "cost {:g}/day",
-    "streams": "{:,} at a time",
+    "streams": "{:,} at the same time",
 }
 
-_COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "dialect")
+_COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "dialect", "strict")
 
 
 def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
@@ -41,22 +41,22 @@ def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
     secret = (begin_anew if arguments.new_store else add_key)(store, arguments.name, rules)
     print(secret)
     _warn_of_patterns(rules)
-    _explain(f"This is the key {arguments.name!r}. It is shown this once, and kept only as a digest.")
+    _explain(f"This is the key {arguments.name!r}. It is shown only once; the bridge stores only its hash.")
     if first:
-        _explain("It is the first: from now on the bridge serves nobody without a key.")
+        _explain("It is the first key: from now on the bridge rejects all requests without a valid key.")
     return 0
 
 
 def _rotate(store: KeyStore, arguments: argparse.Namespace) -> int:
     print(rotate_key(store, arguments.name, arguments.grace))
-    left = f"for another {arguments.grace / 3600:g} h" if arguments.grace else "no longer"
-    _explain(f"This is the new value of the key {arguments.name!r}; the old one is good {left}.")
+    old = f"stays valid for {_in_words(arguments.grace)}" if arguments.grace else "is no longer valid"
+    _explain(f"This is the new value of the key {arguments.name!r}; the old value {old}.")
     return 0
 
 
 def _revoke(store: KeyStore, arguments: argparse.Namespace) -> int:
     key = store.revoke(arguments.name)
-    _explain(f"The key {key.name!r} is revoked. Every worker knows within two seconds.")
+    _explain(f"The key {key.name!r} is revoked. All workers reject it within two seconds.")
     return 0
 
 
@@ -81,29 +81,38 @@ def _list(store: KeyStore, arguments: argparse.Namespace) -> int:
         print(json.dumps([_as_json(key) for key in keys], indent=2))
         return 0
     if not keys:
-        _explain(f"No key is defined; `{PROGRAM} key add NAME` makes one.")
+        _explain(f"There are no keys. To create a key: {PROGRAM} key add NAME")
         return 0
     rows = [tuple(map(str.upper, _COLUMNS))]
     rows += [_row(key) for key in keys]
-    print("\n".join(lined_up(rows)))
+    print("\n".join(format_table(rows)))
     return 0
 
 
-# --- words -------------------------------------------------------------------------------------------
+# --- output ------------------------------------------------------------------------------------------
 
 
 def _explain(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def _in_words(seconds: float) -> str:
+    """A duration of whole minutes in the largest unit that divides it: 86400 is 1 day, 5400 is 90 minutes."""
+    units = {"day": 86400, "hour": 3600, "minute": 60}
+    unit = next((name for name, size in units.items() if seconds % size == 0), "minute")
+    count = round(seconds / units[unit])
+    return f"{count} {unit}{'' if count == 1 else 's'}"
+
+
 def _warn_of_patterns(rules: Rules) -> None:
-    """Of patterns that look like names of clients' vendors: they would allow nothing."""
-    served = load().models.named
+    """Warn of patterns for model names of other vendors, because they allow no model."""
+    served = load().models.known_models
     for pattern in rules.models:
         if "*" in pattern and not any(map(Patterns([pattern]).match, served)):
             _explain(
-                f"Note: {pattern!r} fits no model that config/models.toml names. A pattern with * is matched "
-                "against the Gemini model that serves; to allow a client's own name, write it without *."
+                f"Note: {pattern!r} matches no Gemini model in config/models.toml. A pattern with * is "
+                "compared with the name of the Gemini model. To allow a client's own model name, write it "
+                "without *."
             )
 
 
@@ -124,16 +133,17 @@ def _row(key: Key) -> tuple[str, ...]:
         ", ".join(rules.networks) or "anywhere",
         "never" if rules.expires is None else _moment(rules.expires),
         rules.dialect,
+        "yes" if rules.strict else "no",
     )
 
 
 def _limits(limits: Limits) -> str:
-    said = [
+    texts = [
         words.format(getattr(limits, field))
         for field, words in _LIMIT_WORDS.items()
         if getattr(limits, field)
     ]
-    return ", ".join(said) or "none"
+    return ", ".join(texts) or "none"
 
 
 def _moment(seconds: float) -> str:
@@ -142,13 +152,13 @@ def _moment(seconds: float) -> str:
 
 def _details(store: KeyStore, key: Key) -> str:
     rows = list(zip(_COLUMNS, _row(key), strict=True))
-    rows.append(("made", _moment(key.created)))
+    rows.append(("created", _moment(key.created)))
     if key.revoked is not None:
         rows.append(("revoked", _moment(key.revoked)))
     for secret in store.secrets_of(key):
-        until = "" if secret.expires is None else f", good until {_moment(secret.expires)}"
-        rows.append(("value", f"gbk_…{secret.hint}, made {_moment(secret.created)}{until}"))
-    return "\n".join(lined_up(rows))
+        until = "" if secret.expires is None else f", valid until {_moment(secret.expires)}"
+        rows.append(("value", f"gbk_…{secret.hint}, created {_moment(secret.created)}{until}"))
+    return "\n".join(format_table(rows))
 
 
 def _as_json(key: Key) -> dict[str, Any]:
@@ -172,17 +182,17 @@ def _iso(seconds: float | None) -> str | None:
 class _Action(NamedTuple):
     run: Callable[[KeyStore, argparse.Namespace], int]
     help: str
-    named: bool = True
-    ruled: bool = False
+    takes_name: bool = True
+    takes_rules: bool = False
 
 
 _ACTIONS: Mapping[str, _Action] = {
-    "add": _Action(_add, "make a key; it is printed once", ruled=True),
-    "list": _Action(_list, "all keys, with what they are good for", named=False),
-    "show": _Action(_show, "one key"),
-    "set": _Action(_set, "change what a key is good for; what is not named stays", ruled=True),
-    "rotate": _Action(_rotate, "give a key a new value; the old one stays good for a while"),
-    "revoke": _Action(_revoke, "end a key for good"),
+    "add": _Action(_add, "create a key and print it once", takes_rules=True),
+    "list": _Action(_list, "list all keys with their rules", takes_name=False),
+    "show": _Action(_show, "show one key"),
+    "set": _Action(_set, "change rules of a key; other rules stay unchanged", takes_rules=True),
+    "rotate": _Action(_rotate, "give a key a new value; the old value stays valid for the grace period"),
+    "revoke": _Action(_revoke, "revoke a key permanently"),
 }
 
 
@@ -190,18 +200,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     for word, action in _ACTIONS.items():
         subparser = actions.add_parser(word, help=action.help, description=action.help)
-        if action.named:
-            subparser.add_argument("name", type=name, metavar="NAME")
-        if action.ruled:
+        if action.takes_name:
+            subparser.add_argument("name", type=parse_name, metavar="NAME")
+        if action.takes_rules:
             add_options(subparser)
         if action.run is _add:
-            words = "begin a new store, if the old one was lost; all keys of the old one end"
-            subparser.add_argument("--new-store", action="store_true", help=words)
+            text = "create a new key store if the old one was lost; all earlier keys become invalid"
+            subparser.add_argument("--new-store", action="store_true", help=text)
         if action.run is _list:
-            subparser.add_argument("--json", action="store_true", help="for machines")
+            subparser.add_argument("--json", action="store_true", help="print JSON")
         if action.run is _rotate:
-            words = "how long the old value stays good: 24h (the default), 30m, 2d, 0"
-            subparser.add_argument("--grace", type=duration, default="24h", metavar="TIME", help=words)
+            text = "how long the old value stays valid, such as 30m, 24h, 2d or 0; default: 24h"
+            subparser.add_argument("--grace", type=parse_duration, default="24h", metavar="TIME", help=text)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -210,16 +220,17 @@ def _run(arguments: argparse.Namespace) -> int:
         return _ACTIONS[arguments.action].run(store, arguments)
     except NameTaken as error:
         return _failed(
-            f"there is a key {str(error)!r} already, in force or revoked; names are not used twice"
+            f"a key {str(error)!r} exists or existed and was revoked; choose a name that was never used"
         )
     except KeyRevoked as error:
-        return _failed(f"the key {str(error)!r} is revoked, which is for good; make one of another name")
+        return _failed(f"the key {str(error)!r} is revoked permanently; create a key with another name")
     except NoSuchKey as error:
         return _failed(f"there is no key {str(error)!r}; {_near(store, str(error))}")
     except KeysLost as error:
         return _failed(
-            f"{error}. Restore it from a backup; or begin anew with `{PROGRAM} key add NAME --new-store`, "
-            "which ends all earlier keys. Until then nobody is let in but those whom a worker knows"
+            f"{error}. Restore it from a backup, or create a new key store with `{PROGRAM} key add NAME "
+            "--new-store`; this invalidates all earlier keys. Until then the bridge accepts only keys that a "
+            "worker has in its cache"
         )
     except StorageError as error:
         return _failed(str(error))
@@ -227,7 +238,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _near(store: KeyStore, wrong: str) -> str:
     names = [key.name for key in store.all()]
-    return suggestion(wrong, names) if names else "none is defined"
+    return suggestion(wrong, names) if names else "there are no keys"
 
 
 def _failed(message: str) -> int:
@@ -235,4 +246,4 @@ def _failed(message: str) -> int:
     return FAILED
 
 
-KEY = Command(_run, "the clients' keys: add, list, show, set, rotate, revoke", _arguments)
+KEY = Command(_run, "manage client keys: add, list, show, set, rotate, revoke", _arguments)

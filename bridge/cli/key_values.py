@@ -1,4 +1,4 @@
-"""What an administrator writes behind the options of `gemini-bridge key`, as the values of a key's rules."""
+"""Parses the option values of `gemini-bridge key` into the rules of a key."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ from bridge.settings.value import Networks, SettingsError, Shape, shapes
 from bridge.state.key_store import Rules
 
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-LONGEST = 100 * 365 * 86400  #: seconds; whoever means longer means never
+LONGEST = 100 * 365 * 86400  #: seconds
 
 _LIMITS = shapes(Limits)
 _DIALECT = shapes(ResponsesSettings)["dialect"]
 
 
-def name(text: str) -> str:
+def parse_name(text: str) -> str:
     if not NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"a name is made of {NAME_RULE}")
+        raise argparse.ArgumentTypeError(f"a name must consist of {NAME_RULE}")
     return text
 
 
-def owner(text: str) -> str:
+def parse_owner(text: str) -> str:
     if len(text) > LONGEST_OWNER or not text.isprintable():
         raise argparse.ArgumentTypeError(f"must be one line of at most {LONGEST_OWNER} characters")
     return text.strip()
 
 
-def models(text: str) -> tuple[str, ...]:
-    """`*` alone lifts the restriction."""
+def parse_models(text: str) -> tuple[str, ...]:
+    """The patterns; `*` removes the restriction."""
     patterns = _listed(text)
     return () if "*" in patterns else patterns
 
 
-def networks(text: str) -> tuple[str, ...]:
+def parse_networks(text: str) -> tuple[str, ...]:
     ranges = () if text == "anywhere" else _listed(text)
     rule = Networks()
     if not rule.accepts(ranges):
-        raise argparse.ArgumentTypeError(f"must be 'anywhere' or a list{rule.words}")
+        raise argparse.ArgumentTypeError(f"must be 'anywhere' or a list{rule.description}")
     return ranges
 
 
-def duration(text: str) -> float:
-    """Seconds."""
+def parse_duration(text: str) -> float:
+    """The duration in seconds."""
     found = re.fullmatch(r"(\d{1,6})([mhdw])", text)
     if text == "0":
         return 0.0
     if found is None or (seconds := int(found[1]) * UNITS[found[2]]) > LONGEST:
-        raise argparse.ArgumentTypeError("must be 0 or a time such as 30m, 24h, 90d or 2w")
+        raise argparse.ArgumentTypeError("must be 0 or a duration such as 30m, 24h, 90d or 2w")
     return float(seconds)
 
 
-def expiry(text: str) -> float | None:
-    """Of a day, its end in UTC."""
+def parse_expiry(text: str) -> float | None:
+    """The time of expiry; for a day, the end of the day in UTC."""
     if text == "never":
         return None
-    moment = _end_of_day(text) if "-" in text else time.time() + duration(text)
+    moment = _end_of_day(text) if "-" in text else time.time() + parse_duration(text)
     if moment <= time.time():
-        raise argparse.ArgumentTypeError("must lie in the future")
+        raise argparse.ArgumentTypeError("must be in the future")
     return moment
 
 
@@ -74,15 +74,21 @@ def _end_of_day(text: str) -> float:
         return (datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=1)).timestamp()
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            "must be a day such as 2027-01-31, a time such as 90d, or never"
+            "must be a day such as 2027-01-31, a duration such as 90d, or never"
         ) from None
 
 
-def dialect(text: str) -> str:
+def parse_dialect(text: str) -> str:
     try:
         return str(_DIALECT.read("", text))
     except SettingsError:
-        raise argparse.ArgumentTypeError(f"must be {_DIALECT.words}") from None
+        raise argparse.ArgumentTypeError(f"must be {_DIALECT.description}") from None
+
+
+def parse_switch(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError("must be yes or no")
+    return text == "yes"
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -100,7 +106,7 @@ def _amount(field: str) -> Callable[[str], Any]:
         try:
             return shape.read("", number)
         except SettingsError:
-            raise argparse.ArgumentTypeError(f"must be {shape.words}; 0: no limit") from None
+            raise argparse.ArgumentTypeError(f"must be {shape.description}; 0 means no limit") from None
 
     return read
 
@@ -109,7 +115,7 @@ def _fraction(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        return -1.0  # no limit is negative, so this is refused as any other wrong number
+        return -1.0  # limits cannot be negative, so this is rejected like any other invalid number
 
 
 # --- the options -------------------------------------------------------------------------------------
@@ -117,28 +123,44 @@ def _fraction(text: str) -> float:
 
 class Option(NamedTuple):
     read: Callable[[str], Any]
-    field: str  #: of Rules or of Limits
+    field: str  #: the name of a field of Rules or Limits
     metavar: str
     help: str
 
 
 OPTIONS: Mapping[str, Option] = {
-    "--owner": Option(owner, "owner", "TEXT", "whose it is, for people to read"),
+    "--owner": Option(parse_owner, "owner", "TEXT", "the owner of the key, as a note for administrators"),
     "--models": Option(
-        models, "models", "PATTERNS", "the models it may use: 'gemini-*flash*,gpt-5'; '*': all"
+        parse_models, "models", "PATTERNS", "models that the key may use: 'gemini-*flash*,gpt-5'; '*': all"
     ),
-    "--expires": Option(expiry, "expires", "WHEN", "2027-01-31 (to the end of that day, UTC), 90d, or never"),
+    "--expires": Option(
+        parse_expiry, "expires", "WHEN", "2027-01-31 (valid until the end of that day, UTC), 90d, or never"
+    ),
     "--from": Option(
-        networks, "networks", "RANGES", "where it may be used: 10.0.0.0/8,fd00::/8, or anywhere"
+        parse_networks,
+        "networks",
+        "RANGES",
+        "addresses that may use the key: 10.0.0.0/8,fd00::/8, or anywhere",
     ),
     "--dialect": Option(
-        dialect, "dialect", "NAME", "of /v1/responses: bridge, openai, codex, or auto: by the client's marks"
+        parse_dialect,
+        "dialect",
+        "NAME",
+        "dialect of /v1/responses: bridge, openai, codex, or auto (chosen by the client's headers)",
+    ),
+    "--strict": Option(
+        parse_switch,
+        "strict",
+        "yes|no",
+        "whether requests of which the bridge would drop a part are refused with status 400",
     ),
     "--rpm": Option(_amount("requests_per_minute"), "requests_per_minute", "N", "requests per minute"),
-    "--tpm": Option(_amount("tokens_per_minute"), "tokens_per_minute", "N", "tokens per minute, in and out"),
+    "--tpm": Option(
+        _amount("tokens_per_minute"), "tokens_per_minute", "N", "input and output tokens per minute"
+    ),
     "--tokens-per-day": Option(_amount("tokens_per_day"), "tokens_per_day", "N", "tokens per day (UTC)"),
     "--cost-per-day": Option(_amount("cost_per_day"), "cost_per_day", "X", "cost per day (UTC)"),
-    "--streams": Option(_amount("streams"), "streams", "N", "answers on their way at the same time"),
+    "--streams": Option(_amount("streams"), "streams", "N", "answers that run at the same time"),
 }
 
 _OF_LIMITS = {each.name for each in fields(Limits)}
@@ -157,7 +179,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def changed(rules: Rules, arguments: argparse.Namespace) -> Rules:
-    """The rules with what was given on the command line."""
+    """The rules with the changes from the command line."""
     given = {
         each.field: getattr(arguments, each.field) for each in OPTIONS.values() if each.field in arguments
     }

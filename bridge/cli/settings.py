@@ -1,4 +1,4 @@
-"""`gemini-bridge settings`: what is in force, and where each value came from."""
+"""`gemini-bridge settings`: shows the settings in force and the source of each value."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 import json
 
 from bridge.cli.command import Command
-from bridge.cli.table import lined_up
+from bridge.cli.table import format_table
 from bridge.settings import Settings, ShownSetting, load
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _print_settings(arguments: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def _print_settings(arguments: argparse.Namespace) -> int:
     return 0
 
 
-SETTINGS = Command(_print_settings, "the settings in force and where each came from", _arguments)
+SETTINGS = Command(_print_settings, "show the settings in force and the source of each value", _arguments)
 
 
 def _as_json(settings: Settings) -> str:
@@ -30,11 +30,11 @@ def _as_json(settings: Settings) -> str:
 
 def _as_table(settings: Settings) -> str:
     rows = [("SETTING", "VALUE", "FROM")]
-    rows += [(each.key, _words(each), each.origin) for each in settings.shown()]
-    return "\n".join([*lined_up(rows), "", f"Upstream in force: {settings.transport_in_force}"])
+    rows += [(each.key, _value(each), each.origin) for each in settings.shown()]
+    return "\n".join([*format_table(rows), "", f"Upstream in force: {settings.transport_in_force}"])
 
 
-def _words(shown: ShownSetting) -> str:
+def _value(shown: ShownSetting) -> str:
     match shown.value:
         case bool(value):
             return str(value).lower()

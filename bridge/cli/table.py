@@ -1,12 +1,12 @@
-"""Rows of cells as lines of text, each column as wide as it must be."""
+"""Formats rows of cells as a text table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
-def lined_up(rows: Sequence[Sequence[str]], right_from: int | None = None) -> list[str]:
-    """From column `right_from` on, cells are numbers and stand at the right."""
+def format_table(rows: Sequence[Sequence[str]], right_from: int | None = None) -> list[str]:
+    """The lines of the table. Columns from `right_from` on hold numbers and are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = len(widths) if right_from is None else right_from
     padded = (

@@ -1,4 +1,4 @@
-"""`gemini-bridge usage`: who used how much, and what it cost."""
+"""`gemini-bridge usage`: reports requests, tokens and cost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 from bridge.cli.command import FAILED, PROGRAM, Command
-from bridge.cli.table import lined_up
+from bridge.cli.table import format_table
 from bridge.settings import Settings, load
 from bridge.state.errors import StorageError
 from bridge.state.store import PATIENT
@@ -37,18 +37,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--by",
         type=_dimensions,
         default=("day",),
-        metavar="WHAT",
-        help=f"one or several, with commas between them, of {', '.join(GROUPINGS)}; default: day",
+        metavar="COLUMNS",
+        help=f"how to group: one or more of {', '.join(GROUPINGS)}, separated by commas; default: day",
     )
     day = "a number of days such as 7d, or a day such as 2026-11-01 (UTC)"
     parser.add_argument("--since", type=_day, default=DEFAULT_DAYS, help=f"{day}; default: {DEFAULT_DAYS}")
     parser.add_argument(
         "--until", type=_day, default="1d", metavar="UNTIL", help="the last day; default: today"
     )
-    parser.add_argument("--key", metavar="NAME", help="only of the client key with this name")
+    parser.add_argument("--key", metavar="NAME", help="only requests with the client key of this name")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="for machines")
-    form.add_argument("--csv", action="store_true", help="for spreadsheets; without the total")
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--csv", action="store_true", help="print CSV for spreadsheets, without the total")
 
 
 def _dimensions(text: str) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def _dimensions(text: str) -> tuple[str, ...]:
 
 
 def _day(text: str) -> date:
-    """`7d` are the last seven days, of which today is one."""
+    """A day; `7d` is the first of the last seven days, including today."""
     try:
         if days := re.fullmatch(r"(\d{1,5})d", text):
             return datetime.now(UTC).date() - timedelta(days=max(int(days[1]), 1) - 1)
@@ -90,10 +90,10 @@ def _print_usage(arguments: argparse.Namespace) -> int:
     return 0
 
 
-USAGE = Command(_print_usage, "requests, tokens and cost by day, key, model and more", _arguments)
+USAGE = Command(_print_usage, "report requests, tokens and cost by day, key, model and more", _arguments)
 
 
-# --- for machines ------------------------------------------------------------------------------------
+# --- JSON and CSV ------------------------------------------------------------------------------------
 
 
 def _as_json(
@@ -124,43 +124,43 @@ def _write_csv(groups: Sequence[UsageGroup], query: UsageQuery) -> None:
 
 
 def _harmless(text: str) -> str:
-    """Spreadsheets would run a name that begins like a formula; clients choose some of them."""
+    """Clients choose some of the names, and a spreadsheet would execute a name that looks like a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
-# --- for people --------------------------------------------------------------------------------------
+# --- text --------------------------------------------------------------------------------------------
 
 
 def _as_text(
     groups: Sequence[UsageGroup], query: UsageQuery, settings: Settings, store: UsageStore
 ) -> list[str]:
     if not groups:
-        return [_nothing(query, store)]
+        return [_no_requests(query, store)]
     width = len(query.by)
     rows = [[name.upper() for name in query.by] + list(HEADINGS)]
     rows += [[_printable(name) for name in group.names] + _cells(group.sums) for group in groups]
     rows.append(["TOTAL", *[""] * (width - 1), *_cells(total(groups))])
     period = f"{query.since} to {query.until} (UTC), cost in {settings.prices.currency}"
-    return [period, "", *lined_up(rows, right_from=width), *_remarks(groups, query, settings, store)]
+    return [period, "", *format_table(rows, right_from=width), *_remarks(groups, query, settings, store)]
 
 
 def _refused_as_text(refused: Sequence[RefusalSum]) -> list[str]:
     if not refused:
         return []
-    rows = [["KEY", "REFUSED FOR", "MODEL", "REQUESTS"]]
+    rows = [["KEY", "REASON", "MODEL", "REQUESTS"]]
     rows += [
         [_printable(each.key), each.rule, _printable(each.model), f"{each.requests:,}"]
         for each in refused[:MOST_REFUSALS_SHOWN]
     ]
     more = len(refused) - MOST_REFUSALS_SHOWN
-    behind = [f"… and {more:,} more rows; --json shows them all"] if more > 0 else []
-    told = "Refused before a model was asked; they count in no limit and not above:"
-    return ["", told, *lined_up(rows, right_from=3), *behind]
+    footer = [f"… and {more:,} more rows; --json shows all of them"] if more > 0 else []
+    header = "Requests that the bridge refused; they do not count towards limits or the totals above:"
+    return ["", header, *format_table(rows, right_from=3), *footer]
 
 
-def _nothing(query: UsageQuery, store: UsageStore) -> str:
+def _no_requests(query: UsageQuery, store: UsageStore) -> str:
     if not store.stored_bytes():
-        return f"There are no accounts yet: no request was sent to a model ({store.location})."
+        return f"No usage is recorded yet: no request was sent to a model ({store.location})."
     whose = f" with the key {query.key}" if query.key is not None else ""
     return f"No request{whose} was sent to a model from {query.since} to {query.until} (UTC)."
 
@@ -172,7 +172,7 @@ def _cells(sums: UsageSums) -> list[str]:
 
 
 def _printable(name: str) -> str:
-    """Clients choose some names; a terminal must not obey them."""
+    """The name for a terminal. Clients choose some names, so control characters are replaced."""
     return "".join(sign if sign.isprintable() else "?" for sign in name)[:60] or NOBODY
 
 
@@ -184,11 +184,14 @@ def _remarks(
         of_models = UsageQuery(("model",), query.since, query.until, query.key)
         models = [group.names[0] for group in store.sums(of_models) if group.sums.unpriced]
         names = ", ".join(map(_printable, models[:10]))
-        remarks.append(f"Without a price in prices.toml, and without a cost here: {unpriced:,} ({names})")
+        remarks.append(
+            "Requests without a cost, since their models have no price in prices.toml: "
+            f"{unpriced:,} ({names})"
+        )
     kept_since = datetime.now(UTC).date() - timedelta(days=settings.accounts.request_days)
     if query.needs_requests and query.since < kept_since:
         remarks.append(
-            f"Single requests are kept for {settings.accounts.request_days} days (accounts.request_days); "
-            f"by {', '.join(query.by)} nothing before {kept_since} can be told."
+            f"Single requests are kept for {settings.accounts.request_days} days (accounts.request_days), so "
+            f"a report by {', '.join(query.by)} shows nothing before {kept_since}."
         )
     return ["", *remarks] if remarks else []

@@ -1,1 +1,1 @@
-"""How a client is connected: one table of clients, what each must be told, and a probe that proves it."""
+"""Connects clients: the table of clients with their settings, and a probe that tests these settings."""

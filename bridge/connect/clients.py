@@ -1,7 +1,7 @@
 """The table of clients, and their settings for a given bridge, ready to paste.
 
-Everything a client is told stands in `clients.toml` beside this module. A snippet is given out as pieces, so
-that a page can colour them; their texts put together are the snippet.
+`clients.toml` in this package contains all data. A snippet is produced as pieces, so that the page can colour
+them; the joined texts of the pieces are the snippet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from bridge.connect.codex_catalog import FILE as CATALOG_FILE
 
-#: Stands for a key wherever none is known. A bridge without keys takes it as well as any other text.
+#: Used where no key is known. A bridge without keys accepts it like any other text.
 PLACEHOLDER_KEY = "gbk_your_key"
 
 KINDS: Mapping[str, str] = {"agent": "Agents", "editor": "Editors", "library": "Code"}
@@ -27,18 +27,18 @@ PLAIN, STRING, COMMENT, KEY, MODEL = "plain", "string", "comment", "key", "model
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A bridge as a client sees it. Quoting makes a value safe to paste; what no header takes is refused."""
+    """The values for a client's settings. Values that no HTTP header can carry are rejected."""
 
-    url: str  #: without a path of the API, and without a slash at the end
+    url: str  #: without the path of the API and without a trailing slash
     key: str
     model: str
-    catalog: str = CATALOG_FILE  #: where Codex finds the bridge's models
+    catalog: str = CATALOG_FILE  #: the file in which Codex finds the bridge's models
 
     def __post_init__(self) -> None:
         for name in ("url", "key", "model"):
             value: str = getattr(self, name)
             if not value or not value.isascii() or not value.isprintable() or " " in value:
-                raise ValueError(f"the {name} must be plain letters, digits and signs without blanks")
+                raise ValueError(f"the {name} must be ASCII letters, digits and punctuation without spaces")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    place: str  #: where it is to be pasted
+    place: str  #: where to paste it
     language: str
     template: str
 
@@ -57,7 +57,7 @@ class Snippet:
         return "".join(piece.text for piece in self.pieces(target))
 
     def pieces(self, target: Target) -> Iterator[Piece]:
-        """Plain text, strings and comments; the key and the model each in a piece of their own."""
+        """Plain text, strings and comments; the key and the model are separate pieces."""
         end = 0
         for found in _TOKENS[self.language].finditer(self.template):
             if found.start() > end:
@@ -91,7 +91,7 @@ class ClientGuide:
 
 # --- quoting -----------------------------------------------------------------------------------------
 
-#: A JSON text is also a string of TOML, YAML, Python and JavaScript, as long as it is ASCII and printable.
+#: A JSON string of printable ASCII is also a valid string in TOML, YAML, Python and JavaScript.
 QUOTES: Mapping[str, Callable[[str], str]] = {
     "sh": shlex.quote,
     **dict.fromkeys(("json", "toml", "yaml", "python", "javascript"), json.dumps),

@@ -1,6 +1,6 @@
-"""The models of a bridge as Codex's `model_catalog_json` wants them.
+"""The models of a bridge in the format of Codex's `model_catalog_json`.
 
-Of a model that is in no catalogue Codex believes that it has 272,000 tokens, and compacts a conversation long
+For a model outside its catalogue Codex assumes a window of 272,000 tokens, so it compacts a conversation long
 before Gemini's window is full.
 """
 
@@ -14,17 +14,17 @@ from typing import Any
 
 from bridge.gemini.types import JsonObject
 
-PATH = "/connect/codex-models.json"  #: where a bridge serves its catalogue
-FILE = "gemini-bridge-models.json"  #: what the settings call it; Codex looks for it beside its config.toml
+PATH = "/connect/codex-models.json"  #: the route under which a bridge serves its catalogue
+FILE = "gemini-bridge-models.json"  #: the file name in the settings, relative to Codex's config.toml
 
 
 def catalog(models: Iterable[JsonObject]) -> JsonObject:
-    """`models` are described in Google's words."""
+    """The catalogue for `models`, which are in Google's format."""
     return {"models": [_entry(model, place) for place, model in enumerate(models)]}
 
 
 def _entry(model: JsonObject, place: int) -> JsonObject:
-    """Codex's picker shows the models by their own names; by others they can be asked for too."""
+    """One model. Codex's model picker shows only the models' own names; aliases work but are hidden."""
     name, window = model["id"], model.get("inputTokenLimit")
     entry: dict[str, Any] = {
         "slug": name,

@@ -1,4 +1,4 @@
-"""The proof that a client's settings work: its protocol, spoken through the bridge as the client would."""
+"""Tests a client's settings: sends requests in the client's protocol through the bridge."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from bridge.connect.protocol_clients import PROTOCOL_CLIENTS, ProbeTool, Protoco
 from bridge.connect.sse_post import PostFailed, events
 from bridge.gemini.types import JsonObject
 
-OTHER_MODEL = "The model did not do as it was told: try once more, or another model with --model."
-BROKEN = "The bridge broke its protocol: please report it, with its version and the model."
+OTHER_MODEL = "The model did not follow the instruction: try again, or use another model with --model."
+BROKEN = "The bridge violated the protocol: please report this with the bridge's version and the model."
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeTarget:
-    """A question that cannot be answered without the tool."""
+class ToolTest:
+    """A question that the model cannot answer without the tool."""
 
-    what: str
+    name: str
     tool: ProbeTool
     question: str
     result: str
-    expected: str = ""  #: must stand in the last answer
+    expected: str = ""  #: a text that the last answer must contain
 
 
-LOOK_UP = ProbeTarget(
+LOOK_UP = ToolTest(
     "tool call and result",
     ProbeTool(
         "look_up_word",
@@ -35,9 +35,9 @@ LOOK_UP = ProbeTarget(
     ),
     "Call look_up_word, then repeat the word that it gives.",
     "The word is kingfisher.",
-    "kingfisher",  # no model guesses it: the tool's result went all the way
+    "kingfisher",  # the model cannot guess this word, so it must have received the tool's result
 )
-PATCH = ProbeTarget(
+PATCH = ToolTest(
     "freeform apply_patch",
     ProbeTool(
         "apply_patch",
@@ -51,10 +51,10 @@ PATCH = ProbeTarget(
 
 @dataclass(frozen=True, slots=True)
 class ProbeFinding:
-    what: str
+    name: str
     seconds: float
     detail: str
-    remedy: str = ""  #: only where it failed
+    remedy: str = ""  #: empty if the test passed
 
     @property
     def good(self) -> bool:
@@ -62,55 +62,59 @@ class ProbeFinding:
 
 
 def probe(client: ClientGuide, target: Target) -> Iterator[ProbeFinding]:
-    """Each proof as it is had. The first that fails is the last: the others would fail like it."""
-    conversation = Conversation(PROTOCOL_CLIENTS[client.speaks], target)
-    trials = (None, LOOK_UP, PATCH) if conversation.protocol_client.freeform else (None, LOOK_UP)
-    for trial in trials:
-        what, began = trial.what if trial else "streamed text", time.monotonic()
+    """Yield the finding of each test as soon as it is known. Stop at the first failure, because the other
+    tests would fail too."""
+    conversation = ProbeConversation(PROTOCOL_CLIENTS[client.speaks], target)
+    tests = (None, LOOK_UP, PATCH) if conversation.protocol_client.freeform else (None, LOOK_UP)
+    for test in tests:
+        name, began = test.name if test else "streamed text", time.monotonic()
         try:
-            detail = conversation.used(trial) if trial else conversation.streamed()
-        except PostFailed as trouble:
-            yield ProbeFinding(what, time.monotonic() - began, trouble.what, trouble.remedy)
+            detail = conversation.use_tool(test) if test else conversation.stream_text()
+        except PostFailed as error:
+            yield ProbeFinding(name, time.monotonic() - began, error.problem, error.remedy)
             return
-        yield ProbeFinding(what, time.monotonic() - began, detail)
+        yield ProbeFinding(name, time.monotonic() - began, detail)
 
 
-class Conversation:
+class ProbeConversation:
     def __init__(self, protocol_client: ProtocolClient, target: Target) -> None:
         self.protocol_client = protocol_client
         self._target = target
 
-    def streamed(self) -> str:
-        asked = self.protocol_client.ask(self._target.model, "Tell me in one sentence that you can hear me.")
+    def stream_text(self) -> str:
+        body = self.protocol_client.first_request(
+            self._target.model, "Tell me in one sentence that you can hear me."
+        )
         began, arrivals = time.monotonic(), list[float]()
-        received = self._received(asked, arrivals)
+        received = self._send(body, arrivals)
         if not received.text:
             raise PostFailed("the answer has no text", OTHER_MODEL)
-        return f"first event after {arrivals[0] - began:.2f} s, {len(received.text)} characters"
+        return f"first event after {arrivals[0] - began:.2f} seconds, {len(received.text)} characters"
 
-    def used(self, trial: ProbeTarget) -> str:
-        asked = self.protocol_client.ask(self._target.model, trial.question, trial.tool)
-        received = self._received(asked)
-        _check_calls(received, trial.tool)
-        last = self._received(self.protocol_client.answer(asked, received, trial.result))
-        if not last.text or trial.expected not in last.text:
-            raise PostFailed("the tool's result is not in the last answer", OTHER_MODEL)
-        return f"{trial.tool.name} was called and answered"
+    def use_tool(self, test: ToolTest) -> str:
+        body = self.protocol_client.first_request(self._target.model, test.question, test.tool)
+        received = self._send(body)
+        _check_calls(received, test.tool)
+        last = self._send(self.protocol_client.next_request(body, received, test.result))
+        if not last.text or test.expected not in last.text:
+            raise PostFailed("the last answer does not contain the tool's result", OTHER_MODEL)
+        return f"the model called {test.tool.name} and used its result"
 
-    def _received(self, body: JsonObject, arrivals: list[float] | None = None) -> ReceivedAnswer:
+    def _send(self, body: JsonObject, arrivals: list[float] | None = None) -> ReceivedAnswer:
         stream = events(
             self.protocol_client.address(self._target), body, self.protocol_client.headers(self._target)
         )
         try:
-            received = self.protocol_client.hear(stream if arrivals is None else _noted(stream, arrivals))
+            received = self.protocol_client.read(stream if arrivals is None else _timed(stream, arrivals))
         except (LookupError, TypeError, ValueError) as error:
-            raise PostFailed(f"an event is not as the protocol has it: {error!r}", BROKEN) from None
+            reason = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+            raise PostFailed(f"an event does not follow the protocol: {reason}", BROKEN) from None
         if not received.ended:
             raise PostFailed("the stream ended without its last event", BROKEN)
         return received
 
 
-def _noted(stream: Iterable[JsonObject], arrivals: list[float]) -> Iterator[JsonObject]:
+def _timed(stream: Iterable[JsonObject], arrivals: list[float]) -> Iterator[JsonObject]:
     for event in stream:
         arrivals.append(time.monotonic())
         yield event
@@ -118,6 +122,6 @@ def _noted(stream: Iterable[JsonObject], arrivals: list[float]) -> Iterator[Json
 
 def _check_calls(received: ReceivedAnswer, tool: ProbeTool) -> None:
     if tool.name not in {call.name for call in received.calls}:
-        raise PostFailed(f"{tool.name} was not called", OTHER_MODEL)
+        raise PostFailed(f"the model did not call {tool.name}", OTHER_MODEL)
     if any(call.freeform != tool.freeform for call in received.calls):
-        raise PostFailed(f"{tool.name} was called, but as another kind of tool", BROKEN)
+        raise PostFailed(f"the call of {tool.name} has the wrong type of tool", BROKEN)

@@ -1,7 +1,7 @@
-"""The ways in which clients speak to the bridge, as far as the probe needs them: ask, listen, answer a call.
+"""The clients' protocols, as far as the probe needs them: requests, streams and tool results.
 
-A speaker makes the requests that its clients make and reads the stream as they do, without IO. It is written
-to the vendors' protocols and does not use the bridge's own converters, which it is there to prove.
+A protocol client builds the requests and reads the streams as real clients do, without IO. It does not use
+the bridge's own converters, because the probe tests these converters.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from bridge.connect.clients import Target
 from bridge.connect.sse_post import PostFailed
 from bridge.gemini.types import JsonObject
 
-#: Room for a model that thinks before it speaks.
+#: Enough output tokens for a model that thinks before it answers.
 MOST_TOKENS = 8192
 
-IN_THE_STREAM = "The answer began and then failed; the bridge's log says why."
+IN_THE_STREAM = "The answer failed after it had started; the bridge's log shows the reason."
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeTool:
-    """A tool to be called: with a schema, or freeform, with text of a grammar for its input."""
+    """A tool for the model: with a schema, or freeform, with a grammar for its input text."""
 
     name: str
     description: str
@@ -47,17 +47,17 @@ class ReceivedCall:
 
 @dataclass(slots=True)
 class ReceivedAnswer:
-    """What a stream came to."""
+    """The answer in a stream."""
 
     text: str = ""
     calls: list[ReceivedCall] = field(default_factory=list)
-    ended: bool = False  #: by the protocol's own end, as success
-    turn: list[Any] = field(default_factory=list)  #: the answer as it goes back into the history
+    ended: bool = False  #: the stream ended successfully, with the last event of the protocol
+    turn: list[Any] = field(default_factory=list)  #: the answer in the format of the history
 
 
 class ProtocolClient(ABC):
     title: ClassVar[str]
-    freeform: ClassVar[bool] = False  #: whether its clients declare freeform tools
+    freeform: ClassVar[bool] = False  #: whether clients of this protocol declare freeform tools
 
     @abstractmethod
     def address(self, target: Target) -> str: ...
@@ -66,20 +66,20 @@ class ProtocolClient(ABC):
         return {"Authorization": f"Bearer {target.key}"}
 
     @abstractmethod
-    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
-        """The body of a first request; where a tool is declared, it must be called."""
+    def first_request(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
+        """The body of the first request. If there is a tool, the request forces the model to call it."""
 
     @abstractmethod
-    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer: ...
+    def read(self, events: Iterable[JsonObject]) -> ReceivedAnswer: ...
 
     @abstractmethod
-    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
-        """The body that gives the calls their result, and leaves the next step to the model."""
+    def next_request(self, first: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
+        """The body of the next request, with the result of the calls; it does not force another call."""
 
 
 def _failed(error: object) -> PostFailed:
     message = error.get("message") if isinstance(error, dict) else None
-    return PostFailed(f"the stream failed: {message or 'without a message'}", IN_THE_STREAM)
+    return PostFailed(f"the stream failed: {message or 'the error has no message'}", IN_THE_STREAM)
 
 
 class ChatClient(ProtocolClient):
@@ -88,14 +88,14 @@ class ChatClient(ProtocolClient):
     def address(self, target: Target) -> str:
         return f"{target.url}/v1/chat/completions"
 
-    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
+    def first_request(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
         body = {"model": model, "stream": True, "messages": [{"role": "user", "content": question}]}
         if tool is None:
             return body
         function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
         return {**body, "tools": [{"type": "function", "function": function}], "tool_choice": "required"}
 
-    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
+    def read(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
         received, calls = ReceivedAnswer(), dict[int, dict[str, Any]]()
         for event in events:
             if "error" in event:
@@ -104,7 +104,7 @@ class ChatClient(ProtocolClient):
                 received.text += choice["delta"].get("content") or ""
                 received.ended = received.ended or choice["finish_reason"] in ("stop", "tool_calls")
                 for part in choice["delta"].get("tool_calls", ()):
-                    _grown(calls, part)
+                    _add_call_part(calls, part)
         for call in calls.values():
             received.calls.append(
                 ReceivedCall(call["id"], call["function"]["name"], call["function"]["arguments"])
@@ -114,13 +114,13 @@ class ChatClient(ProtocolClient):
         ]
         return received
 
-    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
+    def next_request(self, first: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
         results = [{"role": "tool", "tool_call_id": call.id, "content": result} for call in received.calls]
-        return {**asked, "messages": [*asked["messages"], *received.turn, *results], "tool_choice": "auto"}
+        return {**first, "messages": [*first["messages"], *received.turn, *results], "tool_choice": "auto"}
 
 
-def _grown(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
-    """Only the arguments come in pieces; all else, signatures included, comes once and goes back as it is."""
+def _add_call_part(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
+    """Only the arguments arrive in pieces. The first part has everything else, including the signature."""
     index = part.pop("index")
     if index not in calls:
         calls[index] = part
@@ -134,7 +134,7 @@ class ResponsesClient(ProtocolClient):
     def address(self, target: Target) -> str:
         return f"{target.url}/v1/responses"
 
-    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
+    def first_request(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
         said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": question}]}
         body = {"model": model, "stream": True, "input": [said], "store": False}
         body["include"] = ["reasoning.encrypted_content"]
@@ -149,7 +149,7 @@ class ResponsesClient(ProtocolClient):
             return {"type": "custom", **named, "format": grammar}
         return {"type": "function", **named, "parameters": tool.schema, "strict": False}
 
-    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
+    def read(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
         received = ReceivedAnswer()
         for event in events:
             match event.get("type"):
@@ -166,7 +166,7 @@ class ResponsesClient(ProtocolClient):
         received.calls = [call for item in received.turn if (call := _call_of(item))]
         return received
 
-    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
+    def next_request(self, first: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
         results = [
             {
                 "type": "custom_tool_call_output" if call.freeform else "function_call_output",
@@ -175,7 +175,7 @@ class ResponsesClient(ProtocolClient):
             }
             for call in received.calls
         ]
-        return {**asked, "input": [*asked["input"], *received.turn, *results], "tool_choice": "auto"}
+        return {**first, "input": [*first["input"], *received.turn, *results], "tool_choice": "auto"}
 
 
 def _call_of(item: dict[str, Any]) -> ReceivedCall | None:
@@ -188,9 +188,9 @@ def _call_of(item: dict[str, Any]) -> ReceivedCall | None:
 
 
 class CodexClient(ResponsesClient):
-    """As Codex does it: under its name, by which the bridge picks its dialect, and with freeform tools."""
+    """A client like Codex: with freeform tools, and the headers by which the bridge chooses the dialect."""
 
-    title = "OpenAI Responses, as Codex speaks it"
+    title = "OpenAI Responses, Codex dialect"
     freeform = True
 
     def headers(self, target: Target) -> dict[str, str]:
@@ -207,7 +207,7 @@ class MessagesClient(ProtocolClient):
     def headers(self, target: Target) -> dict[str, str]:
         return {**super().headers(target), "Anthropic-Version": "2023-06-01"}
 
-    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
+    def first_request(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
         said = [{"role": "user", "content": question}]
         body = {"model": model, "stream": True, "max_tokens": MOST_TOKENS, "messages": said}
         if tool is None:
@@ -215,14 +215,14 @@ class MessagesClient(ProtocolClient):
         declared = {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
         return {**body, "tools": [declared], "tool_choice": {"type": "any"}}
 
-    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
+    def read(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
         received, unparsed = ReceivedAnswer(), dict[int, str]()
         for event in events:
             match event.get("type"):
                 case "content_block_start":
                     received.turn.append(event["content_block"])
                 case "content_block_delta":
-                    _extended(received, unparsed, event["index"], event["delta"])
+                    _apply_delta(received, unparsed, event["index"], event["delta"])
                 case "message_stop":
                     received.ended = True
                 case "error":
@@ -233,15 +233,17 @@ class MessagesClient(ProtocolClient):
             received.calls.append(ReceivedCall(block["id"], block["name"], text))
         return received
 
-    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
+    def next_request(self, first: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
         results = [
             {"type": "tool_result", "tool_use_id": call.id, "content": result} for call in received.calls
         ]
         turns = [{"role": "assistant", "content": received.turn}, {"role": "user", "content": results}]
-        return {**asked, "messages": [*asked["messages"], *turns], "tool_choice": {"type": "auto"}}
+        return {**first, "messages": [*first["messages"], *turns], "tool_choice": {"type": "auto"}}
 
 
-def _extended(received: ReceivedAnswer, unparsed: dict[int, str], index: int, delta: dict[str, Any]) -> None:
+def _apply_delta(
+    received: ReceivedAnswer, unparsed: dict[int, str], index: int, delta: dict[str, Any]
+) -> None:
     block = received.turn[index]
     match delta["type"]:
         case "text_delta":
@@ -264,7 +266,7 @@ class GeminiClient(ProtocolClient):
     def headers(self, target: Target) -> dict[str, str]:
         return {"X-Goog-Api-Key": target.key}
 
-    def ask(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
+    def first_request(self, model: str, question: str, tool: ProbeTool | None = None) -> JsonObject:
         body: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": question}]}]}
         if tool is None:
             return body
@@ -272,7 +274,7 @@ class GeminiClient(ProtocolClient):
         body["tools"] = [{"functionDeclarations": [declared]}]
         return {**body, "toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}
 
-    def hear(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
+    def read(self, events: Iterable[JsonObject]) -> ReceivedAnswer:
         received, parts = ReceivedAnswer(), list[dict[str, Any]]()
         for event in events:
             if "error" in event:
@@ -288,16 +290,17 @@ class GeminiClient(ProtocolClient):
         received.turn = [{"role": "model", "parts": parts}]
         return received
 
-    def answer(self, asked: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
+    def next_request(self, first: JsonObject, received: ReceivedAnswer, result: str) -> JsonObject:
         results = [
-            {"functionResponse": {**_named(call), "response": {"result": result}}} for call in received.calls
+            {"functionResponse": {**_call_id(call), "response": {"result": result}}}
+            for call in received.calls
         ]
         turns = [*received.turn, {"role": "user", "parts": results}]
         auto = {"functionCallingConfig": {"mode": "AUTO"}}
-        return {**asked, "contents": [*asked["contents"], *turns], "toolConfig": auto}
+        return {**first, "contents": [*first["contents"], *turns], "toolConfig": auto}
 
 
-def _named(call: ReceivedCall) -> dict[str, str]:
+def _call_id(call: ReceivedCall) -> dict[str, str]:
     return {"id": call.id, "name": call.name} if call.id else {"name": call.name}
 
 

@@ -1,7 +1,7 @@
-"""Requests to a bridge over HTTP; whatever goes wrong is a `PostFailed` that says what to do.
+"""HTTP requests to a bridge; every failure is a `PostFailed` that says what to do.
 
-The standard library's client does it: the probe must see what any client would see, proxies and certificates
-included, and needs no more of HTTP than one POST whose answer is read line by line.
+They use the HTTP client of the standard library, which uses proxies and certificates like any client. The
+probe needs only one POST request at a time, whose answer it reads line by line.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import orjson
 
 from bridge.gemini.types import JsonObject
 
-#: Seconds of silence. The bridge gives a sign of life far more often.
-PATIENCE = 60.0
+#: Seconds without data. The bridge sends heartbeats far more often.
+TIMEOUT = 60.0
 
 USUAL_HEADERS = {"Content-Type": "application/json", "User-Agent": "gemini-bridge-probe"}
 LONGEST_READ = 100_000
@@ -28,37 +28,37 @@ LONGEST_QUOTED = 200
 
 
 class PostFailed(Exception):
-    """What went wrong, and what its reader can do about it."""
+    """A failed request, with a remedy for the user."""
 
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
         self.remedy = remedy
 
 
 def events(url: str, body: JsonObject, headers: Mapping[str, str]) -> Iterator[JsonObject]:
-    """The data of each server-sent event, up to the end of the stream or its `[DONE]`."""
+    """The data of each server-sent event, until the end of the stream or its `[DONE]`."""
     request = Request(url, orjson.dumps(body), {**USUAL_HEADERS, **headers}, method="POST")
-    with _troubles(), _opener.open(request, timeout=PATIENCE) as answer:
-        _check_kind(answer)
+    with _translated_errors(), _opener.open(request, timeout=TIMEOUT) as answer:
+        _check_content_type(answer)
         yield from _decoded(answer)
 
 
-def document(url: str) -> JsonObject:
-    """A JSON object that the bridge gives to everybody."""
+def get_json(url: str) -> JsonObject:
+    """A JSON object from a route that needs no key."""
     request = Request(url, headers=USUAL_HEADERS)
-    with _troubles(), _opener.open(request, timeout=PATIENCE) as answer:
+    with _translated_errors(), _opener.open(request, timeout=TIMEOUT) as answer:
         try:
-            told = orjson.loads(answer.read())
+            body = orjson.loads(answer.read())
         except orjson.JSONDecodeError:
-            told = None
-    if not isinstance(told, dict):
+            body = None
+    if not isinstance(body, dict):
         raise PostFailed("the answer is not a JSON object", NOT_THE_BRIDGE)
-    return told
+    return body
 
 
 @contextmanager
-def _troubles() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     try:
         yield
     except HTTPError as error:
@@ -71,7 +71,7 @@ def _troubles() -> Iterator[None]:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """A redirected POST would arrive as a GET; better to say where the bridge is."""
+    """urllib would turn a redirected POST into a GET, so report the redirect instead."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -100,65 +100,64 @@ def _event(text: bytes) -> JsonObject:
     except orjson.JSONDecodeError:
         event = None
     if not isinstance(event, dict):
-        remedy = "Something between here and the bridge changes its answers: look for a proxy."
+        remedy = (
+            "A proxy may change the bridge's answers: check the proxies between this machine and the bridge."
+        )
         raise PostFailed("an event of the stream is not a JSON object", remedy)
     return event
 
 
-def _check_kind(answer: HTTPResponse) -> None:
-    kind = answer.headers.get_content_type()
-    if kind != "text/event-stream":
-        raise PostFailed(
-            f"the answer is {kind} and not a stream",
-            NOT_THE_BRIDGE,
-        )
+def _check_content_type(answer: HTTPResponse) -> None:
+    content_type = answer.headers.get_content_type()
+    if content_type != "text/event-stream":
+        raise PostFailed(f"the answer is {content_type} and not a stream", NOT_THE_BRIDGE)
 
 
-# --- what to do --------------------------------------------------------------------------------------
+# --- remedies ----------------------------------------------------------------------------------------
 
-NOT_THE_BRIDGE = "Something other than the bridge answers at this address: check --url."
-START_IT = "Is the bridge running there? Start it, or give its address with --url http://HOST:PORT."
-TRY_AGAIN = "Try again; if it stays, the bridge's log says more."
-ASK_OPERATOR = "The bridge is there but cannot use Gemini: its operator should run gemini-bridge doctor."
+NOT_THE_BRIDGE = "Another server answers at this address: check --url."
+START_IT = "Is the bridge running there? Start it, or set its address with --url http://HOST:PORT."
+TRY_AGAIN = "Try again; if the problem continues, see the bridge's log."
+ASK_OPERATOR = "The bridge is running but cannot use Gemini: ask its operator to run gemini-bridge doctor."
 WRONG_ADDRESS = (
-    "Nothing there speaks this protocol: the address goes without /v1, as in --url http://HOST:PORT."
+    "This address does not serve the protocol: write it without /v1, as in --url http://HOST:PORT."
 )
 
 REMEDIES: Mapping[int, str] = {
-    400: "The bridge found the request wrong; the message says where.",
-    401: "The key is missing or not valid: give a good one with --key or in the variable BRIDGE_KEY.",
-    403: "This key may not do that: choose another model with --model, or ask your administrator.",
+    400: "The bridge rejected the request; see the message for the reason.",
+    401: "The key is missing or invalid: use a valid key with --key or in the variable BRIDGE_KEY.",
+    403: "This key is not allowed to do that: choose another model with --model, or ask your administrator.",
     404: WRONG_ADDRESS,
     405: WRONG_ADDRESS,
-    429: "A limit is used up for now: wait, or ask your administrator for a higher one.",
+    429: "A limit is reached: wait, or ask your administrator for a higher limit.",
     502: ASK_OPERATOR,
     503: TRY_AGAIN,
     504: TRY_AGAIN,
     529: TRY_AGAIN,
 }
-NO_ROUTE = "There is no POST"  #: so the bridge says of a path that it does not have
+NO_ROUTE = "There is no route"  #: the start of the bridge's message for an unknown path
 UNKNOWN_MODEL = "Choose another model with --model; GET /v1/models lists them."
 
 
 def _refusal(error: HTTPError) -> PostFailed:
     if 300 <= error.code < 400:
-        there = error.headers.get("Location", "another address")
-        return PostFailed(f"the address redirects to {there}", "Give that address with --url.")
-    message = _told(error)
+        location = error.headers.get("Location", "another address")
+        return PostFailed(f"the address redirects to {location}", "Use that address with --url.")
+    message = _error_message(error)
     remedy = REMEDIES.get(error.code, TRY_AGAIN)
     if error.code == 404 and "model" in message and not message.startswith(NO_ROUTE):
         remedy = UNKNOWN_MODEL
     if error.code == 429 and (wait := error.headers.get("Retry-After")):
-        remedy = f"A limit is used up for {wait} s: wait, or ask your administrator for a higher one."
+        remedy = f"A limit is reached: wait {wait} seconds, or ask your administrator for a higher limit."
     return PostFailed(f"HTTP {error.code}: {message}", remedy)
 
 
-def _told(error: HTTPError) -> str:
-    """The message, which has the same place in every vendor's envelope."""
+def _error_message(error: HTTPError) -> str:
+    """The message, which has the same path in the error format of every protocol."""
     try:
         message = str(orjson.loads(error.read(LONGEST_READ))["error"]["message"])
     except (OSError, HTTPException, orjson.JSONDecodeError, LookupError, TypeError):
-        return "an answer that is not the bridge's"
+        return "the answer is not from the bridge"
     return " ".join(message.split())[:LONGEST_QUOTED]
 
 
@@ -167,15 +166,18 @@ def _unreachable(reason: object) -> PostFailed:
         case ConnectionRefusedError():
             return PostFailed("connection refused", START_IT)
         case socket.gaierror():
-            return PostFailed("the host's name is not known", "Check --url, and this machine's name service.")
+            return PostFailed("the host name cannot be resolved", "Check --url and the DNS of this machine.")
         case ssl.SSLCertVerificationError():
-            remedy = "Name the file of your company's certificates in SSL_CERT_FILE."
+            remedy = "Set SSL_CERT_FILE to the file with your company's CA certificates."
             return PostFailed(f"the certificate is not trusted: {reason.verify_message}", remedy)
         case ssl.SSLError():
-            return PostFailed("no TLS at this address", "Check --url: is it http:// instead of https://?")
+            return PostFailed(
+                "the server does not use TLS",
+                "Check --url: should it begin with http:// instead of https://?",
+            )
         case TimeoutError():
-            return PostFailed(f"no sign of life for {PATIENCE:.0f} seconds", START_IT)
+            return PostFailed(f"timeout: no data for {TIMEOUT:.0f} seconds", START_IT)
         case ConnectionError() | HTTPException():
-            remedy = "A proxy in between may have closed it; if not, the bridge's log says more."
-            return PostFailed("the connection broke", remedy)
-    return PostFailed(f"cannot be reached: {reason}", START_IT)
+            remedy = "Check for a proxy that closes connections; otherwise see the bridge's log."
+            return PostFailed("the connection was closed", remedy)
+    return PostFailed(f"the bridge cannot be reached: {reason}", START_IT)

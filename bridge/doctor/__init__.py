@@ -1,1 +1,1 @@
-"""The doctor: looks at a configuration, an installation and a running service, and says what to do."""
+"""The doctor: checks the configuration, the installation and the running service, and suggests remedies."""

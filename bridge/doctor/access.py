@@ -1,4 +1,4 @@
-"""Who is let in: a service that others can reach should know them by their keys."""
+"""Checks the access rules: a service that others can reach should require keys."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ def check_access(installation: Installation) -> Finding:
         keys = open_stores(settings, PATIENT).keys.all()
     except KeysLost as error:
         return red(
-            str(error), "restore it from a backup, or begin anew: gemini-bridge key add NAME --new-store"
+            str(error),
+            "restore it from a backup, or create a new key store: gemini-bridge key add NAME --new-store",
         )
     except StorageError as error:
-        return red(f"the keys cannot be read: {error.reason}", "see the state folder and its files")
-    said = describe_access(settings)
+        return red(
+            f"the keys cannot be read: {error.reason}", "see the checks “state folder” and “state files”"
+        )
+    access = describe_access(settings)
     if keys and not settings.access.open:
-        return green(said)
-    return yellow(said, "before others can reach it: gemini-bridge key add NAME")
+        return green(access)
+    return yellow(access, "create a key before others can reach the service: gemini-bridge key add NAME")

@@ -1,4 +1,4 @@
-"""All that is known to go wrong on a machine. A check is a function beside this file and a line here."""
+"""The list of all checks. A new check needs a function in this package and a line here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHECKS: tuple[Check, ...] = (
     Check("state disk", check_disk),
     Check("state files", check_state_files),
     Check("access", check_access),
-    Check("way to upstream", check_route),
+    Check("network route", check_route),
     Check("certificate", check_certificate),
     Check("clock", check_clock),
     Check("upstream key", check_keys),
@@ -36,5 +36,5 @@ CHECKS: tuple[Check, ...] = (
     Check("gunicorn", check_gunicorn),
     Check("systemd", check_unit),
     Check("service", check_service),
-    Check("front door", check_public_address),
+    Check("public address", check_public_address),
 )

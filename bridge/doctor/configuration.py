@@ -1,4 +1,4 @@
-"""Whether the bridge could start with what is configured: all is read and built, and nobody asked."""
+"""Checks whether the bridge could start: reads all settings and builds all parts, without network access."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bridge.upstream.capabilities import Capability
 
 LOCAL = "local.toml"
 
-#: How a file is read where more is known of it than that it is TOML.
+#: The function that reads each file. Any other file is only parsed as TOML.
 READERS: Mapping[str, Callable[[Path], object]] = {
     "default.toml": check_file,
     LOCAL: check_file,
@@ -35,12 +35,12 @@ READERS: Mapping[str, Callable[[Path], object]] = {
 @dataclass(frozen=True, slots=True)
 class Inspected:
     name: str
-    says: str = ""
+    summary: str = ""
     error: str = ""
 
 
 def inspect() -> list[Inspected]:
-    """Each file by itself, so that all that is wrong in them is told; then what is built of them together."""
+    """Check each file separately, to report all errors; then the parts that are built from the settings."""
     files = list(_files(config_folder()))
     if any(each.error for each in files):
         return files
@@ -48,7 +48,7 @@ def inspect() -> list[Inspected]:
         settings = load()
     except SettingsError as error:
         return [*files, Inspected("settings", error=str(error))]
-    parts = [_attempted(name, partial(look, settings)) for name, look in PARTS.items()]
+    parts = [_attempted(name, partial(check, settings)) for name, check in PARTS.items()]
     return [*files, *parts]
 
 
@@ -61,7 +61,7 @@ def _files(folder: Path) -> Iterator[Inspected]:
     if LOCAL in present:
         yield _attempted(label(folder / LOCAL), partial(_read, folder / LOCAL))
     for name in sorted(present - shipped - {LOCAL}):
-        yield Inspected(label(folder / name), "not read: the bridge knows no such file")
+        yield Inspected(label(folder / name), "ignored: the bridge does not use a file with this name")
 
 
 def _read(path: Path) -> str:
@@ -69,30 +69,30 @@ def _read(path: Path) -> str:
     return ""
 
 
-def _attempted(name: str, look: Callable[[], str]) -> Inspected:
+def _attempted(name: str, check: Callable[[], str]) -> Inspected:
     try:
-        return Inspected(name, look())
+        return Inspected(name, check())
     except SettingsError as error:
         return Inspected(name, error=str(error))
     except Exception as error:
-        said = str(error).partition("\n")[0]
-        return Inspected(name, error=f"{name}: {type(error).__name__}: {said}")
+        message = str(error).partition("\n")[0]
+        return Inspected(name, error=f"{name}: {type(error).__name__}: {message}")
 
 
-# --- what is built of the settings -------------------------------------------------------------------
+# --- parts that are built from the settings ----------------------------------------------------------
 
 
 def _state(settings: Settings) -> str:
     folder = settings.state.dir
-    there = next(each for each in (folder, *folder.parents) if each.exists())
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
     try:
-        if there == folder:
+        if existing == folder:
             tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise SettingsError(f"the state folder {folder} cannot be written to: {error.strerror}") from None
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise SettingsError(f"the state folder {folder} cannot be made: {there} cannot be written to")
-    return str(folder) + ("" if there == folder else " (will be made)")
+        raise SettingsError(f"the state folder {folder} is not writable: {error.strerror}") from None
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise SettingsError(f"the state folder {folder} cannot be created: {existing} is not writable")
+    return str(folder) + ("" if existing == folder else " (will be created)")
 
 
 def _guards(settings: Settings) -> str:
@@ -107,8 +107,8 @@ def _upstream(settings: Settings) -> str:
     if not upstream.home:
         return "no key: the offline demo model"
     keys = len(settings.upstream.api_keys)
-    opened = upstream.CANNOT.get(Capability.KEY_ROTATION, f"{keys} key{'s' if keys > 1 else ''}")
-    return f"{upstream.home}, {opened}"
+    credentials = upstream.CANNOT.get(Capability.KEY_ROTATION, f"{keys} key{'s' if keys > 1 else ''}")
+    return f"{upstream.home}, {credentials}"
 
 
 def _gunicorn(_settings: Settings) -> str:
@@ -117,7 +117,7 @@ def _gunicorn(_settings: Settings) -> str:
 
 
 def _application(settings: Settings) -> str:
-    from bridge.web.app import create_app  # Flask takes longer to load than all the rest
+    from bridge.web.app import create_app  # Flask is slow to import
 
     return f"{len(list(create_app(settings).url_map.iter_rules()))} routes"
 

@@ -1,4 +1,4 @@
-"""All checks at once, each with a time limit. Whatever a check does, it ends as a finding."""
+"""Runs all checks in parallel with a time limit. Even a check that fails or hangs ends with a finding."""
 
 from __future__ import annotations
 
@@ -9,36 +9,39 @@ from collections.abc import Iterable, Iterator
 from bridge.doctor.finding import Check, Finding, Installation, red, yellow
 from bridge.settings import SettingsError
 
-LONGEST = 10.0  #: seconds
+TIME_LIMIT = 10.0  #: seconds
 
 
 class _Running:
     def __init__(self, check: Check, installation: Installation) -> None:
         self._check = check
-        self._patient = installation
+        self._installation = installation
         self._found: Finding | None = None
-        # A daemon: a check that hangs must not keep the command from ending.
-        self._thread = threading.Thread(target=self._look, name=check.name, daemon=True)
+        # A daemon thread, so that a check that hangs does not keep the command running.
+        self._thread = threading.Thread(target=self._run, name=check.name, daemon=True)
         self._thread.start()
 
     def finding(self, deadline: float) -> Finding:
         self._thread.join(max(0.0, deadline - time.monotonic()))
-        late = red("the check did not end in time", "something here hangs; run the doctor again")
-        return self._found or late
+        timed_out = red(
+            "the check timed out", "run the doctor again; check network and disk if it happens again"
+        )
+        return self._found or timed_out
 
-    def _look(self) -> None:
+    def _run(self) -> None:
         try:
-            self._found = self._check.look(self._patient)
+            self._found = self._check.run(self._installation)
         except SettingsError:
-            self._found = yellow("not looked at", "mend the configuration first")
-        except BaseException as error:  # its text might quote a secret, so only its name is told
-            self._found = red(f"the check itself failed: {type(error).__name__}", "please report this")
+            self._found = yellow("not checked", "fix the configuration first")
+        except BaseException as error:  # its message might quote a secret, so show only its type
+            name = type(error).__name__
+            self._found = red(f"the check itself failed with {name}", "please report this as a bug")
 
 
 def examine(
-    installation: Installation, checks: Iterable[Check], longest: float = LONGEST
+    installation: Installation, checks: Iterable[Check], time_limit: float = TIME_LIMIT
 ) -> Iterator[tuple[Check, Finding]]:
-    deadline = time.monotonic() + longest
+    deadline = time.monotonic() + time_limit
     running = [(check, _Running(check, installation)) for check in checks]
     for check, each in running:
         yield check, each.finding(deadline)

@@ -1,4 +1,4 @@
-"""What a check is, what it is given, and what it may find."""
+"""The types of the doctor: a check, the installation that it examines, and its finding."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bridge.settings import Settings, SettingsError, load
 
 class Level(StrEnum):
     GREEN = "green"
-    YELLOW = "yellow"  #: it works, and somebody should know
+    YELLOW = "yellow"  #: it works, but the operator should know about it
     RED = "red"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Neither text ever holds a key."""
+    """The result of a check. Its texts never contain a key."""
 
     level: Level
     says: str
@@ -38,14 +38,15 @@ def red(says: str, remedy: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What is looked at. `settings` raises if they cannot be read: what needs them is left out then."""
+    """The examined installation. `settings` raises if they are invalid; the checks that need them are skipped
+    then."""
 
     read: Settings | SettingsError
     public_address: str | None = None  #: the address that clients use
     client_key: str | None = None
 
     @classmethod
-    def here(cls, public_address: str | None = None, client_key: str | None = None) -> Installation:
+    def local(cls, public_address: str | None = None, client_key: str | None = None) -> Installation:
         try:
             return cls(load(), public_address, client_key)
         except SettingsError as error:
@@ -61,4 +62,4 @@ class Installation:
 @dataclass(frozen=True, slots=True)
 class Check:
     name: str
-    look: Callable[[Installation], Finding]
+    run: Callable[[Installation], Finding]

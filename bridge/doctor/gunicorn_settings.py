@@ -1,4 +1,4 @@
-"""What gunicorn would run with: its file, then GUNICORN_CMD_ARGS, read by gunicorn's own rules."""
+"""The settings that gunicorn would use, from gunicorn.conf.py and GUNICORN_CMD_ARGS."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bridge.settings.source import PROJECT
 
 FILE = PROJECT / "gunicorn.conf.py"
 
-_ONE_AT_A_TIME = threading.Lock()  #: there is only one standard error
+_STDERR_LOCK = threading.Lock()  #: standard error can be redirected only once at a time
 
 
 @dataclass(frozen=True, slots=True)
 class GunicornSettings:
     bind: tuple[str, ...]
-    threaded: bool  #: the kind of worker that can stream for long
+    threaded: bool  #: threaded workers can stream longer than gunicorn's timeout
     workers: int
     threads: int
     timeout: int
@@ -51,14 +51,16 @@ def gunicorn_settings() -> GunicornSettings:
 
 @contextmanager
 def _exit_translated() -> Iterator[None]:
-    """What says its trouble on standard error and ends the program, as an error with that text."""
-    told = io.StringIO()
+    """Turn an exit with a message on standard error into a SettingsError with that message."""
+    printed = io.StringIO()
     try:
-        with _ONE_AT_A_TIME, redirect_stderr(told):
+        with _STDERR_LOCK, redirect_stderr(printed):
             yield
     except SystemExit:
-        *_, last = told.getvalue().strip().rpartition("\n")
-        raise SettingsError(last.removeprefix("gemini-bridge: ") or f"{FILE.name} ends the program") from None
+        *_, last = printed.getvalue().strip().rpartition("\n")
+        raise SettingsError(
+            last.removeprefix("gemini-bridge: ") or f"{FILE.name} exits without a message"
+        ) from None
 
 
 def _overriding(config: Config) -> dict[str, Any]:
@@ -71,4 +73,4 @@ def _set(config: Config, name: str, value: Any) -> None:
     try:
         config.set(name, value)
     except (TypeError, ValueError, AttributeError) as error:
-        raise SettingsError(f"{FILE.name}: {name} cannot be used: {error}") from None
+        raise SettingsError(f"{FILE.name}: {name} is invalid: {error}") from None

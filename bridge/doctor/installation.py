@@ -1,7 +1,7 @@
-"""What is installed: the interpreter, the packages, and files that run at every start of Python.
+"""Checks what is installed: the interpreter, the packages, and files that run at every start of Python.
 
-A `.pth` file in a package folder may hold code that runs before any program does, and credentials were stolen
-that way. So each one that is not known by name, owner and hash is told.
+A `.pth` file in a package folder can hold code that runs whenever Python starts; attackers have used this to
+steal credentials. So the doctor reports each file whose name, package and hash are not known.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.settings.source import PROJECT
 
 OLDEST = (3, 11)
-REINSTALL = "run deploy/install.sh of this release again, or in a checkout: make clean, then make run"
-#: What a virtual environment has of its own, and what we are.
+REINSTALL = "run deploy/install.sh of this release again; in a checkout: make clean, then make run"
+#: The tools of a virtual environment, and the bridge itself.
 OWN = frozenset({"pip", "setuptools", "wheel", "uv", "gemini-bridge"})
-#: Path files that belong here, by the package whose record must vouch for them.
+#: Expected path files, each with the package whose RECORD must list it.
 KNOWN_PATH_FILES = {
     "distutils-precedence.pth": "setuptools",
     f"__editable__.gemini_bridge-{__version__}.pth": "gemini-bridge",
@@ -32,38 +32,43 @@ KNOWN_PATH_FILES = {
 _PIN = re.compile(r"^([\w.-]+)(?:\[[\w, ]+\])?==([^\s;\\]+)\s*(;)?", re.MULTILINE)
 
 
-def check_python(_patient: Installation) -> Finding:
+def check_python(_installation: Installation) -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST:
-        return red(f"{version} is too old", "install Python 3.11 or newer, and the bridge with --python")
+        return red(
+            f"Python {version} is too old",
+            "install Python 3.11 or newer, then run deploy/install.sh with --python",
+        )
     return green(f"{version}, {sys.executable}")
 
 
 # --- packages ----------------------------------------------------------------------------------------
 
 
-def check_packages(_patient: Installation) -> Finding:
+def check_packages(_installation: Installation) -> Finding:
     locked = _pins(PROJECT / "requirements.lock")
     if not locked:
-        return yellow("there is no requirements.lock to compare with", REINSTALL)
+        return yellow("the file requirements.lock is missing, so the packages cannot be compared", REINSTALL)
     installed = {_plain(each.name): each.version for each in metadata.distributions()}
     wrong = sorted(_differing(locked, installed))
     if wrong:
         return red("; ".join(wrong), REINSTALL)
-    strangers = sorted(installed.keys() - locked.keys() - _development().keys() - OWN)
-    if strangers:
-        return yellow(f"not in the lock: {', '.join(strangers)}", "find out who installed them here, and why")
-    return green(f"{len(locked)}, as locked")
+    extra = sorted(installed.keys() - locked.keys() - _development().keys() - OWN)
+    if extra:
+        return yellow(
+            f"not in requirements.lock: {', '.join(extra)}", "find out who installed these packages and why"
+        )
+    return green(f"{len(locked)} packages, all as in requirements.lock")
 
 
 def _pins(lock: Path) -> dict[str, tuple[str, bool]]:
-    """By name: the version, and whether it is wanted on some platforms only."""
+    """For each package: its version, and whether only some platforms need it."""
     text = lock.read_text("utf-8") if lock.exists() else ""
     return {_plain(name): (version, bool(marker)) for name, version, marker in _PIN.findall(text)}
 
 
 def _development() -> dict[str, tuple[str, bool]]:
-    """In a checkout the tools for tests and checks belong here too; a release does not have their lock."""
+    """The packages for development, which a checkout has too; a release has no such lock files."""
     return _pins(PROJECT / "requirements-dev.lock") | _pins(PROJECT / "requirements-fuzz.lock")
 
 
@@ -73,31 +78,32 @@ def _differing(locked: dict[str, tuple[str, bool]], installed: dict[str, str]) -
         if found is None and not optional:
             yield f"{name} is missing"
         elif found is not None and found != version:
-            yield f"{name} is {found}, locked is {version}"
+            yield f"{name} is {found}, requirements.lock says {version}"
 
 
 def _plain(name: str) -> str:
-    """PyPI's own way to compare names."""
+    """The name normalised as PyPI does it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 # --- path files --------------------------------------------------------------------------------------
 
 
-def check_path_files(_patient: Installation) -> Finding:
-    strange = [path for folder in package_folders() for path in _strange_path_files(folder)]
-    running = sorted(path.name for path in strange if _runs_code(path))
+def check_path_files(_installation: Installation) -> Finding:
+    unknown = [path for folder in package_folders() for path in _unknown_path_files(folder)]
+    running = sorted(path.name for path in unknown if _runs_code(path))
     if running:
         return red(
-            f"code that runs at every start of Python: {', '.join(running)}",
-            f"read it; if nobody put it there, change every key this machine knows, then {REINSTALL}",
+            f"unknown files with code that runs at every start of Python: {', '.join(running)}",
+            "read them; if nobody on your team installed them, replace every key on this machine, "
+            f"then {REINSTALL}",
         )
-    if strange:
+    if unknown:
         return yellow(
-            f"other folders are imported from: {', '.join(sorted(path.name for path in strange))}",
-            "remove the file, if nobody knows what it is for",
+            f"unknown files that add import folders: {', '.join(sorted(path.name for path in unknown))}",
+            "remove them if nobody needs them",
         )
-    return green("none but the expected ones")
+    return green("only expected files")
 
 
 def package_folders() -> list[Path]:
@@ -105,14 +111,14 @@ def package_folders() -> list[Path]:
     return [Path(folder) for folder in folders]
 
 
-def _strange_path_files(folder: Path) -> list[Path]:
+def _unknown_path_files(folder: Path) -> list[Path]:
     files = sorted(folder.glob("*.pth"))
     owners = _owners(folder) if files else {}
     return [path for path in files if not _is_known(path, *owners.get(path.name, ("", "")))]
 
 
 def _owners(folder: Path) -> dict[str, tuple[str, str]]:
-    """By the name of a path file: the package that brought it, and the hash it had then."""
+    """For each path file: the package that installed it, and its hash at that time."""
     found = {}
     for package in metadata.distributions(path=[str(folder)]):
         for name, recorded in _path_files(package.files or ()):
@@ -133,7 +139,7 @@ def _is_known(path: Path, owner: str, recorded: str) -> bool:
 
 
 def _hash(path: Path) -> str:
-    """As a package's record writes it."""
+    """The hash of the file in the format of a package's RECORD."""
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
 
 

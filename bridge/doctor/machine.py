@@ -1,4 +1,4 @@
-"""How it is run here: the configuration, gunicorn's known traps, and the systemd unit."""
+"""Checks how the service runs: the configuration, dangerous gunicorn settings and the systemd unit."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from bridge.server.slots import SPARE_THREADS
 from bridge.settings import Settings
 
 UNIT = "gemini-bridge.service"
-SYSTEMD = Path("/run/systemd/system")  #: there if, and only if, systemd runs the machine
+SYSTEMD = Path("/run/systemd/system")  #: exists only if the machine runs systemd
 PROPERTIES = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload", "TimeoutStopUSec")
 FEW_ANSWERS = 32
 LOOPBACK = ("127.", "localhost", "[::1]", "unix:")
-#: Seconds that systemd must leave over, after answers had their time to end.
+#: Seconds by which systemd's stop timeout must exceed graceful_timeout.
 MARGIN = 10
 
 
-def check_configuration(_patient: Installation) -> Finding:
+def check_configuration(_installation: Installation) -> Finding:
     inspected = inspect()
     errors = [each.error for each in inspected if each.error]
     if errors:
-        return red("; ".join(errors), "mend it; gemini-bridge check looks again")
-    return green(f"{len(inspected)} things checked; gemini-bridge check lists them")
+        return red("; ".join(errors), "fix the configuration, then run: gemini-bridge check")
+    return green(f"{len(inspected)} files and parts are valid; gemini-bridge check lists them")
 
 
 # --- gunicorn ----------------------------------------------------------------------------------------
@@ -37,14 +37,14 @@ def check_configuration(_patient: Installation) -> Finding:
 
 def check_gunicorn(installation: Installation) -> Finding:
     server = gunicorn_settings()
-    traps = list(_traps(server, installation.settings))
-    if traps:
-        return red("; ".join(traps), "leave it as gunicorn.conf.py has it, and GUNICORN_CMD_ARGS unset")
-    doubts = list(_doubts(server))
-    if doubts:
-        return yellow("; ".join(doubts), "see “Capacity” and “nginx” in docs/OPERATIONS.md")
+    errors = list(_errors(server, installation.settings))
+    if errors:
+        return red("; ".join(errors), "use gunicorn.conf.py of this release, and unset GUNICORN_CMD_ARGS")
+    warnings = list(_warnings(server))
+    if warnings:
+        return yellow("; ".join(warnings), "see “Capacity” and “nginx” in docs/OPERATIONS.md")
     return green(
-        f"{_answers(server)} answers at once: workers × threads is {server.workers} × {server.threads}"
+        f"{_answers(server)} answers at the same time ({server.workers} workers × {server.threads} threads)"
     )
 
 
@@ -52,26 +52,26 @@ def _answers(server: GunicornSettings) -> int:
     return server.workers * (server.threads - SPARE_THREADS)
 
 
-def _traps(server: GunicornSettings, settings: Settings) -> Iterator[str]:
+def _errors(server: GunicornSettings, settings: Settings) -> Iterator[str]:
     if server.threads != settings.server.threads:
-        yield f"gunicorn has {server.threads} threads, and the bridge counts on {settings.server.threads}"
+        yield f"threads: gunicorn uses {server.threads}, but server.threads is {settings.server.threads}"
     if not server.threaded:
-        yield "a worker without threads is killed in the middle of a long answer"
+        yield "worker_class: gunicorn kills workers without threads in the middle of a long answer"
     if server.max_requests:
-        yield "max_requests: a worker that retires takes nothing new until its answers have ended"
+        yield "max_requests: a worker that restarts accepts no requests until its answers have ended"
     if server.preload_app:
-        yield "preload_app: connections made before the fork break in the workers"
+        yield "preload_app: connections opened before the fork do not work in the workers"
     if 0 < server.timeout < 30:
-        yield f"timeout {server.timeout}: a busy worker is taken for dead"
+        yield f"timeout: after only {server.timeout} seconds gunicorn kills a busy worker"
 
 
-def _doubts(server: GunicornSettings) -> Iterator[str]:
+def _warnings(server: GunicornSettings) -> Iterator[str]:
     if _answers(server) < FEW_ANSWERS:
-        yield f"only {_answers(server)} answers at once, each in a thread; what is more is turned away"
+        yield f"only {_answers(server)} answers at the same time; further requests are rejected"
     if server.workers > 2 * (os.cpu_count() or 1):
-        yield f"{server.workers} workers on {os.cpu_count()} cores"
+        yield f"{server.workers} workers are too many for {os.cpu_count()} CPU cores"
     if not all(address.startswith(LOOPBACK) for address in server.bind):
-        yield f"{', '.join(server.bind)} is open to the network, where slow clients can hold every thread"
+        yield f"{', '.join(server.bind)} is open to the network, so slow clients can block all threads"
 
 
 # --- systemd -----------------------------------------------------------------------------------------
@@ -79,10 +79,10 @@ def _doubts(server: GunicornSettings) -> Iterator[str]:
 
 def check_unit(installation: Installation) -> Finding:
     if not SYSTEMD.is_dir() or shutil.which("systemctl") is None:
-        return green("does not run this machine")
+        return green("not used on this machine")
     unit = _properties()
     if unit.get("LoadState") != "loaded":
-        return yellow(f"{UNIT} is {unit.get('LoadState', 'unknown')}", "deploy/install.sh installs it")
+        return yellow(f"{UNIT} is {unit.get('LoadState', 'unknown')}", "install it: deploy/install.sh")
     if unit["ActiveState"] not in ("active", "reloading"):
         state = f"{unit['ActiveState']} ({unit['SubState']})"
         return red(f"{UNIT} is {state}", "systemctl start gemini-bridge; journalctl -u gemini-bridge -n 50")
@@ -90,17 +90,18 @@ def check_unit(installation: Installation) -> Finding:
 
 
 def _running_unit(unit: dict[str, str], settings: Settings) -> Finding:
-    patience, wanted = _seconds(unit["TimeoutStopUSec"]), settings.server.graceful_timeout
-    if patience < wanted + MARGIN:
+    stop_timeout, needed = _seconds(unit["TimeoutStopUSec"]), settings.server.graceful_timeout
+    if stop_timeout < needed + MARGIN:
         return red(
-            f"systemd kills it {patience:.0f} s after a stop, and answers may take {wanted} s to end",
-            f"systemctl edit gemini-bridge: [Service] TimeoutStopSec={wanted + 3 * MARGIN}",
+            f"systemd kills the service {stop_timeout:.0f} seconds after a stop, but running answers may "
+            f"take {needed} seconds (server.graceful_timeout)",
+            f"systemctl edit gemini-bridge: [Service] TimeoutStopSec={needed + 3 * MARGIN}",
         )
     if unit["UnitFileState"] != "enabled":
-        return yellow("it does not start with the machine", "systemctl enable gemini-bridge")
+        return yellow("the service does not start at boot", "systemctl enable gemini-bridge")
     if unit["NeedDaemonReload"] == "yes":
-        return yellow("the unit was changed since systemd read it", "systemctl daemon-reload")
-    return green(f"{UNIT} is active and starts with the machine")
+        return yellow("the unit file changed after systemd read it", "systemctl daemon-reload")
+    return green(f"{UNIT} is active and starts at boot")
 
 
 def _properties() -> dict[str, str]:
@@ -118,6 +119,6 @@ _UNITS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 0.001, "us": 0.000_001}
 
 
 def _seconds(span: str) -> float:
-    """`2min 30s`, as systemd writes it; `infinity` too."""
+    """The seconds of a systemd time span such as `2min 30s` or `infinity`."""
     parts = re.findall(r"([\d.]+)(h|min|ms|us|s)\b", span)
     return sum(float(number) * _UNITS[unit] for number, unit in parts) if parts else float("inf")

@@ -1,4 +1,4 @@
-"""The models that the tables name: whether the upstream has them, and which of them retire."""
+"""Checks the models of models.toml: whether the upstream has them, and which of them are retired."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from bridge.state.stores import open_stores
 from bridge.state.usage_store import UsageQuery
 from bridge.upstream.base import Upstream
 
-#: A model that retires within so many days is told in yellow.
+#: A retirement within this time gives a yellow finding.
 SOON = timedelta(days=90)
-#: How many days of accounts are searched for names that clients still ask for.
+#: The usage of this time shows the models that clients still request.
 USED_WITHIN = timedelta(days=30)
+MOST_SHOWN = 8
 
 
 # --- whether they exist ------------------------------------------------------------------------------
@@ -35,41 +36,48 @@ def check_models(installation: Installation) -> Finding:
     try:
         names = {str(model.get("name", "")).removeprefix("models/") for model in upstream.models()}
     except BridgeError as error:
-        return yellow(f"not compared: {error.message}", "see the upstream key")
+        return yellow(f"not checked: {error.message}", "see the check “upstream key”")
     gone = _gone(settings, upstream, names)
     if gone:
         return red(
-            f"models.toml maps to what the upstream does not have: {', '.join(gone)}",
-            f"name others there first; it has {', '.join(sorted(names)[:8]) or 'none'}, …",
+            f"models.toml names models that the upstream does not have: {', '.join(gone)}",
+            f"put other models first in models.toml; the upstream has {_some(sorted(names))}",
         )
-    return green(f"{len(names)} upstream, among them {', '.join(settings.models.targets)}")
+    return green(f"the upstream has {len(names)} models, including {', '.join(settings.models.targets)}")
+
+
+def _some(names: list[str]) -> str:
+    more = ", …" if len(names) > MOST_SHOWN else ""
+    return ", ".join(names[:MOST_SHOWN]) + more or "no models"
 
 
 def _gone(settings: Settings, upstream: Upstream, names: set[str]) -> list[str]:
-    """The first choices that do not exist, each with the model of its row that serves instead."""
+    """The first models of the rows that do not exist, each with the model that is used instead."""
     return [
         row[0] + _served_instead(settings, upstream, names, row[1:])
-        for row in _living_rows(settings)
+        for row in _usable_rows(settings)
         if not _exists(settings, upstream, names, row[0])
     ]
 
 
 def _served_instead(settings: Settings, upstream: Upstream, names: set[str], row: tuple[str, ...]) -> str:
     serving = next((model for model in row if _exists(settings, upstream, names, model)), None)
-    return f" ({serving} serves instead)" if serving else ""
+    return f" ({serving} is used instead)" if serving else ""
 
 
-def _living_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
-    """The rows of models that clients' names stand for, without the retired."""
+def _usable_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
+    """The lists of models in models.toml, with retired models replaced."""
     lifecycle = settings.models.lifecycle
     for row in settings.models.target_rows:
-        living = tuple(dict.fromkeys(each for model in row for each in lifecycle.living(model, today())))
-        if living:
-            yield living
+        usable = tuple(
+            dict.fromkeys(each for model in row for each in lifecycle.usable_models(model, today()))
+        )
+        if usable:
+            yield usable
 
 
 def _exists(settings: Settings, upstream: Upstream, names: set[str], model: str) -> bool:
-    """Google lists models that it no longer serves, and may serve some that it does not list."""
+    """Google's list is not reliable: it names models that it no longer serves, and may omit models."""
     if open_stores(settings, PATIENT).learnt_facts.knows(fact_name(GONE, upstream.home, model)):
         return False
     if model in names:
@@ -81,33 +89,33 @@ def _exists(settings: Settings, upstream: Upstream, names: set[str], model: str)
     return True
 
 
-# --- which of them retire ----------------------------------------------------------------------------
+# --- retired models ----------------------------------------------------------------------------------
 
 
 def check_lifecycle(installation: Installation) -> Finding:
     settings = installation.settings
-    concerned = dict.fromkeys((*_named(settings), *_asked_for(settings)))
-    retired = [told for model in concerned if (told := _if_retired(settings, model))]
+    models = dict.fromkeys((*_configured(settings), *_requested(settings)))
+    retired = [text for model in models if (text := _retirement(settings, model))]
     coming = [row for row in settings.models.lifecycle.rows if row.since > today()]
     announced = [_announced(row) for row in coming]
     if retired:
-        remedy = "have them ask for the model that serves, or name it in config/models.toml"
+        remedy = "change the clients, or config/models.toml, to the model that is used instead"
         return yellow("; ".join([*retired, *announced]), remedy)
     if any(row.since <= today() + SOON for row in coming):
-        remedy = "use the replacement from now on; until you do, the bridge changes over on that day"
+        remedy = "use the replacement now; otherwise the bridge uses it from that day on"
         return yellow("; ".join(announced), remedy)
     return green("; ".join(announced) or "no retirement is announced")
 
 
-def _named(settings: Settings) -> Iterator[str]:
+def _configured(settings: Settings) -> Iterator[str]:
     for row in settings.models.target_rows:
         yield from row
         for model in row:
             yield from settings.models.capabilities(model).fallbacks
 
 
-def _asked_for(settings: Settings) -> list[str]:
-    """The names that clients used lately, as far as that is known."""
+def _requested(settings: Settings) -> list[str]:
+    """The model names that clients used recently; none if the usage cannot be read."""
     query = UsageQuery(("client-model",), today() - USED_WITHIN, today())
     try:
         groups = open_stores(settings, PATIENT).usage.sums(query)
@@ -116,14 +124,14 @@ def _asked_for(settings: Settings) -> list[str]:
     return [group.names[0].removeprefix("models/") for group in groups]
 
 
-def _if_retired(settings: Settings, model: str) -> str:
+def _retirement(settings: Settings, model: str) -> str:
     row = settings.models.lifecycle.retired(model, today())
     if row is None:
         return ""
-    serves = ", ".join(dict.fromkeys(settings.models.lifecycle.living(model, today()))) or "nothing"
-    return f"{model} is asked for and was retired on {row.since} ({serves} serves instead)"
+    replacement = ", ".join(dict.fromkeys(settings.models.lifecycle.usable_models(model, today())))
+    return f"{model} is in use but was retired on {row.since} (replacement: {replacement or 'none'})"
 
 
 def _announced(row: Retirement) -> str:
-    after = f", then {row.replacement[0]}" if row.replacement else ""
-    return f"{', '.join(row.match)} retires on {row.since}{after}"
+    after = f"; replacement: {row.replacement[0]}" if row.replacement else ""
+    return f"{', '.join(row.match)} will be retired on {row.since}{after}"

@@ -1,4 +1,4 @@
-"""Prices: whether each model that is used has one, and when the next of them changes."""
+"""Checks the prices: whether each model in use has a price, and when the next price changes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ def check_prices(installation: Installation) -> Finding:
     used = [model for model in _used(settings) if not settings.prices_in_force.knows(model)]
     unpriced = list(dict.fromkeys((*settings.unpriced_models, *used)))
     if not unpriced:
-        return green(f"all that is named or was used has one{_next_change(settings)}")
-    found = yellow
+        return green(f"every configured or used model has a price{_next_change(settings)}")
+    level = yellow
     if settings.limits.cost_per_day and settings.limits.unpriced == "refuse":
-        found = red  # every client is turned away
-    return found(
-        f"none for {_named(unpriced)}: {settings.fate_of_unpriced}", "add a row in prices.toml, and reload"
+        level = red  # the requests of all clients to these models are rejected
+    return level(
+        f"no price for {_named(unpriced)}: {settings.unpriced_effect}",
+        "add a row to prices.toml, then reload",
     )
 
 
 def _used(settings: Settings) -> list[str]:
-    """The upstream's models that were used in the last days without a cost."""
+    """The upstream's models without a price that were used in the last days."""
     day = today()
     query = UsageQuery(("model",), day - timedelta(days=DAYS_LOOKED_AT - 1), day)
     try:
@@ -42,11 +43,11 @@ def _used(settings: Settings) -> list[str]:
 
 
 def _named(models: list[str]) -> str:
-    """Clients choose some of the names; a terminal must not obey them."""
+    """The names for a terminal. Clients choose some of them, so control characters are replaced."""
     shown = ["".join(sign if sign.isprintable() else "?" for sign in model)[:60] for model in models]
     return ", ".join(shown[:MOST_NAMED]) + (" and more" if len(shown) > MOST_NAMED else "")
 
 
 def _next_change(settings: Settings) -> str:
     coming = settings.prices_in_force.next_change(today())
-    return "" if coming is None else f"; that of {', '.join(coming.match)} changes on {coming.start}"
+    return "" if coming is None else f"; the price of {', '.join(coming.match)} changes on {coming.start}"

@@ -1,4 +1,4 @@
-"""The state folder: there, ours alone, with room, on a disk of this machine, and its databases whole."""
+"""Checks the state folder: its access rights, its disk and its databases."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 
-#: Free space below which it is told, and below which writes are about to fail.
+#: Bytes of free space below which the finding is yellow, and below which it is red.
 LITTLE = 1 << 30
 TOO_LITTLE = 100 << 20
-#: SQLite's locks cannot be trusted there; half of the writes would be lost some day.
+#: File systems on which SQLite's locks are not reliable, so that writes can be lost.
 REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"})
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -21,15 +21,15 @@ MOUNTS = Path("/proc/self/mountinfo")
 def check_state_folder(installation: Installation) -> Finding:
     folder = installation.settings.state.dir
     if not folder.exists():
-        return yellow(f"{folder} is not there yet", "the service makes it when it starts; start it")
+        return yellow(f"{folder} does not exist yet", "start the service; it creates the folder")
     status = folder.stat()
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return red(
-            f"{folder} belongs to user {status.st_uid} and is closed to user {os.geteuid()}",
+            f"{folder} belongs to user {status.st_uid}, and user {os.geteuid()} has no access",
             f"run the doctor as the service's user, or: chown -R gemini-bridge: {folder}",
         )
     if status.st_mode & 0o077:
-        return yellow(f"{folder} can be read by others, and answers are stored in it", f"chmod 700 {folder}")
+        return yellow(f"other users can read {folder}, which holds stored answers", f"chmod 700 {folder}")
     return green(str(folder))
 
 
@@ -38,16 +38,16 @@ def check_disk(installation: Installation) -> Finding:
     kind = _file_system(folder)
     if kind in REMOTE:
         return red(
-            f"{folder} lies on {kind}, where SQLite's locks do not hold",
-            "move it to a disk of this machine: state.dir, or BRIDGE_STATE_DIR",
+            f"{folder} is on a {kind} file system, where SQLite's locks are not reliable",
+            "move it to a local disk with state.dir or BRIDGE_STATE_DIR",
         )
     free = shutil.disk_usage(folder).free
-    told = f"{free / (1 << 30):.1f} GB free" if free >= LITTLE else f"{free >> 20} MB free"
+    space = f"{free / (1 << 30):.1f} GB free" if free >= LITTLE else f"{free >> 20} MB free"
     if free < TOO_LITTLE:
-        return red(f"only {told}", "make room: usage and stored answers are no longer written")
+        return red(f"only {space}", "free disk space; writes of usage and stored answers are about to fail")
     if free < LITTLE:
-        return yellow(f"only {told}", "make room before it is used up")
-    return green(f"{told}{kind and f', {kind}'}")
+        return yellow(f"only {space}", "free disk space soon")
+    return green(f"{space}{kind and f', {kind}'}")
 
 
 def _nearest(folder: Path) -> Path:
@@ -55,7 +55,7 @@ def _nearest(folder: Path) -> Path:
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of the innermost mount that holds the folder; nothing where the kernel does not tell."""
+    """The type of the file system that holds the folder; empty if the kernel does not provide it."""
     try:
         lines = MOUNTS.read_text("utf-8", errors="replace").splitlines()
     except OSError:

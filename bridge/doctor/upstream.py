@@ -1,4 +1,4 @@
-"""The upstream as seen from this machine: the way there, who answers, its clock and its keys."""
+"""Checks the upstream from this machine: the network route, the certificate, the clock and the keys."""
 
 from __future__ import annotations
 
@@ -24,74 +24,77 @@ from bridge.upstream.base import Upstream
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.probe import probe_address, route_to
 
-PATIENCE = 4.0  #: seconds for one connection or one answer
-SKEW_TOLD = 30.0
-SKEW_TOO_MUCH = 300.0
+TIMEOUT = 4.0  #: seconds for one connection or one answer
+#: Seconds of clock difference that give a yellow finding, and that give a red one.
+SKEW_WARNING = 30.0
+SKEW_ERROR = 300.0
 GOOGLE_HOSTS = ".googleapis.com"
-GOOGLE_ISSUER = "Google"  #: Google Trust Services, in each of its spellings
+GOOGLE_ISSUER = "Google"  #: matches every name of Google Trust Services
 
-OFFLINE = green("none is asked: the offline demo model is served")
-PASSING = (UpstreamOverloaded, UpstreamRateLimited)
-WAIT = "wait; if it lasts, ask Google for a larger quota"
-GO_THERE = "look at DNS, firewall and proxy: curl -v {address}"
+OFFLINE = green("not needed: the offline demo model answers")
+TEMPORARY = (UpstreamOverloaded, UpstreamRateLimited)
+WAIT = "wait; if it continues, ask Google for a higher quota"
+CHECK_NETWORK = "check DNS, firewall and proxy: curl -v {address}"
 
 
-def _where_somebody_is_asked(look: Callable[[str], Finding]) -> Callable[[Installation], Finding]:
-    """The check, given the address that the upstream in force asks."""
+def _needs_address(check: Callable[[str], Finding]) -> Callable[[Installation], Finding]:
+    """Turn a check of the upstream's address into a check of the installation."""
 
-    @wraps(look)
-    def looked(installation: Installation) -> Finding:
+    @wraps(check)
+    def checked(installation: Installation) -> Finding:
         address = make_upstream(installation.settings).home
-        return look(address) if address else OFFLINE
+        return check(address) if address else OFFLINE
 
-    return looked
+    return checked
 
 
-@_where_somebody_is_asked
+@_needs_address
 def check_route(address: str) -> Finding:
-    way = route_to(address)
-    if not Path(way.ca_bundle).exists():
+    route = route_to(address)
+    if not Path(route.ca_bundle).exists():
         return red(
-            f"the CA bundle {way.ca_bundle} is not there",
-            "let REQUESTS_CA_BUNDLE name the company's bundle, or unset it (in the service: env file)",
+            f"the CA bundle {route.ca_bundle} does not exist",
+            "set REQUESTS_CA_BUNDLE to an existing CA bundle, or unset it (for the service: in its env file)",
         )
-    return green(f"{f'through the proxy {way.proxy}' if way.proxy else 'no proxy'}; CAs of {way.ca_bundle}")
+    return green(
+        f"{f'through proxy {route.proxy}' if route.proxy else 'no proxy'}; CA bundle {route.ca_bundle}"
+    )
 
 
-@_where_somebody_is_asked
+@_needs_address
 def check_certificate(address: str) -> Finding:
     try:
-        issuer = probe_address(address, PATIENCE).issuer
+        issuer = probe_address(address, TIMEOUT).issuer
     except UpstreamMisconfigured as error:
-        remedy = "put the CA of the company's proxy into a file, and its path into REQUESTS_CA_BUNDLE"
-        return red(error.message, f"{remedy} (in the service: env file)")
+        remedy = "save the CA certificate of your company's proxy in a file and set REQUESTS_CA_BUNDLE to it"
+        return red(error.message, f"{remedy} (for the service: in its env file)")
     except BridgeError as error:
-        return red(error.message, GO_THERE.format(address=address))
+        return red(error.message, CHECK_NETWORK.format(address=address))
     if issuer is None:
-        return yellow(f"{address} is not encrypted", "use https:// for everything but a test")
+        return yellow(f"the connection to {address} is not encrypted", "use https://, except for tests")
     host = urlsplit(address).hostname or ""
     if host.endswith(GOOGLE_HOSTS) and not issuer.startswith(GOOGLE_ISSUER):
         return yellow(
-            f"somebody reads along: {host} is vouched for by {issuer}, not by Google",
-            "if that is not meant to be, have this address exempted from TLS inspection",
+            f"a proxy decrypts the traffic: the certificate of {host} was issued by {issuer}, not by Google",
+            "if this is not intended, ask your network team to exempt this host from TLS inspection",
         )
-    return green(f"{host}, by {issuer}")
+    return green(f"{host}, issued by {issuer}")
 
 
-@_where_somebody_is_asked
+@_needs_address
 def check_clock(address: str) -> Finding:
     try:
-        theirs = probe_address(address, PATIENCE).clock
+        theirs = probe_address(address, TIMEOUT).clock
     except BridgeError as error:
-        return yellow(f"not compared: {error.message}", GO_THERE.format(address=address))
+        return yellow(f"not checked: {error.message}", CHECK_NETWORK.format(address=address))
     if theirs is None:
-        return yellow("the upstream does not say what time it is", "compare by hand: timedatectl")
+        return yellow("the upstream sent no time", "check the clock yourself: timedatectl")
     ahead = (datetime.now(UTC) - theirs).total_seconds()
-    if abs(ahead) <= SKEW_TOLD:
-        return green("as the upstream's")
-    told = f"{abs(ahead):.0f} seconds {'ahead' if ahead > 0 else 'behind'}"
-    remedy = "switch on time synchronisation: timedatectl set-ntp true"
-    return red(told, remedy) if abs(ahead) > SKEW_TOO_MUCH else yellow(told, remedy)
+    if abs(ahead) <= SKEW_WARNING:
+        return green("agrees with the upstream's clock")
+    skew = f"{abs(ahead):.0f} seconds {'ahead of' if ahead > 0 else 'behind'} the upstream's clock"
+    remedy = "turn on time synchronisation: timedatectl set-ntp true"
+    return red(skew, remedy) if abs(ahead) > SKEW_ERROR else yellow(skew, remedy)
 
 
 # --- keys ---------------------------------------------------------------------------------------------
@@ -101,19 +104,21 @@ def check_keys(installation: Installation) -> Finding:
     settings = installation.settings
     upstream = with_short_timeouts(settings, settings.upstream.api_keys)
     if not upstream.home:
-        return yellow("none: the offline demo model is served", f"put a key into {_key_place()}, and restart")
+        return yellow(
+            "no key: the offline demo model answers", f"set a key in {_key_place()}, then restart the service"
+        )
     if Capability.KEY_ROTATION in upstream.CANNOT:
-        return _look_at_login(upstream, settings.models.targets[0])
+        return _check_login(upstream, settings.models.targets[0])
     refused = dict(_refusals(settings))
     keys = len(settings.upstream.api_keys)
     if not refused:
-        return green(f"{keys} of {keys} work" if keys > 1 else "works")
-    said = "; ".join(f"key {number} of {keys}: {error.message}" for number, error in refused.items())
-    if all(isinstance(error, PASSING) for error in refused.values()):
-        return yellow(said, WAIT)
+        return green(f"all {keys} keys work" if keys > 1 else "the key works")
+    problems = "; ".join(f"key {number} of {keys}: {error.message}" for number, error in refused.items())
+    if all(isinstance(error, TEMPORARY) for error in refused.values()):
+        return yellow(problems, WAIT)
     if any(isinstance(error, UpstreamMisconfigured) for error in refused.values()):
-        return red(said, f"put a working key into {_key_place()}, and restart")
-    return red(said, GO_THERE.format(address=upstream.home))
+        return red(problems, f"set a valid key in {_key_place()}, then restart the service")
+    return red(problems, CHECK_NETWORK.format(address=upstream.home))
 
 
 def _refusals(settings: Settings) -> Iterator[tuple[int, BridgeError]]:
@@ -124,24 +129,25 @@ def _refusals(settings: Settings) -> Iterator[tuple[int, BridgeError]]:
             yield number, error
 
 
-def _look_at_login(upstream: Upstream, model: str) -> Finding:
+def _check_login(upstream: Upstream, model: str) -> Finding:
     try:
         upstream.check_credentials(model)
     except UnknownModel as error:
         return yellow(
-            f"not proven: {error.message}", "see the models; if none is known, the address is wrong"
+            f"the login could not be tested: {error.message}",
+            "see the check “models”; if the upstream has no models, its address is wrong",
         )
-    except PASSING as error:
+    except TEMPORARY as error:
         return yellow(error.message, WAIT)
     except UpstreamMisconfigured as error:
-        return red(error.message, "mend the credentials or their rights; see docs/UPSTREAMS.md")
+        return red(error.message, "fix the credentials or their permissions; see docs/UPSTREAMS.md")
     except BridgeError as error:
-        return red(error.message, GO_THERE.format(address=upstream.home))
-    return green(f"none, but a login, which works: {upstream.CANNOT[Capability.KEY_ROTATION]}")
+        return red(error.message, CHECK_NETWORK.format(address=upstream.home))
+    return green(f"the login works: {upstream.CANNOT[Capability.KEY_ROTATION]}")
 
 
 def with_short_timeouts(settings: Settings, keys: tuple[str, ...]) -> Upstream:
-    upstream = replace(settings.upstream, api_keys=keys, connect_timeout=PATIENCE, read_timeout=PATIENCE)
+    upstream = replace(settings.upstream, api_keys=keys, connect_timeout=TIMEOUT, read_timeout=TIMEOUT)
     return make_upstream(replace(settings, upstream=upstream))
 
 

@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from bridge.errors import BridgeError, ClientLeft, InternalError, ShuttingDown, UnknownModel
+from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
 from bridge.exchange.drain import Drain
-from bridge.exchange.model_choices import permitted_choices, priced_choices
+from bridge.exchange.losses import RequestLosses
+from bridge.exchange.media_by_url import MediaByUrl
+from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.model_adapter import adapt_request
-from bridge.gemini.service_tier import STANDARD, tier_named, tier_to_send
+from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
 from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
@@ -31,13 +33,12 @@ from bridge.observe.trace import Trace
 from bridge.protocols.base import (
     Caller,
     ConvertedRequest,
-    Embedding,
     Event,
     EventMachine,
     Protocol,
     TokenCounting,
 )
-from bridge.protocols.json_reading import deep_nesting_refused
+from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.settings.prices import PriceTable
 from bridge.state.signature_store import SignatureStore
 from bridge.upstream.base import AnswerStream, Upstream
@@ -69,6 +70,7 @@ class Services:
     store: bool  #: whether Google may store prompts and answers
     prices: PriceTable  #: a request under a cost limit needs a model with a price
     auto_tier: str  #: the service tier that the bridge uses for `auto`
+    media: MediaByUrl
 
 
 class Exchange:
@@ -85,7 +87,7 @@ class Exchange:
         trace: Trace | None,
         interruption: Interruption,
     ) -> None:
-        self._framing = protocol.framing(machine.asked)
+        self._framing = protocol.framing(machine.converted)
         self._machine = machine
         self._chunks = chunks
         self._guards = guards
@@ -102,7 +104,7 @@ class Exchange:
 
     @property
     def streaming(self) -> bool:
-        return self._machine.asked.stream
+        return self._machine.converted.stream
 
     @property
     def content_type(self) -> str:
@@ -112,7 +114,7 @@ class Exchange:
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the response."""
-        return self._machine.asked.headers
+        return self._machine.converted.headers
 
     def start(self, wanted: Wanted) -> None:
         """Send the request and wait for the first events; raises if the request fails before them.
@@ -127,12 +129,13 @@ class Exchange:
                 break
         self._record.model_version = self._chunks.model_version
         self._record.upstream_wait = self._chunks.waited
+        self._record.losses = tuple(sorted({*self._record.losses, *self._chunks.losses}))
         error = self._machine.error
-        if error is not None and not (self.streaming and self._machine.takes_in_stream(error)):
+        if error is not None and not (self.streaming and self._machine.reports_in_stream(error)):
             raise error
 
     def _batches_while_wanted(self, wanted: Wanted) -> Iterator[list[Event]]:
-        """The batches; a failure is the last one. Raises ClientLeft if the client disconnected."""
+        """The batches; a failure is the last one. Raises ClientDisconnected if the client disconnected."""
         if self._chunks.asks_model:
             self._record.asks_model()
         checked = time.monotonic()
@@ -141,7 +144,7 @@ class Exchange:
             if now - checked >= CHECK_INTERVAL or not events:
                 checked = now
                 if not wanted():
-                    raise ClientLeft("The client disconnected before the answer was complete")
+                    raise ClientDisconnected("The client disconnected before the answer was complete")
             yield events
 
     def _next_batch(self) -> list[Event] | None:
@@ -153,25 +156,25 @@ class Exchange:
     def encoded(self, wanted: Wanted) -> Iterator[bytes]:
         """The encoded stream: events that arrive together are written together."""
         self._record.first_byte()
-        yield self._framing.written(self._held) or self._framing.silence()
+        yield self._framing.encode_events(self._held) or self._framing.keep_alive()
         last_write = time.monotonic()
         try:
             for events in self._batches:
                 if events:
-                    yield self._framing.written(events)
+                    yield self._framing.encode_events(events)
                     last_write = time.monotonic()
                 elif not wanted():
                     return
                 elif time.monotonic() - last_write >= self._heartbeat and not self._machine.over:
-                    yield self._framing.silence()
+                    yield self._framing.keep_alive()
                     last_write = time.monotonic()
         except Exception as error:
             if events := self._fail(error):
-                yield self._framing.written(events)
+                yield self._framing.encode_events(events)
         self._encoded_to_the_end = True
 
     def body(self, wanted: Wanted) -> JsonObject:
-        """The whole answer; raises ClientLeft if the client disconnects."""
+        """The whole answer; raises ClientDisconnected if the client disconnects."""
         events = self._held + [event for batch in self._batches_while_wanted(wanted) for event in batch]
         self._record.upstream_wait = self._chunks.waited
         if self._machine.error is not None:
@@ -180,6 +183,15 @@ class Exchange:
         if self._trace:
             self._trace.client_answer(body)
         return body
+
+    def encoded_batches(self, wanted: Wanted) -> Iterator[tuple[int, bytes]]:
+        """The encoded stream without heartbeats: each piece with its number of events. A failure ends it with
+        the protocol's error events; raises ClientDisconnected if the answer is no longer wanted."""
+        for events in self._batches_while_wanted(wanted):
+            if events:
+                yield len(events), self._framing.encode_events(events)
+        self._record.upstream_wait = self._chunks.waited
+        self._encoded_to_the_end = True
 
     @property
     def pending(self) -> JsonObject:
@@ -212,23 +224,9 @@ class Exchange:
         if not isinstance(error, BridgeError):
             log.error("unexpected failure", exc_info=error, extra={"request_id": self._record.request_id})
             error = InternalError("The bridge failed; its log says where")
-        return self._traced(self._machine.fail(self._with_advice(error)))
-
-    def _with_advice(self, error: BridgeError) -> BridgeError:
-        """Adds advice for the client and the administrator to an error about an unknown model."""
-        asked, sent = self._machine.asked.request.model, self._record.upstream_model
-        if not isinstance(error, UnknownModel):
-            return error
-        if asked == sent:
-            return UnknownModel(
-                f"The upstream has no model {asked!r}; GET /v1/models lists its models, "
-                "and an [[alias]] in config/models.toml can map the name to one of them",
-                param="model",
-            )
-        return UnknownModel(
-            f"config/models.toml maps {asked!r} to {sent!r}, and the upstream does not have that model",
-            param="model",
-        )
+        if isinstance(error, UnknownModel):
+            error = unknown_model(self._machine.converted.request.model, self._record.upstream_model)
+        return self._traced(self._machine.fail(error))
 
     def _traced(self, events: list[Event]) -> list[Event]:
         if self._trace:
@@ -249,7 +247,7 @@ class Exchange:
         record.usage += chunks.discarded
         if chunks.request is not None:
             record.upstream_model = chunks.request.model
-        if error := machine.error or machine.handed_on:
+        if error := machine.error or machine.error_in_answer:
             record.failed(error)
         elif not machine.over and record.error is None:
             record.unfinished(lost=self._encoded_to_the_end)
@@ -266,20 +264,22 @@ def open_exchange(
     """Convert the request; `start` sends it."""
     if trace:
         trace.client_request(body)
-    with deep_nesting_refused():
+    with reject_deep_nesting():
         converted = protocol.to_gemini(body, caller)
     asked = _in_conversation(converted, body, caller, record)
     record.model, record.stream = asked.request.model, asked.stream
-    record.note(asked.losses)
+    losses = RequestLosses(caller, record)
     record.upstream_model = services.models.resolve(record.model)
     caller.permit(record.model, record.upstream_model)
+    losses.of_request(asked.losses)
     guards = GuardRunner(services.guards, record.request_id)
     guarded = guards.request(asked.request)
     chunks: AnswerStream
     if isinstance(guarded, ShortCircuit):
         chunks = CannedStream(guarded.text)
     else:
-        chunks = _retrying_stream(guarded, caller, services, record, trace)
+        guarded = services.media.fetched(guarded, caller.book_memory, record)
+        chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
 
@@ -297,10 +297,15 @@ def _in_conversation(
 
 
 def _retrying_stream(
-    request: GenerateRequest, caller: Caller, services: Services, record: Record, trace: Trace | None
+    request: GenerateRequest,
+    caller: Caller,
+    services: Services,
+    record: Record,
+    losses: RequestLosses,
+    trace: Trace | None,
 ) -> RetryingStream:
     choices = permitted_choices(request.model, caller, services.models)
-    tier = tier_named(request.service_tier or STANDARD)
+    tier = normalise_tier(request.service_tier or STANDARD)
     request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
     if caller.cost_limited:
         choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
@@ -313,7 +318,9 @@ def _retrying_stream(
             _without_storage(prepared.request, services)
         )
         record.upstream_model = model
-        record.note((*prepared.adapter.notes, *learnt))
+        notes = (*prepared.adapter.notes, *learnt)
+        record.note(notes)
+        losses.of_attempt(notes)
         if trace:
             trace.gemini_request(repaired)
         return prepared._replace(request=repaired)
@@ -326,6 +333,7 @@ def _retrying_stream(
         services.cooldowns,
         services.models,
         tier,
+        strict=losses.strict,
     )
     stream.prepare_first()
     return stream
@@ -342,45 +350,35 @@ def _without_storage(request: GenerateRequest, services: Services) -> GenerateRe
 def count_tokens(
     counting: TokenCounting, body: JsonObject, caller: Caller, services: Services, record: Record
 ) -> int:
-    with deep_nesting_refused():
+    with reject_deep_nesting():
         asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     guards = GuardRunner(services.guards, record.request_id)
-    request = replace(guards.counted(asked.request), service_tier=None)
+    request = replace(guards.for_token_count(asked.request), service_tier=None)
+    losses = RequestLosses(caller, record)
     choices = permitted_choices(record.model, caller, services.models)
+    losses.of_request(asked.losses)
+    request = services.media.fetched(request, caller.book_memory, record)
+
+    def count(model: str) -> int:
+        record.upstream_model = model
+        prepared = _adapted(request, model, caller.owner, services)
+        repaired, learnt = services.models.without_known_problems(prepared.request)
+        losses.of_attempt((*prepared.adapter.notes, *learnt))
+        with record.waiting():
+            return services.upstream.count_tokens(repaired)
+
     for (model, *_), (following, *_) in pairwise(choices):
         try:
-            return _count(request, model, caller.owner, services, record)
+            return count(model)
         except UnknownModel:
             services.models.model_gone(model, following)
-    return _count(request, choices[-1][0], caller.owner, services, record)
-
-
-def _count(request: GenerateRequest, model: str, owner: str, services: Services, record: Record) -> int:
-    record.upstream_model = model
-    repaired, _ = services.models.without_known_problems(_adapted(request, model, owner, services).request)
-    with record.waiting():
-        return services.upstream.count_tokens(repaired)
-
-
-def embed(
-    embedding: Embedding, body: JsonObject, caller: Caller, services: Services, record: Record
-) -> JsonObject:
-    with deep_nesting_refused():
-        asked = embedding.to_gemini(body, caller)
-    record.model = asked.model
-    record.upstream_model = model = services.models.choices(asked.model)[0]
-    caller.permit(asked.model, model)
-    guards = GuardRunner(services.guards, record.request_id)
-    guarded = guards.request(GenerateRequest(asked.model, asked.contents))
-    record.note(guards.notes)
-    contents = asked.contents if isinstance(guarded, ShortCircuit) else guarded.contents
-    return services.upstream.unary_call(model, asked.method, asked.body(model, contents))
+    return count(choices[-1][0])
 
 
 def _adapted(request: GenerateRequest, model: str, owner: str, services: Services) -> PreparedAttempt:
-    capabilities = services.models.capabilities(model).served_in(services.upstream.realm)
-    with deep_nesting_refused():
+    capabilities = services.models.capabilities(model).in_realm(services.upstream.realm)
+    with reject_deep_nesting():
         return PreparedAttempt(
             *adapt_request(
                 request, model, capabilities, services.signatures.of(owner), services.ids_and_clock.new_id

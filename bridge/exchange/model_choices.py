@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bridge.errors import NotAllowed
+from bridge.errors import NotAllowed, UnknownModel
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller
@@ -53,3 +53,15 @@ def priced_choices(choices: Sequence[list[str]], tier: str, prices: PriceTable, 
     priced = [[model for model in choice if prices.knows(model, tier)] for choice in choices]
     record.note(["fallback.unpriced"] * (sum(map(len, choices)) - sum(map(len, priced))))
     return [choice for choice in priced if choice]
+
+
+def unknown_model(asked: str, sent: str | None) -> UnknownModel:
+    """The error for a model that the upstream does not have, with advice for client and administrator."""
+    if asked == sent:
+        text = (
+            f"The upstream has no model {asked!r}; GET /v1/models lists its models, "
+            "and an [[alias]] in config/models.toml can map the name to one of them"
+        )
+    else:
+        text = f"config/models.toml maps {asked!r} to {sent!r}, and the upstream does not have that model"
+    return UnknownModel(text, param="model")

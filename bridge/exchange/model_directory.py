@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from bridge.errors import UnknownModel
 from bridge.gemini.model_capabilities import ModelCapabilities
-from bridge.gemini.repairs import REMEMBERED, Repair
+from bridge.gemini.repairs import REMEMBERED_REPAIRS, Repair
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings.models import ModelTable
 from bridge.state.learnt_facts import LearntFactStore
@@ -83,13 +83,13 @@ class ModelDirectory:
     # --- learnt facts --------------------------------------------------------------------------------
 
     def without_known_problems(self, request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
-        """The request without fields that the upstream is known to refuse, and a note for each of them."""
-        notes = []
-        for repair in REMEMBERED:
-            if self._knows(repair.fact, "" if repair.of_the_upstream else request.model):
-                changed = repair.mend(request)
+        """The request without fields that the upstream is known to refuse, with notes and losses."""
+        notes: list[str] = []
+        for repair in REMEMBERED_REPAIRS:
+            if self._knows(repair.fact, "" if repair.for_all_models else request.model):
+                changed = repair.apply(request)
                 if changed is not request:
-                    notes.append(f"learnt.{repair.fact}")
+                    notes += filter(None, (f"learnt.{repair.fact}", repair.loss))
                 request = changed
         return request, tuple(notes)
 
@@ -97,7 +97,7 @@ class ModelDirectory:
         self._learn(GONE, model, instead)
 
     def repaired(self, repair: Repair, model: str) -> None:
-        self._learn(repair.fact, "" if repair.of_the_upstream else model)
+        self._learn(repair.fact, "" if repair.for_all_models else model)
 
     def _knows(self, fact: str, model: str) -> bool:
         return self._facts.knows(fact_name(fact, self._home, model))

@@ -1,1 +1,2 @@
-"""Gemini's own values, the form in the middle. Pure: nothing here does IO or knows a client protocol."""
+"""Gemini's values and rules: the common form between all protocols and upstreams. No IO, no client
+protocol."""

@@ -1,8 +1,8 @@
-"""Which conversation a request belongs to, as far as the client tells.
+"""Finds the conversation that a request belongs to, as far as the client names it.
 
-Gemini caches the beginning of a prompt for whoever sent it last, so the requests of one conversation should
-leave by one key and one session. What names the conversation is the client's word: it chooses between things
-that are all the same to the bridge, and opens nothing. So the id is a digest, of that word and of its owner.
+Gemini caches prompt prefixes per key and session, so all requests of one conversation should use one key and
+one session. The client chooses the name freely. The bridge uses the name only to choose between equivalent
+keys, never to grant access. The id is a digest of the name and of its owner.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from bridge.gemini.types import MODEL, Content, FileData, GenerateRequest, Inlin
 
 LONGEST_NAME = 128
 LONGEST_METADATA = 4096
-#: Of each part: what comes behind so much would not tell two conversations apart that this did not.
-MOST_DIGESTED = 1 << 14
+#: Characters of each part that the digest covers: enough to tell two conversations apart.
+MAX_DIGESTED = 1 << 14
 DIGEST_CHARACTERS = 32
 
 #: The headers of a session and of an agent in it: Claude Code's, Codex's, and those of opencode and pi.
@@ -30,13 +30,13 @@ SESSION_HEADERS = (
     ("X-Session-Affinity", None),
     ("X-Session-Id", None),
 )
-_BEFORE_SESSION = "_session_"
+_SESSION_MARK = "_session_"
 _NOT_PRINTABLE = re.compile(r"[^!-~]+")
 
 
 class Session(NamedTuple):
-    """As the client names it. Sub-agents share the session of who sent them, and have a history of their
-    own."""
+    """A session as the client names it. Sub-agents share the session of their parent agent, but have their
+    own history."""
 
     id: str
     agent: str | None = None
@@ -56,75 +56,76 @@ def session_in_metadata(body: JsonObject) -> Session | None:
     user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
     if not isinstance(user, str) or len(user) > LONGEST_METADATA:
         return None
-    named = _session_id(user) if user.startswith("{") else user.partition(_BEFORE_SESSION)[2]
+    named = _session_id(user) if user.startswith("{") else user.partition(_SESSION_MARK)[2]
     session = _printable(named)
     return Session(session) if session else None
 
 
 def _session_id(user: str) -> Any:
     try:
-        told = orjson.loads(user)
+        parsed = orjson.loads(user)
     except orjson.JSONDecodeError:
         return None
-    return told.get("session_id") if isinstance(told, dict) else None
+    return parsed.get("session_id") if isinstance(parsed, dict) else None
 
 
 def conversation_id(
     owner: str, session: Session | None, body: JsonObject, chain: str, request: GenerateRequest
 ) -> str:
-    """By the surest sign there is. `chain` is the conversation of the stored answer that the request goes on
-    from."""
+    """The id of the conversation, from the most reliable source available. `chain` is the conversation of the
+    stored answer that the request continues."""
     if session is not None:
         return digest(owner, "session", session.id, session.agent or "")
     if key := _text(body.get("prompt_cache_key")):
         return digest(owner, "prompt_cache_key", key)
-    if (told := session_in_metadata(body)) is not None:
-        return digest(owner, "session", told.id, "")
-    return chain or digest(owner, "opening", *_opening(request))
+    if (session := session_in_metadata(body)) is not None:
+        return digest(owner, "session", session.id, "")
+    return chain or digest(owner, "opening", *_opening_texts(request))
 
 
 def digest(owner: str, *words: str) -> str:
-    """Each word by its length and itself, so that no two lists of words run together."""
-    told = sha256()
+    """A digest of the words. Each word is prefixed with its length, so that different lists never collide."""
+    result = sha256()
     for word in (owner, *words):
         encoded = word.encode("utf-8", "surrogatepass")
-        told.update(b"%d:" % len(encoded))
-        told.update(encoded)
-    return told.hexdigest()[:DIGEST_CHARACTERS]
+        result.update(b"%d:" % len(encoded))
+        result.update(encoded)
+    return result.hexdigest()[:DIGEST_CHARACTERS]
 
 
-def _opening(request: GenerateRequest) -> Iterator[str]:
-    """The instruction and the user's first turn, which stay as they are while a conversation grows."""
+def _opening_texts(request: GenerateRequest) -> Iterator[str]:
+    """The texts of the instruction and of the user's first turn, which stay the same while a conversation
+    grows."""
     if request.system is not None:
-        yield from map(_words, request.system.parts)
-    for content in takewhile(_is_users, dropwhile(_is_models, request.contents)):
-        yield from map(_words, content.parts)
+        yield from map(_digest_text, request.system.parts)
+    for content in takewhile(_is_user_turn, dropwhile(_is_model_turn, request.contents)):
+        yield from map(_digest_text, content.parts)
 
 
-def _is_models(content: Content) -> bool:
+def _is_model_turn(content: Content) -> bool:
     return content.role == MODEL
 
 
-def _is_users(content: Content) -> bool:
+def _is_user_turn(content: Content) -> bool:
     return content.role != MODEL
 
 
-def _words(part: Part) -> str:
+def _digest_text(part: Part) -> str:
     match part.data:
         case str(text):
-            return text[:MOST_DIGESTED]
+            return text[:MAX_DIGESTED]
         case InlineData(data=data):
-            return data[:MOST_DIGESTED]
+            return data[:MAX_DIGESTED]
         case FileData(uri=uri):
             return uri
     return type(part.data).__name__
 
 
 def _text(value: Any) -> str:
-    return value[:MOST_DIGESTED] if isinstance(value, str) else ""
+    return value[:MAX_DIGESTED] if isinstance(value, str) else ""
 
 
 def _printable(value: Any) -> str | None:
-    """What may stand in a log line without harm."""
+    """The text without characters that could corrupt a log line, or None if nothing is left."""
     text = value if isinstance(value, str) else ""
     return _NOT_PRINTABLE.sub("", text[: 4 * LONGEST_NAME])[:LONGEST_NAME] or None

@@ -1,7 +1,7 @@
-"""Why Gemini stopped, and what that means for the client.
+"""Gemini's finish reasons and the outcome of each for the client.
 
-The table names every reason: a reason that falls through to "stop" would pass a blocked or broken answer off
-as a good one. A reason nobody has heard of yet counts as broken, and its name is in the error.
+The table names every reason. If an unlisted reason counted as "stop", a blocked or broken answer would look
+like a good one. So an unknown reason counts as broken, and the error names it.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class FinishReason(StrEnum):
 
 
 class Outcome(Enum):
-    COMPLETE = auto()  #: the model said all it wanted
-    LENGTH = auto()  #: the token limit cut it
-    FILTERED = auto()  #: a filter cut or refused it
-    BROKEN = auto()  #: the answer is unusable, unless a whole call came before
+    COMPLETE = auto()  #: the model finished its answer
+    LENGTH = auto()  #: the token limit truncated it
+    FILTERED = auto()  #: a filter stopped or blocked it
+    BROKEN = auto()  #: the answer is unusable, unless it contains a complete call
 
 
 _R = FinishReason
 
 OUTCOMES: dict[FinishReason, Outcome] = {
     _R.STOP: Outcome.COMPLETE,
-    _R.TOO_MANY_TOOL_CALLS: Outcome.COMPLETE,  # what was said stands; the model only wanted to go on
+    _R.TOO_MANY_TOOL_CALLS: Outcome.COMPLETE,  # the answer so far is valid
     _R.MAX_TOKENS: Outcome.LENGTH,
-    _R.CONTINUATION: Outcome.LENGTH,  # one request's share of the output is used up
+    _R.CONTINUATION: Outcome.LENGTH,  # the answer needs another request to continue
     _R.SAFETY: Outcome.FILTERED,
     _R.RECITATION: Outcome.FILTERED,
     _R.LANGUAGE: Outcome.FILTERED,

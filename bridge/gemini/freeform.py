@@ -1,4 +1,4 @@
-"""Freeform tools: their input is a text, which Gemini can only give as the one argument of a function."""
+"""Freeform tools: their input is plain text. For Gemini they are functions with a single text argument."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SCHEMA: JsonObject = {
 def freeform_declaration(
     name: str, description: str | None, syntax: str | None, grammar: str | None
 ) -> FunctionDeclaration:
-    told = description or ""
+    text = description or ""
     if grammar:
-        told += f"\n\nThe input must follow this {syntax or 'grammar'}:\n{grammar}"
-    return FunctionDeclaration(name, told.strip() or None, _SCHEMA)
+        text += f"\n\nThe input must follow this {syntax or 'grammar'}:\n{grammar}"
+    return FunctionDeclaration(name, text.strip() or None, _SCHEMA)
 
 
 def freeform_call(name: str, text: str, call_id: str) -> FunctionCall:
@@ -28,7 +28,7 @@ def freeform_call(name: str, text: str, call_id: str) -> FunctionCall:
 
 
 def freeform_text(call: FunctionCall) -> str:
-    """What the model wrote for the tool; whatever else it sent is passed on whole, as JSON."""
+    """The text that the model wrote for the tool. Arguments of another shape are returned as JSON."""
     args = call.args or {}
     text = args.get(_INPUT)
     return text if isinstance(text, str) and len(args) == 1 else orjson.dumps(dict(args)).decode()

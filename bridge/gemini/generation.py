@@ -1,7 +1,7 @@
-"""`generationConfig` as the model takes it: thinking, sampling, and how long the answer may be.
+"""Adapts `generationConfig` to the model: thinking, sampling and the output limit.
 
-What had to be left out or changed is said in the notes, so that it can be counted. A client that speaks
-Gemini itself knows these rules; of its settings only an output limit that is too high is lowered.
+The notes name what was remaining out or changed, so that metrics can count it. A client of Gemini's own API
+knows these rules: of its settings the bridge only lowers an output limit that is too high.
 """
 
 from __future__ import annotations
@@ -9,78 +9,90 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from bridge.gemini.losses import IMAGES_NOT_DRAWN, SAMPLING_NOT_SENT
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.repairs import SAMPLING
 from bridge.gemini.thinking import thinking_config
 from bridge.gemini.types import FunctionCall, FunctionResponse, GenerateRequest, JsonObject, Part
 
-MOST = "maxOutputTokens"
+OUTPUT_LIMIT = "maxOutputTokens"
 
 #: A token has about four characters in prose and three in code. The estimate must not be too low.
-CHARACTERS_OF_A_TOKEN = 3
+CHARACTERS_PER_TOKEN = 3
 
 
 def adapt_generation(
     request: GenerateRequest, capabilities: ModelCapabilities
 ) -> tuple[JsonObject, tuple[str, ...]]:
-    """The settings, and notes on what was changed in them."""
+    """The adapted settings, and notes on the changes."""
     generation, notes = dict(request.generation), []
     if not request.native:
         config = thinking_config(capabilities, request.thinking)
         if config is not None:
             generation["thinkingConfig"] = config
-        if capabilities.ignores_sampling and _dropped(generation, SAMPLING):
-            notes.append("generation.sampling_not_sent")
-        if _raised(generation, capabilities.output_floor):
+        if capabilities.ignores_sampling and _drop_fields(generation, SAMPLING):
+            notes.append(SAMPLING_NOT_SENT)
+        if request.draws and not _allow_images(generation, capabilities):
+            notes.append(IMAGES_NOT_DRAWN)
+        if _raise_output_limit(generation, capabilities.output_floor):
             notes.append("generation.output_limit_raised")
-    if 0 < capabilities.output_limit < _most(generation, 0):
-        generation[MOST] = capabilities.output_limit
-    if capabilities.shared_window and _lowered(generation, request, capabilities):
+    if 0 < capabilities.output_limit < _output_limit(generation, 0):
+        generation[OUTPUT_LIMIT] = capabilities.output_limit
+    if capabilities.shared_window and _lower_output_limit(generation, request, capabilities):
         notes.append("generation.output_limit_lowered")
     return generation, tuple(notes)
 
 
-def _dropped(generation: dict[str, Any], fields: Iterable[str]) -> bool:
+def _allow_images(generation: dict[str, Any], capabilities: ModelCapabilities) -> bool:
+    if capabilities.draws:
+        generation["responseModalities"] = ["TEXT", "IMAGE"]
+    return capabilities.draws
+
+
+def _drop_fields(generation: dict[str, Any], fields: Iterable[str]) -> bool:
     present = [field for field in fields if field in generation]
     for field in present:
         del generation[field]
     return bool(present)
 
 
-def _most(generation: dict[str, Any], otherwise: int) -> int:
-    """The output limit. One that is no number is left to Google, which says what is wrong with it."""
-    most = generation.get(MOST)
-    return most if isinstance(most, int) else otherwise
+def _output_limit(generation: dict[str, Any], default: int) -> int:
+    """The output limit. Google reports the error if it is not a number."""
+    most = generation.get(OUTPUT_LIMIT)
+    return most if isinstance(most, int) else default
 
 
-def _raised(generation: dict[str, Any], floor: int) -> bool:
-    """Thoughts count as output: of a low limit nothing would be left for the answer, and it is paid for."""
-    if _most(generation, floor) >= floor:
+def _raise_output_limit(generation: dict[str, Any], floor: int) -> bool:
+    """Thoughts count as output tokens: with a low limit the client would pay for thoughts and get no
+    answer."""
+    if _output_limit(generation, floor) >= floor:
         return False
-    generation[MOST] = floor
+    generation[OUTPUT_LIMIT] = floor
     return True
 
 
-def _lowered(generation: dict[str, Any], request: GenerateRequest, capabilities: ModelCapabilities) -> bool:
-    """The model refuses a request whose input and output limit together exceed its window."""
-    left = capabilities.window - estimated_tokens(request)
-    most = _most(generation, capabilities.output_limit)
-    if left >= most:
+def _lower_output_limit(
+    generation: dict[str, Any], request: GenerateRequest, capabilities: ModelCapabilities
+) -> bool:
+    """The model rejects a request whose input plus output limit exceeds its context window."""
+    remaining = capabilities.window - estimated_tokens(request)
+    most = _output_limit(generation, capabilities.output_limit)
+    if remaining >= most:
         return False
-    generation[MOST] = max(left, capabilities.output_floor, 1)
+    generation[OUTPUT_LIMIT] = max(remaining, capabilities.output_floor, 1)
     return True
 
 
 def estimated_tokens(request: GenerateRequest) -> int:
-    """How many tokens the texts, calls and tools have at the most. Media are not counted: their tokens do not
-    depend on their size."""
+    """An upper bound for the tokens of texts, calls and tools. Media are not counted: the size of a file says
+    nothing about its tokens."""
     contents = request.contents if request.system is None else (request.system, *request.contents)
-    characters = sum(_characters(part) for content in contents for part in content.parts)
+    characters = sum(_character_count(part) for content in contents for part in content.parts)
     tools = sum(len(str(function)) for tool in request.tools for function in tool.functions)
-    return (characters + tools) // CHARACTERS_OF_A_TOKEN
+    return (characters + tools) // CHARACTERS_PER_TOKEN
 
 
-def _characters(part: Part) -> int:
+def _character_count(part: Part) -> int:
     data = part.data
     if isinstance(data, str):
         return len(data)

@@ -1,9 +1,9 @@
-"""A conversation that obeys Gemini's rules, whatever the client sent.
+"""Repairs a conversation so that it follows Gemini's rules.
 
-Gemini wants turns that alternate and begin with the user; no empty part; each turn of calls followed at once
-by a user turn that opens with exactly one response per call, in the order of the calls; and, for newer
-models, no model turn at the end. Clients send results late, out of order, twice, or not at all. What had to
-be added or moved is said in the notes, so that it can be counted.
+Gemini requires turns that alternate and begin with the user; no empty part; after each turn with calls, a
+user turn that begins with exactly one response per call, in the order of the calls; and, for newer models, no
+model turn at the end. Clients send results late, out of order, twice, or not at all. The notes name what was
+added or moved, so that metrics can count it.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ class RepairedHistory(NamedTuple):
     notes: tuple[str, ...]
 
 
-class _Call(NamedTuple):
+class _PositionedCall(NamedTuple):
     turn: int
     position: int
     call: FunctionCall
 
 
-def repair(contents: Iterable[Content], *, prefill: bool) -> RepairedHistory:
-    """`prefill`: the model accepts a model turn at the end and goes on from it."""
-    turns = _merged(_cleaned(contents))
-    if _obeys(turns, prefill=prefill):
+def repair_history(contents: Iterable[Content], *, prefill: bool) -> RepairedHistory:
+    """The repaired conversation. `prefill`: the model accepts a model turn at the end and continues it."""
+    turns = _merge_neighbours(_clean(contents))
+    if _is_valid(turns, prefill=prefill):
         return RepairedHistory(tuple(turns), ())
-    pairing = _Pairing(turns)
-    turns = _merged(pairing.turns_in_order())
+    pairing = _CallPairing(turns)
+    turns = _merge_neighbours(pairing.repaired_turns())
     notes = pairing.notes
     if not turns or turns[0].role != USER:
-        turns.insert(0, _nudge())
+        turns.insert(0, _continue_turn())
         notes.append("history.began_without_user")
     if turns[-1].role != USER and not prefill:
-        turns.append(_nudge())
+        turns.append(_continue_turn())
         notes.append("history.ended_with_model")
     return RepairedHistory(tuple(turns), tuple(notes))
 
 
-def _obeys(turns: Sequence[Content], *, prefill: bool) -> bool:
-    """Nearly always, and far sooner seen than repaired: agents write long histories, and write them well."""
+def _is_valid(turns: Sequence[Content], *, prefill: bool) -> bool:
+    """Whether no repair is needed. Nearly all histories are valid, and this check is faster than a repair."""
     if not turns or turns[0].role != USER or (turns[-1].role != USER and not prefill):
         return False
     due: list[tuple[str, str | None]] = []
@@ -66,22 +66,22 @@ def _obeys(turns: Sequence[Content], *, prefill: bool) -> bool:
     return not due
 
 
-def _nudge() -> Content:
+def _continue_turn() -> Content:
     return Content(USER, (Part(NUDGE),))
 
 
-def _cleaned(contents: Iterable[Content]) -> Iterator[Content]:
+def _clean(contents: Iterable[Content]) -> Iterator[Content]:
     for content in contents:
         if _is_clean(content):
             yield content
             continue
         parts = (part for part in content.parts if not _is_blank(part))
-        for role, group in groupby(parts, key=lambda part: _rightful_role(part, content)):
+        for role, group in groupby(parts, key=lambda part: _correct_role(part, content)):
             yield Content(role, tuple(group), content.extra)
 
 
 def _is_clean(content: Content) -> bool:
-    """Nearly always: nothing blank, and every part on its rightful side."""
+    """Whether the content has no blank part and each part has the correct role, as nearly all contents do."""
     role = content.role
     if (role != USER and role != MODEL) or not content.parts:
         return False
@@ -98,8 +98,8 @@ def _is_clean(content: Content) -> bool:
     return True
 
 
-def _rightful_role(part: Part, content: Content) -> str:
-    """Calls are the model's and results the user's, wherever a client put them."""
+def _correct_role(part: Part, content: Content) -> str:
+    """Calls belong to the model and results to the user, in whichever message the client put them."""
     if isinstance(part.data, FunctionCall):
         return MODEL
     if isinstance(part.data, FunctionResponse):
@@ -113,37 +113,38 @@ def _is_blank(part: Part) -> bool:
     return not part.signature and not part.extra
 
 
-def _merged(contents: Iterable[Content]) -> list[Content]:
-    """Neighbours of one role become one turn. Parts are never joined: a signature belongs to its own part."""
+def _merge_neighbours(contents: Iterable[Content]) -> list[Content]:
+    """Merge neighbours of one role into one turn. Parts stay separate: a signature belongs to its own
+    part."""
     turns: list[list[Content]] = []
     for content in contents:
         if turns and turns[-1][0].role == content.role:
             turns[-1].append(content)
         else:
             turns.append([content])
-    return [turn[0] if len(turn) == 1 else _joined(turn) for turn in turns]
+    return [turn[0] if len(turn) == 1 else _join(turn) for turn in turns]
 
 
-def _joined(contents: list[Content]) -> Content:
+def _join(contents: list[Content]) -> Content:
     parts = tuple(part for content in contents for part in content.parts)
     extra = {key: value for content in contents for key, value in content.extra.items()}
     return Content(contents[0].role, parts, extra or EMPTY)
 
 
-class _Unanswered:
-    """Calls that wait for their result under some key. Some clients number their calls anew each turn, so
-    those of the newest turn come first."""
+class _PendingCalls:
+    """Calls without a result, by id or name. Some clients reuse call ids in each turn, so a result belongs to
+    the newest call."""
 
     def __init__(self) -> None:
-        self._waiting: defaultdict[str, list[tuple[int, deque[_Call]]]] = defaultdict(list)
+        self._waiting: defaultdict[str, list[tuple[int, deque[_PositionedCall]]]] = defaultdict(list)
 
-    def add(self, key: str, call: _Call) -> None:
+    def add(self, key: str, call: _PositionedCall) -> None:
         turns = self._waiting[key]
         if not turns or turns[-1][0] != call.turn:
             turns.append((call.turn, deque()))
         turns[-1][1].append(call)
 
-    def take(self, key: str, answered: Container[tuple[int, int]]) -> _Call | None:
+    def take(self, key: str, answered: Container[tuple[int, int]]) -> _PositionedCall | None:
         turns = self._waiting[key]
         while turns:
             calls = turns[-1][1]
@@ -155,37 +156,37 @@ class _Unanswered:
         return None
 
 
-class _Pairing:
-    """Which response answers which call, in turns that alternate."""
+class _CallPairing:
+    """Assigns each response to the call that it answers, in turns that alternate."""
 
     def __init__(self, turns: list[Content]) -> None:
         self.notes: list[str] = []
         self._turns = turns
         self._answers: dict[tuple[int, int], Part] = {}
         self._orphans: defaultdict[int, list[Part]] = defaultdict(list)
-        self._by_id, self._without_id, self._by_name = _Unanswered(), _Unanswered(), _Unanswered()
+        self._by_id, self._without_id, self._by_name = _PendingCalls(), _PendingCalls(), _PendingCalls()
         for index, turn in enumerate(turns):
             for position, part in enumerate(turn.parts):
                 if isinstance(part.data, FunctionCall):
-                    self._expect(_Call(index, position, part.data))
+                    self._add_call(_PositionedCall(index, position, part.data))
                 elif isinstance(part.data, FunctionResponse):
-                    self._match(index, part, part.data)
+                    self._add_response(index, part, part.data)
 
-    def _expect(self, call: _Call) -> None:
+    def _add_call(self, call: _PositionedCall) -> None:
         self._by_name.add(call.call.name, call)
         if call.call.id:
             self._by_id.add(call.call.id, call)
         else:
             self._without_id.add(call.call.name, call)
 
-    def _call_for(self, response: FunctionResponse) -> _Call | None:
+    def _find_call(self, response: FunctionResponse) -> _PositionedCall | None:
         if not response.id:
             return self._by_name.take(response.name, self._answers)
         found = self._by_id.take(response.id, self._answers)
         return found or self._without_id.take(response.name, self._answers)
 
-    def _match(self, turn: int, part: Part, response: FunctionResponse) -> None:
-        call = self._call_for(response)
+    def _add_response(self, turn: int, part: Part, response: FunctionResponse) -> None:
+        call = self._find_call(response)
         if call is None:
             self._orphans[turn].append(part)
             self.notes.append("history.result_without_call")
@@ -196,23 +197,24 @@ class _Pairing:
         if turn != call.turn + 1:
             self.notes.append("history.result_moved")
 
-    def turns_in_order(self) -> Iterator[Content]:
-        owed: list[Part] = []  # the responses the next user turn must open with
+    def repaired_turns(self) -> Iterator[Content]:
+        due: list[Part] = []  # the responses with which the next user turn must begin
         for index, turn in enumerate(self._turns):
             if turn.role == MODEL:
-                invented = [_invented_call(part) for part in self._orphans.pop(index + 1, ())]
-                owed = self._responses(index, turn) + [response for _, response in invented]
-                yield Content(MODEL, turn.parts + tuple(call for call, _ in invented), turn.extra)
+                made_up = [_call_for_stray(part) for part in self._orphans.pop(index + 1, ())]
+                due = self._responses(index, turn) + [response for _, response in made_up]
+                yield Content(MODEL, turn.parts + tuple(call for call, _ in made_up), turn.extra)
                 continue
-            if strays := self._orphans.pop(index, None):  # only the first turn has no model turn before it
-                yield Content(MODEL, tuple(call for call, _ in map(_invented_call, strays)))
-                owed = [response for _, response in map(_invented_call, strays)]
-            said = tuple(part for part in turn.parts if not isinstance(part.data, FunctionResponse))
-            if owed or said:
-                yield Content(USER, (*owed, *said), turn.extra)
-            owed = []
-        if owed:
-            yield Content(USER, tuple(owed))
+            # Only responses in the first turn are still orphans here: no model turn precedes them.
+            if strays := self._orphans.pop(index, None):
+                yield Content(MODEL, tuple(call for call, _ in map(_call_for_stray, strays)))
+                due = [response for _, response in map(_call_for_stray, strays)]
+            others = tuple(part for part in turn.parts if not isinstance(part.data, FunctionResponse))
+            if due or others:
+                yield Content(USER, (*due, *others), turn.extra)
+            due = []
+        if due:
+            yield Content(USER, tuple(due))
 
     def _responses(self, index: int, turn: Content) -> list[Part]:
         responses = []
@@ -230,8 +232,8 @@ def _missing_response(call: FunctionCall) -> Part:
     return Part(FunctionResponse(call.name, {"error": NO_RESULT}, call.id))
 
 
-def _invented_call(part: Part) -> tuple[Part, Part]:
-    """A call that a stray response can answer, and the response under the call's name."""
+def _call_for_stray(part: Part) -> tuple[Part, Part]:
+    """A call for a response that has none, and the response under the name of that call."""
     response = part.data
     assert isinstance(response, FunctionResponse)
     name = response.name or "unknown_tool"

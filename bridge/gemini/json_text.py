@@ -1,4 +1,4 @@
-"""JSON objects in texts that clients and tools send, as far as they can be sent on as JSON."""
+"""Parses JSON objects in texts from clients and tools, if they can be serialised again."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from typing import Any
 
 import orjson
 
-#: The writer goes 254 levels deep, and a request has some of its own around what a tool said.
+#: orjson writes at most 254 levels. A request has some levels of its own around a tool's result.
 _LEVELS_AROUND = 12
-#: So many can be written for sure.
-MOST_SURE_LEVELS = 200
+#: A value with fewer brackets than this can always be serialised.
+SAFE_LEVELS = 200
 
 
-def object_in(text: str) -> dict[str, Any] | None:
-    """The object that the text is; None if it is no object, or one too deep to be written again."""
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The object in the text, or None if the text is not an object or is nested too deeply to serialise."""
     if not text.lstrip().startswith("{"):
         return None
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) and can_be_sent(value, brackets_in(text)) else None
+    return value if isinstance(value, dict) and can_be_serialised(value, count_brackets(text)) else None
 
 
-def brackets_in(text: str) -> int:
+def count_brackets(text: str) -> int:
     return text.count("{") + text.count("[")
 
 
-def can_be_sent(value: Any, brackets: int) -> bool:
-    """`brackets` is how many the text had that the value was read from: without many it cannot be deep."""
-    if brackets < MOST_SURE_LEVELS:
+def can_be_serialised(value: Any, brackets: int) -> bool:
+    """`brackets`: the number of brackets in the source text. A value with few brackets cannot be deep."""
+    if brackets < SAFE_LEVELS:
         return True
     for _ in range(_LEVELS_AROUND):
         value = [value]

@@ -1,7 +1,7 @@
-"""Images, sound and files as Gemini takes them.
+"""Converts images, audio and files to Gemini's values.
 
-The bridge fetches nothing: an address becomes `fileData` only where Gemini itself can read it, and anything
-else is the client's to send as a `data:` URL.
+A `data:` URL becomes `inlineData`; every other address becomes `fileData`. An https address that the client
+chose gets `FileData.param`, the name of the client's field: the exchange decides who fetches it.
 """
 
 from __future__ import annotations
@@ -9,28 +9,50 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from urllib.parse import SplitResult, urlsplit
 
 from bridge.errors import InvalidRequest
+from bridge.gemini.media_types import JPEG, MP4, type_by_name
 from bridge.gemini.types import FileData, InlineData
 
-#: Addresses that Gemini resolves by itself: Cloud Storage, and files uploaded to the Gemini API.
-FILE_ADDRESSES = ("gs://", "https://generativelanguage.googleapis.com/")
+#: Addresses at Google's own file stores: Cloud Storage, and files uploaded to the Gemini API.
+FILE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")
+YOUTUBE_HOSTS = frozenset(("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be"))
 
 _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?P<options>(?:;[^;,]*)*),", re.IGNORECASE)
+#: URL parsers disagree about these characters, so that two programs may see two different hosts.
+_AMBIGUOUS = re.compile(r"[\x00-\x20\x7f\\]")
 
 
-def media_from_url(url: str, param: str) -> InlineData | FileData:
+def media_from_url(url: str, param: str, usual: str = JPEG) -> InlineData | FileData:
+    """`usual` is the media type of an address that has no known file extension."""
     if url[:5].lower() == "data:":
         return _inline_from_data_url(url, param)
-    if url.startswith(FILE_ADDRESSES):
+    if url.startswith(FILE_URLS):
         return FileData(url)
-    raise InvalidRequest(
-        f"{param}: the bridge does not fetch addresses; send the content itself, as base64", param=param
-    )
+    if https_address(url) is None:
+        problem = "must be a data: URL or a complete https address, without user, password or spaces"
+        raise InvalidRequest(f"{param}: {problem}", param=param)
+    return FileData(url, MP4 if is_youtube(url) else type_by_name(url, usual), param=param)
+
+
+def https_address(url: str) -> SplitResult | None:
+    """The parts of an https address that every program reads alike; None for any other text."""
+    try:
+        parts = urlsplit(url)
+        complete = parts.scheme == "https" and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if complete and "@" not in parts.netloc and not _AMBIGUOUS.search(url) else None
+
+
+def is_youtube(url: str) -> bool:
+    """Gemini watches these videos itself. What other programs get at such an address is a web page."""
+    return urlsplit(url).hostname in YOUTUBE_HOSTS
 
 
 def inline_from_base64(mime_type: str, data: str, param: str) -> InlineData:
-    """Checked here, since Gemini's own message would name a field the client never wrote."""
+    """The data after a check. Gemini's own message would name a field that the client did not send."""
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -47,5 +69,5 @@ def _inline_from_data_url(url: str, param: str) -> InlineData:
     if ";base64" not in head["options"].lower():
         raise InvalidRequest(f"{param}: a data: URL must be base64-encoded", param=param)
     if "/" not in head["type"]:
-        raise InvalidRequest(f"{param}: the data: URL does not say its media type", param=param)
+        raise InvalidRequest(f"{param}: the data: URL has no media type", param=param)
     return inline_from_base64(head["type"].lower(), url[head.end() :], param)

@@ -1,35 +1,36 @@
-"""What a Gemini model can do, as far as the bridge must know it.
+"""What a Gemini model can do, as far as the bridge depends on it.
 
-Pure values: which model has which traits is written in `config/models.toml`, and no model is named here.
+`config/models.toml` lists the capabilities of each model; this module names no model.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-#: Every thinking level there is, the lowest first; a model may have only some of them.
+#: All thinking levels, the lowest first. A model may support only some of them.
 LEVELS = ("minimal", "low", "medium", "high")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCapabilities:
-    """The defaults ask for nothing that any model would refuse."""
+    """The capabilities of one model. With the defaults the bridge sends nothing that a model could reject."""
 
-    family: str = ""  #: models of one family understand each other's thought signatures
-    thinking_budget: tuple[int, int] | None = None  #: the fewest and the most thinking tokens it takes
-    thinking_can_be_off: bool = False  #: it takes a budget of 0
+    family: str = ""  #: models of one family accept each other's thought signatures
+    thinking_budget: tuple[int, int] | None = None  #: the smallest and the largest budget of thinking tokens
+    thinking_can_be_off: bool = False  #: it accepts a budget of 0
     thinking_levels: tuple[str, ...] = ()
-    needs_signatures: bool = False  #: it refuses a call of its own that comes back unsigned
-    tool_media: bool = False  #: a function response may hold images
-    json_beside_tools: bool = False  #: an answer as JSON may be asked for beside tools
+    needs_signatures: bool = False  #: it rejects a history whose calls are not signed
+    tool_media: bool = False  #: a function response may contain images
+    json_beside_tools: bool = False  #: a request may ask for a JSON answer and declare tools
     prefill: bool = False  #: the conversation may end with a model turn
-    window: int = 0  #: the most input tokens it takes; 0 if that is not known
-    output_limit: int = 0  #: the most output tokens it takes; 0 if that is not known
+    window: int = 0  #: the maximum of input tokens; 0 if unknown
+    output_limit: int = 0  #: the maximum of output tokens; 0 if unknown
     shared_window: bool = False  #: input and output together must fit into the window
-    output_floor: int = 0  #: fewer output tokens than this may all go into thoughts
-    ignores_sampling: bool = False  #: it takes no notice of temperature and its kin, or refuses them
-    fallbacks: tuple[str, ...] = ()  #: models that are asked instead while it is overloaded or out of quota
+    output_floor: int = 0  #: with a lower output limit, thoughts may use up all tokens
+    draws: bool = False  #: its answers may contain images
+    ignores_sampling: bool = False  #: it ignores or rejects sampling settings such as temperature
+    fallbacks: tuple[str, ...] = ()  #: models to use while it is overloaded or out of quota
 
-    def served_in(self, realm: str) -> ModelCapabilities:
-        """The same model behind another door: there its family has other signatures."""
+    def in_realm(self, realm: str) -> ModelCapabilities:
+        """The same model at another upstream, whose signatures are not interchangeable with this one's."""
         return replace(self, family=f"{realm}.{self.family}") if realm else self

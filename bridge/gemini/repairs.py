@@ -1,8 +1,8 @@
-"""What can be mended in a request that Gemini refused, one function for each kind of refusal.
+"""Repairs for requests that Gemini rejected, one function for each kind of rejection.
 
-Each gives up something for the sake of an answer: signatures, what a schema says beyond its shape, the wish
-for thinking, sampling or a service tier, the wish that Google keep nothing. A function returns the very
-request it was given if there is nothing to give up.
+Each repair drops something so that Gemini can answer: signatures, details of a schema, the settings for
+thinking, sampling, service tier or `store`. A function returns the same request object if there is nothing to
+drop.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from bridge.errors import (
     UpstreamOverloaded,
     UpstreamRateLimited,
 )
+from bridge.gemini.losses import SAMPLING_NOT_SENT, SCHEMA_DETAILS, THINKING_AMOUNT
 from bridge.gemini.service_tier import FLEX
-from bridge.gemini.signatures import signed
+from bridge.gemini.signatures import add_signatures
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
 
-#: Deeper than this a schema says only that there is an object.
-DEEPEST = 8
-_KEPT = ("type", "description", "properties", "required", "items", "anyOf")
-_LONGEST_CHOICES = 500
+#: Below this depth a schema becomes a plain object.
+MAX_DEPTH = 8
+_KEPT_KEYWORDS = ("type", "description", "properties", "required", "items", "anyOf")
+_MAX_CHOICES_LENGTH = 500
 
-#: Fields that steer how a model picks its words.
+#: Fields that control how the model samples its output.
 SAMPLING = ("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty")
 _THINKING_AMOUNT = ("thinkingLevel", "thinkingBudget")
 
 
-class _NoVault:
+class _NoSignatures:
     def keep(self, family: str, signatures: Mapping[str, str]) -> None:
         pass
 
@@ -45,17 +46,17 @@ class _NoVault:
 
 
 def without_signatures(request: GenerateRequest) -> GenerateRequest:
-    """All signatures gone, and the documented dummy where Gemini insists on one."""
+    """The request without signatures, with Google's documented dummy where Gemini requires one."""
     bare = tuple(
         replace(content, parts=tuple(replace(part, signature=None) for part in content.parts))
         for content in request.contents
     )
-    contents = signed(bare, "", required=True, vault=_NoVault())
+    contents = add_signatures(bare, "", required=True, store=_NoSignatures())
     return request if contents == request.contents else replace(request, contents=contents)
 
 
 def without_thinking_amount(request: GenerateRequest) -> GenerateRequest:
-    """Thoughts are still asked for; how much to think is left to the model."""
+    """The request without a thinking level or budget. It still asks for thoughts."""
     config = request.generation.get("thinkingConfig") or {}
     kept = {key: value for key, value in config.items() if key not in _THINKING_AMOUNT}
     if kept == config:
@@ -64,11 +65,11 @@ def without_thinking_amount(request: GenerateRequest) -> GenerateRequest:
 
 
 def without_thinking(request: GenerateRequest) -> GenerateRequest:
-    return _without(request, ("thinkingConfig",))
+    return _without_generation_fields(request, ("thinkingConfig",))
 
 
 def without_sampling(request: GenerateRequest) -> GenerateRequest:
-    return _without(request, SAMPLING)
+    return _without_generation_fields(request, SAMPLING)
 
 
 def without_store(request: GenerateRequest) -> GenerateRequest:
@@ -80,85 +81,86 @@ def without_service_tier(request: GenerateRequest) -> GenerateRequest:
 
 
 def at_standard_tier(request: GenerateRequest) -> GenerateRequest:
-    """Of a request that the flex tier has no room for."""
+    """The request at the standard tier, if the flex tier has no capacity for it."""
     return without_service_tier(request) if request.service_tier == FLEX else request
 
 
-def _without(request: GenerateRequest, fields: Collection[str]) -> GenerateRequest:
-    """Without these fields of the generation's settings."""
+def _without_generation_fields(request: GenerateRequest, fields: Collection[str]) -> GenerateRequest:
+    """The request without these fields of `generationConfig`."""
     kept = {key: value for key, value in request.generation.items() if key not in fields}
     return request if len(kept) == len(request.generation) else replace(request, generation=kept)
 
 
 def with_simple_schemas(request: GenerateRequest) -> GenerateRequest:
     tools = tuple(
-        Tool(tuple(_simple_function(each) for each in tool.functions), tool.extra) for tool in request.tools
+        Tool(tuple(_simplify_function(each) for each in tool.functions), tool.extra) for tool in request.tools
     )
     return request if tools == request.tools else replace(request, tools=tools)
 
 
-def _simple_function(function: FunctionDeclaration) -> FunctionDeclaration:
+def _simplify_function(function: FunctionDeclaration) -> FunctionDeclaration:
     if function.schema is None:
         return function
-    return replace(function, schema=_simple(function.schema, 0))
+    return replace(function, schema=_simplify(function.schema, 0))
 
 
-def _simple(schema: Any, depth: int) -> Any:
-    if not isinstance(schema, Mapping) or depth > DEEPEST:
+def _simplify(schema: Any, depth: int) -> Any:
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         return {"type": "object"}
-    simple = {key: _member(key, schema[key], depth + 1) for key in _KEPT if key in schema}
-    if choices := _choices(schema):
+    simple = {key: _simplify_keyword(key, schema[key], depth + 1) for key in _KEPT_KEYWORDS if key in schema}
+    if choices := _describe_choices(schema):
         simple["description"] = " ".join(filter(None, (simple.get("description"), choices)))
     if simple.get("type") == "array":
         simple.setdefault("items", {"type": "string"})
     return simple
 
 
-def _member(key: str, value: Any, depth: int) -> Any:
+def _simplify_keyword(key: str, value: Any, depth: int) -> Any:
     if key == "properties" and isinstance(value, Mapping):
-        return {name: _simple(child, depth) for name, child in value.items()}
+        return {name: _simplify(child, depth) for name, child in value.items()}
     if key == "items":
-        return _simple(value, depth)
+        return _simplify(value, depth)
     if key == "anyOf" and isinstance(value, list):
-        return [_simple(child, depth) for child in value]
+        return [_simplify(child, depth) for child in value]
     if key == "type" and isinstance(value, list):
         return next((each for each in value if each != "null"), "string")
     return value
 
 
-def _choices(schema: JsonObject) -> str:
-    """What an enumeration allowed, in words: a model that cannot be bound can still be told."""
+def _describe_choices(schema: JsonObject) -> str:
+    """The values of an enumeration as text, for models that reject the keyword itself."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else []
-    return f"One of: {', '.join(map(str, values))}"[:_LONGEST_CHOICES] if values else ""
+    return f"One of: {', '.join(map(str, values))}"[:_MAX_CHOICES_LENGTH] if values else ""
 
 
 class Repair(NamedTuple):
-    mend: Callable[[GenerateRequest], GenerateRequest]
-    #: What is learnt when the mended request is accepted; later requests are mended before they are sent.
+    apply: Callable[[GenerateRequest], GenerateRequest]
+    #: The fact that an accepted repair proves. Later requests are then repaired before they are sent.
     fact: str = ""
-    of_the_upstream: bool = False  #: the fact holds for all models
-    note: str = ""  #: what is counted, where the answer will cost otherwise
+    for_all_models: bool = False  #: the fact is about the upstream, not about one model
+    note: str = ""  #: counted in the metrics, if the repair changes what the answer costs
+    loss: str = ""  #: the name of the client's setting that the repair drops
 
 
-#: What to try, in this order, after each kind of refusal.
+#: The repairs to try after each kind of rejection, in this order.
 REPAIRS: Mapping[type[BridgeError], tuple[Repair, ...]] = {
     SignaturesRefused: (Repair(without_signatures),),
-    SchemaRefused: (Repair(with_simple_schemas),),
+    SchemaRefused: (Repair(with_simple_schemas, loss=SCHEMA_DETAILS),),
     ThinkingRefused: (
-        Repair(without_thinking_amount, "thinking_amount_refused"),
+        Repair(without_thinking_amount, "thinking_amount_refused", loss=THINKING_AMOUNT),
         Repair(without_thinking, "thinking_refused"),
     ),
-    SamplingRefused: (Repair(without_sampling, "sampling_refused"),),
-    StoreRefused: (Repair(without_store, "store_refused", of_the_upstream=True),),
+    SamplingRefused: (Repair(without_sampling, "sampling_refused", loss=SAMPLING_NOT_SENT),),
+    StoreRefused: (Repair(without_store, "store_refused", for_all_models=True),),
     ServiceTierRefused: (Repair(without_service_tier, note="service_tier.refused"),),
 }
 _FLEX_SHED = Repair(at_standard_tier, note="service_tier.flex_shed")
-#: The same for a client that left the service tier to the bridge.
-REPAIRS_OF_AUTO: Mapping[type[BridgeError], tuple[Repair, ...]] = {
+#: The same for a client that asked for the service tier `auto`.
+REPAIRS_FOR_AUTO_TIER: Mapping[type[BridgeError], tuple[Repair, ...]] = {
     **REPAIRS,
     UpstreamOverloaded: (_FLEX_SHED,),
     UpstreamRateLimited: (_FLEX_SHED,),
 }
 
-#: The repairs that are remembered.
-REMEMBERED = tuple(repair for repairs in REPAIRS.values() for repair in repairs if repair.fact)
+#: The repairs whose facts are stored for later requests.
+REMEMBERED_REPAIRS = tuple(repair for repairs in REPAIRS.values() for repair in repairs if repair.fact)

@@ -1,6 +1,6 @@
-"""The client's wish for thinking, in the words that the model understands.
+"""Converts the client's thinking settings to the field that the model accepts.
 
-A model takes a budget of tokens or a level, never both in one request, and some take neither:
+A model accepts a budget of tokens or a level, never both in one request, and some accept neither:
 https://ai.google.dev/gemini-api/docs/thinking
 """
 
@@ -11,69 +11,70 @@ from typing import Any
 from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.gemini.types import Thinking
 
-AUTOMATIC = -1  #: as a budget: the model decides
+AUTOMATIC = -1  #: this budget lets the model decide
 
-#: Clients know higher efforts than Gemini does.
+#: Clients know higher efforts than Gemini.
 LEVEL_OF_EFFORT = {level: level for level in LEVELS} | {"xhigh": "high", "max": "high"}
 
-#: The lowest level has no number here: it is the least that the model takes.
+#: `minimal` is missing: it is the model's smallest budget.
 BUDGET_OF_LEVEL = {"low": 1024, "medium": 8192, "high": 24576}
 
-MOST_FOR_LOW = 2048
-MOST_FOR_MEDIUM = 12288
+MAX_BUDGET_FOR_LOW = 2048
+MAX_BUDGET_FOR_MEDIUM = 12288
 
 
-def thinking_config(capabilities: ModelCapabilities, wish: Thinking | None) -> dict[str, Any] | None:
-    """The value of `generationConfig.thinkingConfig`; None where the model would refuse any."""
+def thinking_config(capabilities: ModelCapabilities, thinking: Thinking | None) -> dict[str, Any] | None:
+    """The value of `generationConfig.thinkingConfig`, or None if the model rejects the field."""
     if capabilities.thinking_budget is None and not capabilities.thinking_levels:
         return None
-    if wish is None:
+    if thinking is None:
         return {"includeThoughts": True}
-    # Gemini refuses to include thoughts where thinking is off.
-    config: dict[str, Any] = {"includeThoughts": wish.show and not _wants_none(wish)}
+    # Gemini rejects includeThoughts if thinking is off.
+    config: dict[str, Any] = {"includeThoughts": thinking.show and not _is_off(thinking)}
     if capabilities.thinking_levels:
-        level = _level(capabilities.thinking_levels, wish)
+        level = _level(capabilities.thinking_levels, thinking)
         return config if level is None else config | {"thinkingLevel": level.upper()}
-    budget = _budget(capabilities, wish)
+    budget = _budget(capabilities, thinking)
     return config if budget is None else config | {"thinkingBudget": budget}
 
 
-def _wants_none(wish: Thinking) -> bool:
-    return wish.budget == 0 if wish.budget is not None else wish.effort == "none"
+def _is_off(thinking: Thinking) -> bool:
+    return thinking.budget == 0 if thinking.budget is not None else thinking.effort == "none"
 
 
-def _budget(capabilities: ModelCapabilities, wish: Thinking) -> int | None:
+def _budget(capabilities: ModelCapabilities, thinking: Thinking) -> int | None:
     assert capabilities.thinking_budget is not None
     least, most = capabilities.thinking_budget
-    if _wants_none(wish):
+    if _is_off(thinking):
         return 0 if capabilities.thinking_can_be_off else least
-    if wish.budget == AUTOMATIC:
+    if thinking.budget == AUTOMATIC:
         return AUTOMATIC
-    if wish.budget is not None:
-        return min(max(wish.budget, least), most)
-    level = LEVEL_OF_EFFORT.get(wish.effort or "")
+    if thinking.budget is not None:
+        return min(max(thinking.budget, least), most)
+    level = LEVEL_OF_EFFORT.get(thinking.effort or "")
     return None if level is None else min(max(BUDGET_OF_LEVEL.get(level, least), least), most)
 
 
-def _level(allowed: tuple[str, ...], wish: Thinking) -> str | None:
-    if _wants_none(wish):
+def _level(allowed: tuple[str, ...], thinking: Thinking) -> str | None:
+    if _is_off(thinking):
         return min(allowed, key=LEVELS.index)
-    if wish.budget is not None:
-        wanted = _level_of_budget(wish.budget)
+    if thinking.budget is not None:
+        wanted = _level_of_budget(thinking.budget)
     else:
-        wanted = LEVEL_OF_EFFORT.get(wish.effort or "")
+        wanted = LEVEL_OF_EFFORT.get(thinking.effort or "")
     return None if wanted is None else _nearest(allowed, wanted)
 
 
 def _level_of_budget(budget: int) -> str | None:
     if budget == AUTOMATIC:
         return None
-    if budget <= MOST_FOR_LOW:
+    if budget <= MAX_BUDGET_FOR_LOW:
         return "low"
-    return "medium" if budget <= MOST_FOR_MEDIUM else "high"
+    return "medium" if budget <= MAX_BUDGET_FOR_MEDIUM else "high"
 
 
 def _nearest(allowed: tuple[str, ...], wanted: str) -> str:
-    """Of two equally near the higher: a model without `medium` thinks rather too much than too little."""
+    """The nearest allowed level. Of two equally near levels the higher one: too much thinking is the safer
+    error."""
     place = LEVELS.index(wanted)
     return min(allowed, key=lambda level: (abs(LEVELS.index(level) - place), -LEVELS.index(level)))

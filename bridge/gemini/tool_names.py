@@ -1,9 +1,9 @@
-"""Tool names that Gemini accepts, and the way back.
+"""Maps tool names to names that Gemini accepts, and back.
 
-Gemini wants a letter or underscore first, then letters, digits and `_.:-`, and some of its environments cut
-at 63. A name that must change gets a tail hashed from the whole of it, so two long names never become one.
-The change depends on the name alone: the same tool has the same name in every turn, which keeps Gemini's
-prefix cache warm.
+Gemini requires a letter or underscore first, then letters, digits and `_.:-`, and some of its environments
+truncate names to 63 characters. A changed name ends with a hash of the whole name, so two long names never
+collide. The change depends on the name alone: a tool has the same name in every turn, so Gemini's prefix
+cache keeps working.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ import re
 from functools import lru_cache
 from hashlib import sha256
 
-LONGEST = 63
+LONGEST_LEGAL = 63
 _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,62}")
 _ILLEGAL_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
-#: Clients choose the names; a longer one is made legal each time, and not remembered.
-LONGEST_REMEMBERED = 512
+#: Clients choose the names. Longer names are not cached, so that they cannot fill the memory.
+LONGEST_CACHED = 512
 
 
 def legal_name(name: str) -> str:
-    return _remembered(name) if len(name) <= LONGEST_REMEMBERED else _made_legal(name)
+    return _cached_legal_name(name) if len(name) <= LONGEST_CACHED else _make_legal(name)
 
 
 @lru_cache(1024)
-def _remembered(name: str) -> str:
-    return _made_legal(name)
+def _cached_legal_name(name: str) -> str:
+    return _make_legal(name)
 
 
-def _made_legal(name: str) -> str:
+def _make_legal(name: str) -> str:
     if _LEGAL.fullmatch(name):
         return name
     tail = sha256(name.encode()).hexdigest()[:8]
     head = _ILLEGAL_CHARACTER.sub("_", name)
     if not _LEGAL.match(head):
         head = f"_{head}"
-    return f"{head[: LONGEST - len(tail) - 1]}_{tail}"
+    return f"{head[: LONGEST_LEGAL - len(tail) - 1]}_{tail}"
 
 
 class ToolNames:
-    """The names one request uses, in both directions."""
+    """The names of one request, in both directions."""
 
     def __init__(self) -> None:
         self._original: dict[str, str] = {}

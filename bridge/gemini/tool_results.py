@@ -1,8 +1,8 @@
-"""A tool's output as the object that Gemini wants to see.
+"""Converts a tool's output to the object that Gemini requires.
 
-Gemini's `functionResponse.response` must be an object, while clients send text. Output that is a JSON object
-already passes as it is, unless its failure would go unsaid; the tools every coding agent has get a structure
-that tells success from failure.
+Gemini's `functionResponse.response` must be an object, while clients send text. Output that is already a JSON
+object stays unchanged, unless the tool failed and the object does not say so. The usual tools of coding
+agents get an object that distinguishes success from failure.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from bridge.gemini.json_text import object_in
+from bridge.gemini.json_text import parse_object
 
-#: The blanks and signs before it are those of its own line: with line ends among them each line would be
-#: tried once more for every line before it.
+#: `[^\w\n]*` excludes line ends. Otherwise the search would take quadratic time on output of many lines.
 _EXIT_CODE = re.compile(
     r"^[^\w\n]*(?:process )?exit(?:ed with)?[ _]code[:\s]+(-?\d+)", re.IGNORECASE | re.MULTILINE
 )
@@ -24,17 +23,17 @@ Structured = dict[str, Any]
 
 
 def tool_response(name: str, output: str, failed: bool | None = None) -> Structured:
-    """`failed` is what the protocol says of the result, where it says anything."""
-    as_object = object_in(output)
+    """The response object. `failed`: whether the client reported a failure; None if the protocol cannot."""
+    as_object = parse_object(output)
     if as_object is not None:
-        return {"error": as_object} if failed and not _says_so(as_object) else as_object
+        return {"error": as_object} if failed and not _reports_error(as_object) else as_object
     shape = _SHAPES.get(name)
     if shape is not None:
         return shape(output, failed)
     return {"error": output} if failed else {"result": output}
 
 
-def _says_so(response: Structured) -> bool:
+def _reports_error(response: Structured) -> bool:
     return "error" in response or response.get("status") == "error"
 
 
@@ -71,7 +70,7 @@ def _list_dir(output: str, failed: bool | None) -> Structured:
 
 
 def _lines(output: str) -> list[str]:
-    """Cut at line feeds alone: a file's name may hold anything else."""
+    """Split at line feeds only: a file name may contain any other separator."""
     lines = output.rstrip("\n")
     return [line.removesuffix("\r") for line in lines.split("\n")] if lines else []
 

@@ -1,8 +1,8 @@
-"""JSON Schema of a tool or an answer, as Gemini's JSON-schema fields accept it.
+"""Converts the JSON Schema of a tool or an answer to the subset that Gemini's JSON-schema fields accept.
 
-The schema is walked by position, never by key name: a *property* called `$ref`, `title` or `format` is data.
-Local references are written out, since Gemini refuses siblings beside `$ref`; a reference to itself becomes a
-plain object; what would grow without bound is cut to plain objects too.
+The walk follows the position in the schema, never the key name: a *property* called `$ref`, `title` or
+`format` is data. Local references are expanded, since Gemini rejects keywords beside `$ref`. A recursive
+reference becomes a plain object, and so does a reference whose expansion would be too large.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import orjson
 from bridge.errors import InvalidRequest
 from bridge.gemini.types import JsonObject
 
-#: Deeper than any real tool, shallower than what the JSON writer and Python's stack bear.
-DEEPEST = 64
-#: References inside references multiply. Beyond this many bytes written out for those of one schema, which is
-#: more than a model can make use of, a plain object must do.
-MOST_WRITTEN_OUT = 128 << 10
+#: Deeper than any real tool, and less than the limits of orjson and of Python's stack.
+MAX_DEPTH = 64
+#: Nested references multiply. Above this many expanded bytes in one schema, which is more than a model can
+#: use, further references become plain objects.
+MAX_EXPANDED_BYTES = 128 << 10
 
-# For all schemas of a request together:
-#: Places of a schema: properties, items, alternatives. A large tool has a hundred.
-MOST_NODES = 100_000
-#: Bytes written out for references: as much as a third of the largest context window.
-MOST_REFERRED = 1 << 20
+# Limits for all schemas of a request together:
+#: Nodes of a schema: properties, items, alternatives. A large tool has a hundred.
+MAX_NODES = 100_000
+#: Bytes of expanded references: about a third of the largest context window.
+MAX_EXPANDED_BYTES_OF_REQUEST = 1 << 20
 
 _SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _SCHEMA_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -52,116 +52,116 @@ PLAIN_OBJECT: JsonObject = {"type": "object"}
 
 
 class PreparedSchema(NamedTuple):
-    """A schema as Gemini takes it, and what it took to make it."""
+    """A schema that Gemini accepts, and how much of the limits it used."""
 
     schema: JsonObject
     nodes: int
-    referred: int  #: bytes written out for references
-    cut: bool  #: of some references nothing is left but that there is an object
+    expanded_bytes: int  #: bytes of expanded references
+    cut: bool  #: some references became plain objects
 
 
 class SchemaLimits(NamedTuple):
-    """What a schema may take, where others of the same request have taken some already."""
+    """What the request's other schemas left of the limits."""
 
-    nodes: int = MOST_NODES
-    referred: int = MOST_REFERRED
+    nodes: int = MAX_NODES
+    expanded_bytes: int = MAX_EXPANDED_BYTES_OF_REQUEST
 
 
-def object_schema(schema: JsonObject, param: str, limits: SchemaLimits) -> PreparedSchema:
+def prepare_object_schema(schema: JsonObject, param: str, limits: SchemaLimits) -> PreparedSchema:
     """The schema of a tool's arguments: its root is always an object."""
-    prepared = plain_schema(schema, param, limits)
-    return prepared._replace(schema=_as_object(prepared.schema, param))
+    prepared = prepare_schema(schema, param, limits)
+    return prepared._replace(schema=_require_object(prepared.schema, param))
 
 
-def _as_object(schema: JsonObject, param: str) -> JsonObject:
+def _require_object(schema: JsonObject, param: str) -> JsonObject:
     if schema.get("type") == "object":
         return schema
     if "type" not in schema and ("properties" in schema or not schema):
         return {"type": "object", "properties": {}, **schema}
-    if "type" not in schema:  # a bare anyOf of objects: say what it must be, keep what it says
+    if "type" not in schema:  # for example a bare anyOf of objects
         return {"type": "object", **schema}
     if isinstance(schema["type"], list) and "object" in schema["type"]:
         return {**schema, "type": "object"}
     raise InvalidRequest(f"{param} must describe an object", param=param)
 
 
-def plain_schema(schema: JsonObject, param: str, limits: SchemaLimits) -> PreparedSchema:
-    walk = _Walk(schema, param, limits)
+def prepare_schema(schema: JsonObject, param: str, limits: SchemaLimits) -> PreparedSchema:
+    walk = _SchemaWalker(schema, param, limits)
     prepared = walk.node(schema, 0, ())
     whole = prepared if isinstance(prepared, dict) else dict(PLAIN_OBJECT)
-    return PreparedSchema(whole, walk.nodes, walk.referred, walk.cut)
+    return PreparedSchema(whole, walk.nodes, walk.expanded_bytes, walk.cut)
 
 
-class _Walk:
+class _SchemaWalker:
     def __init__(self, root: JsonObject, param: str, limits: SchemaLimits) -> None:
         self.nodes = 0
-        self.referred = 0
+        self.expanded_bytes = 0
         self.cut = False
         self._root = root
         self._param = param
         self._limits = limits
-        self._sizes: dict[int, int] = {}  #: of what references name, whichever way they spell it
+        self._sizes: dict[int, int] = {}  #: encoded sizes of reference targets, by their id()
 
-    def node(self, schema: Any, depth: int, inside: tuple[str, ...]) -> Any:
-        """`inside` holds the references being written out around this node."""
+    def node(self, schema: Any, depth: int, expanding: tuple[str, ...]) -> Any:
+        """The converted schema node. `expanding`: the references whose expansion contains this node."""
         if not isinstance(schema, dict):
-            return schema  # true, false, or nonsense that Gemini will name better than we can
-        if depth > DEEPEST:
-            raise InvalidRequest(f"{self._param} is nested deeper than {DEEPEST} levels", param=self._param)
+            return schema  # true, false, or an invalid value for which Gemini has a better message
+        if depth > MAX_DEPTH:
+            raise InvalidRequest(f"{self._param} is nested deeper than {MAX_DEPTH} levels", param=self._param)
         self.nodes += 1
         if self.nodes > self._limits.nodes:
-            raise self._too_much(f"{MOST_NODES} nodes")
+            raise self._limit_exceeded(f"{MAX_NODES} nodes")
         if isinstance(schema.get("$ref"), str):
-            return self._reference(schema, depth, inside)
+            return self._expand_reference(schema, depth, expanding)
         return {
-            key: self._member(key, value, depth + 1, inside)
+            key: self._keyword(key, value, depth + 1, expanding)
             for key, value in schema.items()
             if key not in _DROPPED and not key.startswith("x-")
         }
 
-    def _member(self, key: str, value: Any, depth: int, inside: tuple[str, ...]) -> Any:
+    def _keyword(self, key: str, value: Any, depth: int, expanding: tuple[str, ...]) -> Any:
         if key in _SCHEMA_MAPS and isinstance(value, dict):
-            return {name: self.node(child, depth, inside) for name, child in value.items()}
+            return {name: self.node(child, depth, expanding) for name, child in value.items()}
         if isinstance(value, list) and (key in _SCHEMA_LISTS or key == "items"):
-            return [self.node(child, depth, inside) for child in value]
+            return [self.node(child, depth, expanding) for child in value]
         if key in _SCHEMAS:
-            return self.node(value, depth, inside)
+            return self.node(value, depth, expanding)
         return value
 
-    def _reference(self, schema: JsonObject, depth: int, inside: tuple[str, ...]) -> Any:
+    def _expand_reference(self, schema: JsonObject, depth: int, expanding: tuple[str, ...]) -> Any:
         reference = schema["$ref"]
         beside = {key: value for key, value in schema.items() if key != "$ref"}
-        target = None if reference in inside else _pointed_at(self._root, reference)
-        if not isinstance(target, dict) or not self._affords(target):
+        target = None if reference in expanding else _resolve_pointer(self._root, reference)
+        if not isinstance(target, dict) or not self._may_expand(target):
             target = PLAIN_OBJECT
-        return self.node(_combined(target, beside), depth + 1, (*inside, reference))
+        return self.node(_merge_siblings(target, beside), depth + 1, (*expanding, reference))
 
-    def _affords(self, target: JsonObject) -> bool:
-        size = self._sizes.get(id(target))  # it is a piece of the root, and lives as long as that
+    def _may_expand(self, target: JsonObject) -> bool:
+        size = self._sizes.get(id(target))  # part of the root, so the id stays valid
         if size is None:
-            size = self._sizes[id(target)] = _written_size(target)
-        if self.referred + size > MOST_WRITTEN_OUT:
+            size = self._sizes[id(target)] = _encoded_size(target)
+        if self.expanded_bytes + size > MAX_EXPANDED_BYTES:
             self.cut = True
             return False
-        self.referred += size
-        if self.referred > self._limits.referred:
-            raise self._too_much(f"{MOST_REFERRED} bytes written out for references")
+        self.expanded_bytes += size
+        if self.expanded_bytes > self._limits.expanded_bytes:
+            raise self._limit_exceeded(f"{MAX_EXPANDED_BYTES_OF_REQUEST} bytes after references are expanded")
         return True
 
-    def _too_much(self, limit: str) -> InvalidRequest:
-        problem = f"with this one the schemas of the request have more than {limit}"
+    def _limit_exceeded(self, limit: str) -> InvalidRequest:
+        problem = f"with this schema, the schemas of the request exceed {limit}"
         return InvalidRequest(f"{self._param}: {problem}", param=self._param)
 
 
-def _written_size(target: JsonObject) -> int:
+def _encoded_size(target: JsonObject) -> int:
     try:
         return len(orjson.dumps(target))
-    except orjson.JSONEncodeError:  # deeper than the writer goes, so deeper than we do
-        return MOST_WRITTEN_OUT + 1
+    except orjson.JSONEncodeError:  # deeper than orjson can write, so deeper than MAX_DEPTH
+        return MAX_EXPANDED_BYTES + 1
 
 
-def _combined(target: JsonObject, beside: JsonObject) -> JsonObject:
-    """What stands beside a reference adds to what it names."""
+def _merge_siblings(target: JsonObject, beside: JsonObject) -> JsonObject:
+    """The target of a reference, extended by the keywords beside the reference."""
     combined = {**target, **beside}
     for key in ("properties", "required"):
         named, added = target.get(key), beside.get(key)
@@ -172,8 +172,8 @@ def _combined(target: JsonObject, beside: JsonObject) -> JsonObject:
     return combined
 
 
-def _pointed_at(root: JsonObject, reference: str) -> Any:
-    """What a JSON pointer within this document names, or None."""
+def _resolve_pointer(root: JsonObject, reference: str) -> Any:
+    """The target of a JSON pointer within this document, or None."""
     if not reference.startswith("#"):
         return None
     found: Any = root

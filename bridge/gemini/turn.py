@@ -1,8 +1,8 @@
-"""Gemini's chunks to neutral steps: the part of streaming that is the same for every protocol.
+"""Converts Gemini's chunks to neutral steps: the part of streaming that all protocols share.
 
-Chunks are deltas. Neighbouring text parts are one run, a thought ends where the answer begins, calls arrive
-whole, usage comes late, and the stream may stop anywhere. A run may hold several parts, since a signed part
-is never joined with another. This module does no IO and knows no protocol.
+Chunks are deltas. Neighbouring text parts form one run, a run of thoughts ends where the answer begins, calls
+arrive whole, usage arrives late, and the stream may stop at any chunk. A run may hold several parts, since a
+signed part is never joined with another. No IO, no client protocol.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class RunKind(Enum):
     TEXT = auto()
     THOUGHT = auto()
     CALL = auto()
-    OTHER = auto()  #: media, executed code and what the future brings; whole, like calls
+    OTHER = auto()  #: media, executed code and unknown parts; they arrive whole, like calls
 
 
-class Began(NamedTuple):
-    """The first chunk is here."""
+class TurnStarted(NamedTuple):
+    """The first chunk arrived."""
 
 
-class Opened(NamedTuple):
-    """A run starts. `part` is the whole of it for calls and other parts that come at once."""
+class RunOpened(NamedTuple):
+    """A run starts. `part` is the whole run if it is a call or another part that arrives whole."""
 
     candidate: int
     run: int
@@ -36,15 +36,15 @@ class Opened(NamedTuple):
     part: Part | None
 
 
-class Grew(NamedTuple):
+class TextAdded(NamedTuple):
     candidate: int
     run: int
     kind: RunKind
     text: str
 
 
-class Signed(NamedTuple):
-    """A part of the run is signed; `length` is that of its text, which has just been told."""
+class PartSigned(NamedTuple):
+    """A part of the run is signed. `length` is the length of its text, which the steps before contained."""
 
     candidate: int
     run: int
@@ -53,8 +53,8 @@ class Signed(NamedTuple):
     length: int = 0
 
 
-class Closed(NamedTuple):
-    """A run ended; `parts` is all of it as Gemini would want it back."""
+class RunClosed(NamedTuple):
+    """A run ended. `parts` is the whole run in the form in which a later request must return it to Gemini."""
 
     candidate: int
     run: int
@@ -62,8 +62,8 @@ class Closed(NamedTuple):
     parts: tuple[Part, ...]
 
 
-class Noted(NamedTuple):
-    """What Gemini said beside the parts: log probabilities, sources, ratings."""
+class MetadataReceived(NamedTuple):
+    """Fields beside the parts: log probabilities, sources, safety ratings."""
 
     candidate: int
     fields: Mapping[str, Any]
@@ -72,88 +72,94 @@ class Noted(NamedTuple):
 class Ending(NamedTuple):
     candidate: int
     outcome: Outcome
-    called: bool  #: a call was made; Gemini itself reports this as an ordinary STOP
+    called: bool  #: the candidate called a tool; Gemini reports STOP for this too
 
 
-class Ended(NamedTuple):
+class TurnEnded(NamedTuple):
     endings: tuple[Ending, ...]
     usage: Usage
 
 
-class Failed(NamedTuple):
+class TurnFailed(NamedTuple):
     error: BridgeError
 
 
-Step = Began | Opened | Grew | Signed | Closed | Noted | Ended | Failed
+Step = (
+    TurnStarted | RunOpened | TextAdded | PartSigned | RunClosed | MetadataReceived | TurnEnded | TurnFailed
+)
 
 
 class Turn:
-    """One answer. `feed` every chunk, then `finish`. `most` candidates are followed, the rest left aside.
+    """One answer: `feed` every chunk, then `finish`. Candidates beyond `max_candidates` are ignored.
 
-    `any_reason`: who is told of the answer knows Gemini's finish reasons, so that any is a proper end.
+    `any_finish_reason_ends`: the client reads Gemini's finish reasons itself, so none of them is a failure.
     """
 
-    def __init__(self, most: int = 1, *, any_reason: bool = False) -> None:
-        self._counted: JsonObject = EMPTY
-        self._most = most
-        self._any_reason = any_reason
-        self._candidates: dict[int, _Runs] = {}
+    def __init__(self, max_candidates: int = 1, *, any_finish_reason_ends: bool = False) -> None:
+        self._usage_fields: JsonObject = EMPTY
+        self._max_candidates = max_candidates
+        self._any_reason = any_finish_reason_ends
+        self._candidates: dict[int, _CandidateRuns] = {}
         self._begun = False
         self._blocked: str | None = None
 
     @property
     def usage(self) -> Usage:
-        return Usage(self._counted)
+        return Usage(self._usage_fields)
 
     @property
     def finish_reasons(self) -> tuple[str, ...]:
-        """Why Gemini stopped, as far as it has said."""
+        """The finish reasons received so far."""
         reasons = (self._candidates[number].reason for number in sorted(self._candidates))
         return tuple(reason[:64] for reason in reasons if reason is not None)
+
+    def finish_reason(self, candidate: int) -> str:
+        return self._candidates[candidate].reason or ""
 
     def feed(self, chunk: Chunk) -> list[Step]:
         steps: list[Step] = []
         if not self._begun:
             self._begun = True
-            steps.append(Began())
+            steps.append(TurnStarted())
         if isinstance(chunk, TextChunk):
-            self._counted = chunk.source.get("usageMetadata", self._counted)
-            (self._candidates.get(0) or self._runs_of(0)).say(chunk.text, steps)
+            self._usage_fields = chunk.source.get("usageMetadata", self._usage_fields)
+            (self._candidates.get(0) or self._runs_of(0)).add_text(chunk.text, steps)
             return steps
         if chunk.usage is not None:
-            self._counted = chunk.usage.raw
+            self._usage_fields = chunk.usage.raw
         if chunk.prompt_feedback:
             self._blocked = chunk.prompt_feedback.get("blockReason") or self._blocked
         for candidate in chunk.candidates:
-            if candidate.number < self._most:
+            if candidate.number < self._max_candidates:
                 self._runs_of(candidate.number).feed(candidate, steps)
         return steps
 
-    def _runs_of(self, number: int) -> _Runs:
+    def _runs_of(self, number: int) -> _CandidateRuns:
         runs = self._candidates.get(number)
         if runs is None:
-            runs = self._candidates[number] = _Runs(number)
+            runs = self._candidates[number] = _CandidateRuns(number)
         return runs
 
     def finish(self) -> list[Step]:
-        """The stream is over. No finish reason is not a finish; what failed stays open, not being whole."""
+        """The last steps, after the stream ended. An answer without a finish reason failed; its open run
+        stays open."""
         runs = [self._candidates[number] for number in sorted(self._candidates)]
         if self._blocked is not None:
             runs = runs or [self._runs_of(0)]
             for each in runs:
-                each.blocked()
+                each.mark_blocked()
         error = next(filter(None, (each.failure(self._any_reason) for each in runs)), None)
         if not runs:
             error = UpstreamTruncated("Gemini closed the stream before it answered")
         if error is not None:
-            return [Failed(error)]
+            return [TurnFailed(error)]
         steps: list[Step] = []
         for each in runs:
             each.close(steps)
-        return [*steps, Ended(tuple(each.ending() for each in runs), self.usage)]
+        return [*steps, TurnEnded(tuple(each.ending() for each in runs), self.usage)]
 
 
-class _Runs:
+class _CandidateRuns:
     """The runs of one candidate."""
 
     def __init__(self, candidate: int) -> None:
@@ -161,59 +167,59 @@ class _Runs:
         self._run = -1
         self._open: RunKind | None = None
         self._parts: list[Part] = []
-        self._pieces: list[str] = []  # unsigned text not yet made a part
+        self._pieces: list[str] = []  # unsigned text that is not yet a part
         self.reason: str | None = None
         self._called = False
 
     def feed(self, candidate: Candidate, steps: list[Step]) -> None:
         for part in candidate.parts:
             if isinstance(part.data, str):
-                self._text(part, part.data, steps)
+                self._add_text_part(part, part.data, steps)
             elif part.data is not None or part.signature or part.extra:
-                self._whole(part, steps)
+                self._add_whole_part(part, steps)
         if candidate.extra:
-            steps.append(Noted(self._candidate, candidate.extra))
+            steps.append(MetadataReceived(self._candidate, candidate.extra))
         if candidate.finish_reason is not None:
             self.reason = candidate.finish_reason
 
-    def say(self, text: str, steps: list[Step], kind: RunKind = RunKind.TEXT) -> None:
-        """Unsigned text, which may be joined with what came before."""
+    def add_text(self, text: str, steps: list[Step], kind: RunKind = RunKind.TEXT) -> None:
+        """Add unsigned text, which may be joined with the text before it."""
         if self._open is not kind:
             self._start(kind, None, steps)
-        steps.append(Grew(self._candidate, self._run, kind, text))
+        steps.append(TextAdded(self._candidate, self._run, kind, text))
         self._pieces.append(text)
 
-    def _text(self, part: Part, text: str, steps: list[Step]) -> None:
+    def _add_text_part(self, part: Part, text: str, steps: list[Step]) -> None:
         kind = RunKind.THOUGHT if part.thought else RunKind.TEXT
         if part.signature is None and not part.extra:
             if text:
-                self.say(text, steps, kind)
+                self.add_text(text, steps, kind)
             return
         if self._open is not kind:
             self._start(kind, None, steps)
         if text:
-            steps.append(Grew(self._candidate, self._run, kind, text))
-        self._settle()
+            steps.append(TextAdded(self._candidate, self._run, kind, text))
+        self._flush_text()
         self._parts.append(part)
         if part.signature is not None:
-            steps.append(Signed(self._candidate, self._run, kind, part.signature, len(text)))
+            steps.append(PartSigned(self._candidate, self._run, kind, part.signature, len(text)))
 
-    def _whole(self, part: Part, steps: list[Step]) -> None:
+    def _add_whole_part(self, part: Part, steps: list[Step]) -> None:
         kind = RunKind.CALL if isinstance(part.data, FunctionCall) else RunKind.OTHER
         self._called = self._called or kind is RunKind.CALL
         self._start(kind, part, steps)
         self._parts.append(part)
         if part.signature is not None:
-            steps.append(Signed(self._candidate, self._run, kind, part.signature))
+            steps.append(PartSigned(self._candidate, self._run, kind, part.signature))
         self.close(steps)
 
     def _start(self, kind: RunKind, part: Part | None, steps: list[Step]) -> None:
         self.close(steps)
         self._run += 1
         self._open = kind
-        steps.append(Opened(self._candidate, self._run, kind, part))
+        steps.append(RunOpened(self._candidate, self._run, kind, part))
 
-    def _settle(self) -> None:
+    def _flush_text(self) -> None:
         if self._pieces:
             self._parts.append(Part("".join(self._pieces), thought=self._open is RunKind.THOUGHT))
             self._pieces = []
@@ -221,18 +227,18 @@ class _Runs:
     def close(self, steps: list[Step]) -> None:
         if self._open is None:
             return
-        self._settle()
-        steps.append(Closed(self._candidate, self._run, self._open, tuple(self._parts)))
+        self._flush_text()
+        steps.append(RunClosed(self._candidate, self._run, self._open, tuple(self._parts)))
         self._open, self._parts = None, []
 
-    def blocked(self) -> None:
-        """The prompt was refused: where no other reason was given, that is why it stopped."""
+    def mark_blocked(self) -> None:
+        """Gemini mark_blocked the prompt: set the finish reason, if the candidate has none."""
         self.reason = self.reason or FinishReason.SAFETY
 
-    def failure(self, any_reason: bool) -> BridgeError | None:
+    def failure(self, any_finish_reason_ends: bool) -> BridgeError | None:
         if self.reason is None:
             return UpstreamTruncated("Gemini's answer stopped in the middle, without a finish reason")
-        if outcome_of(self.reason) is Outcome.BROKEN and not (self._called or any_reason):
+        if outcome_of(self.reason) is Outcome.BROKEN and not (self._called or any_finish_reason_ends):
             return UpstreamMalformed(f"Gemini ended its answer with {self.reason}")
         return None
 

@@ -1,8 +1,8 @@
 """The values of Gemini's wire format, immutable.
 
 A Part is a oneof (`data`) with independent siblings: whether it is a thought and whether it is signed are
-separate questions. Fields this module does not name are kept in `extra` and leave as they came.
-JSON comes and goes through `wire.py`.
+separate questions. Fields that this module does not name are kept in `extra` and sent on unchanged.
+`wire.py` reads and writes the JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, dataclass_transform
 
-from bridge.gemini.service_tier import tier_in
+from bridge.gemini.service_tier import tier_from_usage
 
 JsonObject = Mapping[str, Any]
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True)
-def value(cls: type[T]) -> type[T]:
-    """A frozen dataclass to the type checker, and a plain one at run time: a frozen one costs several times
-    as much to make, and a long history is made of hundreds."""
+def value_type(cls: type[T]) -> type[T]:
+    """A dataclass that is frozen for the type checker only. At run time a frozen dataclass takes several
+    times as long to create, and a long history needs hundreds of them."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 class _Empty(JsonObject):
-    """No fields. Immutable, and hashable, as dataclasses want their defaults."""
+    """An empty object. Immutable and hashable, so that dataclasses accept it as a default."""
 
     def __getitem__(self, key: str) -> Any:
         raise KeyError(key)
@@ -50,7 +50,7 @@ USER = "user"
 MODEL = "model"
 
 
-@value
+@value_type
 class FunctionCall:
     name: str
     args: JsonObject | None = None
@@ -58,42 +58,45 @@ class FunctionCall:
     extra: JsonObject = EMPTY
 
 
-@value
+@value_type
 class FunctionResponse:
     name: str
     response: JsonObject = EMPTY
     id: str | None = None
-    media: tuple[InlineData | FileData, ...] = ()  #: `parts` on the wire: images and files a tool returned
+    #: Images and files that the tool returned; `parts` on the wire.
+    media: tuple[InlineData | FileData, ...] = ()
     extra: JsonObject = EMPTY
 
 
-@value
+@value_type
 class InlineData:
     mime_type: str
-    data: str  #: base64, as it came
+    data: str  #: base64, unchanged
     extra: JsonObject = EMPTY
 
 
-@value
+@value_type
 class FileData:
     uri: str
     mime_type: str | None = None
     extra: JsonObject = EMPTY
+    param: str = ""  #: the client's field, if the exchange must decide who fetches the address; never sent
 
 
-@value
+@value_type
 class OtherData:
-    """A member of the oneof that the bridge only carries: executed code, server-side tools, the future."""
+    """A member of the oneof that the bridge passes on unread: executed code, server-side tools, unknown
+    members."""
 
     field: str
     value: Any
 
 
-#: Text is a plain string: nearly every part of a stream is text.
+#: Text is a plain string, because nearly every part of a stream is text.
 PartData = str | FunctionCall | FunctionResponse | InlineData | FileData | OtherData | None
 
 
-@value
+@value_type
 class Part:
     data: PartData = None
     thought: bool = False
@@ -101,7 +104,7 @@ class Part:
     extra: JsonObject = EMPTY
 
 
-@value
+@value_type
 class Content:
     role: str | None
     parts: tuple[Part, ...] = ()
@@ -111,7 +114,7 @@ class Content:
         return (part.data for part in self.parts if isinstance(part.data, FunctionCall))
 
 
-@value
+@value_type
 class FunctionDeclaration:
     name: str
     description: str | None = None
@@ -119,25 +122,26 @@ class FunctionDeclaration:
     extra: JsonObject = EMPTY
 
 
-@value
+@value_type
 class Tool:
     functions: tuple[FunctionDeclaration, ...] = ()
-    extra: JsonObject = EMPTY  #: googleSearch, codeExecution and their kin
+    extra: JsonObject = EMPTY  #: googleSearch, codeExecution and other built-in tools
 
 
 GOOGLE_SEARCH = Tool(extra={"googleSearch": {}})
+CODE_EXECUTION = Tool(extra={"codeExecution": {}})
 
 
-@value
+@value_type
 class Thinking:
-    """What the client asked for; which of Gemini's fields says it depends on the model."""
+    """The thinking that the client asked for. The model decides which of Gemini's fields expresses it."""
 
     effort: str | None = None  #: none, minimal, low, medium, high
     budget: int | None = None
     show: bool = True
 
 
-@value
+@value_type
 class GenerateRequest:
     model: str
     contents: tuple[Content, ...]
@@ -146,34 +150,36 @@ class GenerateRequest:
     tool_config: JsonObject = EMPTY
     generation: JsonObject = EMPTY
     thinking: Thinking | None = None  #: becomes `generation["thinkingConfig"]` once the model is known
-    #: The client speaks Gemini itself: its signatures are Gemini's own, and how it thinks and what tools it
-    #: combines is its affair.
+    #: The client uses Gemini's own API: its signatures are Gemini's, and the bridge leaves its thinking
+    #: settings and its combination of tools alone.
     native: bool = False
-    store: bool | None = (
-        None  #: whether Google may keep prompt and answer; None: as the Google project has it
-    )
-    service_tier: str | None = None  #: the client's wish, until it is settled what is sent; `service_tier.py`
+    #: The client allows images in the answer. A model that cannot draw answers with text alone.
+    draws: bool = False
+    #: Whether Google may keep prompt and answer. None: the Google project's setting applies.
+    store: bool | None = None
+    #: The tier that the client asked for, later the tier to send; see `service_tier.py`.
+    service_tier: str | None = None
     extra: JsonObject = EMPTY
-    #: The id of the conversation, for upstreams that choose by it; Gemini is not told.
+    #: The id of the conversation, by which some upstreams choose a key. It is not sent to Gemini.
     conversation: str = field(default="", compare=False)
 
 
-#: A larger count is a mistake; JSON and databases would choke on some of them.
-MOST_TOKENS = 1 << 50
+#: A larger count is a mistake: some JSON parsers and databases cannot hold it.
+MAX_TOKEN_COUNT = 1 << 50
 
 
-@value
+@value_type
 class Usage:
-    """`usageMetadata`: running totals, of which the last counts. `prompt` includes what was cached."""
+    """`usageMetadata`: running totals; the last one counts. `prompt` includes the cached tokens."""
 
     raw: JsonObject = EMPTY
 
     def _count(self, name: str) -> int:
-        value = self.raw.get(name)
-        return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else 0
+        value_type = self.raw.get(name)
+        return value_type if isinstance(value_type, int) and 0 <= value_type <= MAX_TOKEN_COUNT else 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Of two answers together: the numbers alone, since details cannot be added."""
+        """The usage of two answers together: only the numbers, since details cannot be added."""
         if not other.raw:
             return self
         names = [name for name in {**self.raw, **other.raw} if name.endswith("TokenCount")]
@@ -185,7 +191,7 @@ class Usage:
 
     @property
     def tool_prompt(self) -> int:
-        """What tools that Gemini runs itself have put into the prompt."""
+        """Tokens that Gemini's built-in tools added to the prompt."""
         return self._count("toolUsePromptTokenCount")
 
     @property
@@ -198,22 +204,22 @@ class Usage:
 
     @property
     def output(self) -> int:
-        """Answer and thoughts: Gemini counts them apart, the client protocols together."""
+        """Answer and thoughts: Gemini counts them separately, the client protocols together."""
         return self._count("candidatesTokenCount") + self.thoughts
 
     @property
     def service_tier(self) -> str | None:
-        return tier_in(self.raw)
+        return tier_from_usage(self.raw)
 
     @property
     def total(self) -> int:
         return self._count("totalTokenCount") or self.prompt + self.output
 
 
-@value
+@value_type
 class Candidate:
     content: Content | None = None
-    finish_reason: str | None = None  #: as sent; `finish.py` says what it means
+    finish_reason: str | None = None  #: unchanged; `finish.py` maps it to an outcome
     index: int | None = None
     extra: JsonObject = EMPTY
 
@@ -226,7 +232,7 @@ class Candidate:
         return self.content.parts if self.content else ()
 
 
-@value
+@value_type
 class Chunk:
     candidates: tuple[Candidate, ...] = ()
     usage: Usage | None = None
@@ -235,26 +241,27 @@ class Chunk:
 
 
 class TextChunk(Chunk):
-    """More text of the first candidate and nothing else, as nearly all chunks of a stream are. Who has an eye
-    for it takes `text`; to everybody else it is a Chunk like any other, made up when looked at. Only
-    `replace` cannot be used on it."""
+    """A chunk that holds only text of the first candidate, like nearly all chunks of a stream.
+
+    Fast paths read `text`; other code reads it like any Chunk, whose fields are computed on access.
+    `dataclasses.replace` does not work on it."""
 
     __slots__ = ("source", "text")
 
     def __init__(self, text: str, source: JsonObject) -> None:
         self.text = text
-        self.source = source  #: the JSON, whose one candidate has that text as its one part
+        self.source = source  #: the JSON; its only candidate has this text as its only part
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         (candidate,) = self.source["candidates"]
-        said = Content(candidate["content"]["role"], (Part(self.text),))
-        return (Candidate(said, index=candidate.get("index")),)
+        content = Content(candidate["content"]["role"], (Part(self.text),))
+        return (Candidate(content, index=candidate.get("index")),)
 
     @property
     def usage(self) -> Usage | None:
-        counted = self.source.get("usageMetadata")
-        return None if counted is None else Usage(counted)
+        usage = self.source.get("usageMetadata")
+        return None if usage is None else Usage(usage)
 
     @property
     def prompt_feedback(self) -> None:
@@ -263,10 +270,10 @@ class TextChunk(Chunk):
     @property
     def extra(self) -> JsonObject:
         named = ("candidates", "usageMetadata")
-        return {key: value for key, value in self.source.items() if key not in named} or EMPTY
+        return {key: value_type for key, value_type in self.source.items() if key not in named} or EMPTY
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Chunk) and _told(self) == _told(other)
+        return isinstance(other, Chunk) and _fields(self) == _fields(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -274,5 +281,5 @@ class TextChunk(Chunk):
         return TextChunk, (self.text, self.source)
 
 
-def _told(chunk: Chunk) -> tuple[Any, ...]:
+def _fields(chunk: Chunk) -> tuple[Any, ...]:
     return chunk.candidates, chunk.usage, chunk.prompt_feedback, chunk.extra

@@ -1,9 +1,9 @@
 """JSON to Gemini values and back, without loss.
 
-One rule keeps it lossless: a field is taken out of the JSON only when it has its usual form. Anything else
-(an unknown field, `"thought": false`, an empty `parts`) stays in `extra` and leaves exactly as it came.
-Where all of an object's fields are usual, which is nearly always so in a stream, nothing need be taken out:
-as many usual fields as there are fields.
+A field is taken out of the JSON only if it has its usual form. Everything else (an unknown field,
+`"thought": false`, an empty `parts`) stays in `extra` and is written back unchanged. Objects that have only
+usual fields, as nearly all objects of a stream do, take a fast path: it compares the number of usual fields
+with the number of all fields.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from bridge.gemini.types import (
 T = TypeVar("T")
 Fields = dict[str, Any]
 
-#: Usage as it should be, or none.
-_COUNTED = (dict, type(EMPTY))
+#: The types that `usageMetadata` has if it is valid or missing.
+_USAGE_TYPES = (dict, type(EMPTY))
 
-#: Members of Part's oneof that are carried but not understood.
-CARRIED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+#: Members of Part's oneof that the bridge passes on unread.
+CARRIED_FIELDS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
 
 # --- JSON → values -----------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _take_data(fields: Fields) -> PartData:
         if type(fields.get(key)) is dict and (data := read(fields[key])) is not None:
             del fields[key]
             return data
-    for key in CARRIED:
+    for key in CARRIED_FIELDS:
         if key in fields:
             return OtherData(key, fields.pop(key))
     return None
@@ -139,7 +139,7 @@ def _take_data(fields: Fields) -> PartData:
 
 def part_from_json(source: JsonObject) -> Part:
     if len(source) == 1 and type(source.get("text")) is str:
-        return Part(source["text"])  # nearly every part
+        return Part(source["text"])  # fast path: nearly every part is plain text
     fields = dict(source)
     data = _take_data(fields)
     thought = fields.get("thought") is True and fields.pop("thought")
@@ -173,16 +173,16 @@ def _candidate_from_json(source: JsonObject) -> Candidate:
     )
 
 
-def _text_alone(source: JsonObject) -> str | None:
-    """The text of a chunk that has the first candidate alone with one plain text, and is no end of
-    anything."""
+def _single_text(source: JsonObject) -> str | None:
+    """The text of a chunk that holds one plain text of the first candidate and no finish reason, else
+    None."""
     try:
         (candidate,) = source["candidates"]
         content = candidate["content"]
         (part,) = content["parts"]
         text, role, index = part["text"], content["role"], candidate.get("index", 0)
     except (LookupError, TypeError, ValueError, AttributeError):
-        return None  # it has another shape
+        return None  # the chunk has another shape
     if len(part) != 1 or len(content) != 2 or len(candidate) != 1 + ("index" in candidate):
         return None
     usual = type(text) is str and type(role) is str and type(index) is int and index == 0
@@ -190,8 +190,8 @@ def _text_alone(source: JsonObject) -> str | None:
 
 
 def chunk_from_json(source: JsonObject) -> Chunk:
-    text = _text_alone(source)
-    if text and type(source.get("usageMetadata", EMPTY)) in _COUNTED and "promptFeedback" not in source:
+    text = _single_text(source)
+    if text and type(source.get("usageMetadata", EMPTY)) in _USAGE_TYPES and "promptFeedback" not in source:
         return TextChunk(text, source)
     fields = dict(source)
     usage = _take(fields, "usageMetadata", dict)
@@ -238,7 +238,7 @@ def request_from_json(model: str, source: JsonObject) -> GenerateRequest:
 
 
 def _present(extra: JsonObject, **fields: Any) -> Fields:
-    """The named fields that have a value, then what was carried along."""
+    """The named fields that have a value, then the extra fields."""
     found = {key: value for key, value in fields.items() if value is not None}
     if extra is not EMPTY:
         found.update(extra)
@@ -336,7 +336,7 @@ def _tool_to_json(tool: Tool) -> Fields:
 
 
 def request_to_json(request: GenerateRequest) -> Fields:
-    """The body of a generateContent call; the model stands in the address."""
+    """The body of a generateContent call; the model is part of the URL."""
     return _present(
         request.extra,
         systemInstruction=None if request.system is None else content_to_json(request.system),

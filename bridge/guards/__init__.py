@@ -1,9 +1,9 @@
-"""The guards, in the order in which they look at a request or a call.
+"""The guards, in the order in which they check a request or a call.
 
-A call is judged as the model made it, then repaired, then gated as it would be run: the policy must not see a
-spelling that a repair makes up, and the gate must not hold back what a repair has mended. On the way to
-Gemini loops are found in the untouched history; then secrets go, while they are still whole, and at last long
-results are cut.
+The tool policy checks a call as the model made it. Then the repairs change it, and the shell gate checks
+the result, so that it does not block a call that a repair made valid. In requests, the loop detector checks
+the unchanged history. Then secrets are removed, while they are still complete, and finally long results are
+truncated.
 """
 
 from bridge.guards.apply_patch import ApplyPatch

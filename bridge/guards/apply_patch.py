@@ -1,12 +1,12 @@
-"""A `+` before the delimiters of a patch, which models put there because every added line has one.
+"""Removes a `+` before the delimiters of a patch. Models add it because every added line has one.
 
-Body lines are never changed, and an added line may itself look like a delimiter. So position decides:
+Body lines must not change, and an added line may look like a delimiter. So the position of a line decides:
 
-* the first line of the patch is its beginning and the last its end;
-* a file header is one where a header is due: at the beginning, or behind a deleted file. If the first header
-  had a `+`, the model marks its headers so, and every such line is one;
-* `*** Move to:` stands directly behind `*** Update File:`;
-* `*** End of File` stands in an update, directly before the next hunk, header or end.
+* the first line of the patch is `*** Begin Patch`, and the last is `*** End Patch`;
+* a line is a file header where a header must follow: at the beginning, or after a deleted file. If the
+first header has a `+`, the model marks all headers that way, and every such line is a header; * `*** Move
+to:` directly follows `*** Update File:`; * `*** End of File` is part of an update, directly before the next
+hunk, header or end.
 """
 
 from __future__ import annotations
@@ -21,47 +21,48 @@ from bridge.guards.base import Guard
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _HEADER = re.compile(r"\+?\*\*\* (Add|Update|Delete) File: ")
-#: What a line within a patch begins with; an empty one may stand there too.
-_WITHIN = ("+", "-", " ", "@@", "*** ")
+#: How a non-empty line within a patch begins.
+_BODY_PREFIXES = ("+", "-", " ", "@@", "*** ")
 
 
 class ApplyPatch(Guard):
     name = "apply_patch"
 
     def on_call(self, call: FunctionCall) -> FunctionCall:
-        names = self._arguments(call.name)
+        names = self._patch_arguments(call.name)
         if not names or not call.args:
             return call
-        repaired = {key: _repaired(value) if key in names else value for key, value in call.args.items()}
+        repaired = {key: _repair_value(value) if key in names else value for key, value in call.args.items()}
         return call if repaired == call.args else replace(call, args=repaired)
 
-    def _arguments(self, tool: str) -> tuple[str, ...]:
+    def _patch_arguments(self, tool: str) -> tuple[str, ...]:
         if (patch := self.settings.patch(tool)) is not None:
             return patch.arguments
-        shell = self.settings.shell(tool)  # a patch may come to a shell, as a here-document
+        shell = self.settings.shell(tool)  # a shell may receive a patch as a here-document
         return () if shell is None else (shell.argument,)
 
 
-def _repaired(value: Any) -> Any:
+def _repair_value(value: Any) -> Any:
     if isinstance(value, list):
-        return [_repaired(item) for item in value]
+        return [_repair_value(item) for item in value]
     return repair_patches(value) if isinstance(value, str) and "+*** " in value else value
 
 
 def repair_patches(text: str) -> str:
-    """The text with the patch in it repaired; what stands around the patch is left alone."""
+    """The text with its patches repaired. The text around them stays unchanged."""
     lines = text.split("\n")
-    for first, last in list(_patches(lines)):
-        lines[first : last + 1] = _repaired_lines(lines[first : last + 1])
+    for first, last in list(_find_patches(lines)):
+        lines[first : last + 1] = _repair_lines(lines[first : last + 1])
     return "\n".join(lines)
 
 
-def _patches(lines: list[str]) -> Iterator[tuple[int, int]]:
-    """First and last lines. An end with a + may be a body line; it is one if the patch goes on behind it."""
+def _find_patches(lines: list[str]) -> Iterator[tuple[int, int]]:
+    """The first and the last line of each patch. A marked end is a body line if the patch continues after
+    it."""
     first = last = next_first = None
     for number, line in enumerate(lines):
         bare = line.rstrip()
-        outside = bare == BEGIN or (bare != "" and not line.startswith(_WITHIN))
+        outside = bare == BEGIN or (bare != "" and not line.startswith(_BODY_PREFIXES))
         if first is not None and last is not None and outside:
             yield first, last
             first, last, next_first = next_first, None, None
@@ -78,7 +79,7 @@ def _patches(lines: list[str]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def _repaired_lines(lines: list[str]) -> list[str]:
+def _repair_lines(lines: list[str]) -> list[str]:
     patch = _Patch(lines)
     return [patch.line(number) for number in range(len(lines))]
 
@@ -94,14 +95,14 @@ class _Patch:
     def line(self, number: int) -> str:
         line = self._lines[number]
         header = _HEADER.match(line)
-        if header and (not line.startswith("+") or self._header_is_due(number, header[1])):
+        if header and (not line.startswith("+") or self._may_be_header(number, header[1])):
             self._section, self._header = header[1], number
             return line.removeprefix("+")
         if line.startswith("+*** ") and self._is_delimiter(line.rstrip(), number):
             return line[1:]
         return line
 
-    def _header_is_due(self, number: int, section: str) -> bool:
+    def _may_be_header(self, number: int, section: str) -> bool:
         if self._marks_headers or self._section in (None, "Delete"):
             return True
         return self._section == "Add" and section == "Update" and self._lines[number + 1].startswith("@@")

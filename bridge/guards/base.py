@@ -1,6 +1,6 @@
-"""What a guard is: a pure function on a request or a call, written once for every protocol and upstream.
+"""The interface of guards: pure functions on a request or a call, independent of protocol and upstream.
 
-A guard returns the very value it was given if there is nothing to do. When in doubt it does nothing.
+A guard returns the same object if it changes nothing. When in doubt it changes nothing.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from bridge.settings.guards import GuardSettings
 
 
 class Blocked(NamedTuple):
-    """A call that is not forwarded, and what the model is told instead."""
+    """A call that is not forwarded, and the text that replaces it."""
 
     reason: str
 
 
 class NeedsApproval(NamedTuple):
-    """A call that somebody should approve. It is forwarded and counted: the client's own approval decides."""
+    """A call that needs approval. It is forwarded and counted; the client asks its user."""
 
     call: FunctionCall
 
 
 class NotUnderstood(NamedTuple):
-    """A call that a guard should look at and can make nothing of. It passes unchanged, and is counted."""
+    """A call that the guard cannot interpret. It is forwarded unchanged and counted."""
 
     call: FunctionCall
 
 
 class ShortCircuit(NamedTuple):
-    """A request that is answered at once, without the upstream."""
+    """A request that the bridge answers itself, without the upstream."""
 
     text: str
 
 
 class Guard:
-    """Holds settings only, so one serves all requests."""
+    """A guard holds only settings, so one object serves all requests."""
 
     name: ClassVar[str]
-    wants_words: ClassVar[bool] = False  #: it looks only at shells that take a list of words
+    argv_only: ClassVar[bool] = False  #: it checks only shells that take a list of words
 
     def __init__(self, settings: GuardSettings) -> None:
         self.settings = settings

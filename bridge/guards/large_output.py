@@ -1,7 +1,7 @@
-"""A tool result too long for its worth: Gemini gets its beginning and its end; the client keeps the whole.
+"""Truncates long tool results: Gemini gets the beginning and the end; the client keeps the whole result.
 
-Long texts are cut where they stand. An object that is too long all the same, by many short texts, is cut as
-the JSON text that it came as.
+Long texts are truncated in place. An object that is still too long, because of many short texts, is
+truncated as JSON text.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ import orjson
 from bridge.gemini.types import Content, FunctionResponse, GenerateRequest, JsonObject, Part
 from bridge.guards.base import Guard
 
-BEGINNING = 0.2
-DEEPEST = 32
-AROUND = 0.1  #: so much may stand around a text that is just within the limit
-MARK_ROOM = 100  #: so that a cut text is within the limit, and is not cut again
+HEAD_SHARE = 0.2
+MAX_DEPTH = 32
+TOLERANCE = 0.1  #: an object may exceed the limit by this share
+MARKER_RESERVE = 100  #: characters for the marker, so that a truncated text is within the limit
 
 
 class LargeOutput(Guard):
     name = "large_output"
 
     def on_request(self, request: GenerateRequest) -> GenerateRequest:
-        if all(self._is_fine(part) for content in request.contents for part in content.parts):
+        if all(self._fits(part) for content in request.contents for part in content.parts):
             return request
-        contents = tuple(map(self._content, request.contents))
+        contents = tuple(map(self._limit_content, request.contents))
         changed = any(new is not old for new, old in zip(contents, request.contents, strict=True))
         return replace(request, contents=contents) if changed else request
 
-    def _content(self, content: Content) -> Content:
-        parts = tuple(map(self._part, content.parts))
+    def _limit_content(self, content: Content) -> Content:
+        parts = tuple(map(self._limit_part, content.parts))
         changed = any(new is not old for new, old in zip(parts, content.parts, strict=True))
         return replace(content, parts=parts) if changed else content
 
-    def _part(self, part: Part) -> Part:
-        if self._is_fine(part) or not isinstance(part.data, FunctionResponse):
+    def _limit_part(self, part: Part) -> Part:
+        if self._fits(part) or not isinstance(part.data, FunctionResponse):
             return part
-        response = self._shortened(self._cut(part.data.response, 0))
+        response = self._limit_object(self._truncate_texts(part.data.response, 0))
         if response is part.data.response:
             return part
         return replace(part, data=replace(part.data, response=response))
 
-    def _is_fine(self, part: Part) -> bool:
-        """Nearly always: no result, or a few texts, none of them long."""
+    def _fits(self, part: Part) -> bool:
+        """Fast check that succeeds for nearly all parts: no result, or texts within the limit."""
         if not isinstance(part.data, FunctionResponse):
             return True
         texts = part.data.response.values()
@@ -53,32 +53,32 @@ class LargeOutput(Guard):
             return False
         return sum(map(len, texts)) <= self.settings.large_output.most_characters
 
-    def _shortened(self, response: JsonObject) -> JsonObject:
-        most = self.settings.large_output.most_characters
-        if _length(response, 0) <= most * (1 + AROUND):
+    def _limit_object(self, response: JsonObject) -> JsonObject:
+        limit = self.settings.large_output.most_characters
+        if _length(response, 0) <= limit * (1 + TOLERANCE):
             return response
         try:
             text = orjson.dumps(dict(response), option=orjson.OPT_INDENT_2).decode()
         except orjson.JSONEncodeError:
             return response
-        return {"result": cut(text, most)}
+        return {"result": truncate(text, limit)}
 
-    def _cut(self, value: Any, depth: int) -> Any:
-        """The value with its long texts cut; the same object if there are none."""
+    def _truncate_texts(self, value: Any, depth: int) -> Any:
+        """The value with its long texts truncated; the same object if it has none."""
         if isinstance(value, str):
-            return cut(value, self.settings.large_output.most_characters)
-        if depth > DEEPEST:
+            return truncate(value, self.settings.large_output.most_characters)
+        if depth > MAX_DEPTH:
             return value
         if isinstance(value, Mapping):
-            mapped = {key: self._cut(item, depth + 1) for key, item in value.items()}
+            mapped = {key: self._truncate_texts(item, depth + 1) for key, item in value.items()}
             return mapped if any(mapped[key] is not value[key] for key in value) else value
         if isinstance(value, list):
-            listed = [self._cut(item, depth + 1) for item in value]
+            listed = [self._truncate_texts(item, depth + 1) for item in value]
             if all(isinstance(item, str) for item in listed):
                 together = "\n".join(listed)
-                most = self.settings.large_output.most_characters
-                if len(together) > most:
-                    return cut(together, most).split("\n")
+                limit = self.settings.large_output.most_characters
+                if len(together) > limit:
+                    return truncate(together, limit).split("\n")
             return listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
         return value
 
@@ -86,7 +86,7 @@ class LargeOutput(Guard):
 def _length(value: Any, depth: int) -> int:
     if isinstance(value, str):
         return len(value)
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         return 0
     if isinstance(value, Mapping):
         return sum(len(str(key)) + _length(item, depth + 1) for key, item in value.items())
@@ -95,14 +95,15 @@ def _length(value: Any, depth: int) -> int:
     return len(str(value))
 
 
-def cut(text: str, most: int) -> str:
-    """The first fifth and the end, cut at line ends where there are any, with a mark for what is missing."""
-    if len(text) <= most:
+def truncate(text: str, limit: int) -> str:
+    """The first fifth and the end of the text, cut at line ends if possible, with a marker for the missing
+    part."""
+    if len(text) <= limit:
         return text
-    head = text[: int(most * BEGINNING)]
-    tail = text[-(most - len(head) - MARK_ROOM) :]
+    head = text[: int(limit * HEAD_SHARE)]
+    tail = text[-(limit - len(head) - MARKER_RESERVE) :]
     end, start = head.rfind("\n") + 1, tail.find("\n") + 1
-    head = head[:end] if end > len(head) // 2 else head  # else one line would take too much with it
+    head = head[:end] if end > len(head) // 2 else head  # keep a partial line rather than lose a long one
     tail = tail[start:] if start < len(tail) // 2 else tail
     missing = text[len(head) : len(text) - len(tail)]
     mark = f"[… {len(missing)} characters in {missing.count(chr(10))} lines left out …]"

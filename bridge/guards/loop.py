@@ -1,9 +1,9 @@
-"""The same call over and over, with the company's quota.
+"""Detects an agent that repeats the same calls in an endless loop.
 
-Two detectors look at the calls since the user last spoke: so many identical ones at the end, and the last ten
-against the ten before. Arguments are compared by meaning. A repetition that succeeds counts only if its
-result is the same too, and tools that poll by design are exempt. Several identical calls of one turn count
-once, also where a protocol tells each call by itself.
+Two checks cover the calls since the user's last message: a number of identical calls at the end, and
+a window of calls that repeats the window before. Arguments are compared by meaning. A successful call
+counts as repeated only if its result is the same too, and polling tools are exempt. Identical calls of one
+turn count once, even if a protocol sends each call as its own message.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.guards.base import Guard, ShortCircuit
-from bridge.guards.map_texts import with_texts
+from bridge.guards.map_texts import map_texts
 
 FAILURE_WORDS = (b"error", b"Error", b"failed")
-#: Words that are about something else, then: a test run that says "0 failed", a search for "error".
-_SUCCEEDED = re.compile(rb"(?i)exit(?:ed with)?[ _]code\"?[: ]+0\b")
-#: Agents put these into the user's turn by themselves; they are not the user speaking.
+#: With exit code 0 the failure words mean nothing: a test run prints "0 failed", a search looks for "error".
+_EXIT_CODE_ZERO = re.compile(rb"(?i)exit(?:ed with)?[ _]code\"?[: ]+0\b")
+#: Agents add these to the user's turn themselves; the user did not write them.
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
-#: Codex and Gemini CLI put these beside every output; they differ each time and mean nothing.
-_CLOCK = re.compile(r"^(?:Chunk ID|Wall time|Process Group PGID): .*\n", re.MULTILINE)
-_NUMBERS = count()
-DEEPEST = 64
-SHORTEST_LOOP = 4  #: two calls and their results, each a content
+#: Codex and Gemini CLI add these lines to every output. They differ each time and mean nothing.
+_TIMING_LINES = re.compile(r"^(?:Chunk ID|Wall time|Process Group PGID): .*\n", re.MULTILINE)
+_UNIQUE_NUMBERS = count()
+MAX_DEPTH = 64
+SHORTEST_LOOP = 4  #: contents: two calls and their two results
 
 
-class _Call(NamedTuple):
+class _AnsweredCall(NamedTuple):
     name: str
     args: bytes
     result: JsonObject
@@ -50,12 +50,13 @@ class _Call(NamedTuple):
         return self.name, self.args
 
 
-class _Made(NamedTuple):
-    """A call and how it went. Results are long, so they are looked at only where the calls repeat."""
+class _CallOutcome(NamedTuple):
+    """A call and its result in comparable form. Computed only for repeated calls, since results are
+    long."""
 
     key: tuple[str, bytes]
     failed: bool
-    result: bytes  #: empty for a failure, which repeats itself whatever its words
+    result: bytes  #: empty for a failure: failures are equal, whatever their text
 
 
 class LoopDetector(Guard):
@@ -67,67 +68,67 @@ class LoopDetector(Guard):
         limits = self.settings.loop
         horizon = max(2 * limits.window, limits.failures, limits.successes)
         calls = _recent_calls(request.contents, limits.polling, horizon)
-        repeated = self._repeated_at_the_end(calls) or self._repeated_in_windows(calls)
+        repeated = self._find_identical_calls(calls) or self._find_repeated_window(calls)
         return request if repeated is None else ShortCircuit(repeated)
 
-    def _repeated_at_the_end(self, calls: list[_Call]) -> str | None:
+    def _find_identical_calls(self, calls: list[_AnsweredCall]) -> str | None:
         limits = self.settings.loop
         least = min(limits.failures, limits.successes)
         if len(calls) < least or any(call.key != calls[-1].key for call in calls[-least:]):
             return None
-        last = _made(calls[-1])
+        last = _outcome_of(calls[-1])
         needed = limits.failures if last.failed else limits.successes
-        if len(calls) < needed or any(_made(call) != last for call in calls[-needed:]):
+        if len(calls) < needed or any(_outcome_of(call) != last for call in calls[-needed:]):
             return None
         how = "failed each time" if last.failed else "gave the same result each time"
-        return _told(f"{calls[-1].name} was called {needed} times with the same arguments and {how}")
+        return _message(f"{calls[-1].name} was called {needed} times with the same arguments and {how}")
 
-    def _repeated_in_windows(self, calls: list[_Call]) -> str | None:
+    def _find_repeated_window(self, calls: list[_AnsweredCall]) -> str | None:
         size, alike = self.settings.loop.window, self.settings.loop.alike
         if len(calls) < 2 * size:
             return None
         newer, older = calls[-size:], calls[-2 * size : -size]
-        if _common((call.key for call in newer), (call.key for call in older)) < alike * size:
+        if _overlap((call.key for call in newer), (call.key for call in older)) < alike * size:
             return None
-        equal = _common(map(_made, newer), map(_made, older))
+        equal = _overlap(map(_outcome_of, newer), map(_outcome_of, older))
         if equal < alike * size:
             return None
-        return _told(f"{equal} of the last {size} calls repeat the {size} before them")
+        return _message(f"{equal} of the last {size} calls repeat the {size} before them")
 
 
-def _common(newer: Iterable[Hashable], older: Iterable[Hashable]) -> int:
-    """Counted, not compared in place: a round of three is never in step with a window of ten."""
+def _overlap(newer: Iterable[Hashable], older: Iterable[Hashable]) -> int:
+    """The number of common items, in any order: a cycle of three calls never aligns with a window of ten."""
     return (Counter(newer) & Counter(older)).total()
 
 
-def _told(what: str) -> str:
-    return f"[System] Detected an infinite loop: {what}. Try another way, or ask the user how to go on."
+def _message(problem: str) -> str:
+    return f"[System] Detected an infinite loop: {problem}. Try another way, or ask the user how to go on."
 
 
-def _recent_calls(contents: tuple[Content, ...], exempt: Container[str], most: int) -> list[_Call]:
-    """The newest calls since the user last spoke, the oldest of them first."""
-    results = _Results()
-    found: list[_Call] = []
-    since = reversed(contents[_start(contents) :])
-    for is_model, turn in groupby(since, key=lambda content: content.role == MODEL):
+def _recent_calls(contents: tuple[Content, ...], exempt: Container[str], most: int) -> list[_AnsweredCall]:
+    """The newest calls since the user's last message, the oldest first."""
+    results = _PendingResults()
+    found: list[_AnsweredCall] = []
+    newest_first = reversed(contents[_last_user_input(contents) :])
+    for is_model, turn in groupby(newest_first, key=lambda content: content.role == MODEL):
         parts = [part for content in reversed(list(turn)) for part in content.parts]
         if is_model:
-            found += reversed(list(_calls_of(parts, results, exempt)))
+            found += reversed(list(_answered_calls(parts, results, exempt)))
         results.add(parts)
         if len(found) >= most:
             break
     return found[::-1]
 
 
-class _Results:
-    """The results behind the calls that are looked at, going back in time."""
+class _PendingResults:
+    """Finds the result of each call, while the loop goes back through the history."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, JsonObject] = {}
-        self._in_order: dict[str, deque[JsonObject]] = {}  # of the nearest turn, by the tool's name
+        self._in_order: dict[str, deque[JsonObject]] = {}  # of the nearest turn, by tool name
 
     def add(self, parts: Iterable[Part]) -> None:
-        # An id may be used again: the nearest result behind a call is its own.
+        # Clients may reuse an id: the nearest result after a call belongs to it.
         given = [part.data for part in parts if isinstance(part.data, FunctionResponse)]
         self._by_id |= {response.id: response.response for response in given if response.id}
         self._in_order = {}
@@ -138,52 +139,54 @@ class _Results:
     def take(self, call: FunctionCall) -> JsonObject | None:
         if call.id:
             return self._by_id.get(call.id)
-        waiting = self._in_order.get(call.name)
-        return waiting.popleft() if waiting else None
+        results = self._in_order.get(call.name)
+        return results.popleft() if results else None
 
 
-def _start(contents: tuple[Content, ...]) -> int:
-    """Behind the last thing the user said."""
+def _last_user_input(contents: tuple[Content, ...]) -> int:
+    """The index of the last content with input from the user."""
     for index in range(len(contents) - 1, -1, -1):
-        if contents[index].role != MODEL and any(map(_is_said, contents[index].parts)):
+        if contents[index].role != MODEL and any(map(_is_user_input, contents[index].parts)):
             return index
     return 0
 
 
-def _is_said(part: Part) -> bool:
+def _is_user_input(part: Part) -> bool:
     if isinstance(part.data, str):
         return bool(_REMINDER.sub("", part.data).strip())
     return part.data is not None and not isinstance(part.data, FunctionResponse)
 
 
-def _calls_of(parts: Iterable[Part], results: _Results, exempt: Container[str]) -> Iterator[_Call]:
-    """The calls of one turn. One that has no result yet repeats nothing."""
+def _answered_calls(
+    parts: Iterable[Part], results: _PendingResults, exempt: Container[str]
+) -> Iterator[_AnsweredCall]:
+    """The calls of one turn that have a result."""
     seen: set[tuple[str, bytes]] = set()
     for call in (part.data for part in parts if isinstance(part.data, FunctionCall)):
         result = results.take(call)
         if result is None or call.name in exempt:
             continue
-        made = _Call(call.name, _canonical(dict(call.args or {})), result)
-        if made.key not in seen:
-            seen.add(made.key)
-            yield made
+        call_with_result = _AnsweredCall(call.name, _canonical_json(dict(call.args or {})), result)
+        if call_with_result.key not in seen:
+            seen.add(call_with_result.key)
+            yield call_with_result
 
 
-def _made(call: _Call) -> _Made:
-    told = _canonical(dict(call.result))
-    failed = any(word in told for word in FAILURE_WORDS) and not _SUCCEEDED.search(told)
-    return _Made(call.key, failed, b"" if failed else told)
+def _outcome_of(call: _AnsweredCall) -> _CallOutcome:
+    encoded = _canonical_json(dict(call.result))
+    failed = any(word in encoded for word in FAILURE_WORDS) and not _EXIT_CODE_ZERO.search(encoded)
+    return _CallOutcome(call.key, failed, b"" if failed else encoded)
 
 
-def _canonical(value: Any) -> bytes:
-    """Equal for equal meaning: keys sorted, blanks around texts gone."""
+def _canonical_json(value: Any) -> bytes:
+    """JSON that is equal for equal meaning: keys sorted, surrounding blanks and timing lines removed."""
     try:
         return orjson.dumps(
-            with_texts(value, _trimmed, DEEPEST), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+            map_texts(value, _normalised, MAX_DEPTH), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
         )
     except (orjson.JSONEncodeError, RecursionError):
-        return b"?%d" % next(_NUMBERS)  # nothing is equal to what cannot be told
+        return b"?%d" % next(_UNIQUE_NUMBERS)  # a value that cannot be serialised equals no other
 
 
-def _trimmed(text: str) -> str:
-    return _CLOCK.sub("", text).strip()
+def _normalised(text: str) -> str:
+    return _TIMING_LINES.sub("", text).strip()

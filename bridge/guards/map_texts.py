@@ -1,4 +1,4 @@
-"""The texts inside a JSON value, however deep."""
+"""Applies a function to all texts inside a JSON value."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def with_texts(value: Any, change: Callable[[str], str], deepest: int) -> Any:
-    """The value with each of its texts changed. What lies deeper than `deepest` is left as it is."""
+def map_texts(value: Any, change: Callable[[str], str], max_depth: int) -> Any:
+    """The value with each text changed. Anything deeper than `max_depth` stays unchanged."""
     if isinstance(value, str):
         return change(value)
-    if deepest > 0 and isinstance(value, Mapping):
-        return {key: with_texts(item, change, deepest - 1) for key, item in value.items()}
-    if deepest > 0 and isinstance(value, list):
-        return [with_texts(item, change, deepest - 1) for item in value]
+    if max_depth > 0 and isinstance(value, Mapping):
+        return {key: map_texts(item, change, max_depth - 1) for key, item in value.items()}
+    if max_depth > 0 and isinstance(value, list):
+        return [map_texts(item, change, max_depth - 1) for item in value]
     return value

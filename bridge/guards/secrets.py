@@ -1,6 +1,6 @@
-"""Keys in what goes upstream, replaced by a mark: of clouds, code hosts, chats, our clients; private keys.
+"""Replaces secrets in requests by a marker: API keys of common services, keys of this bridge, private keys.
 
-Only texts with an unmistakable shape are touched; a guess would eat ordinary words.
+Only strings with an unmistakable format are replaced; looser patterns would remove ordinary words.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from bridge.gemini.types import Content, FunctionCall, FunctionResponse, GenerateRequest, Part
 from bridge.guards.base import Guard
-from bridge.guards.map_texts import with_texts
+from bridge.guards.map_texts import map_texts
 
 MARK = "[secret removed]"
-DEEPEST = 32
+MAX_DEPTH = 32
 
 _SECRETS = re.compile(
     r"AIza[0-9A-Za-z_\-]{35}"  # Google
@@ -21,7 +21,7 @@ _SECRETS = re.compile(
     r"|\bgh[pousr]_[0-9A-Za-z]{36,255}\b|\bgithub_pat_[0-9A-Za-z_]{22,255}\b|\bglpat-[0-9A-Za-z_\-]{20,}"
     r"|\bxox[abposr]-[0-9A-Za-z\-]{10,}"  # Slack
     r"|\bsk-(?:ant|proj|svcacct|admin|or)-[0-9A-Za-z_\-]{20,}|\bsk-[0-9A-Za-z]{32,}"  # OpenAI, Anthropic
-    r"|\bgbk_[0-9A-Za-z]{38}\b"  # this bridge's clients
+    r"|\bgbk_[0-9A-Za-z]{38}\b"  # keys of this bridge
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----)){0,20000}"
     r"-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 )
@@ -31,30 +31,30 @@ class SecretRedaction(Guard):
     name = "secrets"
 
     def on_request(self, request: GenerateRequest) -> GenerateRequest:
-        contents = tuple(map(_content, request.contents))
-        system = None if request.system is None else _content(request.system)
+        contents = tuple(map(_redact_content, request.contents))
+        system = None if request.system is None else _redact_content(request.system)
         if contents == request.contents and system == request.system:
             return request
         return replace(request, contents=contents, system=system)
 
 
-def _content(content: Content) -> Content:
-    return replace(content, parts=tuple(map(_part, content.parts)))
+def _redact_content(content: Content) -> Content:
+    return replace(content, parts=tuple(map(_redact_part, content.parts)))
 
 
-def _part(part: Part) -> Part:
+def _redact_part(part: Part) -> Part:
     match part.data:
         case str() as text:
-            return replace(part, data=redacted(text))
+            return replace(part, data=redact(text))
         case FunctionCall() as call:
-            return replace(part, data=replace(call, args=with_texts(call.args, redacted, DEEPEST)))
+            return replace(part, data=replace(call, args=map_texts(call.args, redact, MAX_DEPTH)))
         case FunctionResponse() as response:
             return replace(
-                part, data=replace(response, response=with_texts(response.response, redacted, DEEPEST))
+                part, data=replace(response, response=map_texts(response.response, redact, MAX_DEPTH))
             )
         case _:
             return part
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     return _SECRETS.sub(MARK, text)

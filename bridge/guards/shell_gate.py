@@ -1,8 +1,8 @@
-"""Pipes and redirections for a tool that runs words and no shell: they would be passed as arguments.
+"""Blocks pipes and redirections for a tool that starts programs without a shell.
 
-Only a shell understands them, so they pass only where one is named, with the script as its last word. In
-strict mode a sign counts anywhere in a word. That holds back ["grep", "a|b", "f"] too, in which no shell
-would ever see the sign; the milder mode lets it pass and holds back words that are nothing but a sign.
+The program would get them as arguments. So they are allowed only if the command names a shell, with the
+script as its last word. Strict mode blocks an operator character anywhere in a word, even in ["grep",
+"a|b", "f"], where it is harmless. The other mode blocks only words that consist of an operator.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from bridge.gemini.types import FunctionCall
 from bridge.guards.base import Blocked, Guard
 
-_SIGN = re.compile(r"[|;&<>]")
-_SIGNS = frozenset({"|", "||", ";", "&", "&&", ">", ">>", "<", "<<"})
+_OPERATOR_CHARACTER = re.compile(r"[|;&<>]")
+_OPERATORS = frozenset({"|", "||", ";", "&", "&&", ">", ">>", "<", "<<"})
 
 REASON = (
     "[System] This command was not run: the tool starts a program directly, without a shell, so pipes, "
@@ -24,27 +24,27 @@ REASON = (
 
 class ShellGate(Guard):
     name = "shell_gate"
-    wants_words = True
+    argv_only = True
 
     def on_call(self, call: FunctionCall) -> FunctionCall | Blocked:
         shell = self.settings.shell(call.name)
         if shell is None or shell.form != "argv" or not call.args:
             return call
         command = call.args.get(shell.argument)
-        return Blocked(REASON) if self._has_signs(command) else call
+        return Blocked(REASON) if self._uses_shell_syntax(command) else call
 
-    def _has_signs(self, command: Any) -> bool:
-        if isinstance(command, str):  # one that could not be split: as a whole it is no program's name
-            return _SIGN.search(command) is not None
-        if not isinstance(command, list) or self._is_wrapped(command):
+    def _uses_shell_syntax(self, command: Any) -> bool:
+        if isinstance(command, str):  # not split, so it is not the name of a program
+            return _OPERATOR_CHARACTER.search(command) is not None
+        if not isinstance(command, list) or self._runs_a_shell(command):
             return False
         words = [word for word in command if isinstance(word, str)]
         if self.settings.shell_gate.strict:
-            return any(_SIGN.search(word) for word in words)
-        return any(word in _SIGNS for word in words)
+            return any(_OPERATOR_CHARACTER.search(word) for word in words)
+        return any(word in _OPERATORS for word in words)
 
-    def _is_wrapped(self, command: list[Any]) -> bool:
-        """A shell, its options, and the script as one word."""
+    def _runs_a_shell(self, command: list[Any]) -> bool:
+        """Whether the command is a shell with its options and the script as one word."""
         for wrapper in self.settings.shell_gate.wrappers:
             words = wrapper.split()
             if len(command) == len(words) + 1 and command[:-1] == words and isinstance(command[-1], str):

@@ -1,6 +1,7 @@
-"""Which calls may be made: rules by tool and arguments, the one with the highest priority decides.
+"""Allows or denies calls by rules on tool and arguments. The matching rule with the highest priority decides.
 
-`ask` has nobody to ask in a gateway: the call is forwarded and noted, and the client's own approval decides.
+A gateway cannot ask the user. So it forwards and counts a call with the decision `ask`, and the client asks
+its user.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from bridge.settings.patterns import Pattern
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiled:
+class _CompiledRule:
     rule: PolicyRule
     tool: re.Pattern[str]
     args: Pattern | None
 
-    def fits(self, call: FunctionCall, arguments: str) -> bool:
+    def matches(self, call: FunctionCall, arguments: str) -> bool:
         if not self.tool.match(call.name):
             return False
         return self.args is None or self.args.found_in(arguments)
@@ -36,42 +37,42 @@ class ToolPolicy(Guard):
     def __init__(self, settings: GuardSettings) -> None:
         super().__init__(settings)
         ordered = sorted(settings.rules, key=lambda rule: -rule.priority)
-        self._rules = [_compiled(rule) for rule in ordered]
+        self._rules = [_compile(rule) for rule in ordered]
 
     def on_call(self, call: FunctionCall) -> FunctionCall | Blocked | NeedsApproval:
         policy = self.settings.tool_policy
         if not self._rules and policy.default == "allow":
             return call
-        arguments = _arguments(call)
-        fitting = next((each.rule for each in self._rules if each.fits(call, arguments)), None)
-        decision = policy.default if fitting is None else fitting.decision
+        arguments = _encode_arguments(call)
+        matching = next((each.rule for each in self._rules if each.matches(call, arguments)), None)
+        decision = policy.default if matching is None else matching.decision
         if decision == "deny" or (decision == "ask" and policy.non_interactive):
-            return _held_back(call, fitting)
+            return _blocked(call, matching)
         return NeedsApproval(call) if decision == "ask" else call
 
 
-def _compiled(rule: PolicyRule) -> _Compiled:
+def _compile(rule: PolicyRule) -> _CompiledRule:
     args = Pattern(rule.args_pattern) if rule.args_pattern else None
-    return _Compiled(rule, re.compile(translate(rule.tool)), args)
+    return _CompiledRule(rule, re.compile(translate(rule.tool)), args)
 
 
-def _arguments(call: FunctionCall) -> str:
+def _encode_arguments(call: FunctionCall) -> str:
     try:
         encoded = orjson.dumps(dict(call.args or {}), option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
-        return _otherwise_encoded(call)
+        return _encode_large_arguments(call)
     return encoded.decode()
 
 
-def _otherwise_encoded(call: FunctionCall) -> str:
-    """Deep nesting and large numbers are no way around a rule."""
+def _encode_large_arguments(call: FunctionCall) -> str:
+    """The arguments that orjson cannot encode: deep nesting and large numbers must not bypass a rule."""
     try:
         return json.dumps(call.args, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return ""
 
 
-def _held_back(call: FunctionCall, rule: PolicyRule | None) -> Blocked:
+def _blocked(call: FunctionCall, rule: PolicyRule | None) -> Blocked:
     why = (
         rule.reason
         if rule is not None and rule.reason

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bridge.errors import BridgeError, ClientLeft, InternalError, UpstreamError
+from bridge.errors import BridgeError, ClientDisconnected, InternalError, UpstreamError
 from bridge.gemini.types import Usage
 
 log = logging.getLogger("bridge.access")
 
 CLIENT_LEFT = "client_left"
 #: Failures that are not caused by the client's request.
-NO_REFUSALS = (ClientLeft, InternalError, UpstreamError)
+NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
 
 
@@ -73,6 +73,7 @@ class Record:
     #: Counts of repairs and of values that could not be converted, by name. A text that the client chose
     #: follows after a colon.
     notes: Counter[str] = field(default_factory=Counter)
+    losses: tuple[str, ...] = ()  #: the names of what was dropped from the request; `notes` counts them too
     _started: float = field(default_factory=time.monotonic)
     _asked: float | None = None
     _waited: float | None = None  #: for the client's body, and for upstream calls that are not streams

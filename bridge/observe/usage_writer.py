@@ -32,6 +32,8 @@ MOST_AT_ONCE = 1_000
 GATHERING = 0.5
 #: Seconds until a failed write is repeated.
 RETRY = 1.0
+#: The same while the process ends.
+RETRY_AT_END = 0.1
 TIDYING = 600.0
 BETWEEN_WARNINGS = 60.0
 #: Seconds that the last writes may delay the end of the process.
@@ -89,6 +91,7 @@ class UsageWriter:
         self._starting = threading.Lock()
         self._process = 0
         self._tidy_at = 0.0
+        self._give_up_at = 0.0
         self._warned_at = float("-inf")
         self._dropped = 0
         self._refusals: Counter[Refusal] = Counter()
@@ -117,6 +120,7 @@ class UsageWriter:
         """Write the rest of the queue, for a few seconds at most."""
         if self._process != os.getpid():
             return
+        self._give_up_at = time.monotonic() + LAST_WORDS - 0.5  # the last try takes time too
         self._ending.set()
         self._rows.put(None)  # wakes the thread
         self._thread.join(LAST_WORDS)
@@ -140,9 +144,9 @@ class UsageWriter:
             self._write(self._gathered())
             self._write_refusals()
             self._tidy()
-        self._write_refusals()
         while rows := self._waiting():
             self._write(rows)
+        self._write_refusals()
 
     def _gathered(self) -> list[UsageRow]:
         """The rows of the next batch; none if no row came for a long time."""
@@ -168,12 +172,19 @@ class UsageWriter:
                 return
             except StorageUnavailable as error:
                 self._warn("usage cannot be written, the rows wait", reason=error.reason)
-                if not self._ending.wait(RETRY):
+                if self._may_retry():
                     continue
                 self._drop(len(rows), error.reason)
             except Exception as error:  # a bug in the store, or a row that no database accepts: it stays
                 self._drop(len(rows), _reason(error))
             return
+
+    def _may_retry(self) -> bool:
+        """Pause before a retry. At the end too: other workers write their last rows at the same time."""
+        if not self._ending.wait(RETRY):
+            return True
+        time.sleep(RETRY_AT_END)
+        return time.monotonic() < self._give_up_at
 
     def _write_refusals(self) -> None:
         with self._refusals_lock:

@@ -1,9 +1,9 @@
-"""What a protocol is, and the machine that keeps its event order.
+"""The Protocol record, and the base class of event machines.
 
-A protocol's folder holds the same files each time: `schema`, `converter`, `machine`, `errors`, `models`, and
-an `__init__` that names them in one Protocol record. The machine turns the shared Turn's steps into the
-protocol's own events; every event passes one gate, which looks it up in the table of legal transitions before
-anything moves. The body of a non-streaming answer is the fold of the same events. No IO happens here.
+Every protocol folder has the same files: `schema`, `converter`, `machine`, `errors`, `models`, and an
+`__init__` that lists them in one Protocol record. The machine converts the steps of the shared Turn to the
+protocol's own events. One method checks every event against the table of legal transitions before the state
+changes. The body of a non-streaming answer is the fold of the same events. No IO.
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ from typing import Any, ClassVar, NamedTuple
 from marshmallow import Schema
 
 from bridge.errors import BridgeError, IllegalTransition
-from bridge.gemini.turn import Began, Closed, Ended, Failed, Grew, Noted, Opened, Signed, Step, Turn
+from bridge.gemini.turn import (
+    MetadataReceived,
+    PartSigned,
+    RunClosed,
+    RunOpened,
+    Step,
+    TextAdded,
+    Turn,
+    TurnEnded,
+    TurnFailed,
+    TurnStarted,
+)
 from bridge.gemini.types import Chunk, Content, GenerateRequest, JsonObject, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.interruption import Interruption
@@ -26,14 +37,14 @@ from bridge.rate_limit_status import RateLimitStatus
 
 
 class Event(NamedTuple):
-    """`type` is the name in the table of transitions; `data` is what goes over the wire."""
+    """`type` is the name in the table of transitions; `data` is the JSON on the wire."""
 
     type: str
     data: Any
 
 
 class StreamFraming:
-    """The events of a stream as bytes. Each stream has its own, as some look back at what they wrote."""
+    """Encodes the events of one stream. Some subclasses keep state, so each stream has its own object."""
 
     content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
 
@@ -41,46 +52,50 @@ class StreamFraming:
         self._encode = encode
         self._keep_alive = keep_alive
 
-    def written(self, events: Iterable[Event]) -> bytes:
+    def encode_events(self, events: Iterable[Event]) -> bytes:
         return b"".join(map(self._encode, events))
 
-    def silence(self) -> bytes:
-        """A sign of life while the upstream says nothing."""
+    def keep_alive(self) -> bytes:
+        """The heartbeat to send while the upstream is silent."""
         return self._keep_alive
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and where, as far as a protocol may care."""
+    """The caller of a request, and the request line and headers, as far as converters need them."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
-    preferences: Mapping[str, Any] = field(default_factory=dict)  #: the operator's, for this protocol
-    owner: str = ""  #: stored answers and thought signatures are the owner's alone
-    #: Raises NotAllowed if the caller may use neither the name it gave nor the model that it means.
+    preferences: Mapping[str, Any] = field(default_factory=dict)  #: the operator's settings for this protocol
+    owner: str = ""  #: only this owner can use its stored answers and thought signatures
+    #: Raises NotAllowed if the caller may use neither the requested name nor the model behind it.
     permit: Callable[[str, str], None] = lambda _name, _model: None
-    cost_limited: bool = False  #: a limit on cost applies, so that the model must have a price
-    path: Mapping[str, str] = field(default_factory=dict)  #: what stood in the open places of the path
-    query: Mapping[str, str] = field(default_factory=dict)  #: the query, without the key that it may hold
-    chain: str = ""  #: the conversation of the stored answer that is gone on from
-    interruption: Interruption = field(default_factory=Interruption)  #: says if the answer must end early
-    key_dialect: str | None = None  #: what the administrator chose for the caller's key
+    cost_limited: bool = False  #: a cost limit applies, so the model must have a price
+    path: Mapping[str, str] = field(default_factory=dict)  #: the values of the path's `<placeholders>`
+    query: Mapping[str, str] = field(default_factory=dict)  #: the query without API keys
+    chain: str = ""  #: the conversation of the stored answer that the request continues
+    interruption: Interruption = field(default_factory=Interruption)  #: set if the answer must end early
+    key_dialect: str | None = None  #: the dialect that the administrator set for the caller's key
+    #: Admits bytes that the bridge fetches for the request to the worker's memory, or raises.
+    book_memory: Callable[[int], None] = lambda _size: None
+    key_strict: bool = False  #: whether the administrator set the caller's key to strict mode
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRequest:
-    """A client's request, understood."""
+    """A client's request, converted to Gemini's values."""
 
-    request: GenerateRequest  #: with the client's own names for model and tools
+    request: GenerateRequest  #: with the client's names for model and tools
     stream: bool
-    options: Any = None  #: what only this protocol's machine needs to know
-    losses: tuple[str, ...] = ()  #: what Gemini has no place for and is harmless to leave out
-    headers: Mapping[str, str] = field(default_factory=dict)  #: of the answer: how the client was understood
+    options: Any = None  #: options for this protocol's machine
+    losses: tuple[str, ...] = ()  #: harmless losses: fields that Gemini does not support
+    #: Response headers, for example the chosen dialect.
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
     name: str
-    paths: tuple[str, ...]  #: as Flask writes them; what stands in `<open places>` is in the Caller
+    paths: tuple[str, ...]  #: Flask rules; the values of `<placeholders>` are in the Caller
     schema: Schema
     to_gemini: Callable[[JsonObject, Caller], ConvertedRequest]
     machine: type[EventMachine]
@@ -90,35 +105,42 @@ class Protocol:
     list_models: Callable[[Sequence[JsonObject], Mapping[str, str]], JsonObject]  #: with the query
     show_model: Callable[[JsonObject], JsonObject]
     models_path: str = "/v1/models"
-    #: Request headers by which a client of this protocol is known where the path does not tell.
-    marks: frozenset[str] = frozenset()
+    #: Request headers that identify a client of this protocol if the path does not.
+    identifying_headers: frozenset[str] = frozenset()
     counting: TokenCounting | None = None
     embedding: Embedding | None = None
     storing: AnswerStoring | None = None
-    #: Where nothing is, though a path beside it would take another HTTP method: a 404 tells more than a 405.
-    nowhere: tuple[str, ...] = ()
-    root: str = ""  #: what lies below is this protocol's alone, whether it exists or not
-    request_id_header: str = "X-Request-Id"  #: where the vendor's own clients look for it
-    #: What a limit leaves, in the vendor's headers.
-    limit_headers: Callable[[RateLimitStatus], Mapping[str, str]] = lambda _allowance: {}
-    longest_wait: float = math.inf  #: clients are not told to wait longer, since they would, without a word
+    conversations: ConversationRules | None = None
+    #: Paths that always answer 404. Without them, a similar rule would answer a less helpful 405.
+    unsupported_paths: tuple[str, ...] = ()
+    root: str = ""  #: every path below it belongs to this protocol, even if it does not exist
+    request_id_header: str = "X-Request-Id"  #: the header that the vendor's clients read
+    #: The state of a rate limit in the vendor's headers.
+    limit_headers: Callable[[RateLimitStatus], Mapping[str, str]] = lambda _status: {}
+    #: What is dropped from requests and from answers: a sentence for each name in `losses`.
+    request_losses: Mapping[str, str] = field(default_factory=dict)
+    answer_losses: Mapping[str, str] = field(default_factory=dict)
+    #: Longer delays are not sent, because the clients would wait silently.
+    max_retry_after: float = math.inf
 
     @property
-    def served(self) -> Iterator[str]:
-        """Every path at which something is answered."""
-        for asked in (self, self.counting, self.embedding):
-            yield from asked.paths if asked else ()
+    def all_paths(self) -> Iterator[str]:
+        """All paths that this protocol serves."""
+        for route in (self, self.counting, self.embedding):
+            yield from route.paths if route else ()
 
     @property
-    def homes(self) -> tuple[str, ...]:
-        """Beginnings of a path that make it this protocol's."""
-        heads = (path.partition("<")[0].rstrip("/") for path in self.paths)
-        return (self.root,) if self.root else tuple(heads)
+    def path_prefixes(self) -> tuple[str, ...]:
+        """The path prefixes that belong to this protocol."""
+        if self.root:
+            return (self.root,)
+        heads = tuple(path.partition("<")[0].rstrip("/") for path in self.paths)
+        return heads if self.conversations is None else (*heads, self.conversations.path)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCounting:
-    """A protocol's way to ask how many tokens a request would have."""
+    """A protocol's endpoint that counts the tokens of a request."""
 
     paths: tuple[str, ...]
     schema: Schema
@@ -127,17 +149,23 @@ class TokenCounting:
 
 
 class ConvertedEmbedding(NamedTuple):
-    """Contents whose vectors are wanted, in the words of Google's API."""
+    """An embedding request, converted to Google's API."""
 
-    model: str  #: as the client named it
+    model: str  #: the client's name for the model
     method: str
     contents: tuple[Content, ...]
-    body: Callable[[str, Sequence[Content]], JsonObject]  #: for the model that it means
+    body: Callable[[str, Sequence[Content]], JsonObject]  #: builds the request body for the resolved model
+    #: What is kept of Google's answer to one call, with the number of its contents.
+    read: Callable[[JsonObject, int], Any] = lambda answer, _contents: answer
+    #: The answer in the protocol's format, from what was kept of each call and the tokens of all contents.
+    answer: Callable[[Sequence[Any], int], JsonObject] = lambda kept, _tokens: kept[0]
+    most_at_once: int | None = None  #: contents in one call; None: all of them
+    losses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A protocol's way to ask for the vectors of texts. The answer is Google's own."""
+    """A protocol's endpoint for embeddings."""
 
     paths: tuple[str, ...]
     schema: Schema
@@ -145,38 +173,76 @@ class Embedding:
 
 
 class PastTurn(NamedTuple):
-    """A stored turn: the items that were asked with, and the answer."""
+    """A stored turn: the input items of the request, and the answer."""
 
     question: Sequence[JsonObject]
     answer: JsonObject
 
 
-#: An answer that is not over yet has one of these for its `status`.
-WORKING = ("queued", "in_progress")
+#: The `status` values of an answer that is not finished.
+UNFINISHED_STATUSES = ("queued", "in_progress")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReplay:
+    """A protocol's rules for streaming the stored events of a background answer. An answer's events have the
+    positions 0, 1, 2, …"""
+
+    #: The position from which the query wants the events; None if it does not ask for a stream.
+    position: Callable[[Mapping[str, str]], int | None]
+    #: The encoded events that end the stream of a finished answer whose own last events were never stored.
+    #: The number is the position of the first of them.
+    ending: Callable[[JsonObject, int, Caller], bytes]
+    keep_alive: Callable[[Caller], bytes]  #: the heartbeat
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerStoring:
-    """A protocol's way to keep answers and to go on from them. Answers have an `id` and a `status`."""
+    """A protocol's rules for stored answers and their continuation. Answers have an `id` and a `status`."""
 
-    wanted: Callable[[JsonObject], bool]
-    previous: Callable[[JsonObject], str | None]  #: the id of the answer that a request goes on from
+    should_store: Callable[[JsonObject], bool]
+    previous_id: Callable[[JsonObject], str | None]  #: the id of the answer that a request continues
     previous_field: str
-    background: Callable[[JsonObject], bool]
-    question: Callable[[JsonObject], list[dict[str, Any]]]
-    #: The request with its references to stored items replaced by what the given function finds for them.
-    dereferenced: Callable[[JsonObject, Callable[[str], JsonObject | None]], JsonObject]
-    resumed: Callable[[JsonObject, Sequence[PastTurn]], JsonObject]
-    id_prefix: str  #: of the ids of this protocol's answers: all protocols share one store
-    id_field: str  #: what the vendor calls such an id
-    unknown: type[BridgeError]  #: how a request is refused that goes on from an answer that is not there
-    cancellable: Callable[[JsonObject], bool]
-    failed: Callable[[JsonObject, BridgeError], JsonObject]
-    deleted: Callable[[str], JsonObject]  #: what is said of an answer that was deleted
-    #: How an answer is shown that was asked for again: with what was asked, and the query.
-    shown: Callable[[JsonObject, Sequence[JsonObject], Mapping[str, str]], JsonObject]
-    cancel_paths: tuple[str, ...] = ("/cancel",)  #: behind the id
-    question_path: str | None = None  #: behind the id, where what was asked is listed
+    is_background: Callable[[JsonObject], bool]
+    input_items: Callable[[JsonObject], list[dict[str, Any]]]
+    #: The request with references to stored items replaced by the items; the function finds an item by id.
+    resolve_references: Callable[[JsonObject, Callable[[str], JsonObject | None]], JsonObject]
+    with_history: Callable[[JsonObject, Sequence[PastTurn]], JsonObject]
+    id_prefix: str  #: prefix of this protocol's answer ids: all protocols share one store
+    id_field: str  #: the vendor's name for such an id
+    not_found: type[BridgeError]  #: the error if a request continues an unknown answer
+    is_cancellable: Callable[[JsonObject], bool]
+    as_failed: Callable[[JsonObject, BridgeError], JsonObject]
+    deletion_body: Callable[[str], JsonObject]  #: the response body after a deletion
+    #: The body for a stored answer, from the answer, its input items and the query.
+    render: Callable[[JsonObject, Sequence[JsonObject], Mapping[str, str]], JsonObject]
+    replay: StreamReplay
+    cancel_paths: tuple[str, ...] = ("/cancel",)  #: appended to the path of an answer
+    input_path: str | None = None  #: appended to the path of an answer: lists its input items
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRules:
+    """A protocol's rules for conversations that clients create and name. Every item has an `id`."""
+
+    path: str
+    id_prefix: str
+    create_schema: Schema
+    update_schema: Schema
+    add_schema: Schema
+    named: Callable[
+        [JsonObject], str | None
+    ]  #: the id of the conversation that a request for an answer names
+    metadata: Callable[[JsonObject], dict[str, str]]
+    new_items: Callable[
+        [JsonObject], list[dict[str, Any]]
+    ]  #: the items that a client adds, as they are stored
+    identified: Callable[[JsonObject], JsonObject]  #: the request with its input as items that can be stored
+    with_items: Callable[[JsonObject, Sequence[JsonObject]], JsonObject]  #: with earlier items before its own
+    #: The items that the identified request and its finished answer add.
+    added: Callable[[JsonObject, JsonObject], list[dict[str, Any]]]
+    body: Callable[[str, int, Mapping[str, str]], JsonObject]  #: from id, time of creation and metadata
+    deletion_body: Callable[[str], JsonObject]
 
 
 Transitions = Mapping[Enum, Mapping[str, Enum]]
@@ -188,38 +254,41 @@ class EventMachine(ABC):
     LEGAL: ClassVar[Transitions]
     START: ClassVar[Enum]
     _on: ClassVar[Mapping[type[Step], Callable[[Any, Any], Iterable[Event]]]]
-    MOST_CANDIDATES: ClassVar[int] = 1  #: how many answers to one question the protocol can tell apart
-    KNOWS_REASONS: ClassVar[bool] = False  #: its clients read Gemini's finish reasons, whatever they say
+    MAX_CANDIDATES: ClassVar[int] = 1  #: how many candidates the protocol can express
+    #: The clients read Gemini's finish reasons themselves, so none of them is a failure.
+    ANY_FINISH_REASON_ENDS: ClassVar[bool] = False
 
-    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
-        self.asked = asked
+    def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        self.converted = converted
         self.ids_and_clock = ids_and_clock
         self.state: Enum = self.START
-        self._legal = self.LEGAL[self.START]  #: what may follow; kept, since to look it up costs more
+        self._legal = self.LEGAL[self.START]  #: the transitions of the current state, cached for speed
         self.error: BridgeError | None = None
-        self.handed_on: BridgeError | None = None  #: a failure that the client reads in the answer itself
+        #: A failure that the answer itself reports, for example by its finish reason.
+        self.error_in_answer: BridgeError | None = None
         self.losses: list[str] = []
-        self.pending: JsonObject = {}  #: the answer before anything is said, where it can be stored
-        self.answer: JsonObject | None = None  #: the whole of it, once it is over, where it can be stored
-        self._turn = Turn(self.MOST_CANDIDATES, any_reason=self.KNOWS_REASONS)
-        #: The service tier in the request that is being answered; only who sends it knows.
+        self.pending: JsonObject = {}  #: the answer before its first content, if answers can be stored
+        self.answer: JsonObject | None = None  #: the finished answer, if answers can be stored
+        self._turn = Turn(self.MAX_CANDIDATES, any_finish_reason_ends=self.ANY_FINISH_REASON_ENDS)
+        #: Returns the service tier of the upstream request. The exchange sets this function.
         self.sent_tier: Callable[[], str | None] = lambda: None
 
     def __init_subclass__(cls) -> None:
-        """The table is the class's: one in each machine would make the machine hold on to itself."""
+        """Build the table once per class. A table of bound methods in each machine would be a reference
+        cycle."""
         cls._on = {
-            Began: cls.on_began,
-            Opened: cls.on_opened,
-            Grew: cls.on_grew,
-            Signed: cls.on_signed,
-            Closed: cls.on_closed,
-            Noted: cls.on_noted,
-            Ended: cls.on_ended,
-            Failed: cls._on_failed,
+            TurnStarted: cls.on_turn_started,
+            RunOpened: cls.on_run_opened,
+            TextAdded: cls.on_text_added,
+            PartSigned: cls.on_part_signed,
+            RunClosed: cls.on_run_closed,
+            MetadataReceived: cls.on_metadata,
+            TurnEnded: cls.on_turn_ended,
+            TurnFailed: cls._on_turn_failed,
         }
 
-    def takes_in_stream(self, error: BridgeError) -> bool:
-        """Whether a failure before the first event is better told in the stream than by an HTTP status."""
+    def reports_in_stream(self, error: BridgeError) -> bool:
+        """Whether an error before the first event goes into the stream instead of an HTTP status."""
         return False
 
     @property
@@ -228,44 +297,47 @@ class EventMachine(ABC):
 
     @property
     def service_tier(self) -> str | None:
-        """The tier that serves, as far as Gemini has said, else the one that was asked for last."""
+        """The tier that Gemini reported, else the tier of the last upstream request."""
         return self.usage.service_tier or self.sent_tier()
 
     @property
     def finish_reasons(self) -> tuple[str, ...]:
         return self._turn.finish_reasons
 
+    def finish_reason(self, candidate: int) -> str:
+        return self._turn.finish_reason(candidate)
+
     @property
     def over(self) -> bool:
-        """Nothing may follow: the protocol's last event has been sent."""
+        """Whether the protocol's last event was sent."""
         return not self._legal
 
     def feed(self, chunks: Iterable[Chunk]) -> list[Event]:
         events: list[Event] = []
         for chunk in chunks:
-            self._take(self._turn.feed(chunk), events)
+            self._add_events(self._turn.feed(chunk), events)
         return events
 
     def finish(self) -> list[Event]:
         events: list[Event] = []
-        self._take(self._turn.finish(), events)
+        self._add_events(self._turn.finish(), events)
         return events
 
     def fail(self, error: BridgeError) -> list[Event]:
         if self.over:
             return []
         events: list[Event] = []
-        self._take([Failed(error)], events)
+        self._add_events([TurnFailed(error)], events)
         return events
 
-    def _take(self, steps: Iterable[Step], events: list[Event]) -> None:
+    def _add_events(self, steps: Iterable[Step], events: list[Event]) -> None:
         for step in steps:
             for event in self._on[type(step)](self, step):
-                if self._legal.get(event.type) is not self.state:  # else it stays where it is
-                    self._pass(event)
+                if self._legal.get(event.type) is not self.state:  # else the state does not change
+                    self._advance(event)
                 events.append(event)
 
-    def _pass(self, event: Event) -> None:
+    def _advance(self, event: Event) -> None:
         following = self._legal.get(event.type)
         if following is None:
             raise IllegalTransition(
@@ -273,36 +345,36 @@ class EventMachine(ABC):
             )
         self.state, self._legal = following, self.LEGAL[following]
 
-    def _on_failed(self, step: Failed) -> Iterable[Event]:
+    def _on_turn_failed(self, step: TurnFailed) -> Iterable[Event]:
         self.error = step.error
-        return self.on_failed(step.error)
+        return self.on_turn_failed(step.error)
 
-    # What a protocol does with each step. Most need only some of them.
+    # One method for each step. Most protocols override only some of them.
 
-    def on_began(self, step: Began) -> Iterable[Event]:
+    def on_turn_started(self, step: TurnStarted) -> Iterable[Event]:
         return ()
 
     @abstractmethod
-    def on_opened(self, step: Opened) -> Iterable[Event]: ...
+    def on_run_opened(self, step: RunOpened) -> Iterable[Event]: ...
 
     @abstractmethod
-    def on_grew(self, step: Grew) -> Iterable[Event]: ...
+    def on_text_added(self, step: TextAdded) -> Iterable[Event]: ...
 
-    def on_signed(self, step: Signed) -> Iterable[Event]:
+    def on_part_signed(self, step: PartSigned) -> Iterable[Event]:
         return ()
 
     @abstractmethod
-    def on_closed(self, step: Closed) -> Iterable[Event]: ...
+    def on_run_closed(self, step: RunClosed) -> Iterable[Event]: ...
 
-    def on_noted(self, step: Noted) -> Iterable[Event]:
+    def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
         return ()
 
     @abstractmethod
-    def on_ended(self, step: Ended) -> Iterable[Event]: ...
+    def on_turn_ended(self, step: TurnEnded) -> Iterable[Event]: ...
 
     @abstractmethod
-    def on_failed(self, error: BridgeError) -> Iterable[Event]: ...
+    def on_turn_failed(self, error: BridgeError) -> Iterable[Event]: ...
 
     @abstractmethod
     def fold(self, events: Iterable[Event]) -> JsonObject:
-        """The body of the non-streaming answer, made of the events of a finished one."""
+        """The body of the non-streaming answer, built from the events of a finished stream."""

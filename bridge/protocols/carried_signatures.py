@@ -1,8 +1,8 @@
-"""Where signatures ride in a protocol that signs only thinking.
+"""Carries the signatures of calls in protocols that have a signature field only for thinking.
 
-A call has no place for one there, so the thinking directly before it carries it, marked as belonging to the
-call that follows. The thinking's own signature goes unmarked; if it is that of the last part alone, a mark
-says how much of the text that part is, since a signed part must never be joined with another.
+The thinking block directly before a call carries the call's signature, with a prefix that marks it. The
+signature of the thinking itself has no prefix. If it covers only the last part of the text, a prefix holds
+the length of that part, since a signed part must never be joined with another.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def for_next_call(signature: str) -> str:
 
 
 def for_thought(signature: str, signed: int, whole: int) -> str:
-    """`signed` of the `whole` number of characters are the signed part's, the last ones."""
+    """The signature of the last `signed` of `whole` characters of a thinking text."""
     return signature if signed == whole else f"end{signed}:{signature}"
 
 
 def read_thought(text: str, signature: str) -> tuple[list[Part], str | None]:
-    """The parts of the thinking itself, and the signature of the call behind it."""
+    """The parts of the thinking, and the signature of the call that follows it."""
     if signature.startswith(_NEXT):
         return _thought(text, None), signature.removeprefix(_NEXT)
     end = _END.match(signature)

@@ -1,4 +1,4 @@
-"""What the protocols' contents have in common: a string or a list of typed parts, texts, tool results."""
+"""Reads contents that several protocols share: a string or a list of typed parts, texts, tool results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import USER, Content, FileData, FunctionResponse, InlineData, JsonObject, Part
-from bridge.protocols.json_reading import chosen_by, needed, objects, refuse
+from bridge.protocols.json_reading import each_object, invalid_field, lookup_by, required
 
 REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 
@@ -18,38 +18,40 @@ def read_content(content: Any, path: str, readers: Mapping[str, Reader]) -> list
     if isinstance(content, str):
         return [Part(content)]
     if not isinstance(content, list):
-        raise refuse("must be a string or an array of content parts", path)
-    return [chosen_by(part, "type", readers, where)(part, where) for where, part in objects(content, path)]
+        raise invalid_field("must be a string or an array of content parts", path)
+    return [
+        lookup_by(part, "type", readers, where)(part, where) for where, part in each_object(content, path)
+    ]
 
 
 def text_part(part: JsonObject, path: str) -> Part:
-    return Part(needed(part, "text", str, path))
+    return Part(required(part, "text", str, path))
 
 
 def refusal_part(part: JsonObject, path: str) -> Part:
-    return Part(needed(part, "refusal", str, path))
+    return Part(required(part, "refusal", str, path))
 
 
 def only_texts(parts: Sequence[Part], param: str) -> list[str]:
     texts = [part.data for part in parts if isinstance(part.data, str)]
     if len(texts) < len(parts):
-        raise refuse("only text is possible here", param)
+        raise invalid_field("only text is supported here", param)
     return texts
 
 
 def system_content(texts: Sequence[str]) -> Content | None:
-    """Instructions from wherever they came, in their order."""
+    """The system instruction from all instructions of the request, in their order."""
     return Content(None, (Part("\n\n".join(texts)),)) if texts else None
 
 
 def reminders(texts: Iterable[str]) -> Content:
-    """Instructions in the middle of a conversation, marked as agents mark their own. They stay where they
-    are: moved into the system instruction they would change the prefix that Gemini has cached."""
+    """Instructions in the middle of a conversation, marked like the reminders of agents. They stay in place:
+    in the system instruction they would change the prefix that Gemini has cached."""
     return Content(USER, tuple(Part(REMINDER.format(text)) for text in texts if text.strip()))
 
 
 def tool_result(parts: Sequence[Part], name: str, call_id: str | None, failed: bool | None = None) -> Part:
-    """`name` is that of the call; an empty one is filled in when the history is repaired."""
+    """`name` is the name of the call. The repair of the history fills in an empty name."""
     text = "\n".join(part.data for part in parts if isinstance(part.data, str))
     media = tuple(part.data for part in parts if isinstance(part.data, InlineData | FileData))
     return Part(FunctionResponse(name, tool_response(name, text, failed), call_id, media))

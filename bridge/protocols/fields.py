@@ -1,8 +1,8 @@
-"""Fields for the schemas of request envelopes: JSON as it stands, never "7" for 7 or "yes" for true.
+"""Fields for request schemas. They accept strict JSON types only, never "7" for 7 or "yes" for true.
 
-Marshmallow's own types and validators say what is checked. Where its types would take more than JSON's, a
-subclass takes less. A client's explicit null counts as not given. Each field carries what it checks as JSON
-Schema too, from which docs/openapi.json is made.
+Marshmallow's types and validators do the checks; subclasses reject what marshmallow would convert. An
+explicit null counts as a missing field. Each field also carries its JSON Schema, from which docs/openapi.json
+is generated.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from marshmallow import ValidationError, fields
 from marshmallow.validate import Length, OneOf, Range, Validator
 
-JSON_SCHEMA = "json_schema"  #: the place in a field's metadata
+JSON_SCHEMA = "json_schema"  #: the key in a field's metadata
 
 
 class JsonBoolean(fields.Boolean):
-    """Marshmallow's takes 1 for true, since the two are equal, whatever its sets of values hold."""
+    """Rejects 1, which marshmallow accepts as true because the two are equal."""
 
     def _deserialize(self, value: Any, *_: Any, **__: Any) -> bool:
         if value is True or value is False:
@@ -25,7 +25,7 @@ class JsonBoolean(fields.Boolean):
 
 
 class JsonNumber(fields.Float):
-    """Marshmallow's takes "0.7" for 0.7, and is never strict."""
+    """Rejects "0.7", which marshmallow accepts as 0.7."""
 
     def _validated(self, value: Any) -> float:
         if isinstance(value, str):
@@ -34,7 +34,7 @@ class JsonNumber(fields.Float):
 
 
 class JsonArray(fields.List[Any]):
-    """Marshmallow's takes an object for a list, and would visit each message of a long history."""
+    """Rejects objects, which marshmallow accepts as lists, and does not visit the items of a long list."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(fields.Raw(), **options)
@@ -46,19 +46,25 @@ class JsonArray(fields.List[Any]):
 
 
 class OneOfTypes(Validator):
-    """Marshmallow has no field for a value of several types. An empty value is refused too."""
+    """Accepts values of several types, for which marshmallow has no field.
 
-    def __init__(self, *types: type, error: str) -> None:
+    An empty value is accepted only if its type may be empty.
+    """
+
+    def __init__(self, *types: type, error: str, may_be_empty: type | tuple[type, ...] = ()) -> None:
         self.types = types
-        self.refusal = error
+        self.message = error
+        self.may_be_empty = may_be_empty
 
     def __call__(self, value: Any) -> Any:
-        if not isinstance(value, self.types) or not value:
-            raise ValidationError(self.refusal)
+        if not isinstance(value, self.types) or not (value or isinstance(value, self.may_be_empty)):
+            raise ValidationError(self.message)
         return value
 
 
-class Refused(Validator):
+class Unsupported(Validator):
+    """Rejects every value."""
+
     def __init__(self, why: str) -> None:
         self.why = why
 
@@ -67,7 +73,7 @@ class Refused(Validator):
 
 
 def _options(wanted: str, shape: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
-    """What all fields share. A client is told the same, in whichever way the value is wrong."""
+    """The options that all fields share. The error message is the same for every kind of wrong value."""
     wrong = dict.fromkeys(("invalid", "too_large", "special"), f"must be {wanted}")
     return {
         "required": required,
@@ -115,14 +121,14 @@ def one_of(*choices: str) -> fields.Field[Any]:
     return fields.String(validate=known, **_options(wanted, {"enum": list(choices)}))
 
 
-def mapping() -> fields.Field[Any]:
-    return fields.Dict(**_options("an object", {"type": "object"}))
+def mapping(*, required: bool = False) -> fields.Field[Any]:
+    return fields.Dict(**_options("an object", {"type": "object"}, required=required))
 
 
 def array(*, required: bool = False) -> fields.Field[Any]:
     if not required:
         return JsonArray(**_options("an array", {"type": "array"}))
-    wanted = "an array with something in it"
+    wanted = "an array with at least one item"
     filled = Length(1, error=f"must be {wanted}")
     return JsonArray(validate=filled, **_options(wanted, {"type": "array", "minItems": 1}, required=True))
 
@@ -130,6 +136,14 @@ def array(*, required: bool = False) -> fields.Field[Any]:
 def text_or_array(*, required: bool = False) -> fields.Field[Any]:
     shape = {"type": ["string", "array"], "minLength": 1, "minItems": 1}
     return _union(str, list, wanted="a string or an array, not empty", shape=shape, required=required)
+
+
+def any_text_or_array(*, required: bool = False) -> fields.Field[Any]:
+    """As above, but the string may be empty."""
+    shape = {"type": ["string", "array"], "minItems": 1}
+    wanted = "a string, or an array with something in it"
+    known = OneOfTypes(str, list, error=f"must be {wanted}", may_be_empty=str)
+    return fields.Raw(validate=known, **_options(wanted, shape, required=required))
 
 
 def text_array_or_mapping(*, required: bool = False) -> fields.Field[Any]:
@@ -148,6 +162,6 @@ def _union(*types: type, wanted: str, shape: dict[str, Any], required: bool) -> 
     return fields.Raw(validate=known, **_options(wanted, shape, required=required))
 
 
-def refused(why: str) -> fields.Field[Any]:
-    """A field that the vendor knows and the bridge cannot serve: left out it would be missed."""
-    return fields.Raw(validate=Refused(why), **_options("left out", {"type": "null"}))
+def unsupported(why: str) -> fields.Field[Any]:
+    """A field of the vendor's API that the bridge does not support and must not ignore."""
+    return fields.Raw(validate=Unsupported(why), **_options("left out", {"type": "null"}))

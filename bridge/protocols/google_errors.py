@@ -1,6 +1,6 @@
-"""Our errors in Google's words, for both of its protocols.
+"""Renders errors in Google's format, for both of Google's protocols.
 
-An error is a name of google.rpc.Code, the HTTP status that goes with it, and details.
+An error has a name from google.rpc.Code, the HTTP status for that name, and details.
 """
 
 from __future__ import annotations
@@ -13,41 +13,42 @@ from bridge.errors import BridgeError
 _TYPE = "type.googleapis.com/google.rpc."
 
 
-class _Words(NamedTuple):
+class _RpcCode(NamedTuple):
     status: str
     code: int
 
 
-_INVALID = _Words("INVALID_ARGUMENT", 400)
-_MISSING = _Words("NOT_FOUND", 404)
-_EXHAUSTED = _Words("RESOURCE_EXHAUSTED", 429)
-_UNAVAILABLE = _Words("UNAVAILABLE", 503)
-_INTERNAL = _Words("INTERNAL", 500)
+_INVALID = _RpcCode("INVALID_ARGUMENT", 400)
+_MISSING = _RpcCode("NOT_FOUND", 404)
+_EXHAUSTED = _RpcCode("RESOURCE_EXHAUSTED", 429)
+_UNAVAILABLE = _RpcCode("UNAVAILABLE", 503)
+_INTERNAL = _RpcCode("INTERNAL", 500)
 
-#: One row for each kind in the tree; a test fails when one is missing.
-WORDS: dict[str, _Words] = {
+#: One row for each kind of error; a test fails if one is missing.
+RPC_CODES: dict[str, _RpcCode] = {
     "invalid_request": _INVALID,
     "context_overflow": _INVALID,
     "too_large": _INVALID,
-    "unauthorized": _Words("UNAUTHENTICATED", 401),
-    "forbidden": _Words("PERMISSION_DENIED", 403),
+    "unauthorized": _RpcCode("UNAUTHENTICATED", 401),
+    "forbidden": _RpcCode("PERMISSION_DENIED", 403),
     "limited": _EXHAUSTED,
     "budget_spent": _EXHAUSTED,
-    "slow_request": _Words("DEADLINE_EXCEEDED", 408),
-    "client_left": _Words("CANCELLED", 499),
+    "slow_request": _RpcCode("DEADLINE_EXCEEDED", 408),
+    "client_left": _RpcCode("CANCELLED", 499),
     "unknown_route": _MISSING,
     "unknown_model": _MISSING,
+    "unknown_previous": _INVALID,
     "unknown_answer": _MISSING,
-    "method": _Words("UNIMPLEMENTED", 405),
-    "upgrade": _Words("UNIMPLEMENTED", 426),
+    "method": _RpcCode("UNIMPLEMENTED", 405),
+    "upgrade": _RpcCode("UNIMPLEMENTED", 426),
     "busy": _UNAVAILABLE,
     "shutting_down": _UNAVAILABLE,
     "refused": _INVALID,
-    # Google's clients repeat every 5xx, some ten times over; this they show at once, and it is nobody's key.
-    "misconfigured": _Words("FAILED_PRECONDITION", 400),
+    # Google's clients retry every 5xx, some of them ten times. They show a 400 at once.
+    "misconfigured": _RpcCode("FAILED_PRECONDITION", 400),
     "rate_limited": _EXHAUSTED,
     "overloaded": _UNAVAILABLE,
-    "timeout": _Words("DEADLINE_EXCEEDED", 504),
+    "timeout": _RpcCode("DEADLINE_EXCEEDED", 504),
     "unreachable": _UNAVAILABLE,
     "truncated": _UNAVAILABLE,
     "malformed": _INTERNAL,
@@ -56,8 +57,8 @@ WORDS: dict[str, _Words] = {
 
 
 def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
-    words = WORDS[error.kind]
-    body: dict[str, Any] = {"code": words.code, "message": error.message, "status": words.status}
+    rpc = RPC_CODES[error.kind]
+    body: dict[str, Any] = {"code": rpc.code, "message": error.message, "status": rpc.status}
     if details := list(_details(error, request_id)):
         body["details"] = details
     return {"error": body}
@@ -66,7 +67,7 @@ def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
 def _details(error: BridgeError, request_id: str) -> Iterator[dict[str, Any]]:
     if error.kind == "unauthorized":
         yield {"@type": f"{_TYPE}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
-    if error.param is not None and WORDS[error.kind] is _INVALID:
+    if error.param is not None and RPC_CODES[error.kind] is _INVALID:
         violation = {"field": error.param, "description": error.message}
         yield {"@type": f"{_TYPE}BadRequest", "fieldViolations": [violation]}
     if error.retry_after_seconds is not None:
@@ -76,4 +77,4 @@ def _details(error: BridgeError, request_id: str) -> Iterator[dict[str, Any]]:
 
 
 def error_status(error: BridgeError) -> int:
-    return WORDS[error.kind].code
+    return RPC_CODES[error.kind].code

@@ -1,4 +1,4 @@
-"""Models as Google lists them, a page at a time for those who ask for pages."""
+"""Google's list of models, in pages if the client asks for them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.protocols.json_reading import refuse
+from bridge.protocols.json_reading import invalid_field
 
 LARGEST_PAGE = 1000
-#: What the bridge adds to the upstream's description, for other protocols.
-_NOT_GOOGLES = ("id", "created")
+#: Fields that the bridge adds for other protocols.
+_BRIDGE_FIELDS = ("id", "created", "retiresOn", "thinkingLevels")
 
 
 def show_model(model: JsonObject) -> dict[str, Any]:
-    described = {name: value for name, value in model.items() if name not in _NOT_GOOGLES}
+    described = {name: value for name, value in model.items() if name not in _BRIDGE_FIELDS}
     return {**described, "name": f"models/{model['id']}"}
 
 
@@ -28,5 +28,6 @@ def list_models(models: Sequence[JsonObject], query: Mapping[str, str]) -> dict[
 def _whole(query: Mapping[str, str], name: str, default: int) -> int:
     given = query.get(name) or str(default)
     if not given.isascii() or not given.isdecimal():
-        raise refuse("must be a whole number" if name == "pageSize" else "is not one of ours", name)
+        problem = "must be a whole number" if name == "pageSize" else "is not a page token of this bridge"
+        raise invalid_field(problem, name)
     return int(given[:9])

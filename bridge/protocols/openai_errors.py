@@ -1,4 +1,4 @@
-"""Our errors in OpenAI's words, for both of its protocols."""
+"""Renders errors in OpenAI's format, for both of OpenAI's protocols."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ class ErrorNames(NamedTuple):
     code: str | None
 
 
-#: One row for each kind in the tree; a test fails when one is missing.
+#: One row for each kind of error; a test fails if one is missing.
 ERROR_NAMES: Mapping[str, ErrorNames] = {
     "invalid_request": ErrorNames("invalid_request_error", None),
+    "unknown_previous": ErrorNames("invalid_request_error", "previous_response_not_found"),
     "context_overflow": ErrorNames("invalid_request_error", "context_length_exceeded"),
     "too_large": ErrorNames("invalid_request_error", "request_too_large"),
     "unauthorized": ErrorNames("invalid_request_error", "invalid_api_key"),
@@ -44,27 +45,27 @@ ERROR_NAMES: Mapping[str, ErrorNames] = {
 
 
 def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
-    words = ERROR_NAMES[error.kind]
-    body = {"message": message_of(error), "type": words.type, "param": error.param, "code": words.code}
+    names = ERROR_NAMES[error.kind]
+    body = {"message": message_of(error), "type": names.type, "param": error.param, "code": names.code}
     return {"error": {**body, "request_id": request_id} if request_id else body}
 
 
 def message_of(error: BridgeError) -> str:
-    return _overflow(error) if isinstance(error, ContextOverflow) else error.message
+    return _overflow_message(error) if isinstance(error, ContextOverflow) else error.message
 
 
-def _overflow(error: ContextOverflow) -> str:
-    """Agents look for OpenAI's words, mostly for these two: `maximum context length is N tokens`, and `reduce
-    the length of the messages`."""
+def _overflow_message(error: ContextOverflow) -> str:
+    """OpenAI's sentence for an overflow. Agents search it for `maximum context length is N tokens` and
+    `reduce the length of the messages`."""
     if error.limit is None:
-        told = "Your messages are longer than this model's maximum context length."
+        problem = "Your messages are longer than this model's maximum context length."
     else:
         count = "more" if error.tokens is None else f"{error.tokens} tokens"
-        told = (
+        problem = (
             f"This model's maximum context length is {error.limit} tokens. "
             f"However, your messages resulted in {count}."
         )
-    return f"{told} Please reduce the length of the messages."
+    return f"{problem} Please reduce the length of the messages."
 
 
 def error_status(error: BridgeError) -> int:

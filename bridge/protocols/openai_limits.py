@@ -1,4 +1,4 @@
-"""What a limit leaves, in OpenAI's headers."""
+"""The state of a rate limit in OpenAI's headers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import math
 from bridge.rate_limit_status import RateLimitStatus
 
 
-def limit_headers(allowance: RateLimitStatus) -> dict[str, str]:
-    counted, limit, remaining, reset, _ = allowance
+def limit_headers(status: RateLimitStatus) -> dict[str, str]:
+    unit, limit, remaining, reset, _ = status
     return {
-        f"x-ratelimit-limit-{counted}": str(limit),
-        f"x-ratelimit-remaining-{counted}": str(remaining),
-        f"x-ratelimit-reset-{counted}": _duration(math.ceil(reset)),
+        f"x-ratelimit-limit-{unit}": str(limit),
+        f"x-ratelimit-remaining-{unit}": str(remaining),
+        f"x-ratelimit-reset-{unit}": _duration(math.ceil(reset)),
     }
 
 
 def _duration(seconds: int) -> str:
-    """As OpenAI writes it: 1h2m3s, without the units that come to nothing at the front."""
+    """A duration in OpenAI's format: 1h2m3s, without leading zero units."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    written = f"{hours}h{minutes}m{seconds}s" if hours else f"{minutes}m{seconds}s"
-    return written if hours or minutes else f"{seconds}s"
+    text = f"{hours}h{minutes}m{seconds}s" if hours else f"{minutes}m{seconds}s"
+    return text if hours or minutes else f"{seconds}s"

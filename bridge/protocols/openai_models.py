@@ -1,4 +1,4 @@
-"""Models as OpenAI lists them; Google's figures ride along for clients that look for them."""
+"""OpenAI's list of models, extended by Google's token limits for clients that read them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from bridge.gemini.types import JsonObject
 
 
 def show_model(model: JsonObject) -> dict[str, Any]:
-    shown = {"id": model["id"], "object": "model", "created": model["created"], "owned_by": "google"}
+    entry = {"id": model["id"], "object": "model", "created": model["created"], "owned_by": "google"}
     limits = {
         "context_window": model.get("inputTokenLimit"),
         "max_output_tokens": model.get("outputTokenLimit"),
     }
-    return shown | {name: limit for name, limit in limits.items() if limit is not None}
+    return entry | {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def list_models(models: Sequence[JsonObject], _query: Mapping[str, str]) -> dict[str, Any]:

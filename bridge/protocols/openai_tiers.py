@@ -1,4 +1,4 @@
-"""`service_tier` in OpenAI's two APIs: what a request wishes for, and what its answer tells."""
+"""`service_tier` in OpenAI's two APIs: the requested tier, and the tier that the answer reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bridge.gemini.service_tier import AUTO, FLEX, PRIORITY, STANDARD
 from bridge.gemini.types import JsonObject
 
-#: `fast` is OpenAI's second name for `priority`; its answers do not use it.
+#: `fast` is OpenAI's second name for `priority`. Its answers never use it.
 TIERS: Mapping[str, str] = {
     "auto": AUTO,
     "default": STANDARD,
@@ -17,10 +17,10 @@ TIERS: Mapping[str, str] = {
 }
 
 
-def wished_tier(body: JsonObject) -> str | None:
-    wish = body.get("service_tier")
-    return None if wish is None else TIERS[wish]
+def requested_tier(body: JsonObject) -> str | None:
+    requested = body.get("service_tier")
+    return None if requested is None else TIERS[requested]
 
 
-def told_tier(served: str | None) -> str:
+def tier_for_answer(served: str | None) -> str:
     return "default" if served in (None, STANDARD) else str(served)

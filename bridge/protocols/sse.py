@@ -1,4 +1,4 @@
-"""An event as bytes on the wire."""
+"""Encodes events as server-sent events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import orjson
 
 from bridge.protocols.base import Event
 
-#: Legal inside JSON, but taken for line ends by clients that split decoded text.
+#: Legal in JSON, but clients that split decoded text treat them as line ends.
 _LINE_SEPARATORS = {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029", "\x85".encode(): b"\\u0085"}
 
 

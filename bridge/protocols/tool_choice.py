@@ -1,4 +1,4 @@
-"""A client's wish about tool calls as Gemini's `toolConfig`, checked against what is declared."""
+"""Converts a client's tool choice to Gemini's `toolConfig`, and checks it against the declared tools."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.gemini.types import EMPTY, JsonObject, Tool
-from bridge.protocols.json_reading import refuse, shown
+from bridge.protocols.json_reading import invalid_field, quoted
 
 MUST_CALL = "ANY"
-CHECKED = "VALIDATED"  #: text or a call, as with AUTO; but a call keeps to its schema, and names may be given
+CHECKED = "VALIDATED"  #: like AUTO, but calls follow their schema, and the tools can be limited by name
 
-#: OpenAI's words, in both of its protocols, and one that its clients send to Gemini.
+#: The modes of both OpenAI protocols, and `validated`, which OpenAI clients send for Gemini.
 MODES = {"auto": "AUTO", "required": MUST_CALL, "none": "NONE", "validated": CHECKED}
 
 
@@ -19,12 +19,12 @@ def tool_config(mode: str, allowed: Sequence[str], declared: Sequence[Tool], par
     names = {function.name for tool in declared for function in tool.functions}
     for name in allowed:
         if name not in names:
-            raise refuse(f"{shown(name)} is not among the declared tools", param)
+            raise invalid_field(f"{quoted(name)} is not among the declared tools", param)
     if not names:
         if mode == MUST_CALL and not declared:
-            raise refuse("asks for a tool call, but no tools are declared", param)
-        return EMPTY  # Gemini refuses the wish without a function to call, and searches when it sees fit
-    calling: dict[str, Any] = {"mode": mode}
+            raise invalid_field("asks for a tool call, but no tools are declared", param)
+        return EMPTY  # Gemini rejects the field without functions, and decides itself when to search
+    config: dict[str, Any] = {"mode": mode}
     if allowed:
-        calling["allowedFunctionNames"] = list(allowed)
-    return {"functionCallingConfig": calling}
+        config["allowedFunctionNames"] = list(allowed)
+    return {"functionCallingConfig": config}

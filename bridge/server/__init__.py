@@ -1,1 +1,1 @@
-"""gunicorn's side: the worker, its threads and connections, and what it has room for. Knows no Flask."""
+"""gunicorn's side: the worker with its threads, connections, slots and memory budget. Does not use Flask."""

@@ -1,7 +1,7 @@
-"""The settings that the running service goes by.
+"""The settings in force in the running service.
 
-gunicorn's master reads them before it makes workers, and again when it is told to reload; the workers take
-what the master has found good. So a reload with a broken configuration leaves the service as it was.
+gunicorn's master reads and checks them before it starts workers, and again at every reload; the workers use
+the settings that the master has checked. So a reload with an invalid configuration changes nothing.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ log = logging.getLogger(__name__)
 
 class ActiveSettings(NamedTuple):
     settings: Settings
-    access: str  #: who will be let in, in words
-    home: str  #: the address that the upstream asks, if it asks one
-    notices: Sequence[str]  #: what the operator must know of the secrets, the upstream and the tables
+    access: str  #: a text that says which clients are served
+    home: str  #: the address of the upstream; empty for the demo model
+    notices: Sequence[str]  #: warnings for the operator about secrets, upstream and tables
 
 
 _in_force: ActiveSettings | None = None
 
 
 def load_active_settings() -> ActiveSettings:
-    """Read and check them. Raises SettingsError at the start; later the settings in force stay."""
+    """Read and check the settings. An error raises SettingsError at the start; later it is logged, and the
+    settings in force stay."""
     global _in_force
     try:
         settings = load()
-        upstream = make_upstream(settings)  # opens no connection; it says what is missing
+        upstream = make_upstream(settings)  # checks its settings; opens no connection
         access = describe_access(settings)
     except SettingsError as error:
         if _in_force is None:
             raise
         log.error(
-            "reload refused: the settings are wrong, and those before stay", extra={"reason": str(error)}
+            "reload rejected: the new settings are invalid, the previous settings stay in force",
+            extra={"reason": str(error)},
         )
         return _in_force
     notices = (*_short_secrets(settings), *upstream.notices, *_price_notices(settings))
@@ -51,8 +53,8 @@ def load_active_settings() -> ActiveSettings:
 def _price_notices(settings: Settings) -> list[str]:
     if not (unpriced := settings.unpriced_models):
         return []
-    named = f"models without a price in prices.toml: {', '.join(unpriced)}"
-    return [f"models.toml names {named}; {settings.fate_of_unpriced}"]
+    models = f"models without a price in prices.toml: {', '.join(unpriced)}"
+    return [f"models.toml names {models}; {settings.unpriced_effect}"]
 
 
 def _short_secrets(settings: Settings) -> Iterator[str]:
@@ -64,12 +66,12 @@ def _short_secrets(settings: Settings) -> Iterator[str]:
     for name, values in secrets.items():
         if any(0 < len(value) < SHORTEST_SECRET for value in values):
             yield (
-                f"{name}: a secret of fewer than {SHORTEST_SECRET} characters is taken for a placeholder, "
-                "and masked neither in the log nor in answers"
+                f"{name}: a secret of fewer than {SHORTEST_SECRET} characters is treated as a placeholder; "
+                "it is not masked in the log or in answers"
             )
 
 
-def tell_notices() -> None:
+def log_notices() -> None:
     for notice in (_in_force or load_active_settings()).notices:
         log.warning(notice)
 

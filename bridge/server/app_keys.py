@@ -1,14 +1,13 @@
-"""Where gunicorn's worker finds in the application what it must tell and ask, and the application what the
-worker has for a request.
+"""The keys under which the worker and the application find each other's objects.
 
-It stands by itself because gunicorn's master loads the worker's class too, and need not hold all of the
-application in memory for that.
+They have a module of their own because gunicorn's master imports the worker class, and should not load the
+whole application for it.
 """
 
 from __future__ import annotations
 
 DRAIN = "bridge.exchange.drain"
 SLOW_CLIENTS = "bridge.slow_clients"
-SLOTS = "bridge.places"
-SLOT = "bridge.place"  #: of a request's environment: the place that the worker took for it
+SLOTS = "bridge.slots"
+SLOT = "bridge.slot"  #: key in the WSGI environment of a request: the slot that the worker reserved for it
 HEAD_TIMEOUT = "BRIDGE_HEAD_TIMEOUT"

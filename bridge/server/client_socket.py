@@ -1,6 +1,7 @@
-"""The client's end of the connection: whether it is still there, and how long it may take.
+"""The client's socket: detects disconnects and sets timeouts.
 
-gunicorn hands the socket on; under another server, or in a test without one, every client stays and is quick.
+gunicorn passes the socket to the application. Under another server, or in a test without one, there is no
+socket: then no disconnect is detected and there are no timeouts.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from bridge.socket_timeouts import SIZE, seconds_in, timeval
+from bridge.socket_timeouts import TIMEVAL_SIZE, seconds_from_timeval, timeval
 
-#: A client that has closed its side no longer waits. Where the platform has no such sign, errors must do.
-_HUNG_UP = getattr(select, "POLLRDHUP", 0)
+#: The event for a client that closed its side. On platforms without it, only errors show a disconnect.
+_DISCONNECTED = getattr(select, "POLLRDHUP", 0)
 
 
-def send_limit(client: socket.socket) -> float:
-    """Seconds that it may take nothing."""
-    return seconds_in(client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SIZE))
+def send_timeout(client: socket.socket) -> float:
+    """Seconds after which a send to the client times out."""
+    return seconds_from_timeval(client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, TIMEVAL_SIZE))
 
 
 class ClientSocket:
@@ -32,23 +33,23 @@ class ClientSocket:
             return True
         poller = select.poll()
         try:
-            poller.register(self.socket, _HUNG_UP)
+            poller.register(self.socket, _DISCONNECTED)
             return not poller.poll(0)
         except (OSError, ValueError):  # already closed
             return False
 
     def set_send_timeout(self, seconds: float) -> None:
-        """What is sent to it, each time. By the kernel's clock: by Python's own, each piece of a stream would
-        be polled for before it is sent, and the interpreter's lock handed around once more."""
+        """Limit the time of each send. The kernel enforces it (SO_SNDTIMEO): a timeout in Python would cost
+        an extra poll, and a release of the interpreter lock, for each piece of a stream."""
         if self.socket is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval(seconds))
 
 
 class SlowClients:
-    """Clients that owe us bytes. A read can be held up for ever by one that drips: each single byte is in
-    time.
+    """Deadlines for clients that are sending a request.
 
-    So gunicorn's main loop looks here every second, and closes the reading side of who is late.
+    A timeout for each read is not enough, because a client could send single bytes for ever. So gunicorn's
+    main loop checks the deadlines every second and closes the reading side of overdue clients.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class SlowClients:
             self._due[client] = time.monotonic() + seconds
 
     def arrived(self, client: socket.socket | None) -> bool:
-        """Whether it was in time."""
+        """Remove the deadline. False if the client was overdue."""
         return client is None or self._due.pop(client, None) is not None
 
     def close_overdue(self) -> None:

@@ -1,4 +1,4 @@
-"""A client's connection, as gunicorn's worker keeps it."""
+"""A client's connection in gunicorn's worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gunicorn.workers.gthread import TConn
 if TYPE_CHECKING:
     from bridge.server.slots import Slot
 
-#: How each request begins that may ask for an answer.
+#: Every request that needs a slot begins with this.
 POST = b"POST "
 
 
@@ -19,29 +19,29 @@ class Connection(TConn):
     sock: socket.socket
     data_ready: bool
     parser: Any
-    slot: Slot | None = None  #: for the request that it brings now
-    waits_until = 0.0  #: for a place, in this worker and others; 0: it need not wait
+    slot: Slot | None = None  #: the slot of its current request
+    waits_until = 0.0  #: until when it waits for a slot, in this worker and others; 0: it does not wait
 
     def __init__(self, cfg: Any, client: socket.socket, address: Any, server: Any) -> None:
         super().__init__(cfg, client, address, server)
-        self.came = time.monotonic()
+        self.accepted_at = time.monotonic()
 
     @property
-    def reads_ahead(self) -> bool:
-        """Some of its next request has been taken off the socket."""
+    def has_buffered_data(self) -> bool:
+        """Whether gunicorn has already read a part of the next request from the socket."""
         return self.parser is not None and bool(self.parser.unreader.buf.getvalue())
 
-    def beginning(self) -> bytes | None:
-        """The first bytes of its next request, left where they are; None until some have come."""
-        if self.reads_ahead:
+    def peek(self) -> bytes | None:
+        """The first bytes of the next request, without consuming them; None if there are none yet."""
+        if self.has_buffered_data:
             return bytes(self.parser.unreader.buf.getvalue()[: len(POST)])
         try:
             return self.sock.recv(len(POST), socket.MSG_PEEK)
         except BlockingIOError:
             return None
-        except (OSError, ValueError):  # it has gone; or it is encrypted, and only its reader can tell
+        except (OSError, ValueError):  # the client has disconnected, or the connection is encrypted
             return b""
 
     def wants_slot(self) -> bool:
-        beginning = self.beginning()
-        return bool(beginning) and POST.startswith(beginning or b"")
+        first_bytes = self.peek()
+        return bool(first_bytes) and POST.startswith(first_bytes or b"")

@@ -1,7 +1,7 @@
-"""A core for each worker.
+"""Pins each worker to one CPU core.
 
-The threads of a worker take turns with one interpreter. Spread over several cores, they would wake another
-core at every turn, and leave what they had at hand in the caches of the one before.
+The threads of a worker share one interpreter lock. Spread over several cores, each change of thread would
+wake another core and lose the data in the caches of the previous core.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 
-def core_beside(taken: Sequence[int | None], staying: int) -> int | None:
-    """One of those that the fewest of our workers have; None on a system that has no word for it.
+def choose_core(taken: Sequence[int | None], staying: int) -> int | None:
+    """The core that the fewest of our workers use; None if the system does not support pinning.
 
-    `taken` are their cores, the oldest worker's first. In a reload only the last ones are `staying`, and the
-    others count only between equals. What is equal is left to chance, or all the services of a machine would
-    choose the same.
+    `taken` lists the cores of the workers, the oldest worker first. During a reload only the last `staying`
+    workers stay; the others only break ties. Remaining ties are broken at random, so that several services on
+    one machine do not all choose the same core.
     """
     if not hasattr(os, "sched_getaffinity"):
         return None
@@ -27,8 +27,8 @@ def core_beside(taken: Sequence[int | None], staying: int) -> int | None:
     return min(allowed, key=lambda core: (later[core], all_of_them[core], random.random()))
 
 
-def stay_on(core: int | None) -> None:
-    """This process, and the threads that it will have. Where that is forbidden, it does without."""
+def pin_to_core(core: int | None) -> None:
+    """Pin this process and its future threads to the core, if the system allows it."""
     if core is not None:
         with suppress(OSError):
             os.sched_setaffinity(0, {core})

@@ -1,7 +1,7 @@
-"""gunicorn's writer of HTTP/1 answers, whose head waits for the first bytes of the body.
+"""gunicorn's writer of HTTP/1 responses; it sends the head together with the first bytes of the body.
 
-A client must take what is sent to it in time. The kernel enforces that (`bridge/server/client_socket.py`),
-but restarts its clock whenever the client takes a little; so a large answer has a limit for all of it.
+A client must accept data in time. The kernel enforces this for each send (`bridge/server/client_socket.py`),
+but restarts the timeout whenever the client accepts a few bytes; so a large piece has a limit for all of it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from functools import lru_cache
 from gunicorn.http.wsgi import Response
 from gunicorn.util import http_date
 
-from bridge.server.client_socket import send_limit
+from bridge.server.client_socket import send_timeout
 
-LARGEST_AT_ONCE = 65_536
-NEWEST_VERSION = (1, 1)  #: that is spoken here, whichever the client claims to speak
-FRAME = b"%X\r\n%b\r\n"  #: of a body in pieces: its size, and what it holds
+LARGEST_WRITE = 65_536
+NEWEST_VERSION = (1, 1)  #: the highest HTTP version in a response, whatever version the client claims
+FRAME = b"%X\r\n%b\r\n"  #: a chunk of a chunked body: its size and its data
 
 
 class JoinedResponse(Response):
-    """A send less for each answer, and for the client one wake-up less."""
+    """Saves one send() for each response, and one wake-up in the client."""
 
     headers_sent: bool
     _head = b""
-    _streaming = False  #: the head has left, and what follows is a stream
+    _streaming = False  #: the head has been sent, and the body is chunked
 
     def default_headers(self) -> list[str]:
         version = "HTTP/{}.{}".format(*min(self.req.version, NEWEST_VERSION))
@@ -44,7 +44,7 @@ class JoinedResponse(Response):
             self.headers_sent = True
 
     def write(self, data: bytes) -> None:
-        if self._streaming and 0 < len(data) < LARGEST_AT_ONCE:
+        if self._streaming and 0 < len(data) < LARGEST_WRITE:
             self.sock.sendall(FRAME % (len(data), data))
         else:
             super().write(data)
@@ -62,22 +62,22 @@ class JoinedResponse(Response):
             head, self._head = self._head, b""
             data = head + data
             self._streaming = self.chunked
-        if len(data) > LARGEST_AT_ONCE:
-            self._send_by_and_by(memoryview(data))
+        if len(data) > LARGEST_WRITE:
+            self._send_in_pieces(memoryview(data))
         elif data:
             self.sock.sendall(data)
 
-    def _send_by_and_by(self, data: memoryview) -> None:
-        limit = send_limit(self.sock)
+    def _send_in_pieces(self, data: memoryview) -> None:
+        limit = send_timeout(self.sock)
         began = time.monotonic()
         while data:
             if time.monotonic() - began > limit:
                 raise BlockingIOError
-            data = data[self.sock.send(data[:LARGEST_AT_ONCE]) :]
+            data = data[self.sock.send(data[:LARGEST_WRITE]) :]
 
 
 @lru_cache(1)
 def _date(second: int) -> str:
-    """It is the same for all answers of a second."""
+    """The Date header, cached because it is the same for all responses of one second."""
     date: str = http_date(second)
     return date

@@ -1,8 +1,8 @@
-"""How many answers one process works on at a time.
+"""Limits the number of answers that one process produces at a time.
 
-gunicorn would queue what is too much without a word. Here a worker takes a place for each request before a
-thread reads it (`bridge/server/worker.py`). A request that finds none is refused by one of the threads that
-are never given to an answer; these also serve health checks, lists and errors.
+gunicorn would silently queue excess requests. Here the worker reserves a slot for each request before a
+thread reads it (`bridge/server/worker.py`). Some threads are never used for answers: they reject the requests
+that get no slot, and serve health checks, lists and errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridge.observe import metrics
 from bridge.server.memory import MemoryBudget, MemoryReservation
 
 SPARE_THREADS = 8
-#: Some answer ends within a second or two, or another worker has a place.
+#: Seconds in which an answer usually ends, or another worker gets a free slot.
 RETRY_AFTER = 2.0
 
 
@@ -25,8 +25,8 @@ class Slots:
         self._free = max(1, threads - SPARE_THREADS)
         self._memory = memory
         self._lock = threading.Lock()
-        self.wanted = False  #: by the worker, which is to be told of the next that is free
-        self.tell: Callable[[], None] = lambda: None
+        self.notify_when_free = False  #: True: call `on_free` when a slot is released
+        self.on_free: Callable[[], None] = lambda: None
 
     @property
     def free(self) -> bool:
@@ -43,29 +43,29 @@ class Slots:
         slot = reserved or self.reserve()
         if slot is None:
             raise TooBusy(
-                "The bridge is working on as many answers as it can; please try again",
+                "The bridge is busy: all its slots for answers are in use; please retry",
                 retry_after=RETRY_AFTER,
             )
         return slot
 
     def reserve_memory(self) -> MemoryReservation:
-        """For those who need bytes without a place."""
+        """A memory reservation for a request that needs no slot."""
         return MemoryReservation(self._memory)
 
     def _give_back(self) -> None:
         with self._lock:
             self._free += 1
-        if self.wanted:
-            self.tell()
+        if self.notify_when_free:
+            self.on_free()
 
     @staticmethod
-    def waited(end: str) -> None:
-        """Some connection found no place here: it was served after all, refused, or handed on."""
-        metrics.waited_for_slot(end)
+    def count_wait(outcome: str) -> None:
+        """Count a connection that found no free slot here; it was served later, refused or handed over."""
+        metrics.waited_for_slot(outcome)
 
 
 class Slot:
-    """To be given back once, with the bytes of its request; doing so again changes nothing."""
+    """A slot with the memory of its request. Releasing it twice has no effect."""
 
     __slots__ = ("_give_back", "memory")
 
@@ -80,7 +80,7 @@ class Slot:
             release()
 
     def detach_memory(self) -> MemoryReservation:
-        """The request's bytes, for work that outlives the request; that work releases them."""
+        """Return the memory of the request, for work that outlives the request and releases it later."""
         memory, self.memory = self.memory, self.memory.another()
         return memory
 

@@ -1,7 +1,7 @@
-"""The threads of a worker: started when they are needed, kept, and never more than a number.
+"""The thread pool of a worker. Threads are started on demand, up to a limit, and kept.
 
-They do what `ThreadPoolExecutor` does, which also keeps a promise of a result, with a lock of its own, for
-each task. Nobody asks for it here, and it takes a twentieth of a short request.
+`ThreadPoolExecutor` does the same, but also creates a `Future` with a lock for each task. Nothing here uses
+the result, and the `Future` would cost a twentieth of the time of a short request.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Task = tuple[Callable[[Any], None], Any]
 
 
 class Threads:
-    """Given tasks by one thread alone. Whatever a task raises, its thread goes on."""
+    """Only one thread may call `run`. A thread survives every exception of a task."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._started = 0
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
-        self._free: deque[None] = deque()  #: one for each thread that nothing was found for yet
+        self._free: deque[None] = deque()  #: one entry for each idle thread
 
     def run(self, function: Callable[[Any], None], argument: Any) -> None:
         if self._free:
             self._free.pop()
-        elif self._started < self._most:
+        elif self._started < self._limit:
             self._start()
         self._tasks.put((function, argument))
 
@@ -38,13 +38,13 @@ class Threads:
         self._started += 1
         try:
             Thread(target=self._work, name=f"answers-{self._started}").start()
-        except RuntimeError:  # the system has no room for one more; those that are there will do it
+        except RuntimeError:  # the system allows no more threads; the running threads do the task later
             self._started -= 1
             if not self._started:
                 raise
 
     def shutdown(self, wait: bool = False) -> None:
-        """Each ends after what was given before. Nobody waits for them here: the process does, at its end."""
+        """Each thread ends after the queued tasks. This call does not wait; the end of the process does."""
         for _ in range(self._started):
             self._tasks.put(None)
 
@@ -54,6 +54,6 @@ class Threads:
             try:
                 function(argument)
             except BaseException:
-                log.exception("a thread failed")
-            task = function = argument = None  # type: ignore[assignment]  # or the last one would live on
+                log.exception("a task failed with an exception")
+            task = function = argument = None  # type: ignore[assignment]  # so that the idle thread keeps no task
             self._free.append(None)

@@ -1,14 +1,14 @@
-"""gunicorn's threaded worker, with what it lacks: word to the answers before the end, an eye on slow clients,
-and a limit to what it takes on.
+"""gunicorn's threaded worker, extended: it drains running answers, closes slow clients and limits its load.
 
-The first stands in its handler of SIGTERM, which also comes with a reload; the second in its main loop. And
-it does less for each request: the thread that served a connection puts it back to the poller by itself,
-the head of an answer leaves with its beginning (`bridge/server/response.py`), and settings are read once.
+Draining begins in the handler of SIGTERM, which gunicorn also sends for a reload. The main loop closes slow
+clients. The worker also does less for each request: the thread that served a connection returns it to the
+poller itself, the head of a response is sent with the first bytes of its body (`bridge/server/response.py`),
+and gunicorn's settings are read once.
 
-The third: a request gets its place before it gets a thread. A worker without a free one takes no newcomers
-while a sibling has one (`bridge/server/siblings.py`). A request that comes all the same, over a connection
-that was open before, is left to a sibling, or waits a moment. When no worker has a place, all take
-newcomers: health checks are answered, and all others refused soon.
+The load limit: a request gets a slot before it gets a thread. A worker without a free slot accepts no new
+connections while a sibling has one (`bridge/server/siblings.py`). A request that arrives nevertheless, over a
+kept-alive connection, is handed over to a sibling or waits a moment. If no worker has a free slot, all
+workers accept connections, so that health checks are answered and other requests are rejected quickly.
 """
 
 from __future__ import annotations
@@ -40,52 +40,53 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two signs of life, and between two looks at slow clients.
-BETWEEN_SIGNS = 1.0
-#: Seconds without newcomers at least, when the system has no room for one more.
-UNTIL_THERE_IS_ROOM = 0.1
-BETWEEN_COMPLAINTS = 10.0
-NO_ROOM = NO_DESCRIPTORS | {errno.ENOBUFS, errno.ENOMEM}
-#: Another worker was quicker, or the newcomer has gone.
-NOBODY_THERE = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED))
-#: Seconds that a newcomer gets to send something, when the worker is about to end.
-FIRST_BYTES = 5.0
-#: Seconds that the rest of a body gets to arrive, when its request was answered without it.
-UNREAD_BODY = 0.1
-#: Seconds that a request waits for a place, how many more if a sibling has one but is slow to take it over,
-#: and between two looks.
-LONGEST_WAIT = 1.0
-LONGEST_MOVE = 5.0
-BETWEEN_LOOKS = 0.02
+#: Seconds between two heartbeats to gunicorn's master, and between two checks for slow clients.
+HEARTBEAT_INTERVAL = 1.0
+#: Seconds without new connections after the system ran out of resources for one.
+ACCEPT_PAUSE = 0.1
+ERROR_LOG_INTERVAL = 10.0
+OUT_OF_RESOURCES = NO_DESCRIPTORS | {errno.ENOBUFS, errno.ENOMEM}
+#: Another worker accepted the connection first, or the client has disconnected.
+NOTHING_TO_ACCEPT = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED))
+#: Seconds in which a new client must send its first bytes when the worker is stopping.
+FIRST_BYTES_TIMEOUT = 5.0
+#: Seconds to wait for the rest of a body whose request has already been answered.
+UNREAD_BODY_TIMEOUT = 0.1
+#: Seconds that a request waits for a slot.
+SLOT_TIMEOUT = 1.0
+#: Additional seconds, if a sibling has a free slot but has not taken the connection yet.
+HANDOVER_TIMEOUT = 5.0
+#: Seconds between two checks for a free slot.
+SLOT_CHECK_INTERVAL = 0.02
 
 
 class Worker(ThreadWorker):
-    core: int | None = None  #: that it keeps to; chosen before it is made a process
-    wsgi: Any = None  #: until it is loaded; a signal may come before that
-    _next_sign = 0.0
-    _next_complaint = 0.0
-    _room_again = 0.0  #: when it can be hoped for
+    core: int | None = None  #: the CPU core to pin to; chosen before the fork
+    wsgi: Any = None  #: the application; None until it is loaded, and a signal may arrive before that
+    _next_heartbeat = 0.0
+    _next_error_log = 0.0
+    _accept_again_at = 0.0  #: the end of the pause after the system ran out of resources
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """In the master."""
+        """Runs in the master."""
         super().__init__(*arguments, **options)
         self.siblings = siblings()
-        self.number = self.siblings.enter()
+        self.number = self.siblings.register()
 
     def init_process(self) -> None:
-        # gunicorn looks each of them up anew, a dozen times for a request; here they change no more.
+        # gunicorn looks up a dozen settings for each request; they no longer change, so cache them.
         self.cfg.__dict__.update({name: setting.get() for name, setting in self.cfg.settings.items()})
         super().init_process()
 
     def run(self) -> None:
         self.slots: Slots = self.wsgi.extensions[SLOTS]
-        self.slots.tell = partial(self.method_queue.defer, self._wake_up)
-        self._half_closed = HalfClosed(self.poller, self._gone)
+        self.slots.on_free = partial(self.method_queue.defer, self._wake_up)
+        self._half_closed = HalfClosed(self.poller, self._count_closed)
         self._waiting: deque[Connection] = deque()
         try:
             super().run()
         finally:
-            self.tpool.shutdown()  # or the threads, waiting for more, would keep the process from ending
+            self.tpool.shutdown()  # otherwise the idle threads would keep the process alive
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.alive and self.wsgi is not None:
@@ -93,34 +94,34 @@ class Worker(ThreadWorker):
         super().handle_exit(sig, frame)
 
     def notify(self) -> None:
-        """Called at every turn of the main loop, which is several times for each request."""
+        """gunicorn calls this in every turn of the main loop, several times for each request."""
         if self.alive:
             self.set_accept_enabled(self.nr_conns < self.worker_connections)
         now = time.monotonic()
-        if now >= self._next_sign:
-            self._next_sign = now + BETWEEN_SIGNS
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + HEARTBEAT_INTERVAL
             super().notify()
             self.wsgi.extensions[SLOW_CLIENTS].close_overdue()
             self._half_closed.close_overdue()
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
-        super().wait_for_and_dispatch_events(BETWEEN_LOOKS if self._waiting else timeout)
+        super().wait_for_and_dispatch_events(SLOT_CHECK_INTERVAL if self._waiting else timeout)
         if self._waiting:
-            self._look_for_slots()
+            self._serve_waiting()
 
     def _wake_up(self) -> None:
-        """A place is free; the next turn of the main loop will see it."""
+        """A slot is free. The call itself starts a turn of the main loop, which will use the slot."""
 
-    # --- newcomers -----------------------------------------------------------------------------------
+    # --- new connections -----------------------------------------------------------------------------
 
     def set_accept_enabled(self, enabled: bool) -> None:
-        """Asked for at every turn of the main loop."""
-        able = enabled and time.monotonic() >= self._room_again
-        self.slots.wanted = True  # before the look: a place that is given back after it must be told
-        room = able and self.slots.free
-        self.slots.wanted = (enabled and not room) or bool(self._waiting)
-        self.siblings.tell(self.number, room)
-        accepting = able and (room or not self.siblings.have_room())
+        """Called in every turn of the main loop."""
+        able = enabled and time.monotonic() >= self._accept_again_at
+        self.slots.notify_when_free = True  # set before the check, so that a slot released after it notifies
+        free = able and self.slots.free
+        self.slots.notify_when_free = (enabled and not free) or bool(self._waiting)
+        self.siblings.report(self.number, free)
+        accepting = able and (free or not self.siblings.have_free_slot())
         if accepting != self._accepting:
             super().set_accept_enabled(accepting)
             if accepting:
@@ -129,16 +130,16 @@ class Worker(ThreadWorker):
                 self.poller.unregister(self.siblings.queue)
 
     def accept(self, listener: socket.socket) -> None:
-        """gunicorn ends the worker for want of room, and all its answers with it; here the newcomer waits."""
+        """Without file descriptors, gunicorn would end the worker and its answers; here the client waits."""
         try:
             client, address = listener.accept()
         except OSError as error:
             self._not_accepted(error)
             return
-        self._welcome(Connection(self.cfg, client, address, listener.getsockname()))
+        self._add_connection(Connection(self.cfg, client, address, listener.getsockname()))
 
     def _take_over(self, _queue: Any) -> None:
-        """A connection that a sibling has no place for."""
+        """Take a connection from a sibling that has no free slot."""
         try:
             client, waits_until = self.siblings.take()
         except OSError as error:
@@ -146,17 +147,17 @@ class Worker(ThreadWorker):
             return
         try:
             address, server = client.getpeername(), client.getsockname()
-        except OSError:  # it has gone
+        except OSError:  # the client has disconnected
             client.close()
             return
         conn = Connection(self.cfg, client, address, server)
         conn.waits_until = waits_until
-        self._welcome(conn)
+        self._add_connection(conn)
 
-    def _welcome(self, conn: Connection) -> None:
-        """No thread waits for its first bytes."""
+    def _add_connection(self, conn: Connection) -> None:
+        """The poller, not a thread, waits for the first bytes of the connection."""
         self.nr_conns += 1
-        if conn.beginning() is not None:
+        if conn.peek() is not None:
             self.enqueue_req(conn)
             return
         conn.set_timeout()
@@ -167,69 +168,69 @@ class Worker(ThreadWorker):
     def murder_pending(self) -> None:
         if not self.alive:
             for conn in self.pending_conns:
-                conn.timeout = min(conn.timeout, conn.came + FIRST_BYTES)
+                conn.timeout = min(conn.timeout, conn.accepted_at + FIRST_BYTES_TIMEOUT)
         super().murder_pending()
 
     def _not_accepted(self, error: OSError) -> None:
-        if error.errno in NO_ROOM:
-            self._rest_from_newcomers(error)
-        elif not isinstance(error, BlockingIOError) and error.errno not in NOBODY_THERE:
+        if error.errno in OUT_OF_RESOURCES:
+            self._pause_accepting(error)
+        elif not isinstance(error, BlockingIOError) and error.errno not in NOTHING_TO_ACCEPT:
             raise error
 
-    def _rest_from_newcomers(self, error: OSError) -> None:
+    def _pause_accepting(self, error: OSError) -> None:
         now = time.monotonic()
-        if now >= self._next_complaint:
-            self._next_complaint = now + BETWEEN_COMPLAINTS
-            log.error("no room for another connection: %s; LimitNOFILE may be too low", error.strerror)
-        self._room_again = now + UNTIL_THERE_IS_ROOM
+        if now >= self._next_error_log:
+            self._next_error_log = now + ERROR_LOG_INTERVAL
+            log.error("cannot accept another connection: %s; LimitNOFILE may be too low", error.strerror)
+        self._accept_again_at = now + ACCEPT_PAUSE
         self.set_accept_enabled(False)
 
-    # --- a place -------------------------------------------------------------------------------------
+    # --- slots ---------------------------------------------------------------------------------------
 
     def enqueue_req(self, conn: Connection) -> None:
-        """Of a connection that something has come over: to a thread, with a place for what it may ask."""
+        """Give a connection with a new request to a thread, with a slot if the request needs one."""
         conn.data_ready = True
         conn.slot = None if self._waiting else self.slots.reserve()
         if conn.slot is None and conn.wants_slot():
-            self._without_slot(conn)
+            self._wait_for_slot(conn)
         else:
             self.tpool.run(self._serve, conn)
 
-    def _without_slot(self, conn: Connection) -> None:
-        conn.waits_until = conn.waits_until or time.monotonic() + LONGEST_WAIT
-        if not self._hand_on(conn):
+    def _wait_for_slot(self, conn: Connection) -> None:
+        conn.waits_until = conn.waits_until or time.monotonic() + SLOT_TIMEOUT
+        if not self._hand_over(conn):
             self._waiting.append(conn)
 
-    def _hand_on(self, conn: Connection) -> bool:
-        """To a sibling with room, if there is one, and nothing was read here that it would miss."""
-        self.siblings.tell(self.number, False)  # or it might come back to this very worker
-        if conn.reads_ahead or self._overdue(conn) or not self.siblings.have_room():
+    def _hand_over(self, conn: Connection) -> bool:
+        """Hand the connection over to a sibling with a free slot. Impossible after a part of it was read."""
+        self.siblings.report(self.number, False)  # otherwise this worker might take it again
+        if conn.has_buffered_data or self._overdue(conn) or not self.siblings.have_free_slot():
             return False
         if not self.siblings.give(conn.sock, conn.waits_until):
             return False
-        self.slots.waited("handed_on")
+        self.slots.count_wait("handed_on")
         conn.close()
-        self._gone()
+        self._count_closed()
         return True
 
     def _overdue(self, conn: Connection) -> bool:
-        longer = LONGEST_MOVE if self.siblings.have_room() else 0.0
+        longer = HANDOVER_TIMEOUT if self.siblings.have_free_slot() else 0.0
         return time.monotonic() > conn.waits_until + longer
 
-    def _look_for_slots(self) -> None:
-        """For those who wait, one after the other. Who waited too long is refused, which takes a thread too:
-        the words of the refusal are its protocol's."""
+    def _serve_waiting(self) -> None:
+        """Serve the waiting connections in order. A connection that waited too long also gets a thread: it
+        rejects the request in the format of its protocol."""
         while self._waiting:
             conn = self._waiting[0]
             conn.slot = self.slots.reserve()
             if conn.slot is not None or self._overdue(conn):
-                self.slots.waited("served" if conn.slot else "refused")
+                self.slots.count_wait("served" if conn.slot else "refused")
                 self.tpool.run(self._serve, conn)
-            elif not self._hand_on(conn):
+            elif not self._hand_over(conn):
                 return
             self._waiting.popleft()
 
-    # --- a connection --------------------------------------------------------------------------------
+    # --- connections ---------------------------------------------------------------------------------
 
     def get_thread_pool(self) -> Threads:
         return Threads(self.cfg.threads)
@@ -238,26 +239,26 @@ class Worker(ThreadWorker):
         try:
             kept = self.handle(conn) is True and self.alive
         except Exception:
-            log.exception("a connection failed")
+            log.exception("serving a connection failed with an exception")
             kept = False
         finally:
             slot, conn.slot, conn.waits_until = conn.slot, None, 0.0
             if slot is not None:
                 slot.release()
-        if kept and not conn.reads_ahead:
+        if kept and not conn.has_buffered_data:
             self._await_next_request(conn)
         else:
-            self.method_queue.defer(self.enqueue_req if kept else self._let_go, conn)
+            self.method_queue.defer(self.enqueue_req if kept else self._half_close, conn)
 
-    def _let_go(self, conn: Connection) -> None:
+    def _half_close(self, conn: Connection) -> None:
         self._half_closed.add(conn.sock)
 
-    def _gone(self) -> None:
+    def _count_closed(self) -> None:
         self.nr_conns -= 1
 
     def _await_next_request(self, conn: Connection) -> None:
-        """As `finish_request` does it in the main loop, which need not wake up for it: the kernel's poller
-        takes a connection from any thread, while the main loop waits on it."""
+        """Do the work of gunicorn's `finish_request` in this thread, without waking the main loop. Any thread
+        may register a connection with the kernel's poller while the main loop waits on it."""
         conn.sock.setblocking(False)
         conn.set_timeout()
         self.keepalived_conns.append(conn)
@@ -266,7 +267,7 @@ class Worker(ThreadWorker):
             self.poller.register(conn.sock, selectors.EVENT_READ, readable)
         except (OSError, ValueError, KeyError):  # it was closed
             self.keepalived_conns.remove(conn)
-            self.method_queue.defer(self._let_go, conn)
+            self.method_queue.defer(self._half_close, conn)
 
     def handle(self, conn: Connection) -> Any:
         slow_clients = self.wsgi.extensions[SLOW_CLIENTS]
@@ -277,17 +278,19 @@ class Worker(ThreadWorker):
             slow_clients.arrived(conn.sock)
 
     def _keepalive_after(self, conn: Connection, keepalive: bool) -> bool:
-        """A request that was answered gets no second answer for what is wrong in the rest of its body. Where
-        gunicorn would wait five seconds for that rest, anybody without a key could hold a thread for them."""
+        """Read the rest of the body of an answered request; an error in it closes the connection without a
+        second answer. gunicorn waits five seconds for it, so a client without a key could block a thread."""
         try:
-            return keepalive and bool(conn.parser.finish_body(deadline=time.monotonic() + UNREAD_BODY))
+            return keepalive and bool(
+                conn.parser.finish_body(deadline=time.monotonic() + UNREAD_BODY_TIMEOUT)
+            )
         except (ParseException, OSError):
             return False
 
-    # --- a request -----------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------
 
     def handle_request(self, req: Any, conn: Connection) -> bool:
-        """Whether the connection may carry another."""
+        """Answer the request. Returns whether the connection can be kept alive."""
         response, environ = create(
             req, conn.sock, conn.client, conn.server, self.cfg, response_class=JoinedResponse
         )
@@ -302,15 +305,15 @@ class Worker(ThreadWorker):
         try:
             self._answer(environ, response)
         except BlockingIOError as error:
-            # It does not take what is sent to it in time; gunicorn knows that as a broken pipe.
-            raise BrokenPipeError(errno.EPIPE, "the client takes nothing") from error
-        except OSError:  # it has gone, which `handle` knows
+            # The send timed out; gunicorn treats a broken pipe as a client that disconnected.
+            raise BrokenPipeError(errno.EPIPE, "the client accepts no data") from error
+        except OSError:  # the client has disconnected; `handle` expects this error
             raise
         except Exception:
             if not response.headers_sent:
                 raise
             self.log.exception("Error handling request")
-            raise StopIteration from None  # in the middle of an answer nothing else can be said
+            raise StopIteration from None  # the head has been sent, so no error response is possible
         return not response.should_close()
 
     def _answer(self, environ: dict[str, Any], response: JoinedResponse) -> None:

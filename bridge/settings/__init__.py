@@ -1,10 +1,10 @@
-"""The settings: one frozen value, read once and passed on.
+"""The settings: one frozen value that is read once and passed on.
 
-Four layers, each over the one before: `config/default.toml`, `config/local.toml`, `BRIDGE_SECTION__KEY`
-variables, and the plain names such as `GEMINI_API_KEY`. Whatever is unknown or wrong stops the start.
-`sections.py` has the settings themselves.
+There are four layers, and each overrides the one before: `config/default.toml`, `config/local.toml`,
+`BRIDGE_SECTION__KEY` variables, and well-known names such as `GEMINI_API_KEY`. An unknown or invalid setting
+stops the start. `sections.py` defines the settings.
 
-This module knows no HTTP framework and no upstream: which transports there are is not checked here.
+This module knows no HTTP framework and no upstream, so it does not check the name of the transport.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bridge.settings.sections import (
     AccountsSettings,
     ConnectSettings,
     LogSettings,
+    MediaSettings,
     MetricsSettings,
     ModelSettings,
     OtelSettings,
@@ -67,6 +68,7 @@ __all__ = [
     "LimitSettings",
     "Limits",
     "LogSettings",
+    "MediaSettings",
     "MetricsSettings",
     "OtelSettings",
     "ResponsesSettings",
@@ -97,6 +99,7 @@ SECTIONS: Mapping[str, type] = {
     "metrics": MetricsSettings,
     "otel": OtelSettings,
     "responses": ResponsesSettings,
+    "media": MediaSettings,
     "models": ModelSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
@@ -111,7 +114,7 @@ KNOWN: Mapping[str, Shape] = {
 
 @dataclass(frozen=True, slots=True)
 class ShownSetting:
-    """A setting as it may be shown to anybody: a secret is masked."""
+    """A setting for display, with secrets masked."""
 
     key: str
     value: str | int | float | bool | list[str]
@@ -132,11 +135,12 @@ class Settings:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
+    media: MediaSettings = field(default_factory=MediaSettings)
     state: StateSettings = field(default_factory=StateSettings)
     connect: ConnectSettings = field(default_factory=ConnectSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
-    #: Dotted key → the file or variable that the value came from.
+    #: Dotted key → the file or variable that set the value.
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -147,34 +151,34 @@ class Settings:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no log may show."""
+        """Values that must not appear in the log."""
         keys = (*self.upstream.api_keys, self.code_assist.client_secret)
         return tuple(filter(None, (*keys, *secrets_in(self.state.url))))
 
     @property
     def model_for_clients(self) -> str:
-        """The model that the settings shown to developers name."""
+        """The model in the client settings that developers are shown."""
         return self.models.default if self.connect.model == AUTO else self.connect.model
 
     @property
     def prices_in_force(self) -> PriceTable:
-        """The offline model costs nothing, whatever name it is asked for by."""
+        """The price table; the offline demo model is free under every name."""
         return FREE if self.transport_in_force == DEMO else self.prices
 
     @property
     def unpriced_models(self) -> list[str]:
-        """Of the models that the tables name, those whose price is not known."""
-        return [model for model in self.models.named if not self.prices_in_force.knows(model)]
+        """The models in models.toml that have no price."""
+        return [model for model in self.models.known_models if not self.prices_in_force.knows(model)]
 
     @property
-    def fate_of_unpriced(self) -> str:
-        """What becomes of requests to models without a price, in words for the operator."""
+    def unpriced_effect(self) -> str:
+        """What the bridge does with requests to models without a price, as a text for the operator."""
         if self.limits.unpriced == "refuse":
-            return "their cost is not counted, and they are refused where a limit on cost applies"
-        return "their cost is not counted, and they pass every limit on cost"
+            return "their cost is not counted, and requests to them are rejected if a cost limit applies"
+        return "their cost is not counted, and requests to them pass every cost limit"
 
     def preferences(self, protocol: str) -> Mapping[str, Any]:
-        """What the operator prefers of one protocol, in the protocol's own terms."""
+        """The operator's settings for one protocol."""
         if protocol != "openai_responses":
             return {}
         marks = {"codex": self.responses.codex_marks, "bridge": self.responses.bridge_marks}
@@ -215,8 +219,8 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     return _resolved(
         Settings(
             models=models,
-            guards=load_guards(_own_or_delivered(folder, "guards.toml")),
-            prices=load_prices(_own_or_delivered(folder, "prices.toml")),
+            guards=load_guards(_own_or_default(folder, "guards.toml")),
+            prices=load_prices(_own_or_default(folder, "prices.toml")),
             origins=MappingProxyType(origins),
             **built,
         ),
@@ -224,15 +228,15 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     )
 
 
-def _own_or_delivered(folder: Path, name: str) -> Path:
-    """A folder of one's own may leave the guards and the prices as they were delivered."""
+def _own_or_default(folder: Path, name: str) -> Path:
+    """A custom config folder may omit the files for guards and prices; then the default files apply."""
     own = folder / name
     return own if own.exists() else PROJECT / "config" / name
 
 
 def check_file(path: Path) -> None:
-    """Raise what is wrong with a file of settings, whatever the others say."""
-    for entry in _without_secrets(file_entries(path, KNOWN)):
+    """Raise SettingsError if this file has an error; other files are not read."""
+    for entry in _reject_secrets(file_entries(path, KNOWN)):
         _value(entry)
 
 
@@ -246,32 +250,32 @@ def config_folder(config_dir: Path | None = None, environ: Mapping[str, str] | N
         return config_dir.absolute()
     named = environ.get(CONFIG_DIR)
     if named and not Path(named).is_dir():
-        raise SettingsError(f"environment {CONFIG_DIR}: there is no folder {named}")
+        raise SettingsError(f"environment {CONFIG_DIR}: the folder {named} does not exist")
     return Path(named or PROJECT / "config").absolute()
 
 
 def _entries(folder: Path, environ: Mapping[str, str]) -> Iterator[Entry]:
-    """What was written, the weakest first."""
-    yield from _without_secrets(file_entries(folder / "default.toml", KNOWN))
+    """All settings that are set somewhere, in ascending order of precedence."""
+    yield from _reject_secrets(file_entries(folder / "default.toml", KNOWN))
     if (folder / "local.toml").exists():
-        yield from _without_secrets(file_entries(folder / "local.toml", KNOWN))
+        yield from _reject_secrets(file_entries(folder / "local.toml", KNOWN))
     yield from credential_entries(environ)
     yield from variable_entries(environ, KNOWN)
     yield from plain_entries(environ)
 
 
-def _without_secrets(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Files are copied, committed and shown to others; a key must not travel with them."""
+def _reject_secrets(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Configuration files get copied, committed and shared, so they must not hold secrets."""
     for entry in entries:
         if KNOWN[entry.key].secret:
+            place = _secret_place(entry.key)
             raise SettingsError(
-                f"{entry.origin}: {entry.key} is a secret and is not read from a file; set {_seat(entry.key)}"
+                f"{entry.origin}: {entry.key} is a secret and is not read from a file; set {place}"
             )
         yield entry
 
 
-def _seat(key: str) -> str:
-    """Where a secret belongs."""
+def _secret_place(key: str) -> str:
     if key == "upstream.api_keys":
         return f"GEMINI_API_KEY in the environment, or give systemd a credential named {CREDENTIAL}"
     if key == "state.url":
@@ -288,12 +292,12 @@ def _models(folder: Path, environ: Mapping[str, str], wanted: ModelSettings) -> 
 
 
 def _resolved(settings: Settings, base: Path) -> Settings:
-    """A relative path means the same wherever the bridge is started from."""
-    if settings.otel.wanted and not has_package(OTEL_PACKAGE):
+    """The settings with absolute paths, so that they do not depend on the working directory."""
+    if settings.otel.enabled and not has_package(OTEL_PACKAGE):
         origin = settings.origins["otel.endpoint"]
         raise SettingsError(
-            f"{origin}: otel.endpoint is set, but OpenTelemetry is not installed: "
-            "pip install 'gemini-bridge[otel]'"
+            f"{origin}: otel.endpoint is set, but OpenTelemetry is not installed. "
+            "Run: pip install 'gemini-bridge[otel]'"
         )
     upstream = replace(settings.upstream, base_url=settings.upstream.base_url.rstrip("/"))
     return replace(settings, upstream=upstream, state=replace(settings.state, dir=base / settings.state.dir))

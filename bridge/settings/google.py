@@ -1,4 +1,4 @@
-"""The settings of Google's other doors to Gemini: Vertex AI, and Code Assist by Gemini CLI's login."""
+"""The settings of two more Google services that serve Gemini: Vertex AI and Code Assist."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 
 from bridge.settings.value import AUTO, MatchesPattern, Secret, WebAddress, WebAddressOrAuto
 
-Project = Annotated[str, MatchesPattern(r"[a-z0-9.:-]+", ": small letters, digits and dashes")]
-Location = Annotated[str, MatchesPattern(r"[a-z0-9-]+", ": small letters, digits and dashes")]
+Project = Annotated[str, MatchesPattern(r"[a-z0-9.:-]+", ": lower-case letters, digits and dashes")]
+Location = Annotated[str, MatchesPattern(r"[a-z0-9-]+", ": lower-case letters, digits and dashes")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The guards' settings, from `config/guards.toml`: which of them act, and on which tools."""
+"""The settings of the guards, from `config/guards.toml`: the mode of each guard and the tools it checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Decision = Annotated[str, OneOf(("allow", "deny", "ask"))]
 
 @dataclass(frozen=True, slots=True)
 class GuardModes:
-    """`shadow` only counts and logs what would have been done."""
+    """A guard in `shadow` mode only counts and logs what it would have done."""
 
     tool_policy: Mode = "enforce"
     shell_arguments: Mode = "enforce"
@@ -32,7 +32,9 @@ class GuardModes:
 class ShellTool:
     tools: tuple[str, ...]
     argument: str
-    form: Annotated[str, OneOf(("argv", "script"))]  #: a list of words, or a text that a shell runs
+    form: Annotated[
+        str, OneOf(("argv", "script"))
+    ]  #: argv: a list of words; script: a text that a shell runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class PatchTool:
 
 @dataclass(frozen=True, slots=True)
 class ShellGateSettings:
-    strict: bool = True  #: signs count inside a word too, though no shell would ever see them
+    strict: bool = True  #: block a shell operator inside a word too
     wrappers: tuple[str, ...] = ("bash -lc", "apply_patch")
 
 
@@ -64,7 +66,7 @@ class LargeOutputSettings:
 @dataclass(frozen=True, slots=True)
 class ToolPolicySettings:
     default: Decision = "allow"
-    non_interactive: bool = False  #: nobody can be asked, so `ask` means `deny`
+    non_interactive: bool = False  #: no user can approve calls, so `ask` means `deny`
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def load_guards(path: Path) -> GuardSettings:
     where, written = label(path), read_toml(path)
     for name in written:
         if name not in _SECTIONS and name not in _LISTS:
-            raise SettingsError(f"{where}: {name} is not known; {suggestion(name, [*_SECTIONS, *_LISTS])}")
+            raise SettingsError(f"{where}: {name} is unknown; {suggestion(name, [*_SECTIONS, *_LISTS])}")
     values: dict[str, Any] = {
         name: _built(f"{where}: [{name}]", owner, written.get(name, {})) for name, owner in _SECTIONS.items()
     }
@@ -129,7 +131,7 @@ def _built(where: str, owner: type, table: Any) -> Any:
         raise SettingsError(f"{where} must be a table")
     values = read_table(where, shapes(owner), table)
     if values.get("args_pattern"):
-        values["args_pattern"] = table["args_pattern"]  # its blanks count
+        values["args_pattern"] = table["args_pattern"]  # read_table strips spaces, which matter in a pattern
         checked_pattern(values["args_pattern"], f"{where}: args_pattern")
     missing = [each.name for each in fields(owner) if each.default is MISSING and each.name not in values]
     if missing:

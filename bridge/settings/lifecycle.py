@@ -1,7 +1,7 @@
-"""Models that Google has retired: since when, and what takes their place.
+"""Models that Google has retired: the date, and the models that replace them.
 
-A row says `shut_down` where Google answers 404, and `rerouted` where Google lets another model answer under
-the old name. A row with a date in the future changes nothing until that day; `doctor` lists it.
+`shut_down` is the day from which Google answers 404; `rerouted` is the day from which Google uses another
+model for the old name. A row has no effect before its date; `doctor` lists it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ REFUSE = "refuse"
 class Retirement:
     match: tuple[str, ...]
     since: date
-    shut_down: bool  #: Google answers 404; otherwise it lets the replacement answer
-    replacement: tuple[str, ...] = ()  #: asked in this order, each if the one before does not exist either
+    shut_down: bool  #: True: Google answers 404; False: Google uses the replacement itself
+    replacement: tuple[str, ...] = ()  #: the first of these that exists is used
 
 
 class Lifecycle:
@@ -32,24 +32,24 @@ class Lifecycle:
         self._patterns = [(Patterns(row.match), row) for row in rows]
 
     def row_of(self, model: str) -> Retirement | None:
-        """The row of the model, whether its date has come or not."""
+        """The row of the model, even if its date is in the future."""
         return next((row for patterns, row in self._patterns if patterns.match(model)), None)
 
     def retired(self, model: str, today: date) -> Retirement | None:
         row = self.row_of(model)
         return row if row is not None and row.since <= today else None
 
-    def living(self, model: str, today: date) -> Iterator[str]:
-        """The models that take its place, or the model itself. None where nothing takes its place."""
+    def usable_models(self, model: str, today: date) -> Iterator[str]:
+        """The model itself, or its replacements if it is retired; nothing if there is no replacement."""
         row = self.retired(model, today)
         if row is None:
             yield model
             return
         for replacement in row.replacement:
-            yield from self.living(replacement, today)
+            yield from self.usable_models(replacement, today)
 
     def loop_from(self, row: Retirement, seen: tuple[Retirement, ...] = ()) -> str | None:
-        """A replacement that leads back to the row; None if there is none."""
+        """A replacement of the row that leads back to the row; None if there is no such loop."""
         for replacement in row.replacement:
             following = self.row_of(replacement)
             if following is None:
@@ -70,7 +70,7 @@ ROW: Mapping[str, Shape] = {
 
 
 def load_lifecycle(where: str, written: Sequence[dict[str, Any]]) -> Lifecycle:
-    """`where` names the file."""
+    """Read the [[lifecycle]] rows. `where` is the name of the file for error messages."""
     lifecycle = Lifecycle(
         [_row(f"{where}: [[lifecycle]] {number}", row) for number, row in enumerate(written, start=1)]
     )
@@ -88,9 +88,9 @@ def _row(where: str, written: dict[str, Any]) -> Retirement:
     if not values.get("match"):
         raise SettingsError(f"{where}: match is missing")
     if ("shut_down" in values) == ("rerouted" in values):
-        raise SettingsError(f"{where}: shut_down or rerouted: one of the two dates is needed, not both")
+        raise SettingsError(f"{where}: set either shut_down or rerouted, not both")
     shut_down = "shut_down" in values
     since = values["shut_down" if shut_down else "rerouted"]
     if not shut_down and not values.get("replacement"):
-        raise SettingsError(f"{where}: replacement is missing: rerouted says that another model answers")
+        raise SettingsError(f"{where}: replacement is missing; a row with rerouted needs it")
     return Retirement(values["match"], since, shut_down, values.get("replacement", ()))

@@ -1,4 +1,4 @@
-"""How much may be used: the same fields for one key and, in `config/`, for all together. 0: no limit."""
+"""Usage limits. One key and all clients together have the same fields. 0 means no limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Limits:
     tokens_per_minute: Amount = 0
     tokens_per_day: Amount = 0
     cost_per_day: Annotated[float, Range(0, 1e9)] = 0.0
-    streams: Amount = 0  #: answers on their way at the same time, streamed or whole
+    streams: Amount = 0  #: answers that run at the same time, streamed or not
 
     @property
     def any(self) -> bool:
@@ -24,19 +24,19 @@ class Limits:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether anything hangs on what an answer has used, which is known when it has ended."""
+        """Whether a limit depends on the tokens of an answer, which are known only when it has ended."""
         return bool(self.tokens_per_minute or self.tokens_per_day or self.cost_per_day)
 
     @property
     def has_budget(self) -> bool:
-        """Whether anything is limited for a whole day."""
+        """Whether there is a daily limit."""
         return bool(self.tokens_per_day or self.cost_per_day)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings(Limits):
-    """Of all clients together, and what holds for each of them."""
+    """The limits for all clients together, and options for the limits of every key."""
 
-    #: What becomes of a request to a model without a price, where a limit on cost applies to it.
+    #: What to do with a request to a model without a price if a cost limit applies to the request.
     unpriced: Annotated[str, OneOf(("refuse", "allow"))] = "refuse"
-    cut_streams: bool = False  #: end answers on their way when their key expires or a budget is spent
+    cut_streams: bool = False  #: end running answers when their key expires or a daily limit is reached

@@ -1,6 +1,6 @@
-"""Model names: which Gemini model a client's name means, and what that model can do.
+"""Maps client model names to Gemini models, and Gemini models to their capabilities.
 
-Everything comes from `config/models.toml`; no model is named in the code.
+All data comes from `config/models.toml`; the code names no model.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from bridge.settings.name_patterns import Patterns
 from bridge.settings.source import label, read_toml
 from bridge.settings.value import SettingsError, Shape, read_table, shape_of, shapes, suggestion
 
-#: No model's name is longer; clients choose the names, and each one remembered takes memory.
+#: Longer names match no row. Clients choose the names, and each cached name takes memory.
 LONGEST_NAME = 256
-REMEMBERED_NAMES = 1024
+CACHED_NAMES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
     match: tuple[str, ...]
-    model: tuple[str, ...]  #: asked in this order, each if the one before does not exist
+    model: tuple[str, ...]  #: the first of these that exists is used
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,11 @@ class ModelRow:
 
 
 class ResolvedModel(NamedTuple):
-    """What a client's name stands for today."""
+    """The Gemini models for a client's name on a given day."""
 
-    models: tuple[
-        str, ...
-    ]  #: asked in this order, each if the one before does not exist; none: see `retired`
-    retired: str | None = None  #: the first retired model that the name stood for
+    #: The first of these that exists is used. Empty if the model is retired without a replacement.
+    models: tuple[str, ...]
+    retired: str | None = None  #: the first retired model among those that the table names
 
 
 def today() -> date:
@@ -58,36 +57,38 @@ class ModelTable:
         rows: Sequence[ModelRow] = (),
         lifecycle: Lifecycle | None = None,
         retired: str = REPLACE,
+        embeddings: Sequence[Alias] = (),
     ) -> None:
+        """`embeddings` are aliases of models that do not converse: they are resolved, and listed nowhere."""
         self.default = default[0]
         self.retired = retired
         self.lifecycle = lifecycle or Lifecycle()
-        #: Client names that can be listed, and the Gemini model that each means.
+        #: Client names without `*`, each with its Gemini model.
         self.aliases = tuple((name, row.model[0]) for row in aliases for name in row.match if "*" not in name)
-        #: The models that each row of the table turns a client's name into.
+        #: The lists of Gemini models that client names map to.
         self.target_rows = tuple(dict.fromkeys((tuple(default), *(row.model for row in aliases))))
-        #: The first choice of each of these rows.
+        #: The first model of each of these lists.
         self.targets = tuple(dict.fromkeys(row[0] for row in self.target_rows))
         self._default_row = tuple(default)
         self._pass_through = Patterns(pass_through)
-        self._aliases = [(Patterns(row.match), row.model) for row in aliases]
+        self._aliases = [(Patterns(row.match), row.model) for row in (*embeddings, *aliases)]
         self._rows = [(Patterns(row.match), row.capabilities) for row in rows]
-        self._remembered_meaning = lru_cache(REMEMBERED_NAMES)(self._find_meaning)
-        self._remembered_traits = lru_cache(REMEMBERED_NAMES)(self._find_capabilities)
+        self._cached_meaning = lru_cache(CACHED_NAMES)(self._find_meaning)
+        self._cached_capabilities = lru_cache(CACHED_NAMES)(self._find_capabilities)
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """Every model that a client's name can lead to, also where another model fails."""
+    def known_models(self) -> tuple[str, ...]:
+        """Every Gemini model that a client name maps to, with all fallbacks."""
         targets = (model for row in self.target_rows for model in row)
         fallbacks = (model for _, capabilities in self._rows for model in capabilities.fallbacks)
         return tuple(dict.fromkeys((*targets, *fallbacks)))
 
     def meaning(self, name: str, day: date | None = None) -> ResolvedModel:
-        """The Gemini models that the client's name means."""
-        return self._remembered_meaning(None if len(name) > LONGEST_NAME else name, day or today())
+        """The Gemini models for the client's name."""
+        return self._cached_meaning(None if len(name) > LONGEST_NAME else name, day or today())
 
     def resolve(self, name: str) -> str:
-        """The first of these models; a retired one that nothing replaces stands for itself."""
+        """The first Gemini model for the client's name; a retired model without a replacement itself."""
         meaning = self.meaning(name)
         return meaning.models[0] if meaning.models else meaning.retired or self.default
 
@@ -95,7 +96,7 @@ class ModelTable:
         return self.lifecycle.retired(model, today())
 
     def capabilities(self, model: str) -> ModelCapabilities:
-        return ModelCapabilities() if len(model) > LONGEST_NAME else self._remembered_traits(model)
+        return ModelCapabilities() if len(model) > LONGEST_NAME else self._cached_capabilities(model)
 
     def _find_meaning(self, name: str | None, day: date) -> ResolvedModel:
         row = self._default_row if name is None else self._row_of(plain_name(name))
@@ -103,14 +104,14 @@ class ModelTable:
         if retired is None:
             return ResolvedModel(row)
         return ResolvedModel(
-            tuple(dict.fromkeys(each for model in row for each in self._living(model, day))), retired
+            tuple(dict.fromkeys(each for model in row for each in self._usable_models(model, day))), retired
         )
 
-    def _living(self, model: str, day: date) -> Iterable[str]:
+    def _usable_models(self, model: str, day: date) -> Iterable[str]:
         row = self.lifecycle.retired(model, day)
         if row is not None and row.shut_down and self.retired == REFUSE:
             return ()
-        return self.lifecycle.living(model, day)
+        return self.lifecycle.usable_models(model, day)
 
     def _row_of(self, name: str) -> tuple[str, ...]:
         if self._pass_through.match(name):
@@ -123,7 +124,7 @@ class ModelTable:
             (capabilities for patterns, capabilities in self._rows if patterns.match(model)),
             ModelCapabilities(),
         )
-        # Signatures of a model whose kin is not known are for that model alone.
+        # Without a known family, only the model itself accepts its signatures.
         return found if found.family else replace(found, family=model)
 
 
@@ -134,6 +135,7 @@ TABLE: Mapping[str, Shape] = {
     "pass_through": shape_of(tuple[str, ...]),
     "lifecycle": shape_of(list[dict[str, Any]]),
     "alias": shape_of(list[dict[str, Any]]),
+    "embedding": shape_of(list[dict[str, Any]]),
     "model": shape_of(list[dict[str, Any]]),
 }
 ALIAS_ROW: Mapping[str, Shape] = shapes(Alias)
@@ -141,10 +143,10 @@ MODEL_ROW: Mapping[str, Shape] = {"match": shape_of(tuple[str, ...]), **shapes(M
 
 
 def load_models(
-    path: Path, default_override: str = "", retired: str = REPLACE, delivered: Path | None = None
+    path: Path, default_override: str = "", retired: str = REPLACE, shipped: Path | None = None
 ) -> ModelTable:
-    """`delivered` is the table that came with this version: where the file says nothing of retired models, as
-    one that was written for an earlier version does, these rows of the delivered table count."""
+    """Read models.toml. `shipped` is the file of this version: its [[lifecycle]] rows apply if the file at
+    `path` has none, for example because it was written for an earlier version."""
     where = label(path)
     table = read_table(where, TABLE, read_toml(path))
     _require(where, table, "default")
@@ -152,22 +154,23 @@ def load_models(
         TABLE["default"].read("DEFAULT_MODEL", default_override) if default_override else table["default"]
     )
     return ModelTable(
-        _bare(default),
+        _without_prefix(default),
         table.get("pass_through", ()),
         [_alias(f"{where}: [[alias]] {number}", row) for number, row in _numbered(table, "alias")],
         [_model(f"{where}: [[model]] {number}", row) for number, row in _numbered(table, "model")],
-        _lifecycle(where, table, delivered),
+        _lifecycle(where, table, shipped),
         retired,
+        [_alias(f"{where}: [[embedding]] {number}", row) for number, row in _numbered(table, "embedding")],
     )
 
 
-def _lifecycle(where: str, table: Mapping[str, Any], delivered: Path | None) -> Lifecycle:
-    if "lifecycle" in table or delivered is None:
+def _lifecycle(where: str, table: Mapping[str, Any], shipped: Path | None) -> Lifecycle:
+    if "lifecycle" in table or shipped is None:
         return load_lifecycle(where, table.get("lifecycle", ()))
-    return load_lifecycle(label(delivered), read_toml(delivered).get("lifecycle", ()))
+    return load_lifecycle(label(shipped), read_toml(shipped).get("lifecycle", ()))
 
 
-def _bare(models: Iterable[str]) -> tuple[str, ...]:
+def _without_prefix(models: Iterable[str]) -> tuple[str, ...]:
     return tuple(model.removeprefix("models/") for model in models)
 
 
@@ -184,7 +187,7 @@ def _require(where: str, row: Mapping[str, Any], *keys: str) -> None:
 def _alias(where: str, row: dict[str, Any]) -> Alias:
     values = read_table(where, ALIAS_ROW, row)
     _require(where, values, "match", "model")
-    return Alias(values["match"], _bare(values["model"]))
+    return Alias(values["match"], _without_prefix(values["model"]))
 
 
 def _model(where: str, row: dict[str, Any]) -> ModelRow:
@@ -195,10 +198,8 @@ def _model(where: str, row: dict[str, Any]) -> ModelRow:
     for level in capabilities.thinking_levels:
         if level not in LEVELS:
             raise SettingsError(
-                f"{where}: thinking_levels: {level} is not a level; {suggestion(level, LEVELS)}"
+                f"{where}: thinking_levels: {level} is not a thinking level; {suggestion(level, LEVELS)}"
             )
     if capabilities.thinking_levels and capabilities.thinking_budget:
-        raise SettingsError(
-            f"{where}: thinking_budget and thinking_levels: a model has one of them, not both"
-        )
+        raise SettingsError(f"{where}: set either thinking_budget or thinking_levels, not both")
     return ModelRow(match, capabilities)

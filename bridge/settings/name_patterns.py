@@ -1,11 +1,11 @@
-"""Names of models in which `*` stands for anything. Letter case makes no difference."""
+"""Patterns for model names: `*` matches any text, and letter case does not matter."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-NOTHING = "(?!)"  #: the expression that matches nothing; an empty one matches the empty name
+NOTHING = "(?!)"  #: matches nothing; an empty expression would match the empty name
 
 
 class Patterns:

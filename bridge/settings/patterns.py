@@ -1,9 +1,9 @@
-"""Regular expressions that somebody wrote into a file: they must compile, and never run away.
+"""Regular expressions from configuration files, searched in linear time.
 
-RE2 searches in time that grows with the text alone, whatever the pattern and whatever a model puts into the
-arguments. Python's own engine can take ages, and the whole process stands still meanwhile. The price:
-patterns that look around or back (`(?=`, `(?!`, `\\1`) are refused, at the start, where somebody can still
-change them. It is loaded with the first pattern: it takes megabytes, and most installations have none.
+RE2 searches in time linear in the length of the text, for every pattern and every text that a model writes.
+Python's `re` can take exponential time, and it blocks the whole process meanwhile. The drawback: RE2 supports
+neither look-around nor back-references (`(?=`, `(?!`, `\\1`), so a pattern with these stops the start. RE2 is
+imported with the first pattern, because it takes megabytes and most installations have no pattern.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Pattern:
         self._found = re2.compile(pattern.encode(), options)
 
     def found_in(self, text: str) -> bool:
-        # Half a character, which no pattern can name, must not be a way around one.
+        # A lone surrogate cannot be encoded; replace it, so that it cannot hide the text from the pattern.
         return self._found.search(text.encode("utf-8", "replace")) is not None
 
 

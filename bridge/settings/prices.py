@@ -1,4 +1,4 @@
-"""What tokens cost, by `config/prices.toml`. No model and no price is named in the code."""
+"""Token prices from `config/prices.toml`; the code names no model and no price."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Annotated, Any
 
 from bridge.gemini.service_tier import SERVICE_TIERS, STANDARD
 from bridge.gemini.types import Usage
-from bridge.settings.models import LONGEST_NAME, REMEMBERED_NAMES, today
+from bridge.settings.models import CACHED_NAMES, LONGEST_NAME, today
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.source import label, read_toml
 from bridge.settings.value import OneOf, Range, SettingsError, Shape, read_table, shape_of
 
 MILLION = 1_000_000
-ALWAYS = date.min  #: the first day of a row that names none
-REMEMBERED_DAYS = 4
+ALWAYS = date.min  #: the start of a row without `from`
+CACHED_DAYS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Of a million tokens each."""
+    """Prices per million tokens."""
 
     input: float
     cached: float
     output: float
 
     def of(self, usage: Usage) -> float:
-        cached = min(usage.cached, usage.prompt)  # Gemini's count of the prompt includes what it had cached
+        cached = min(usage.cached, usage.prompt)  # Gemini's count of prompt tokens includes the cached tokens
         spent = (usage.prompt - cached) * self.input + cached * self.cached + usage.output * self.output
         return spent / MILLION
 
@@ -38,14 +38,14 @@ class Price:
 @dataclass(frozen=True, slots=True)
 class PriceRow:
     match: tuple[str, ...]
-    price: Price | None = None  #: none: the models have a price that is not known
+    price: Price | None = None  #: None: the price is unknown
     prompt_up_to: int | None = None
-    start: date = ALWAYS  #: the day from which it is in force
+    start: date = ALWAYS  #: the first day on which the row is in force
 
 
 class PriceTable:
-    """A row with a later start replaces, from that day on, the rows that name the same pattern. Of the rows
-    in force the first that matches counts."""
+    """The first matching row in force gives the price. From its start, a row replaces earlier rows for the
+    same pattern."""
 
     def __init__(
         self,
@@ -53,17 +53,17 @@ class PriceTable:
         rows: Sequence[PriceRow] = (),
         factors: Mapping[str, float] | None = None,
     ) -> None:
-        """`factors` say what the service tiers cost beside the standard one."""
+        """`factors`: the price of each service tier relative to the standard tier."""
         self.currency = currency
         self._rows = rows
         self._factors = {STANDARD: 1.0, **(factors or {})}
-        self._in_force = lru_cache(REMEMBERED_DAYS)(self._find_in_force)
-        self._rows_of = lru_cache(REMEMBERED_NAMES)(self._find_rows)
+        self._in_force = lru_cache(CACHED_DAYS)(self._find_in_force)
+        self._rows_of = lru_cache(CACHED_NAMES)(self._find_rows)
 
     def cost_of(
         self, usage: Usage, *models: str, tier: str = STANDARD, day: date | None = None
     ) -> float | None:
-        """In the table's currency, by the first of the models that has a known price; None if none has."""
+        """The cost at the price of the first of `models` that has one; None if no model has a price."""
         factor = self._factors.get(tier)
         if factor is None:
             return None
@@ -72,7 +72,7 @@ class PriceTable:
         return None if price is None else price.of(usage) * factor
 
     def knows(self, model: str, tier: str = STANDARD, day: date | None = None) -> bool:
-        """Whether a request to the model has a price, however long its prompt."""
+        """Whether every request to the model has a price, whatever the length of its prompt."""
         if tier not in self._factors:
             return False
         for row in self._rows_of(model[: LONGEST_NAME + 1], day or today()):
@@ -81,7 +81,7 @@ class PriceTable:
         return False
 
     def next_change(self, day: date) -> PriceRow | None:
-        """The row that will be in force next."""
+        """The next row to come into force."""
         coming = [row for row in self._rows if row.start > day]
         return min(coming, key=lambda row: row.start, default=None)
 
@@ -103,11 +103,11 @@ class PriceTable:
         for row in begun:
             for pattern in map(str.lower, row.match):
                 newest[pattern] = max(row.start, newest.get(pattern, ALWAYS))
-        return [(Patterns(_held_by(row, newest)), row) for row in begun]
+        return [(Patterns(_current_patterns(row, newest)), row) for row in begun]
 
 
-def _held_by(row: PriceRow, newest: Mapping[str, date]) -> list[str]:
-    """The patterns of the row that no later row has taken over."""
+def _current_patterns(row: PriceRow, newest: Mapping[str, date]) -> list[str]:
+    """The patterns of the row that no later row replaces."""
     return [pattern for pattern in row.match if newest[pattern.lower()] == row.start]
 
 
@@ -143,7 +143,7 @@ def load_prices(path: Path) -> PriceTable:
     if "currency" not in table:
         raise SettingsError(f"{where}: currency is missing")
     rows = [_row(place, written) for place, written in _numbered(where, table, "price")]
-    _refuse_rows_for_the_same(where, rows)
+    _reject_overlaps(where, rows)
     return PriceTable(table["currency"], rows, _factors(_numbered(where, table, "tier")))
 
 
@@ -160,7 +160,7 @@ def _factors(tiers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, float]:
             if key not in values:
                 raise SettingsError(f"{where}: {key} is missing")
         if values["name"] in factors:
-            raise SettingsError(f"{where}: name: {values['name']} has a row already")
+            raise SettingsError(f"{where}: name: there are two [[tier]] rows for {values['name']}")
         factors[values["name"]] = values["factor"]
     return factors
 
@@ -182,8 +182,8 @@ def _price(where: str, values: Mapping[str, Any]) -> Price | None:
     return Price(values["input"], values.get("cached", values["input"]), values["output"])
 
 
-def _refuse_rows_for_the_same(where: str, rows: Iterable[PriceRow]) -> None:
-    """Two rows for one pattern, one length and one day: only the first would ever count, unnoticed."""
+def _reject_overlaps(where: str, rows: Iterable[PriceRow]) -> None:
+    """Of two rows with the same pattern, length and day, the second would silently have no effect."""
     seen: dict[tuple[str, int | None, date], int] = {}
     for number, row in enumerate(rows, start=1):
         for pattern in row.match:
@@ -191,6 +191,6 @@ def _refuse_rows_for_the_same(where: str, rows: Iterable[PriceRow]) -> None:
             if before != number:
                 dated = "without `from`" if row.start == ALWAYS else f"from {row.start}"
                 raise SettingsError(
-                    f"{where}: [[price]] {number}: from: overlaps with [[price]] {before}, since both price "
-                    f"{pattern} {dated}; write into the newer one the day from which it counts"
+                    f"{where}: [[price]] {number}: from: this row overlaps with [[price]] {before}; "
+                    f"both have a price for {pattern} {dated}. Set `from` in the newer row to its first day"
                 )

@@ -1,4 +1,4 @@
-"""The sections of the settings. A new setting is one field here and one line in `config/default.toml`."""
+"""The sections of the settings. A new setting needs one field here and its entry in `config/default.toml`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ServerSettings:
 
     @property
     def address(self) -> str:
-        """Where a client finds the bridge: as the operator says, else on this machine."""
+        """The address that clients use: `public_url`, or else the address on this machine."""
         if self.public_url != AUTO:
             return self.public_url.rstrip("/")
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
@@ -93,7 +93,7 @@ class OtelSettings:
     endpoint: Annotated[str, WebAddressOrOff()] = OFF
 
     @property
-    def wanted(self) -> bool:
+    def enabled(self) -> bool:
         return self.endpoint != OFF
 
 
@@ -118,8 +118,15 @@ class ResponsesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MediaSettings:
+    fetch: bool = False
+    max_mb: Annotated[int, Range(1, 100)] = 20
+    timeout: Annotated[float, Range(0.1, 60)] = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What is not a table; the tables stand in models.toml."""
+    """The settings for models outside models.toml."""
 
     retired: Annotated[str, OneOf((REPLACE, REFUSE))] = REPLACE
 
@@ -138,4 +145,4 @@ class ConnectSettings:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    open: bool = False  #: nobody needs a key, whatever the address
+    open: bool = False  #: True: clients need no key, on any address

@@ -1,6 +1,7 @@
-"""Where settings are written: TOML files, environment variables and a systemd credential.
+"""Reads settings from TOML files, environment variables and a systemd credential.
 
-Reads and labels; whether a value is right is not judged here. Which settings exist is told by the caller.
+This module records the source of each setting and does not validate values. The caller passes the known
+settings.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ CONFIG_DIR = "BRIDGE_CONFIG_DIR"
 STATE_DIR = "BRIDGE_STATE_DIR"
 STATE_URL = "BRIDGE_STATE_URL"
 TEST_PREFIX = "BRIDGE_TEST_"
-#: Not a setting but a client's own key; a developer's shell may well have it.
+#: A client's key for the bridge, not a setting; a developer's shell may have it.
 CLIENT_KEY = "BRIDGE_KEY"
 
-#: As systemd names it: https://systemd.io/CREDENTIALS
+#: The variable in which systemd passes the folder: https://systemd.io/CREDENTIALS
 CREDENTIALS_DIR = "CREDENTIALS_DIRECTORY"
 CREDENTIAL = "gemini_api_key"
 GOOGLE_CREDENTIAL = "google_credentials"
@@ -44,7 +45,7 @@ SWITCH_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One setting as somebody wrote it."""
+    """One setting as it is written in its source."""
 
     key: str  #: dotted: `server.port`
     value: object
@@ -52,7 +53,7 @@ class Entry:
 
 
 def label(path: Path) -> str:
-    """The path as a person would name it: in a checkout, relative to its top."""
+    """The path for messages; in a checkout, relative to its top folder."""
     return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) and not INSTALLED else path)
 
 
@@ -68,17 +69,17 @@ def base_folder(config: Path, environ: Mapping[str, str]) -> Path:
 
 
 def has_package(name: str) -> bool:
-    """Whether it could be imported, without doing so."""
+    """Whether the package can be imported; it is not imported."""
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # not even the package around it
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
-#: Settings of earlier versions, and what to do instead.
+#: Settings of earlier versions, with advice.
 RETIRED = {
-    "responses.openai_marks": "remove it: whoever bears no mark gets the openai dialect; "
-    "whom that does not suit stands in responses.bridge_marks",
+    "responses.openai_marks": "remove it: clients that match no mark get the openai dialect; "
+    "add clients that need the bridge dialect to responses.bridge_marks",
 }
 
 
@@ -89,11 +90,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise SettingsError(f"{label(path)}: there is no such file") from None
+        raise SettingsError(f"{label(path)}: the file does not exist") from None
     except OSError as error:
         raise SettingsError(f"{label(path)}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # TOML and UTF-8 alike
-        raise SettingsError(f"{label(path)}: is not valid TOML: {error}") from None
+    except ValueError as error:  # invalid TOML or invalid UTF-8
+        raise SettingsError(f"{label(path)}: invalid TOML: {error}") from None
 
 
 def file_entries(path: Path, known: Collection[str]) -> Iterator[Entry]:
@@ -101,7 +102,7 @@ def file_entries(path: Path, known: Collection[str]) -> Iterator[Entry]:
     sections = _sections(known)
     for section, table in read_toml(path).items():
         if not isinstance(table, dict):
-            raise SettingsError(f"{origin}: {_stray(section, known)}")
+            raise SettingsError(f"{origin}: {_outside_section(section, known)}")
         if section not in sections:
             raise SettingsError(f"{origin}: [{section}] is not a section; {suggestion(section, sections)}")
         for key, value in table.items():
@@ -119,12 +120,12 @@ def _sections(known: Collection[str]) -> dict[str, list[str]]:
     return found
 
 
-def _stray(name: str, known: Collection[str]) -> str:
+def _outside_section(name: str, known: Collection[str]) -> str:
     sections = _sections(known)
     if name in sections:
-        return f"{name} must be a section, written [{name}]"
+        return f"{name} must be a section; write it as [{name}]"
     homes = [section for section, keys in sections.items() if name in keys] or sections
-    return f"{name} stands outside a section; settings stand under {', '.join(f'[{home}]' for home in homes)}"
+    return f"{name} is outside a section; it belongs under {', '.join(f'[{home}]' for home in homes)}"
 
 
 # --- environment -------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ def variable_name(key: str) -> str:
 
 
 def variable_entries(environ: Mapping[str, str], known: Collection[str]) -> Iterator[Entry]:
-    """`BRIDGE_SECTION__KEY`, the general form."""
+    """The settings from variables of the form `BRIDGE_SECTION__KEY`."""
     keys = {variable_name(key): key for key in known}
     for name, text in environ.items():
         if name in keys:
@@ -143,7 +144,7 @@ def variable_entries(environ: Mapping[str, str], known: Collection[str]) -> Iter
         elif name.startswith(PREFIX) and not _has_other_use(name):
             retired = {variable_name(key): advice for key, advice in RETIRED.items()}
             advice = retired.get(name) or suggestion(name, [*keys, CONFIG_DIR, STATE_DIR, STATE_URL])
-            raise SettingsError(f"environment {name}: there is no such setting; {advice}")
+            raise SettingsError(f"environment {name}: this is not a setting; {advice}")
 
 
 def _has_other_use(name: str) -> bool:
@@ -161,19 +162,19 @@ def from_switch_word(text: str) -> object:
     return SWITCH_WORDS.get(text.strip().lower(), text)
 
 
-def _login_instead_of_a_key(text: str) -> object:
+def _transport_for_use_ccpa(text: str) -> object:
     switch = from_switch_word(text)
     if not isinstance(switch, bool):
         raise SettingsError(f"environment USE_CCPA: must be 1 or 0, not {text!r}")
     return "code_assist" if switch else None
 
 
-#: The names that people know, and what each of them sets; an empty value counts as not set, except for a
+#: Well-known variables and the setting that each of them sets. An empty value counts as unset, except for a
 #: switch.
 PLAIN_NAMES: tuple[tuple[str, str, Callable[[str], object]], ...] = (
     ("GEMINI_API_KEY", "upstream.api_keys", str),
     ("GOOGLE_GEMINI_BASE_URL", "upstream.base_url", str),
-    ("USE_CCPA", "upstream.transport", _login_instead_of_a_key),
+    ("USE_CCPA", "upstream.transport", _transport_for_use_ccpa),
     ("GOOGLE_CLOUD_PROJECT", "vertex.project", str),
     ("GOOGLE_CLOUD_PROJECT", "code_assist.project", str),
     ("GOOGLE_CLOUD_LOCATION", "vertex.location", str),

@@ -1,7 +1,7 @@
-"""What the value of a setting may be, and how to tell a person that it is not.
+"""Validates the values of settings and describes the allowed values in error messages.
 
-Knows kinds (text, whole number, …), rules (ranges, choices, secrets) and the words for them.
-Knows no setting by name, and reads no file and no environment.
+A value has a kind (text, whole number, …) and rules (ranges, choices, secrets). This module knows no setting
+by name and reads no files and no environment variables.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
-#: The value that leaves it to the bridge to find the right one.
+#: This value lets the bridge choose.
 AUTO = "auto"
 
-#: A longer text is not repeated in a message: it might be a key that was put in the wrong place.
+#: Messages do not repeat a longer text, because it might be a key in the wrong place.
 LONGEST_SHOWN = 24
 
-#: How alike, from 0 to 1, a misspelt name and the one suggested for it must be.
-NEAR = 0.7
+#: Minimum similarity, from 0 to 1, of a misspelt name and the suggested name.
+MIN_SIMILARITY = 0.7
 
 OFF = "off"
 
-#: The end of a secret is shown only where most of it stays hidden.
+#: The last characters are shown only of secrets longer than this.
 LONGEST_HIDDEN = 12
 
-#: A shorter secret is a placeholder: to mask it would eat ordinary words.
+#: A shorter secret is taken for a placeholder; masking it would mask ordinary words in the log.
 SHORTEST_SECRET = 8
 
 
 class SettingsError(Exception):
-    """A message for the person who wrote the settings. It never holds a secret."""
+    """An error in the settings, with a message for the operator. The message never holds a secret."""
 
 
-# --- rules: what a kind alone does not say -----------------------------------------------------------
+# --- rules -------------------------------------------------------------------------------------------
 
 
 class ValueRule(Protocol):
-    """Stands in a setting's type: `port: Annotated[int, Range(1, 65535)]`."""
+    """A rule beyond the kind, given in the type of a setting: `port: Annotated[int, Range(1, 65535)]`."""
 
     @property
-    def words(self) -> str: ...
+    def description(self) -> str: ...
 
     def accepts(self, value: Any) -> bool: ...
 
@@ -56,7 +56,7 @@ class Range:
     at_most: float | None = None
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         if self.at_most is None:
             return f" of at least {self.at_least}"
         return f" from {self.at_least} to {self.at_most}"
@@ -70,7 +70,7 @@ class OneOf:
     names: tuple[str, ...]
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f": {', '.join(self.names[:-1])} or {self.names[-1]}"
 
     def accepts(self, value: Any) -> bool:
@@ -79,12 +79,12 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    words: str = ": an http:// or https:// address without user, query or fragment"
+    description: str = ": an http:// or https:// address without user, query or fragment"
 
     def accepts(self, value: Any) -> bool:
         try:
             parts = urlsplit(value)
-            _ = parts.port  # a bad one raises only when it is asked for
+            _ = parts.port  # an invalid port raises only on access
         except ValueError:
             return False
         plain = not (parts.username or parts.password or parts.query or parts.fragment)
@@ -93,7 +93,7 @@ class WebAddress:
 
 @dataclass(frozen=True, slots=True)
 class WebAddressOrOff(WebAddress):
-    words: str = ": off, or an http:// or https:// address without user, query or fragment"
+    description: str = ": off, or an http:// or https:// address without user, query or fragment"
 
     def accepts(self, value: Any) -> bool:
         return value == OFF or WebAddress.accepts(self, value)
@@ -101,7 +101,7 @@ class WebAddressOrOff(WebAddress):
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    words: str = ", each an address such as 10.1.2.3 or a range such as 10.0.0.0/8"
+    description: str = ", each an address such as 10.1.2.3 or a range such as 10.0.0.0/8"
 
     def accepts(self, value: Any) -> bool:
         return all(map(_is_network, value))
@@ -117,7 +117,7 @@ def _is_network(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WebAddressOrAuto(WebAddress):
-    words: str = f": {AUTO}, or an http:// or https:// address without user, query or fragment"
+    description: str = f": {AUTO}, or an http:// or https:// address without user, query or fragment"
 
     def accepts(self, value: Any) -> bool:
         return value == AUTO or WebAddress.accepts(self, value)
@@ -126,7 +126,7 @@ class WebAddressOrAuto(WebAddress):
 @dataclass(frozen=True, slots=True)
 class MatchesPattern:
     pattern: str
-    words: str
+    description: str
 
     def accepts(self, value: Any) -> bool:
         return re.fullmatch(self.pattern, value) is not None
@@ -134,7 +134,7 @@ class MatchesPattern:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    words: str = ", each of plain letters, digits and signs without blanks"
+    description: str = ", each of ASCII letters, digits and punctuation without spaces"
 
     def accepts(self, value: Any) -> bool:
         return all(text.isascii() and text.isprintable() and " " not in text for text in value)
@@ -143,7 +143,7 @@ class Secret:
         return masked(value)
 
 
-#: Values under these rules are not repeated in a message: an address may hold a password.
+#: Messages do not repeat values with these rules, because an address may hold a password.
 PRIVATE = (Secret, WebAddress)
 
 
@@ -152,8 +152,8 @@ PRIVATE = (Secret, WebAddress)
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    words: str
-    read: Callable[[Any], Any]  #: gives the value in its final form; raises ValueError for any other kind
+    description: str
+    read: Callable[[Any], Any]  #: returns the converted value; raises ValueError for any other kind
 
 
 def _text(value: Any) -> str:
@@ -163,7 +163,7 @@ def _text(value: Any) -> str:
 
 
 def _whole_number(value: Any) -> int:
-    if type(value) is not int:  # true is an int to Python, not to a person
+    if type(value) is not int:  # bool is a subclass of int, but `true` is no number
         raise ValueError
     return value
 
@@ -223,7 +223,7 @@ KINDS: Mapping[Any, ValueKind] = {
     date: ValueKind("a date such as 2026-12-01", _date),
     tuple[str, ...]: ValueKind("a list of texts", _texts),
     tuple[int, int] | None: ValueKind("a list of two whole numbers, the smaller first", _span),
-    list[dict[str, Any]]: ValueKind("a list of tables, each under its name in [[ ]]", _tables),
+    list[dict[str, Any]]: ValueKind("a list of tables, each written as [[name]]", _tables),
 }
 
 
@@ -232,14 +232,14 @@ KINDS: Mapping[Any, ValueKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """All that is known of a setting's value."""
+    """The kind and the rules of a setting."""
 
     kind: ValueKind
     rules: tuple[ValueRule, ...] = ()
 
     @property
-    def words(self) -> str:
-        return self.kind.words + "".join(rule.words for rule in self.rules)
+    def description(self) -> str:
+        return self.kind.description + "".join(rule.description for rule in self.rules)
 
     @property
     def secret(self) -> Secret | None:
@@ -250,15 +250,15 @@ class Shape:
         return any(isinstance(rule, PRIVATE) for rule in self.rules)
 
     def read(self, where: str, raw: object) -> Any:
-        """The value in its final form, or a SettingsError that begins with `where`."""
+        """Return the converted value, or raise a SettingsError that begins with `where`."""
         try:
             value = self.kind.read(raw)
         except ValueError:
             value = None
         if value is not None and all(rule.accepts(value) for rule in self.rules):
             return value
-        found = "" if self.private else f", not {_seen(raw)}"
-        raise SettingsError(f"{where} must be {self.words}{found}")
+        found = "" if self.private else f", not {_described(raw)}"
+        raise SettingsError(f"{where} must be {self.description}{found}")
 
 
 def shape_of(hint: Any) -> Shape:
@@ -269,31 +269,31 @@ def shape_of(hint: Any) -> Shape:
 
 
 def shapes(owner: type) -> dict[str, Shape]:
-    """The shapes of a dataclass's fields, from their types."""
+    """The shapes of the fields of a dataclass, from their types."""
     return {name: shape_of(hint) for name, hint in get_type_hints(owner, include_extras=True).items()}
 
 
 def read_table(where: str, known: Mapping[str, Shape], table: Mapping[str, object]) -> dict[str, Any]:
     for key in table:
         if key not in known:
-            raise SettingsError(f"{where}: {key} is not known; {suggestion(key, known)}")
+            raise SettingsError(f"{where}: {key} is unknown; {suggestion(key, known)}")
     return {key: known[key].read(f"{where}: {key}", raw) for key, raw in table.items()}
 
 
-# --- words -------------------------------------------------------------------------------------------
+# --- texts for messages ------------------------------------------------------------------------------
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
     spelt = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=NEAR)
-    return f"did you mean {spelt[near[0]]}?" if near else f"known are {', '.join(known)}"
+    near = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=MIN_SIMILARITY)
+    return f"did you mean {spelt[near[0]]}?" if near else f"known names: {', '.join(known)}"
 
 
 def masked(secret: str) -> str:
     return "••••" + (secret[-4:] if len(secret) > LONGEST_HIDDEN else "")
 
 
-def _seen(raw: object) -> str:
+def _described(raw: object) -> str:
     match raw:
         case bool():
             return str(raw).lower()

@@ -37,6 +37,13 @@ class Turn(NamedTuple):
     size: int  #: bytes
 
 
+class Progress(NamedTuple):
+    """What is known of an answer without its contents."""
+
+    idle: float  #: seconds since the answer was stored, updated or touched
+    cancelled: bool
+
+
 class AnswerStore(Store):
     """An owner finds only its own answers."""
 
@@ -56,6 +63,10 @@ class AnswerStore(Store):
 
     @abstractmethod
     def find(self, owner: str, answer_id: str) -> KeptAnswer | None: ...
+
+    @abstractmethod
+    def progress(self, owner: str, answer_id: str) -> Progress | None:
+        """Like `find`, without loading the contents."""
 
     @abstractmethod
     def size(self, owner: str, answer_id: str) -> int | None:

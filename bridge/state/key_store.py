@@ -45,6 +45,7 @@ class Rules:
     expires: float | None = None
     limits: Limits = field(default_factory=Limits)
     dialect: str = AUTO  #: of the Responses protocol; auto: detected from the client's requests
+    strict: bool = False  #: refuse each request of which a part would be dropped
 
 
 @dataclass(frozen=True, slots=True)

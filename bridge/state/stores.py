@@ -9,13 +9,17 @@ from dataclasses import dataclass, fields
 
 from bridge.settings import Settings, SettingsError
 from bridge.state.answer_store import AnswerStore
+from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
+from bridge.state.event_store import EventStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
 from bridge.state.signature_store import SignatureStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
+from bridge.state.sqlite.conversation_store import SqliteConversationStore
 from bridge.state.sqlite.database import SqliteStore
+from bridge.state.sqlite.event_store import SqliteEventStore
 from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
@@ -31,6 +35,8 @@ class Stores:
     ledger: Ledger
     usage: UsageStore
     answers: AnswerStore
+    events: EventStore
+    conversations: ConversationStore
     signatures: SignatureStore
     cooldowns: CooldownStore
     learnt_facts: LearntFactStore
@@ -97,6 +103,10 @@ def _sqlite_stores(settings: Settings) -> Stores:
             megabytes=accounts.max_mb,
         ),
         answers=SqliteAnswerStore(folder / "answers.sqlite3", responses.store_days, responses.store_mb),
+        events=SqliteEventStore(folder / "events.sqlite3", responses.store_days, responses.store_mb),
+        conversations=SqliteConversationStore(
+            folder / "conversations.sqlite3", responses.store_days, responses.store_mb
+        ),
         signatures=SqliteSignatureStore(folder / "signatures.sqlite3"),
         cooldowns=SqliteCooldownStore(folder / "cooldowns.sqlite3"),
         learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),

@@ -45,6 +45,7 @@ class AnswerStream(ChunkStream):
     asks_model: ClassVar[bool]
     request: GenerateRequest | None = None  #: the request that was sent last
     model_version: str | None = None  #: the model that answers, as the upstream names it; None until known
+    losses: Sequence[str] = ()  #: what repairs dropped from the request that was sent last
 
     def __init__(self) -> None:
         self.notes: Counter[str] = Counter()

@@ -14,6 +14,7 @@ class Capability(Enum):
     SEED = "seed"
     SEARCH = "Google search with sources"
     RESULT_MEDIA = "images in tool results"
+    MEDIA_ADDRESSES = "media at https addresses and on YouTube"
     CALL_IDS = "ids of calls"
     WHOLE_NUMBERS = "whole numbers in arguments"
     NEW_FIELDS = "fields that the bridge does not know"

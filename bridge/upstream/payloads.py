@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from bridge.errors import BridgeError, InvalidRequest, UpstreamMalformed, UpstreamTruncated
-from bridge.gemini.json_text import can_be_sent
+from bridge.gemini.json_text import can_be_serialised
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json, request_to_json
 from bridge.upstream.errors import error_from_payload
@@ -115,7 +115,7 @@ def _parsed(payload: bytes) -> Any:
     if len(payload) > MOST_VALUES and brackets + payload.count(b",") > MOST_VALUES:
         raise UpstreamMalformed("Gemini sent more values in one event than the bridge allows.")
     parsed = orjson.loads(payload)
-    if not can_be_sent(parsed, brackets):  # no protocol could encode it
+    if not can_be_serialised(parsed, brackets):  # no protocol could encode it
         raise UpstreamMalformed("Gemini sent an answer that is nested too deeply.")
     return parsed
 

@@ -27,10 +27,10 @@ from bridge.errors import (
 )
 from bridge.gemini.finish import Outcome
 from bridge.gemini.model_adapter import AnswerAdapter
-from bridge.gemini.repairs import REPAIRS, REPAIRS_OF_AUTO, Repair
+from bridge.gemini.repairs import REPAIRS, REPAIRS_FOR_AUTO_TIER, Repair
 from bridge.gemini.service_tier import AUTO, FLEX, STANDARD
 from bridge.gemini.signatures import dummy_notes
-from bridge.gemini.turn import Ended, Failed, Step, Turn
+from bridge.gemini.turn import Step, Turn, TurnEnded, TurnFailed
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextChunk, Usage
 from bridge.upstream.base import TICK, AnswerStream, ChunkStream, Upstream
 from bridge.upstream.cooldowns import Cooldowns
@@ -88,9 +88,12 @@ class RetryingStream(AnswerStream):
         cooldowns: Cooldowns,
         learnt: LearntFromErrors,
         tier: str = STANDARD,
+        *,
+        strict: bool = False,
     ) -> None:
         """A choice is a model with its fallbacks; the next choice is used if the upstream does not have the
-        model. `tier` is the service tier that the client requested."""
+        model. `tier` is the service tier that the client requested. `strict` forbids repairs that lose a
+        setting of the client."""
         super().__init__()
         self._upstream = upstream
         self._prepare = prepare
@@ -100,7 +103,8 @@ class RetryingStream(AnswerStream):
         self._choices = [list(models) for models in choices]
         self._models: list[str] = []
         self._tier = tier
-        self._repairs = REPAIRS_OF_AUTO if tier == AUTO else REPAIRS
+        self._strict = strict
+        self._repairs = REPAIRS_FOR_AUTO_TIER if tier == AUTO else REPAIRS
         self._began = time.monotonic()
         self._tries = 0
         self._waited = 0.0
@@ -121,6 +125,10 @@ class RetryingStream(AnswerStream):
     @property
     def waited(self) -> float:  # type: ignore[override]
         return self._paused + (self._stream.waited if self._stream is not None else 0.0)
+
+    @property
+    def losses(self) -> Sequence[str]:  # type: ignore[override]
+        return [repair.loss for repair in self._applied if repair.loss]
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
         """`chain` and `map` run in C: after the first visible chunk, a batch passes no generator here."""
@@ -216,16 +224,18 @@ class RetryingStream(AnswerStream):
         if self._tries >= self._policy.attempts:
             return
         for step in _end_of(held):
-            if isinstance(step, Failed):
+            if isinstance(step, TurnFailed):
                 raise step.error
-            if isinstance(step, Ended) and all(ending.outcome is Outcome.COMPLETE for ending in step.endings):
+            if isinstance(step, TurnEnded) and all(
+                ending.outcome is Outcome.COMPLETE for ending in step.endings
+            ):
                 raise UpstreamMalformed("Gemini's answer was empty.")
 
     def _check_output_limit(self, chunks: Sequence[Chunk]) -> None:
         usage = _usage(chunks)
         if not self._prepared.adapter.output_floor or not usage.thoughts:
             return
-        ended = [step for step in _end_of(chunks) if isinstance(step, Ended)]
+        ended = [step for step in _end_of(chunks) if isinstance(step, TurnEnded)]
         if any(ending.outcome is Outcome.LENGTH for step in ended for ending in step.endings):
             raise OutputLimitTooLow(
                 f"The model used all {usage.output} output tokens for thinking and wrote no answer. "
@@ -256,17 +266,16 @@ class RetryingStream(AnswerStream):
 
     def _is_repaired(self, error: BridgeError) -> bool:
         for repair in self._repairs.get(type(error), ()):
-            if repair in self._tried:
+            if repair in self._tried or (self._strict and repair.loss):
                 continue
             self._tried.append(repair)
-            request = repair.mend(self._prepared.request)
+            request = repair.apply(self._prepared.request)
             if request is not self._prepared.request:
                 self._applied.append(repair)
                 self.notes.update(dummy_notes(self._prepared.request.contents, request.contents))
                 self._use(self._prepared._replace(request=request))
                 self._tries -= 1
-                if repair.note:
-                    self.notes[repair.note] += 1
+                self.notes.update(filter(None, (repair.note, repair.loss)))
                 return True
         return False
 

@@ -1,1 +1,1 @@
-"""Flask's side: routes, pages, errors as answers."""
+"""Flask's side: the application, routes, pages and error responses."""

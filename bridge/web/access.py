@@ -1,4 +1,4 @@
-"""Keys and limits at the edge: asked once for every request, before anything of its body is read."""
+"""Authenticates every request and checks its limits, before its body is read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bridge.access.limits import NOT_ENFORCED, Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.errors import NotAuthorized
 from bridge.protocols.base import Protocol
-from bridge.web.credentials import shown_keys
-from bridge.web.errors import spoken_protocol
+from bridge.web.credentials import presented_keys
+from bridge.web.errors import protocol_of
 from bridge.web.request import Request, current_request
 
-#: Headers that proxies add. They are believed about nothing but that there is a proxy.
-PROXY_MARKS = (
+#: Headers that proxies add. They only show that a proxy sent the request; their values are not trusted.
+PROXY_HEADERS = (
     "HTTP_X_FORWARDED_FOR",
     "HTTP_FORWARDED",
     "HTTP_X_REAL_IP",
@@ -34,18 +34,18 @@ def install_access(
     protocols: Sequence[Protocol],
     open_to_all: Collection[str],
 ) -> None:
-    """`open_to_all` are blueprints: what serves a request decides, never how its path is spelt."""
+    """`open_to_all` names the blueprints that need no key. The spelling of the path does not matter."""
     counted = {protocol.name for protocol in protocols}
 
     @app.before_request
-    def let_in() -> None:
+    def check_access() -> None:
         request = current_request()
         blueprint = request.blueprint
         if blueprint in open_to_all:
             return
         if blueprint in counted:
             request.record.protocol = blueprint
-        request.identity = _identified(authenticator, request)
+        request.identity = _authenticated(authenticator, request)
         if blueprint in counted:
             _admit(limiter, request)
             request.interruption = running.watch(request.identity, request.record)
@@ -53,22 +53,23 @@ def install_access(
             request.allowances = request.allowances_if_refused = limiter.look(request.identity.key)
 
     @app.after_request
-    def tell_allowances(response: Response) -> Response:
+    def add_limit_headers(response: Response) -> Response:
         request = current_request()
         if request.record.refused:
             request.allowances = request.allowances_if_refused
         if request.allowances:
-            protocol = spoken_protocol(protocols, request.path, request.headers)
+            protocol = protocol_of(protocols, request.path, request.headers)
             for allowance in request.allowances:
                 response.headers.update(protocol.limit_headers(allowance))
         return response
 
 
-def _identified(authenticator: Authenticator, request: Request) -> Identity:
+def _authenticated(authenticator: Authenticator, request: Request) -> Identity:
     record = request.record
     forwarded = request.headers.get("X-Forwarded-For", "")
-    proxied = any(mark in request.environ for mark in PROXY_MARKS)
-    identity = authenticator.authenticate(shown_keys(request), request.remote_addr or "", forwarded, proxied)
+    proxied = any(header in request.environ for header in PROXY_HEADERS)
+    keys = presented_keys(request)
+    identity = authenticator.authenticate(keys, request.remote_addr or "", forwarded, proxied)
     record.key = None if identity.key is None else identity.key.name
     if identity.problem is not None:
         record.notes[identity.problem] += 1

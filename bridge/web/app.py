@@ -1,8 +1,8 @@
-"""The application: settings in, a Flask app out. Made once in each worker, after the fork."""
+"""Builds the Flask application from the settings, once in each worker, after the fork."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, cast
 
@@ -15,7 +15,10 @@ from bridge.access.running_answers import RunningAnswers
 from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
 from bridge.exchange.drain import Drain
 from bridge.exchange.exchange import Services
+from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
+from bridge.fetch.media_fetcher import MediaFetcher
+from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
@@ -38,6 +41,7 @@ from bridge.upstream.base import Upstream
 from bridge.upstream.listed_models import ListedModels
 from bridge.upstream.retries import RetryPolicy
 from bridge.web.access import install_access
+from bridge.web.conversations import make_conversations_blueprint
 from bridge.web.errors import install_error_handlers
 from bridge.web.front import FRONT, make_front_blueprint
 from bridge.web.health import HEALTH, make_health_blueprint
@@ -51,28 +55,33 @@ from bridge.web.stored_answers import make_stored_blueprint
 from bridge.web.unary_calls import add_unary_calls, shown_path
 from bridge.web.user_agent import client_program
 
-#: Asked every few seconds by probes; a line each would drown the others.
+#: Monitoring requests these every few seconds; their log lines would hide all others.
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 
 OVERHEAD = "X-Bridge-Overhead-Ms"
-MODEL = "X-Bridge-Model"  #: the upstream's model that was asked
+MODEL = "X-Bridge-Model"  #: the upstream's model that the request was sent to
 MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
+
+LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
+LONGEST_LOSSES = 1024  #: characters
 
 
 class Application(Flask):
     request_class = Request
 
     def ensure_sync(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """All of ours wait; Flask would look at each of them in every request."""
+        """All views are synchronous, so skip Flask's check in each request."""
         return function
 
 
-def create_app(settings: Settings | None = None, upstream: Upstream | None = None) -> Flask:
+def create_app(
+    settings: Settings | None = None, upstream: Upstream | None = None, network: Network | None = None
+) -> Flask:
     settings = settings or load()
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
-    services = _services(settings, stores, upstream)
+    services = _services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
     app.extensions.update(
@@ -92,22 +101,34 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
-        blueprint = make_blueprint(protocol, services, stores.answers, client_side)
-        add_unary_calls(blueprint, protocol, services, client_side)
+        blueprint = make_blueprint(protocol, services, stores, client_side)
+        add_unary_calls(blueprint, protocol, services, stores, client_side)
         app.register_blueprint(blueprint)
         if protocol.storing is not None:
             app.register_blueprint(
-                make_stored_blueprint(protocol, protocol.storing, stores.answers, client_side.slots)
+                make_stored_blueprint(protocol, protocol.storing, services, stores, client_side)
+            )
+        if protocol.conversations is not None:
+            app.register_blueprint(
+                make_conversations_blueprint(
+                    protocol,
+                    protocol.conversations,
+                    stores.conversations,
+                    services.ids_and_clock,
+                    client_side,
+                )
             )
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage.stored_bytes))
-    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.served]
+    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.all_paths]
     endpoints += [
         "GET /v1/models",
         "GET /v1/models/{id}",
         f"GET {CODEX_CATALOG}",
+        "GET /docs",
+        "GET /openapi.json",
         "GET /healthz",
         "GET /readyz",
     ]
@@ -115,7 +136,9 @@ def create_app(settings: Settings | None = None, upstream: Upstream | None = Non
     return app
 
 
-def _services(settings: Settings, stores: Stores, upstream: Upstream | None) -> Services:
+def _services(
+    settings: Settings, stores: Stores, upstream: Upstream | None, network: Network | None
+) -> Services:
     upstream = upstream or make_upstream(settings, stores.cooldowns)
     listed = ListedModels(upstream, settings.upstream.models_ttl)
     return Services(
@@ -131,12 +154,23 @@ def _services(settings: Settings, stores: Stores, upstream: Upstream | None) -> 
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
+        media=MediaByUrl(upstream, MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 
 
-def _without_odd_characters(name: str) -> str:
-    """A client may choose the name; it must stay one line of a header."""
+def _header_safe(name: str) -> str:
+    """A client can choose the name, so replace characters that are not allowed in a header."""
     return "".join(letter if "!" <= letter <= "~" else "?" for letter in name[:LONGEST_NAME])
+
+
+def _listed_losses(names: Sequence[str]) -> str:
+    """The names with commas between them. `+N` at the end counts names for which there is no space."""
+    safe = sorted({_header_safe(name).replace(",", "?") for name in names})
+    listed = next(
+        text for count in range(len(safe), -1, -1) if len(text := ",".join(safe[:count])) <= LONGEST_LOSSES
+    )
+    left_out = len(safe) - (listed.count(",") + 1)
+    return f"{listed},+{left_out}" if left_out else listed
 
 
 def _cost_by(settings: Settings) -> CostOf:
@@ -151,8 +185,8 @@ def _observers(settings: Settings, usage: UsageStore) -> tuple[Observer, ...]:
         RequestMetrics(models),
         UsageObserver(usage, settings.prices_in_force),
     ]
-    if settings.otel.wanted:
-        from bridge.observe.otel import RequestSpans  # an extra, and nothing that others should load
+    if settings.otel.enabled:
+        from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
         observers.append(RequestSpans(settings.otel.endpoint))
     return tuple(observers)
@@ -189,7 +223,9 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             response.headers[OVERHEAD] = f"{record.overhead * 1000:.1f}"
         for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
             if model:
-                response.headers[header] = _without_odd_characters(model)
+                response.headers[header] = _header_safe(model)
+        if record.losses:
+            response.headers[LOSSES] = _listed_losses(record.losses)
         if not response.is_streamed:
             record.first_byte()
         return response

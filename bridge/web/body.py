@@ -1,7 +1,7 @@
 """The body of a streamed answer.
 
-The WSGI server always calls `close`, even if the client left before the first byte. A generator's `finally`
-would not run then, and the upstream call would go on.
+The WSGI server always calls `close`, even if the client disconnected before the first byte. In that case the
+`finally` of a generator would not run, and the upstream call would continue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class StreamBody:
     def __init__(
         self, exchange: Exchange, client: ClientSocket, resources: ExitStack, keep: Keep | None
     ) -> None:
-        """`resources` are those of the request; the body releases them at its end."""
+        """The body releases `resources`, which belong to the request, at its end."""
         self._exchange = exchange
         self._client = client
         self._resources = resources
@@ -29,10 +29,10 @@ class StreamBody:
 
     def __iter__(self) -> Iterator[bytes]:
         pieces = self._exchange.encoded(self._client.still_connected)
-        return pieces if self._keep is None else self._kept(pieces, self._keep)
+        return pieces if self._keep is None else self._stored(pieces, self._keep)
 
-    def _kept(self, pieces: Iterator[bytes], keep: Keep) -> Iterator[bytes]:
-        """Store the answer before its last event leaves: the client may ask for it right after that."""
+    def _stored(self, pieces: Iterator[bytes], keep: Keep) -> Iterator[bytes]:
+        """Store the answer before its last event is sent, because the client may then request it at once."""
         kept = False
         for piece in pieces:
             if not kept and self._exchange.answer is not None:

@@ -1,4 +1,4 @@
-"""The key that a request carries, wherever the client's vendor has it put."""
+"""Reads the client's key from the headers and query parameters that the vendors' clients use."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from flask import Request
 _HEADERS = ("X-Api-Key", "X-Goog-Api-Key")
 
 
-def shown_keys(request: Request) -> list[str]:
-    """In the order in which they are believed. Of several that a client sends one may be meant for others."""
+def presented_keys(request: Request) -> list[str]:
+    """All keys of the request, in order of precedence. A client may also send a key for another service."""
     candidates = [
         _token(request.headers.get("Authorization", "")),
         *(request.headers.get(name, "") for name in _HEADERS),

@@ -1,4 +1,4 @@
-"""Failures as answers: every error leaves in the envelope of the protocol it was asked in."""
+"""Error responses: every error is sent in the format of the request's protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
 from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
 
@@ -27,11 +27,13 @@ from bridge.web.routes import json_response
 log = logging.getLogger(__name__)
 
 
-def spoken_protocol(protocols: Iterable[Protocol], path: str, headers: Headers) -> Protocol:
-    """By the path, else by the caller's headers, else the first."""
+def protocol_of(protocols: Iterable[Protocol], path: str, headers: Headers) -> Protocol:
+    """The protocol of a request: determined by the path, else by the headers, else the first protocol."""
     everything = tuple(protocols)
-    by_path = next((each for each in everything if path.startswith(each.homes)), None)
-    by_mark = next((each for each in everything if any(mark in headers for mark in each.marks)), None)
+    by_path = next((each for each in everything if path.startswith(each.path_prefixes)), None)
+    by_mark = next(
+        (each for each in everything if any(mark in headers for mark in each.identifying_headers)), None
+    )
     return by_path or by_mark or everything[0]
 
 
@@ -41,14 +43,14 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
     def answer(error: BridgeError) -> Response:
         request = current_request()
         by_route = next((each for each in everything if each.name == request.blueprint), None)
-        protocol = by_route or spoken_protocol(everything, request.path, request.headers)
+        protocol = by_route or protocol_of(everything, request.path, request.headers)
         request.record.failed(error)
         body = protocol.error_body(error, request.record.request_id)
         response = json_response(body, protocol.error_status(error))
-        if not error.worth_repeating:
+        if not error.retryable:
             response.headers["X-Should-Retry"] = "false"
         wait = error.retry_after_seconds
-        if wait is not None and wait <= protocol.longest_wait:
+        if wait is not None and wait <= protocol.max_retry_after:
             response.headers["Retry-After"] = str(wait)
         if response.status_code == HTTPStatus.UNAUTHORIZED:
             response.headers["WWW-Authenticate"] = "Bearer"
@@ -61,7 +63,8 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
     @app.errorhandler(HTTPException)
     def http_error(error: HTTPException) -> Response:
         response = answer(_translated(error, max_body_mb))
-        if allowed := getattr(error, "valid_methods", None):
+        allowed = getattr(error, "valid_methods", None)
+        if allowed and response.status_code != HTTPStatus.NOT_FOUND:
             response.headers["Allow"] = ", ".join(sorted(allowed))
         return response
 
@@ -69,25 +72,33 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
     def unexpected(error: Exception) -> Response:
         request_id = current_request().record.request_id
         log.error("unexpected failure", exc_info=error, extra={"request_id": request_id})
-        return answer(InternalError("The bridge failed; its log says where"))
+        return answer(InternalError("The bridge failed; its log has the details"))
 
 
 def _hint(path: str) -> str:
-    """Most often the client's base address lacks the /v1, or has it twice."""
+    """A suggestion for the common mistake of a base address without /v1, or with /v1 twice."""
     tail = path.rstrip("/").removeprefix("/v1")
     known = (path for each in PROTOCOLS for path in each.paths)
     meant = next((path for path in known if tail and path.endswith(tail)), None)
     return f"; did you mean {meant}?" if meant else ""
 
 
+def _is_served(path: str) -> bool:
+    """Whether a rule without parameters serves the path. A rule with parameters also matches a typo."""
+    rules = current_app.url_map.iter_rules()
+    return any(rule.rule == path and not rule.arguments for rule in rules)
+
+
 def _translated(error: HTTPException, max_body_mb: int) -> BridgeError:
     match error.code:
         case 404:
-            return UnknownRoute(f"There is no {request.method} {request.path} here{_hint(request.path)}")
+            return UnknownRoute(f"There is no route {request.method} {request.path}{_hint(request.path)}")
         case 405 if "upgrade" in request.headers:
-            return UpgradeRefused("There are no web sockets here; use plain HTTP")
+            return UpgradeRefused("The bridge does not support WebSockets; use plain HTTP")
+        case 405 if not _is_served(request.path):
+            return UnknownRoute(f"There is no route {request.method} {request.path}{_hint(request.path)}")
         case 405:
-            return MethodNotAllowed(f"{request.path} does not take {request.method}")
+            return MethodNotAllowed(f"{request.path} does not support {request.method}")
         case 413:
             return RequestTooLarge(f"The body is larger than {max_body_mb} MB")
     return InvalidRequest(error.description or error.name)

@@ -1,5 +1,7 @@
-"""GET /: what this is, as JSON for programs, and for people a page that connects their tools; and files
-that the settings on that page speak of."""
+"""GET /: a description of the service, as JSON for programs and as a page with client settings for browsers.
+
+Also serves the files that these client settings refer to, and the description of the endpoints.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,11 @@ from bridge.web.routes import json_response
 
 if TYPE_CHECKING:
     from bridge.web.page import FrontPage
+    from bridge.web.reference import ReferencePage
 
-FRONT = "front"  #: the blueprint; it is for everybody, and needs no key
+FRONT = "front"  #: the blueprint; it needs no key
 
-#: What may stand in an address without harm. Any other Host is a mistake or an attack.
+#: A valid Host header. Any other value is a mistake or an attack.
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 
 
@@ -41,7 +44,7 @@ def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[
 
     @cache
     def page() -> FrontPage:
-        from bridge.web.page import FrontPage  # few ask for it, and a start need not wait for it
+        from bridge.web.page import FrontPage  # rarely used, so do not delay the start
 
         return FrontPage(settings, models)
 
@@ -52,18 +55,36 @@ def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[
         response.headers["Vary"] = "Accept"
         return response
 
+    @cache
+    def reference() -> ReferencePage:
+        from bridge.web.reference import ReferencePage
+
+        return ReferencePage()
+
+    @blueprint.get("/docs")
+    def docs() -> Response:
+        return reference().response(_address(settings))
+
+    @blueprint.get("/openapi.json")
+    def openapi() -> Response:
+        from bridge.web.reference import document_bytes
+
+        return Response(document_bytes(), content_type="application/json")
+
     @blueprint.get(CODEX_CATALOG)
     def codex_catalog() -> Response:
-        """For everybody, as the page is: it says no more than the page does."""
-        return json_response(catalog(models.conversing()))
+        """Needs no key, like the page, because it shows nothing that the page does not show."""
+        return json_response(catalog(models.chat_models()))
 
     return blueprint
 
 
 def _address(settings: Settings) -> str:
-    """As the operator says, else as the visitor reached it. A Host that is not this machine's is not shown:
-    whoever made the visitor send it could have the visitor's key sent elsewhere. The scheme is gunicorn's,
-    which believes only trusted proxies about it."""
+    """The address to show: `public_url`, else the address in the visitor's request.
+
+    A Host that does not belong to this machine is not shown, because an attacker who forged it could receive
+    the visitor's key. The scheme comes from gunicorn, which trusts only the configured proxies.
+    """
     found = _HOST.fullmatch(request.host)
     if settings.server.public_url != AUTO or found is None or not _is_ours(found["name"], settings):
         return settings.server.address

@@ -1,4 +1,4 @@
-"""For operators: is the process alive, can it serve."""
+"""Health checks: whether the process is alive, and whether it accepts requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from flask import Blueprint, Response
 from bridge.exchange.drain import Drain
 from bridge.web.routes import json_response
 
-HEALTH = "health"  #: the blueprint that nobody needs a key for
+HEALTH = "health"  #: the blueprint; it needs no key
 
 
 def make_health_blueprint(drain: Drain, upstream: str) -> Blueprint:

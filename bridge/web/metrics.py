@@ -1,4 +1,4 @@
-"""GET /metrics, for those who may see it. For everybody else there is no such page."""
+"""GET /metrics, for the configured addresses. All other clients get a 404."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.observe.metrics import CONTENT_TYPE, exposition
 
 PATH = "/metrics"
 
-#: What a proxy adds. Behind one every caller seems to be the proxy, so nobody is let in that way.
+#: Headers that proxies add. Behind a proxy all clients have its address, so such requests get a 404.
 FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-Ip")
 
 
@@ -19,7 +19,7 @@ def make_metrics_blueprint(allowed_from: Iterable[str], accounts_bytes: Callable
     blueprint = Blueprint("metrics", __name__)
     networks = tuple(map(ip_network, allowed_from))
 
-    def may_see() -> bool:
+    def is_allowed() -> bool:
         if any(name in request.headers for name in FORWARDED):
             return False
         address = _address(request.remote_addr)
@@ -27,7 +27,7 @@ def make_metrics_blueprint(allowed_from: Iterable[str], accounts_bytes: Callable
 
     @blueprint.get(PATH)
     def metrics() -> Response:
-        if not may_see():
+        if not is_allowed():
             abort(404)
         return Response(exposition(accounts_bytes()), content_type=CONTENT_TYPE)
 
@@ -37,7 +37,7 @@ def make_metrics_blueprint(allowed_from: Iterable[str], accounts_bytes: Callable
 def _address(text: str | None) -> IPv4Address | IPv6Address | None:
     try:
         address = ip_address(text or "")
-    except ValueError:  # a local socket has none
+    except ValueError:  # a Unix socket has no address
         return None
-    mapped = getattr(address, "ipv4_mapped", None)  # an IPv4 caller of an IPv6 socket
+    mapped = getattr(address, "ipv4_mapped", None)  # an IPv4 client of an IPv6 socket
     return mapped or address

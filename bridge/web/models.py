@@ -1,4 +1,4 @@
-"""The models, where each protocol looks for them: what the upstream has, and the names we give it."""
+"""Lists the models in the format of each protocol: the upstream's models and the aliases of models.toml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridge.gemini.model_names import plain_name
 from bridge.gemini.types import JsonObject
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import Protocol
-from bridge.web.errors import spoken_protocol
+from bridge.web.errors import protocol_of
 from bridge.web.request import current_request
 from bridge.web.routes import json_response
 
@@ -20,7 +20,7 @@ DAY = 86_400
 
 
 class ModelList:
-    """What clients are shown."""
+    """The models that clients can list."""
 
     def __init__(self, directory: ModelDirectory, ids_and_clock: IdsAndClock) -> None:
         self._directory = directory
@@ -35,55 +35,57 @@ class ModelList:
             if not self._directory.is_replaced(name)
         }
         for alias, _ in self._directory.table.aliases:
-            served = self._described(self.meant(alias), listed)
+            served = self._described(self.resolve(alias), listed)
             models.setdefault(alias, {**served, "id": alias, "created": self._created})
         return models
 
     def _described(self, model: str, listed: Mapping[str, JsonObject]) -> JsonObject:
-        """As Google lists it; a model that it does not list has at least the limits that the table knows."""
+        """The model as Google describes it, with the limits of models.toml where Google names none."""
         capabilities = self._directory.table.capabilities(model)
+        retirement = self._directory.table.lifecycle.row_of(model)
         known = {
+            "retiresOn": retirement and retirement.since.isoformat(),
+            "thinkingLevels": capabilities.thinking_levels,
             "name": f"models/{model}",
             "inputTokenLimit": capabilities.window,
             "outputTokenLimit": capabilities.output_limit,
         }
         return {**{name: value for name, value in known.items() if value}, **listed.get(model, {})}
 
-    def offered(self) -> list[str]:
-        """The upstream's names for models that converse, as far as they are at hand: whoever only wants to
-        look does not wait for an upstream that is down."""
+    def chat_model_names(self) -> list[str]:
+        """The upstream's chat models in the cached list. It does not wait for an upstream that is down."""
         listed = self._listed.at_hand()
         return [
             name
             for name, model in listed.items()
-            if _converses(model) and not self._directory.is_replaced(name)
+            if _is_chat_model(model) and not self._directory.is_replaced(name)
         ]
 
-    def conversing(self) -> list[JsonObject]:
-        """These models, those that the table names, and our names for them, each as Google describes it."""
-        own = dict.fromkeys((*self._directory.table.targets, *self.offered()))
+    def chat_models(self) -> list[JsonObject]:
+        """The upstream's chat models, the models of models.toml and the aliases, as Google describes them."""
+        own = dict.fromkeys((*self._directory.table.targets, *self.chat_model_names()))
         served = {name: name for name in own} | {
-            alias: self.meant(alias) for alias, _ in self._directory.table.aliases
+            alias: self.resolve(alias) for alias, _ in self._directory.table.aliases
         }
         listed = self._listed.at_hand()
         return [{**self._described(model, listed), "id": name} for name, model in served.items()]
 
     @property
-    def answered(self) -> bool:
-        """Whether the upstream did, when it was last asked for its list."""
+    def upstream_answered(self) -> bool:
+        """Whether the upstream answered the last request for its list of models."""
         return self._listed.answered
 
-    def meant(self, name: str) -> str:
-        """The upstream's model behind a client's name."""
+    def resolve(self, name: str) -> str:
+        """The upstream's model for a client's name."""
         return self._directory.resolve(name)
 
-    def shown(self, name: str) -> JsonObject | None:
-        """One model, under the name that it was asked for by."""
+    def find(self, name: str) -> JsonObject | None:
+        """One model, under the name in the request."""
         model = self.all().get(plain_name(name))
         return model and {**model, "id": name.removeprefix("models/")}
 
 
-def _converses(model: JsonObject) -> bool:
+def _is_chat_model(model: JsonObject) -> bool:
     return "generateContent" in model.get("supportedGenerationMethods", ("generateContent",))
 
 
@@ -91,20 +93,20 @@ def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> B
     blueprint = Blueprint("models", __name__)
 
     def list_models() -> Response:
-        protocol = spoken_protocol(protocols, request.path, request.headers)
+        protocol = protocol_of(protocols, request.path, request.headers)
         identity = current_request().identity
         visible = [
-            model for name, model in models.all().items() if identity.may_use(name, models.meant(name))
+            model for name, model in models.all().items() if identity.may_use(name, models.resolve(name))
         ]
         return json_response(protocol.list_models(visible, request.args))
 
     def show_model(name: str) -> Response:
-        protocol = spoken_protocol(protocols, request.path, request.headers)
-        current_request().identity.permit(name, models.meant(name))
-        model = models.shown(name)
+        protocol = protocol_of(protocols, request.path, request.headers)
+        current_request().identity.permit(name, models.resolve(name))
+        model = models.find(name)
         if model is None:
-            known = f"GET {protocol.models_path} lists them"
-            raise UnknownModel(f"There is no model {name!r}; {known}", param="model")
+            hint = f"GET {protocol.models_path} lists the models"
+            raise UnknownModel(f"There is no model {name!r}; {hint}", param="model")
         return json_response(protocol.show_model(model))
 
     for path in dict.fromkeys(protocol.models_path for protocol in protocols):

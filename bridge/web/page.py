@@ -1,7 +1,7 @@
-"""The page at `/`: what connects people's tools, as HTML.
+"""The HTML page at `/` with the settings for clients.
 
-It is whole as it leaves the bridge: nothing is fetched from elsewhere, and its policy lets a browser run only
-what stands in it. It shows nothing that a visitor may not know: no key, and nothing of other users.
+The page is self-contained: it loads nothing else, and its Content-Security-Policy allows only its own script
+and style. It shows no secrets: no keys and no data of other users.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bridge.connect.protocol_clients import PROTOCOL_CLIENTS
 from bridge.settings import DEMO, Settings
 from bridge.web.models import ModelList
 
-#: Names shown at once; the others unfold.
+#: Number of model names that are always visible; the others can be expanded.
 MODELS_SHOWN = 12
 
 
@@ -47,8 +47,8 @@ class ClientGroup:
 
 @dataclass(frozen=True, slots=True)
 class PageState:
-    words: str
-    mood: str  #: good or fair
+    text: str
+    level: str  #: good or fair; a CSS class
 
 
 def _groups(target: Target) -> list[ClientGroup]:
@@ -71,19 +71,19 @@ class FrontPage:
     def __init__(self, settings: Settings, models: ModelList) -> None:
         self._settings = settings
         self._models = models
-        self._style = _part("front.css") + _chosen_marks()
-        self._script = _part("front.js")
-        self._icon = _part("icon.svg").strip()
+        self._style = asset("front.css") + _selection_style()
+        self._script = asset("front.js")
+        self._icon = asset("icon.svg").strip()
         self._headers = {
-            "Content-Security-Policy": _policy(self._style, self._script),
-            "Cache-Control": "no-store",  # it depends on the Host it was asked by
+            "Content-Security-Policy": policy(self._style, self._script),
+            "Cache-Control": "no-store",  # the page depends on the Host header
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
         }
 
     def response(self, address: str) -> Response:
         settings = self._settings
-        names = self._models.offered()
+        names = self._models.chat_model_names()
         model = settings.model_for_clients
         html = render_template(
             "front.html",
@@ -110,21 +110,22 @@ class FrontPage:
     def _state(self, names: list[str]) -> PageState:
         if self._settings.transport_in_force == DEMO:
             return PageState("Demo model", "fair")
-        if not names or not self._models.answered:
+        if not names or not self._models.upstream_answered:
             return PageState("Gemini does not answer", "fair")
         return PageState("Ready", "good")
 
 
-# --- what it is made of ------------------------------------------------------------------------------
+# --- assets ------------------------------------------------------------------------------------------
 
 
-def _part(name: str) -> str:
+def asset(name: str) -> str:
     return files(__package__).joinpath("templates", name).read_text("utf-8")
 
 
-def _policy(style: str, script: str) -> str:
+def policy(style: str, script: str | None = None) -> str:
+    scripts = "" if script is None else f"script-src {_hash(script)}; "
     return (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
+        f"default-src 'none'; style-src {_hash(style)}; {scripts}img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
@@ -133,8 +134,8 @@ def _hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def _chosen_marks() -> str:
-    """The chosen client stands out in the list, script or not."""
+def _selection_style() -> str:
+    """CSS that highlights the selected client in the list, also without JavaScript."""
     chosen = [f'body:has(#{name}:target) nav a[href="#{name}"]' for name in CLIENTS]
     first = f'body:not(:has(.client:target)) nav a[href="#{next(iter(CLIENTS))}"]'
     rule = "background: var(--wash); color: var(--accent); font-weight: 600;"
@@ -142,7 +143,7 @@ def _chosen_marks() -> str:
 
 
 def _cable(x: int) -> float:
-    """The height of the drawing's main cable, which hangs from 16 at 300 to 93 in the middle and up again."""
+    """The height of the main cable in the drawing: 16 at the towers, 93 in the middle."""
     t = (x - 300) / 600
     return 16 * (1 - t) ** 2 + 2 * 170 * t * (1 - t) + 16 * t**2
 

@@ -1,4 +1,4 @@
-"""The request that is being served, and what the bridge knows of it beside its own words."""
+"""The current request, with the objects that the bridge attaches to it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ NO_QUERY: MultiDict[str, str] = ImmutableMultiDict()
 
 class Request(flask.Request):
     record: Record
-    #: Releases everything that the request holds, in one place: at its teardown, or where the body ends that
-    #: took it over.
+    #: Releases everything that the request holds: at its teardown, or at the end of a streamed body.
     resources: ExitStack
-    identity = Identity()  #: of nobody, until the request is authenticated
-    allowances: Sequence[RateLimitStatus] = ()  #: what limits leave to whoever asks
-    allowances_if_refused: Sequence[RateLimitStatus] = ()  #: a refused request uses nothing up
-    cost_limited = False  #: one of them is on cost
-    interruption = Interruption()  #: says if the answer must end early
+    identity = Identity()  #: anonymous until the request is authenticated
+    allowances: Sequence[RateLimitStatus] = ()  #: what the limits still allow the client
+    allowances_if_refused: Sequence[
+        RateLimitStatus
+    ] = ()  #: the same if the request is refused and not counted
+    cost_limited = False  #: whether a cost limit applies
+    interruption = Interruption()  #: set if the answer must end early
 
     @cached_property
     def args(self) -> MultiDict[str, str]:
@@ -36,5 +37,5 @@ class Request(flask.Request):
 
 
 def current_request() -> Request:
-    """To be asked for once in a function: Flask's own `request` looks for it again at every touch."""
+    """Call this once in a function: Flask's `request` proxy repeats the lookup at every attribute access."""
     return cast(Request, request._get_current_object())  # type: ignore[attr-defined]

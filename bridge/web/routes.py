@@ -1,4 +1,4 @@
-"""One view for every protocol: read, check, exchange, answer."""
+"""The view that serves every protocol: it reads and validates the body, runs the exchange and answers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from gunicorn.http.errors import NoMoreData, ParseException
 from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from bridge.errors import ClientLeft, InvalidRequest, SlowRequest
+from bridge.errors import ClientDisconnected, InvalidRequest, SlowRequest
+from bridge.exchange.background import BackgroundAnswers, BackgroundWork
+from bridge.exchange.conversations import ConversationRecorder, StoredTurn, stored_turn
+from bridge.exchange.event_replay import EventReplay
 from bridge.exchange.exchange import Exchange, Services, open_exchange
-from bridge.exchange.stored_answers import AnswerRecorder, BackgroundAnswers, Keep
+from bridge.exchange.stored_answers import AnswerRecorder, Keep
 from bridge.gemini.types import JsonObject
 from bridge.observe.trace import Trace
 from bridge.protocols.base import Caller, Protocol
@@ -27,28 +30,27 @@ from bridge.server.client_socket import ClientSocket, SlowClients
 from bridge.server.memory import MemoryReservation
 from bridge.server.slots import Slot, Slots
 from bridge.settings import Settings
-from bridge.state.answer_store import AnswerStore
+from bridge.state.stores import Stores
 from bridge.web.body import StreamBody
+from bridge.web.event_body import STREAM_HEADERS, event_response
 from bridge.web.request import Request, current_request
 
-#: Bytes that are read at a time, and of a body without a length booked at a time.
+#: Bytes that are read at a time. Memory for a body without a length is reserved in the same pieces.
 PIECE = 1024 * 1024
-ENDED_EARLY = "The body ended before its announced end"
+ENDED_EARLY = "The body is shorter than its Content-Length or lacks its last chunk"
 BOM = b"\xef\xbb\xbf"
 UNKNOWN_CHARACTER = rb"\ufffd"
-#: Each escape of a JSON text in turn: an escaped backslash is not the beginning of another.
+#: Every escape sequence of a JSON text, so that an escaped backslash is not taken for the start of another.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
-#: Proxies must pass each event on at once, and keep none.
-STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
-KEY_IN_QUERY = "key"  #: Google's clients may send their key there; nobody below has any use for it
+KEY_IN_QUERY = "key"  #: Google's clients may send their key in this parameter; no other layer may see it
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSide:
-    """What one process has to deal with its clients."""
+    """The objects with which one process handles its clients."""
 
     slots: Slots
     slow_clients: SlowClients
@@ -56,10 +58,10 @@ class ClientSide:
 
 
 def make_blueprint(
-    protocol: Protocol, services: Services, answers: AnswerStore, client_side: ClientSide
+    protocol: Protocol, services: Services, stores: Stores, client_side: ClientSide
 ) -> Blueprint:
     blueprint = Blueprint(protocol.name, __name__)
-    background = BackgroundAnswers()
+    background = BackgroundAnswers(stores.events)
     preferences = client_side.settings.preferences(protocol.name)
 
     @blueprint.after_request
@@ -73,34 +75,59 @@ def make_blueprint(
         record.protocol = protocol.name
         slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
         trace = Trace(record.request_id) if client_side.settings.log.debug else None
-        client, who = ClientSocket(request.environ), caller(request, address, preferences)
-        body = checked(protocol.schema, json_body(request, client, client_side, slot))
-        keep: Keep | None = None
+        client, caller = ClientSocket(request.environ), make_caller(request, slot, address, preferences)
+        body = validated(protocol.schema, json_body(request, client, client_side, slot))
+        turn = StoredTurn(body)
         if protocol.storing is not None:
-            recorder = AnswerRecorder(protocol.storing, answers, who.owner, slot.memory.add)
-            body = recorder.dereferenced(body)
-            keep, resumed, given = recorder.keeping(body, record), recorder.resumed(body), body
-            body, who = resumed.body, replace(who, chain=resumed.conversation)
-            if keep and recorder.storing.background(given):
-                # The background answer gets its own line in the log, when the work is done.
-                work = replace(record, status=200, notes=Counter())
-                exchange = open_exchange(protocol, body, who, services, work, trace)
-                record.conversation = work.conversation
-                pending = background.begin(exchange, recorder, work, keep, slot.detach_memory())
-                record.settlers = ()  # the work settles what it used
-                return json_response(pending, headers=exchange.headers)
+            recorder = AnswerRecorder(protocol.storing, stores.answers, caller.owner, slot.memory.add)
+            turn = stored_turn(recorder, conversations_of(protocol, stores, caller, slot), body, record)
+            in_background = turn.keep is not None and protocol.storing.is_background(body)
+            body, caller = turn.body, replace(caller, chain=turn.chain)
+            if in_background:
+                client.set_send_timeout(client_side.settings.server.send_timeout)
+                return begin(recorder, turn, caller, slot, trace)
         client.set_send_timeout(client_side.settings.server.send_timeout)
-        exchange = open_exchange(protocol, body, who, services, record, trace)
+        exchange = open_exchange(protocol, body, caller, services, record, trace)
         request.resources.callback(exchange.close)
-        return _answer(exchange, client, request.resources, keep)
+        return _answer(exchange, client, request.resources, turn.use if turn.uses_answer else None)
+
+    def begin(
+        recorder: AnswerRecorder, turn: StoredTurn, caller: Caller, slot: Slot, trace: Trace | None
+    ) -> Response:
+        """Produce the answer in the background, and stream its events if the client wants a stream."""
+        request = current_request()
+        record = request.record
+        # The background work gets its own log line when it is done.
+        work_record = replace(record, status=200, notes=Counter())
+        exchange = open_exchange(protocol, turn.body, caller, services, work_record, trace)
+        record.conversation, record.losses = work_record.conversation, work_record.losses
+        work = BackgroundWork(exchange, recorder, work_record, turn, slot.detach_memory())
+        pending = background.begin(work)
+        record.settlers = ()  # the record of the work settles the usage
+        if not exchange.streaming:
+            return json_response(pending, headers=exchange.headers)
+        replay = EventReplay(recorder, stores.events, services.drain, services.heartbeat)
+        wanted = ClientSocket(request.environ).still_connected
+        pieces = replay.stream(pending["id"], 0, caller, wanted)
+        return event_response(pieces, request.resources, exchange.headers)
 
     for path in protocol.paths:
         blueprint.add_url_rule(path, view_func=create, methods=["POST"])
     return blueprint
 
 
-def caller(request: Request, address: Mapping[str, str], preferences: Mapping[str, Any]) -> Caller:
-    """Whoever asks, at an address with these in its open places."""
+def conversations_of(
+    protocol: Protocol, stores: Stores, caller: Caller, slot: Slot
+) -> ConversationRecorder | None:
+    if protocol.conversations is None:
+        return None
+    return ConversationRecorder(protocol.conversations, stores.conversations, caller.owner, slot.memory.add)
+
+
+def make_caller(
+    request: Request, slot: Slot, address: Mapping[str, str], preferences: Mapping[str, Any]
+) -> Caller:
+    """The caller of a request. `address` holds the parameters of its path."""
     identity = request.identity
     query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
     headers = cast(Mapping[str, str], request.headers)
@@ -114,6 +141,8 @@ def caller(request: Request, address: Mapping[str, str], preferences: Mapping[st
         query,
         interruption=request.interruption,
         key_dialect=None if identity.key is None else identity.key.rules.dialect,
+        book_memory=slot.memory.add,
+        key_strict=identity.key is not None and identity.key.rules.strict,
     )
 
 
@@ -122,7 +151,7 @@ def _answer(exchange: Exchange, client: ClientSocket, resources: ExitStack, keep
     if exchange.streaming:
         body = StreamBody(exchange, client, resources.pop_all(), keep)
         headers = {**STREAM_HEADERS, **exchange.headers}
-        # Passed on as it is: each wrapping would be unwrapped again for every piece.
+        # Without direct_passthrough, Flask would wrap the body, which costs time for every piece.
         return Response(body, content_type=exchange.content_type, headers=headers, direct_passthrough=True)
     answer = exchange.body(client.still_connected)
     if keep:
@@ -139,25 +168,25 @@ def _body(
 ) -> bytes | bytearray:
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
-        raise InvalidRequest(f"The bridge does not read bodies with Content-Encoding: {encoding[:20]}")
+        raise InvalidRequest(f"Content-Encoding {encoding[:20]} is not supported; send the body uncompressed")
     seconds = client_side.settings.server.body_timeout
     client_side.slow_clients.expect(client.socket, seconds)
     try:
-        with request.record.waiting():  # how long a client takes to send is not the bridge's doing
+        with request.record.waiting():  # the client's sending time does not count as overhead of the bridge
             return _read(request, memory)
     except ParseException as error:
-        raise InvalidRequest(f"The body is not framed as HTTP wants it: {type(error).__name__}") from None
+        raise InvalidRequest(f"The chunked body is invalid: {type(error).__name__}") from None
     except NoMoreData:
         raise InvalidRequest(ENDED_EARLY) from None
     except OSError:
-        raise ClientLeft("The client left while it sent its request") from None
+        raise ClientDisconnected("The client disconnected while it sent its request") from None
     finally:
         if not client_side.slow_clients.arrived(client.socket):
             raise SlowRequest(f"The body did not arrive within {seconds:g} seconds")
 
 
 def _read(request: Request, memory: MemoryReservation) -> bytes | bytearray:
-    """All of it. Its bytes are booked before they are read: at once, where its length is known."""
+    """Read the whole body. Memory is reserved before reading: for the whole body if its length is known."""
     length, most = request.content_length, request.max_content_length or sys.maxsize
     if length is not None and length > most:
         raise RequestEntityTooLarge
@@ -168,13 +197,13 @@ def _read(request: Request, memory: MemoryReservation) -> bytes | bytearray:
     if length is None:
         memory.add(len(data))
     if len(data) == PIECE:
-        data = _read_on(source, bytearray(data), length, most, memory)
+        data = _read_rest(source, bytearray(data), length, most, memory)
     if length is not None and len(data) < length:
         raise InvalidRequest(ENDED_EARLY)
     return data
 
 
-def _read_on(
+def _read_rest(
     source: Any, data: bytearray, length: int | None, most: int, memory: MemoryReservation
 ) -> bytearray:
     while piece := source.read(PIECE if length is None else min(length - len(data), PIECE)):
@@ -201,8 +230,11 @@ def _json_object(data: bytes | bytearray) -> dict[str, Any]:
 
 
 def _parsed(data: bytes | bytearray) -> Any:
-    """Half of a surrogate pair is what JavaScript writes after it cut a text in an unlucky place. It stays in
-    the client's history, so a refusal would end the conversation for good: it becomes a question mark."""
+    """Parse the JSON, with lone surrogates replaced by U+FFFD.
+
+    JavaScript clients write a lone surrogate when they truncate a text inside a surrogate pair. It stays in
+    the client's history, so an error would make the whole conversation unusable.
+    """
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -213,15 +245,15 @@ def _whole_escape(found: re.Match[bytes]) -> bytes:
     return UNKNOWN_CHARACTER if found["half"] else found[0]
 
 
-def checked(schema: Schema, body: dict[str, Any]) -> JsonObject:
+def validated(schema: Schema, body: dict[str, Any]) -> JsonObject:
     try:
-        checked: JsonObject = schema.load(body)
+        loaded: JsonObject = schema.load(body)
     except ValidationError as error:
-        raise _named(error) from None
-    return checked
+        raise _first_problem(error) from None
+    return loaded
 
 
-def _named(error: ValidationError) -> InvalidRequest:
-    """The first problem, by the field it is in."""
+def _first_problem(error: ValidationError) -> InvalidRequest:
+    """The first problem, with the name of its field."""
     param, problems = next(iter(error.messages_dict.items()))
     return InvalidRequest(f"{param}: {problems[0]}", param=param)

@@ -130,7 +130,7 @@ def test_tokens_per_minute_are_counted_when_the_request_ends(worker: Make, clock
     refused = other.admit(alice)
     assert not passes(refused)
     assert refused.refusal.retry_after_seconds == 61
-    assert [(left.counted, left.remaining) for left in refused.allowances] == [("tokens", 0)]
+    assert [(left.unit, left.remaining) for left in refused.allowances] == [("tokens", 0)]
     clock.now += 61
     assert passes(other.admit(alice))
 
@@ -145,7 +145,7 @@ def test_tokens_per_day_reset_at_midnight(worker: Make, clock: Clock) -> None:
     assert "100 tokens per day for the key 'alice' is reached" in refusal.message
     assert refusal.message.endswith("it is free again at 2024-10-05 00:00 UTC.")
     assert refusal.retry_after_seconds == 11 * 3600
-    assert not refusal.worth_repeating
+    assert not refusal.retryable
     clock.now += 11 * 3600 - 100
     assert type(limiter.admit(alice).refusal) is LimitReached, "close to midnight waiting is worth it"
     clock.now += 100
@@ -255,7 +255,7 @@ def test_an_answer_without_usage_counts_only_as_a_request(worker: Make) -> None:
     ended = record()
     ended.usage = None
     limiter.admit(alice).settle(ended)
-    left = {each.counted: each.remaining for each in limiter.look(alice)}
+    left = {each.unit: each.remaining for each in limiter.look(alice)}
     assert left == {"requests": 4, "tokens": 5}
 
 

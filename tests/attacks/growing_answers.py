@@ -91,11 +91,15 @@ ANSWERS: dict[str, Chunks] = {
 }
 
 
+#: How a request asks for log probabilities.
+LOGPROBS: dict[str, Json] = {"openai_chat": {"logprobs": True}, "openai_completions": {"logprobs": 2}}
+
+
 def tools_of(protocol: Protocol) -> Json:
     """Declare the tools that the guards know, and request every optional output."""
     writer, schema = PROTOCOL_CLIENTS[protocol.name], {"type": "object", "properties": {"command": {}}}
     tools = [writer.tool(name, schema) for name in ("run_shell_command", "shell", "apply_patch")]
-    return {"tools": tools, **({"logprobs": True} if protocol.name == "openai_chat" else {})}
+    return {"tools": tools, **LOGPROBS.get(protocol.name, {})}
 
 
 def convert(protocol: Protocol, answer: list[bytes], sent: bytes) -> None:
@@ -108,8 +112,8 @@ def convert(protocol: Protocol, answer: list[bytes], sent: bytes) -> None:
         for batch in chunks_in(answer, "m", Mask(SECRET, sent)):
             events += run.machine.feed([watch.feed(run.adapter.feed(each)) for each in batch])
     events += run.machine.finish()
-    framing.written(events)
-    framing.silence()
+    framing.encode_events(events)
+    framing.keep_alive()
     if run.machine.error is None:
         run.machine.fold(events)
 

@@ -32,13 +32,16 @@ from bridge.gemini.types import (
 from bridge.gemini.wire import chunk_from_json
 from bridge.guards.apply_patch import repair_patches
 from bridge.guards.guard_runner import GuardRunner
-from bridge.guards.shell_arguments import _words
+from bridge.guards.shell_arguments import _split_command
 from bridge.protocols.base import Caller, PastTurn
 from bridge.protocols.gemini_interactions.storing import STORING as INTERACTIONS
 from bridge.protocols.gemini_native.converter import counted_to_gemini
 from bridge.protocols.gemini_native.embedding import embedding_to_gemini
 from bridge.protocols.gemini_native.fold import fold_chunks
 from bridge.protocols.openai_chat.part_order import arrange
+from bridge.protocols.openai_completions.fences import FenceFilter
+from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, question
+from bridge.protocols.openai_embeddings import EMBEDDING as OPENAI_EMBEDDING
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
 from bridge.state.answer_store import LONGEST_CHAIN
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
@@ -214,12 +217,44 @@ def _embedded(n: int) -> Work:
     return work
 
 
+def _embedded_for_openai(n: int) -> Work:
+    vector = {"values": [0.5] * 10}
+
+    def work() -> None:
+        asked = OPENAI_EMBEDDING.to_gemini({"model": "m", "input": ["x"] * min(n, 2048)}, Caller())
+        asked.body("m", asked.contents)
+        asked.answer([asked.read({"embeddings": [vector] * n}, n)], 1)
+
+    return work
+
+
+def _gaps(n: int) -> Work:
+    """Marks and half marks of the bridge and of editors."""
+    text = "<|cursor|><|cursor_<|fim_prefix|><|fim_suffix|>" * n
+
+    def work() -> None:
+        gap_in_template(f"{text}<|fim_middle|>")
+        question("", Gap(text, f"<|cursor{'_' * n}"))
+
+    return work
+
+
+def _fences(n: int) -> Work:
+    def work() -> None:
+        fences = FenceFilter()
+        for _ in range(n):
+            fences.feed("```\n")
+        fences.finish()
+
+    return work
+
+
 def _counted(n: int) -> Work:
     body = {"contents": [{"role": "user", "parts": [{"text": "x"}]}] * n}
 
     def work() -> None:
         asked = counted_to_gemini(body, Caller(path={"model": "m"}))
-        GuardRunner(GUARDS, "request").counted(asked.request)
+        GuardRunner(GUARDS, "request").for_token_count(asked.request)
 
     return work
 
@@ -230,15 +265,15 @@ def _resumed_responses(n: int) -> Work:
     past = [PastTurn([{"role": "user", "content": "x"}], {"output": [{"type": "message"}]})] * n
 
     def work() -> None:
-        body = RESPONSES.dereferenced({"input": items}, lambda _id: {"type": "message"})
-        RESPONSES.resumed(body, past)
+        body = RESPONSES.resolve_references({"input": items}, lambda _id: {"type": "message"})
+        RESPONSES.with_history(body, past)
 
     return work
 
 
 def _resumed_interactions(n: int) -> Work:
     past = [PastTurn([{"type": "user_input"}], {"steps": [{"type": "model_output"}]})] * n
-    return lambda: INTERACTIONS.resumed({"input": [{"type": "text", "text": "x"}] * n}, past)
+    return lambda: INTERACTIONS.with_history({"input": [{"type": "text", "text": "x"}] * n}, past)
 
 
 def _fields_of_a_chunk(n: int) -> Work:
@@ -274,16 +309,19 @@ PIECES: dict[str, Case] = DECODERS | {
     "vault: signatures": _signatures_in_the_vault,
     "vault: signatures of another family": _foreign_signatures,
     "embeddings": _embedded,
+    "embeddings for OpenAI's clients": _embedded_for_openai,
+    "gaps in a text": _gaps,
+    "fences around an answer": _fences,
     "counting of tokens": _counted,
     "responses: a chain and references": _resumed_responses,
     "interactions: a chain": _resumed_interactions,
     "fields of a chunk": _fields_of_a_chunk,
     "counts of tokens": _counts_of_tokens,
     "settings of a generation": _settings_of_a_generation,
-    "blanks in a word": lambda n: lambda: _words(["a" * 10 * n]),
+    "blanks in a word": lambda n: lambda: _split_command(["a" * 10 * n]),
     "store: a chain of answers": _stored_chain,
     "patches": _patches,
     "an exit code behind empty lines": _exit_code,
-    "words of a command": lambda n: lambda: _words("a b " * n),
-    "a long word": lambda n: lambda: _words("a " + "b" * 10 * n),
+    "words of a command": lambda n: lambda: _split_command("a b " * n),
+    "a long word": lambda n: lambda: _split_command("a " + "b" * 10 * n),
 }

@@ -19,11 +19,11 @@ from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Caller, Protocol
-from bridge.protocols.json_reading import deep_nesting_refused
+from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.settings import load
 from bridge.settings.guards import GuardModes, GuardSettings, PolicyRule
 from bridge.upstream.payloads import request_bytes
-from bridge.web.routes import _json_object, checked
+from bridge.web.routes import _json_object, validated
 from tests.attacks.measuring import Case, Work
 from tests.attacks.protocol_writers import PROTOCOL_CLIENTS, Call, Json, ProtocolWriter
 
@@ -53,10 +53,10 @@ def understood(
     protocol: Protocol, data: bytes, caller: Caller, capabilities: ModelCapabilities = CAPABILITIES
 ) -> None:
     """Convert a client's bytes to Gemini's. A refusal is a valid result."""
-    request_schemas._MEMORY = request_schemas._Memory()  # else the cache makes the second run trivial
-    tool_names._remembered.cache_clear()
-    with suppress(InvalidRequest), deep_nesting_refused():
-        body = checked(protocol.schema, _json_object(data))
+    request_schemas._CACHE = request_schemas._SchemaCache()  # else the cache makes the second run trivial
+    tool_names._cached_legal_name.cache_clear()
+    with suppress(InvalidRequest), reject_deep_nesting():
+        body = validated(protocol.schema, _json_object(data))
         asked = protocol.to_gemini(body, caller)
         conversation_id("owner", session_in_headers(caller.headers), body, "", asked.request)
         judged: Any = GuardRunner(GUARDS, "request").request(asked.request)

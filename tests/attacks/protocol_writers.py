@@ -276,10 +276,46 @@ class Interactions(ProtocolWriter):
         }
 
 
+class Completions(ProtocolWriter):
+    """One text: the texts of all turns stand in one prompt."""
+
+    def user(self, *texts: str, images: int = 0) -> list[Json]:
+        return [{"text": text} for text in texts]
+
+    def model(self, *texts: str) -> list[Json]:
+        return self.user(*texts)
+
+    def thought(self, text: str, signature: str) -> list[Json]:
+        return self.user(text)
+
+    def calls(self, calls: Iterable[Call]) -> list[Json]:
+        return [{"text": json.dumps(call.args)} for call in calls]
+
+    def results(self, calls: Iterable[Call]) -> list[Json]:
+        return [{"text": call.result} for call in calls]
+
+    def tool(self, name: str, schema: Json) -> Json:
+        return {"name": name, "parameters": schema}
+
+    def body(
+        self,
+        turns: Sequence[Json],
+        tools: Sequence[Json] = (),
+        system: Sequence[str] = (),
+        stop: Sequence[str] = (),
+        metadata: Json | None = None,
+    ) -> Json:
+        said = "\n".join(turn["text"] for turn in turns)
+        unknown = {"tools": list(tools), "metadata": metadata or {}}  # the protocol has neither
+        wishes = {"suffix": "<|cursor|>".join(system), "stop": list(stop), **unknown}
+        return {"model": "gpt-5", "prompt": f"{said}<|cursor_|>", **{k: v for k, v in wishes.items() if v}}
+
+
 #: A protocol without a writer has no growth tests, and `test_growth.py` fails.
 PROTOCOL_CLIENTS: dict[str, ProtocolWriter] = {
     "openai_chat": Chat(),
     "openai_responses": Responses(),
+    "openai_completions": Completions(),
     "anthropic_messages": Messages(),
     "gemini_native": Native(),
     "gemini_interactions": Interactions(),

@@ -37,6 +37,14 @@ NESTED: dict[tuple[str, str], tuple[str, str, str, str]] = {
         '{"type":"object","properties":{"a":@}}',
         "{}",
     ),
+    ("openai_completions", "unknown field"): (
+        "/v1/completions",
+        '{"model":"m","prompt":"x","unknown":@}',
+        '{"a":@}',
+        "1",
+    ),
+    ("openai_completions", "prompts"): ("/v1/completions", '{"model":"m","prompt":[@]}', "[@]", '"x"'),
+    ("openai_chat", "embedding"): ("/v1/embeddings", '{"model":"m","input":[@]}', "[@]", '"x"'),
     ("openai_responses", "unknown field"): (
         "/v1/responses",
         '{"model":"m","input":[{"role":"user","content":"x","unknown":@}]}',
@@ -150,4 +158,4 @@ def test_a_deep_answer_is_passed_on_or_malformed(protocol, level: str, depth: in
         assert depth > 200
         return
     assert depth < 254
-    protocol.framing(run.asked).written(run.whole(chunks))
+    protocol.framing(run.asked).encode_events(run.whole(chunks))

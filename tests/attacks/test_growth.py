@@ -115,34 +115,33 @@ LOOKED_AT = (
     "protocols",
     "gemini",
     "guards",
-    "conversation.py",
-    "turn.py",
-    "upstream/compression.py",
-    "upstream/framing.py",
-    "upstream/head.py",
     "upstream/masking.py",
     "upstream/payloads.py",
-    "upstream/sse_decoder.py",
+    "upstream/transport/body_framing.py",
+    "upstream/transport/compression.py",
+    "upstream/transport/response_head.py",
+    "upstream/transport/sse_decoder.py",
 )
 
 #: Loops that need no case: a client or an upstream cannot make their input long.
 BOUNDED = {
-    "gemini/generation.py:_dropped": "over the names of the sampling fields",
+    "gemini/generation.py:_drop_fields": "over the names of the sampling fields",
+    "gemini/media_types.py:accepted_type": "over the known kinds of media",
     "guards/tool_policy.py:__init__": "over the operator's rules",
     "protocols/anthropic_messages/models.py:_for_the_picker": "over the operator's models",
     "protocols/anthropic_messages/models.py:list_models": "over the operator's models",
-    "protocols/base.py:homes": "over the paths of a protocol",
-    "protocols/base.py:served": "over the paths of a protocol",
+    "protocols/base.py:path_prefixes": "over the paths of a protocol",
+    "protocols/base.py:all_paths": "over the paths of a protocol",
     "protocols/fields.py:whole": "over two bounds",
     "protocols/gemini_interactions/contents.py:_audio": "over two fields",
     "protocols/gemini_interactions/contents.py:_video": "over three fields",
-    "protocols/gemini_interactions/tools.py:_googles": "makes a reader, whose own loops are run",
+    "protocols/gemini_interactions/tools.py:_builtin": "makes a reader, whose own loops are run",
     "protocols/gemini_native/__init__.py:_paths": "over the paths of a protocol",
     "protocols/google_models.py:list_models": "over the operator's models",
     "protocols/google_models.py:show_model": "over the operator's models",
     "protocols/openai_models.py:list_models": "over the operator's models",
     "protocols/openai_models.py:show_model": "over the operator's models",
-    "protocols/openai_responses/dialects.py:_any_of": "over the operator's patterns",
+    "protocols/openai_responses/dialects.py:_compile_patterns": "over the operator's patterns",
     "protocols/openai_responses/items.py:_file": "over two fields",
 }
 
@@ -151,6 +150,7 @@ LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.Genera
 
 def looked_at() -> list[Path]:
     places = [ROOT / "bridge" / name for name in LOOKED_AT]
+    assert all(place.exists() for place in places)
     return [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
 
 

@@ -59,7 +59,7 @@ def test_a_new_key_is_the_only_line_on_stdout(run, store: ClientKeys) -> None:
     assert well_formed(secret)
     assert digest(secret) in store.secrets_by_digest()
     assert secret not in explained
-    assert "shown this once" in explained
+    assert "shown only once" in explained
     assert "the first" in explained
     assert "the first" not in run("add", "bob")[2]
 
@@ -76,13 +76,14 @@ def test_every_option_becomes_a_rule(run, store: ClientKeys) -> None:
         "--cost-per-day": "2.5",
         "--streams": "4",
         "--dialect": "openai",
+        "--strict": "yes",
     }
     assert run("add", "alice", *(word for pair in options.items() for word in pair))[0] == 0
     end_of_day = datetime(2099, 2, 1, tzinfo=UTC).timestamp()
     ranges, models = ("10.0.0.0/8", "fd00::1"), ("gemini-*flash*", "gpt-5")
     (key,) = store.all()
     limits = Limits(10, 20, 1_000_000, 2.5, 4)
-    assert key.rules == Rules("Alice, R&D", models, ranges, end_of_day, limits, "openai")
+    assert key.rules == Rules("Alice, R&D", models, ranges, end_of_day, limits, "openai", strict=True)
 
 
 @pytest.mark.parametrize(("text", "days"), [("90d", 90), ("2w", 14), ("36h", 1.5), ("30m", 1 / 48)])
@@ -100,11 +101,13 @@ def test_a_key_can_expire_after_a_duration(run, store: ClientKeys, text: str, da
         ("--rpm", "9" * 30, "a whole number from 0"),
         ("--dialect", "klingon", "auto, bridge, openai or codex"),
         ("--dialect", "", "auto, bridge, openai or codex"),
+        ("--strict", "maybe", "must be yes or no"),
+        ("--strict", "", "must be yes or no"),
         ("--cost-per-day", "nan", "a number from 0"),
         ("--cost-per-day", "inf", "a number from 0"),
         ("--cost-per-day", "", "a number from 0"),
-        ("--expires", "2020-01-01", "in the future"),
-        ("--expires", "0", "in the future"),
+        ("--expires", "2020-01-01", "must be in the future"),
+        ("--expires", "0", "must be in the future"),
         ("--expires", "2027-13-01", "such as 2027-01-31"),
         ("--expires", "9999-12-31", "such as 2027-01-31"),
         ("--expires", "soon", "such as 30m"),
@@ -129,7 +132,7 @@ def test_an_invalid_value_is_named_and_no_key_is_created(
 def test_an_unsafe_name_is_refused(run, store: ClientKeys, name: str) -> None:
     code, printed, explained = run("add", "--", name)
     assert (code, printed) == (2, "")
-    assert "a name is made of" in explained
+    assert "a name must consist of" in explained
     assert store.all() == []
 
 
@@ -163,20 +166,30 @@ def test_set_changes_only_the_given_values(run, store: ClientKeys) -> None:
 def test_a_dialect_is_shown_and_removed(run, store: ClientKeys) -> None:
     run("add", "alice", "--dialect", "openai")
     assert "dialect  openai" in run("set", "alice", "--rpm", "3")[1]
-    assert run("list")[1].splitlines()[1].split()[-1] == "openai"
+    assert run("list")[1].splitlines()[1].split()[-2] == "openai"
     assert json.loads(run("list", "--json")[1])[0]["dialect"] == "openai"
     assert "dialect  auto" in run("set", "alice", "--dialect", "auto")[1]
+
+
+def test_strict_mode_is_shown_and_turned_off(run, store: ClientKeys) -> None:
+    run("add", "alice", "--strict", "yes")
+    assert "strict   yes" in run("set", "alice", "--rpm", "3")[1]
+    assert json.loads(run("list", "--json")[1])[0]["strict"] is True
+    assert "strict   no" in run("set", "alice", "--strict", "no")[1]
+    assert store.all()[0].rules.strict is False
 
 
 def test_rotate_prints_the_new_secret_and_the_old_ones_expiry(run, store: ClientKeys) -> None:
     old = run("add", "alice")[1].strip()
     code, printed, explained = run("rotate", "alice")
     assert (code, well_formed(printed.strip())) == (0, True)
-    assert "for another 24 h" in explained
+    assert "stays valid for 1 day" in explained
     held = store.secrets_by_digest()
     assert held[digest(old)].expires == pytest.approx(time.time() + 86400, abs=30)
     assert held[digest(printed.strip())].expires is None
-    assert "no longer" in run("rotate", "alice", "--grace", "0")[2]
+    for grace, words in (("1m", "1 minute"), ("90m", "90 minutes"), ("36h", "36 hours"), ("2w", "14 days")):
+        assert f"stays valid for {words}." in run("rotate", "alice", "--grace", grace)[2]
+    assert "no longer valid" in run("rotate", "alice", "--grace", "0")[2]
     assert len(run("show", "alice")[1].split("gbk_…")) == 2
     assert run("rotate", "alice", "--grace", "later")[0] == 2
 
@@ -196,7 +209,7 @@ def test_revoking_is_permanent(run) -> None:
 
 
 def test_an_unknown_name_gets_a_suggestion(run) -> None:
-    assert "none is defined" in run("show", "alice")[2]
+    assert "there are no keys" in run("show", "alice")[2]
     run("add", "alice")
     for action in ("show", "revoke", "rotate", "set"):
         code, printed, explained = run(action, "alcie")
@@ -212,9 +225,19 @@ def test_list_prints_a_table_or_json(run) -> None:
     run("add", "alice", "--rpm", "1000", "--models", "gpt-5", "--expires", "2099-01-31")
     run("add", "bob")
     heading, alice, bob = run("list")[1].splitlines()
-    assert heading.split() == ["NAME", "OWNER", "STATE", "MODELS", "LIMITS", "FROM", "EXPIRES", "DIALECT"]
+    assert heading.split() == [
+        "NAME",
+        "OWNER",
+        "STATE",
+        "MODELS",
+        "LIMITS",
+        "FROM",
+        "EXPIRES",
+        "DIALECT",
+        "STRICT",
+    ]
     assert "1,000 requests/min" in alice
-    assert bob.split() == ["bob", "-", "good", "all", "none", "anywhere", "never", "auto"]
+    assert bob.split() == ["bob", "-", "good", "all", "none", "anywhere", "never", "auto", "no"]
     listed = json.loads(run("list", "--json")[1])
     assert [key["name"] for key in listed] == ["alice", "bob"]
     assert listed[0]["limits"] == {"requests_per_minute": 1000}
@@ -298,5 +321,5 @@ def test_a_lost_key_store_is_reported_with_a_remedy(run, store: ClientKeys, stat
 
 def test_a_pattern_that_matches_no_gemini_model_is_reported(run) -> None:
     assert "Note" not in run("add", "alice", "--models", "gemini-*flash*,claude-opus-4-8")[2]
-    assert "'claude-*' fits no model" in run("add", "bob", "--models", "claude-*")[2]
-    assert "'gpt-*' fits no model" in run("set", "alice", "--models", "gpt-*")[2]
+    assert "'claude-*' matches no Gemini model" in run("add", "bob", "--models", "claude-*")[2]
+    assert "'gpt-*' matches no Gemini model" in run("set", "alice", "--models", "gpt-*")[2]

@@ -63,7 +63,7 @@ def usage(capsys: pytest.CaptureFixture[str]):
 def test_without_requests_the_report_says_so(store, usage, tmp_path) -> None:
     assert (
         usage()
-        == f"There are no accounts yet: no request was sent to a model ({tmp_path}/accounts.sqlite3).\n"
+        == f"No usage is recorded yet: no request was sent to a model ({tmp_path}/accounts.sqlite3).\n"
     )
     assert json.loads(usage("--json"))["rows"] == []
     assert usage("--csv").count("\n") == 1
@@ -162,9 +162,8 @@ def test_csv_is_safe_to_open_and_adds_up(store, usage) -> None:
 
 def test_models_without_a_price_are_named(store, usage) -> None:
     store.write([row(), row(model="unheard-of", cost=None), row(model="unheard-of", cost=None)])
-    assert (
-        usage().splitlines()[-1] == "Without a price in prices.toml, and without a cost here: 2 (unheard-of)"
-    )
+    remark = "Requests without a cost, since their models have no price in prices.toml: 2 (unheard-of)"
+    assert usage().splitlines()[-1] == remark
 
 
 def test_a_period_beyond_the_stored_data_is_reported(store, usage) -> None:

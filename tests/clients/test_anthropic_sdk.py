@@ -171,3 +171,178 @@ def test_models_are_listed_in_anthropics_shape(client, gemini):
     listed = {model.id: model for model in client.models.list(limit=1000)}
     assert listed["claude-opus-4-8"].type == "model"
     assert client.models.retrieve("claude-haiku-4-5").id == "claude-haiku-4-5"
+
+
+# --- server tools, client tools, citations ----------------------------------------------------------
+
+
+def answer_chunk(*parts, **fields):
+    content = {"role": "model", "parts": list(parts)}
+    return {"candidates": [{"content": content, "finishReason": "STOP", **fields}]}
+
+
+CITED = {
+    "webSearchQueries": ["weather"],
+    "groundingChunks": [{"web": {"uri": "https://a.example", "title": "A"}}],
+    "groundingSupports": [
+        {"segment": {"startIndex": 7, "endIndex": 13, "text": "Sunny."}, "groundingChunkIndices": [0]}
+    ],
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_citations_stand_in_the_text_that_they_support(client, gemini, stream):
+    answer = [text_chunk("Café: "), answer_chunk({"text": "Sunny."}, groundingMetadata=CITED)]
+    gemini.will_say(sse(*answer))
+    ask = {
+        **ASK,
+        "tools": [{"type": "web_search_20250305", "name": "web_search", "allowed_domains": ["a.b"]}],
+    }
+    if stream:
+        with client.messages.stream(**ask) as events:
+            message = events.get_final_message()
+    else:
+        message = client.messages.create(**ask)
+    text = message.content[0]
+    assert text.text == "Café: Sunny."
+    (citation,) = text.citations
+    assert (citation.type, citation.url, citation.title) == (
+        "web_search_result_location",
+        "https://a.example",
+        "A",
+    )
+    assert citation.cited_text == "Sunny."
+    used = message.usage.server_tool_use
+    assert (used.web_search_requests, used.web_fetch_requests) == (1, 0)
+    assert gemini.asked[-1].body["tools"] == [{"googleSearch": {}}]
+
+
+def test_web_fetch_reads_pages_with_geminis_url_context(client, gemini):
+    pages = [
+        {"retrievedUrl": "https://a.example", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS"},
+        {"retrievedUrl": "https://b.example", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_PAYWALL"},
+    ]
+    gemini.will_say(sse(answer_chunk({"text": "Read."}, urlContextMetadata={"urlMetadata": pages})))
+    tools = [{"type": "web_fetch_20250910", "name": "web_fetch"}]
+    message = client.messages.create(**ASK, tools=tools)
+    assert gemini.asked[-1].body["tools"] == [{"urlContext": {}}]
+    results = [block.content for block in message.content if block.type == "web_fetch_tool_result"]
+    assert [each.type for each in results] == ["web_fetch_result", "web_fetch_tool_result_error"]
+    assert (results[0].url, results[1].error_code) == ("https://a.example", "url_not_accessible")
+    assert message.usage.server_tool_use.web_fetch_requests == 2
+
+
+def test_executed_code_makes_a_round_trip(client, gemini):
+    parts = [
+        {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n"}},
+        {"executableCode": {"id": "own", "language": "PYTHON", "code": "1/0"}},
+        {"codeExecutionResult": {"id": "own", "outcome": "OUTCOME_FAILED", "output": "ZeroDivisionError"}},
+        {"executableCode": {"language": "PYTHON", "code": "while True: pass"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_DEADLINE_EXCEEDED", "output": ""}},
+        {"text": "Done."},
+    ]
+    gemini.will_say(sse(answer_chunk(*parts)))
+    ask = {**ASK, "tools": [{"type": "code_execution_20250825", "name": "code_execution"}]}
+    with client.messages.stream(**ask) as events:
+        message = events.get_final_message()
+    results = [block for block in message.content if block.type == "code_execution_tool_result"]
+    calls = [block for block in message.content if block.type == "server_tool_use"]
+    assert [block.tool_use_id for block in results] == [block.id for block in calls]
+    assert [block.content.return_code for block in results] == [0, 1, 124]
+    assert calls[0].input == {"code": "print(1)"}
+    said = {"role": "assistant", "content": [block.to_dict() for block in message.content]}
+    client.messages.create(**{**ask, "messages": [*HELLO, said, {"role": "user", "content": "Go on."}]})
+    assert gemini.asked[-1].body["contents"][1]["parts"] == parts
+    assert gemini.asked[-1].body["tools"] == [{"codeExecution": {}}]
+
+
+CLIENT_TOOLS = [
+    ("bash_20241022", "bash"),
+    ("bash_20250124", "bash"),
+    ("text_editor_20241022", "str_replace_editor"),
+    ("text_editor_20250124", "str_replace_editor"),
+    ("text_editor_20250429", "str_replace_based_edit_tool"),
+    ("text_editor_20250728", "str_replace_based_edit_tool"),
+    ("memory_20250818", "memory"),
+    ("computer_20241022", "computer"),
+    ("computer_20250124", "computer"),
+    ("computer_20251124", "computer"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), CLIENT_TOOLS)
+def test_client_tools_are_declared_as_functions_and_called_by_their_name(client, gemini, kind, name):
+    screen = {"display_width_px": 1024, "display_height_px": 768} if name == "computer" else {}
+    gemini.will_say(sse(call_chunk(name, {"command": "view"}, "c1", finish="STOP")))
+    message = client.beta.messages.create(**ASK, tools=[{"type": kind, "name": name, **screen}])
+    (declared,) = gemini.asked[-1].body["tools"][0]["functionDeclarations"]
+    assert declared["name"] == name
+    schema = declared["parametersJsonSchema"]
+    assert ("action" if name == "computer" else "command") in schema["properties"]
+    assert [(block.type, block.name) for block in message.content] == [("tool_use", name)]
+
+
+def test_the_computer_toolset_is_a_function_for_each_enabled_action(client, gemini):
+    toolset = {"type": "computer_toolset_20260801", "configs": {"zoom": {"enabled": False}}}
+    gemini.will_say(
+        sse(call_chunk("computer_toolset__left_click", {"coordinate": [1, 2]}, "c1", finish="STOP"))
+    )
+    message = client.messages.create(**ASK, tools=[toolset])
+    names = [each["name"] for each in gemini.asked[-1].body["tools"][0]["functionDeclarations"]]
+    assert "computer_toolset__type" in names
+    assert "computer_toolset__zoom" not in names
+    (call,) = message.content
+    assert (call.name, call.toolset_name, call.input) == ("left_click", "computer", {"coordinate": [1, 2]})
+    said = {"role": "assistant", "content": [call.to_dict()]}
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "clicked"}
+    more = [*HELLO, said, {"role": "user", "content": [result]}]
+    client.messages.create(**{**ASK, "tools": [toolset], "messages": more})
+    past = gemini.asked[-1].body["contents"][1]["parts"][0]["functionCall"]
+    assert past["name"] == "computer_toolset__left_click"
+
+
+def test_tools_that_only_anthropic_can_run_are_dropped(client, gemini):
+    tools = [*TOOLS, {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}]
+    client.messages.create(**ASK, tools=tools)
+    (declared,) = gemini.asked[-1].body["tools"]
+    assert [each["name"] for each in declared["functionDeclarations"]] == ["get_weather"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_refusal_names_google_and_its_reason(client, gemini, stream):
+    gemini.will_say(sse(text_chunk("Well", "PROHIBITED_CONTENT")))
+    if stream:
+        with client.messages.stream(**ASK) as events:
+            message = events.get_final_message()
+    else:
+        message = client.messages.create(**ASK)
+    assert message.stop_reason == "refusal"
+    assert "Google" in message.stop_details.explanation
+    assert "PROHIBITED_CONTENT" in message.stop_details.explanation
+
+
+def test_an_image_is_named_to_the_user_and_not_repeated_to_gemini(client, gemini):
+    drawn = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    gemini.will_say(sse(answer_chunk({"text": "Here."}, drawn)))
+    message = client.messages.create(**ASK)
+    assert "image/png" in message.content[1].text
+    said = {"role": "assistant", "content": [block.to_dict() for block in message.content]}
+    client.messages.create(**{**ASK, "messages": [*HELLO, said, *HELLO]})
+    assert gemini.asked[-1].body["contents"][1]["parts"] == [{"text": "Here."}]
+
+
+def test_models_have_pages_limits_and_capabilities(client, gemini):
+    first = client.models.list(limit=1)
+    (model,) = first.data
+    assert first.has_more
+    assert client.models.list(limit=1, after_id=model.id).data[0].id != model.id
+    back = client.models.list(limit=1, before_id=client.models.list(limit=2).data[1].id)
+    assert [each.id for each in back.data] == [model.id]
+    shown = client.models.retrieve("gemini-3.1-pro-preview")
+    assert (shown.max_input_tokens, shown.capabilities.effort.high.supported) == (1048576, True)
+    for wrong in ({"limit": 0}, {"limit": 1001}, {"after_id": "nothing"}, {"before_id": "nothing"}):
+        with pytest.raises(anthropic.BadRequestError):
+            client.models.list(**wrong)
+    with pytest.raises(anthropic.NotFoundError):
+        client.models.retrieve("nothing")

@@ -363,7 +363,7 @@ def test_background_work_can_be_cancelled(bridge, client, gemini):
 
 def test_only_running_interactions_can_be_cancelled(client, gemini):
     made = client.interactions.create(model=PRO, input="Hello")
-    with pytest.raises(BadRequestError, match="in the background"):
+    with pytest.raises(BadRequestError, match="background"):
         client.interactions.cancel(made.id)
 
 
@@ -399,7 +399,30 @@ def test_a_bad_request_names_the_field(client, body, field):
     assert violation["field"] == field
 
 
-def test_streaming_a_stored_interaction_is_refused_clearly(client, gemini):
+def test_a_background_stream_goes_on_without_its_client_and_is_resumed(client, gemini):
+    words = [f"word{number} " for number in range(8)]
+    pieces = [piece for word in words for piece in (*sse(text_chunk(word)), 0.1)]
+    gemini.will_say([*pieces, *sse(text_chunk("end.", "STOP"))])
+    first = []
+    with client.interactions.create(model=PRO, input="Hello", background=True, stream=True) as stream:
+        for event in stream:
+            first.append(event)
+            if event.event_type == "step.delta":
+                break
+    interaction_id, last_event_id = first[0].interaction.id, first[-1].event_id
+    for _ in range(3):  # on either worker, during the work and after it
+        rest = list(client.interactions.get(interaction_id, stream=True, last_event_id=last_event_id))
+        events = [*first, *rest]
+        assert [event.event_id for event in events] == [str(number) for number in range(1, len(events) + 1)]
+        texts = [event.delta.text for event in events if event.event_type == "step.delta"]
+        assert "".join(texts) == "".join(words) + "end."
+        assert events[-1].event_type == "interaction.completed"
+    for wrong in ("-1", "last", "1.0", "1" * 99):
+        with pytest.raises(BadRequestError, match="last_event_id"):
+            client.interactions.get(interaction_id, stream=True, last_event_id=wrong)
+
+
+def test_streaming_an_interaction_without_stored_events_is_refused_clearly(client, gemini):
     made = client.interactions.create(model=PRO, input="Hello")
     with pytest.raises(BadRequestError, match="stream"):
         client.interactions.get(made.id, stream=True, last_event_id="3")

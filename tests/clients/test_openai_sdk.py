@@ -168,3 +168,41 @@ def test_the_clients_key_is_not_sent_on_and_ours_only_in_its_header(client, gemi
     assert canary_key not in asked.path
     assert canary_key not in bridge.lines()
     assert "client-key" not in bridge.lines()
+
+
+CITED = {
+    "webSearchQueries": ["weather"],
+    "groundingChunks": [{"web": {"uri": "https://a.example", "title": "A"}}],
+    "groundingSupports": [
+        {"segment": {"startIndex": 7, "endIndex": 13, "text": "Sunny."}, "groundingChunkIndices": [0]}
+    ],
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_citations_are_annotations_with_the_characters_of_the_text(client, gemini, stream):
+    last = text_chunk("Sunny.", "STOP")
+    last["candidates"][0]["groundingMetadata"] = CITED
+    gemini.will_say(sse(text_chunk("Café: "), last))
+    ask = {"model": "gpt-5", "messages": HELLO, "web_search_options": {}}
+    if stream:
+        with client.chat.completions.stream(**ask) as events:
+            message = events.get_final_completion().choices[0].message
+    else:
+        message = client.chat.completions.create(**ask).choices[0].message
+    (annotation,) = message.to_dict()["annotations"]
+    cited = annotation["url_citation"]
+    assert (cited["url"], cited["title"]) == ("https://a.example", "A")
+    assert message.content[cited["start_index"] : cited["end_index"]] == "Sunny."
+
+
+def test_a_safety_stop_is_a_refusal_with_its_reason(client, gemini):
+    gemini.will_say(sse(text_chunk("Well", "SAFETY")), sse(text_chunk("Well", "SAFETY")))
+    chunks = list(client.chat.completions.create(model="gpt-5", messages=HELLO, stream=True))
+    choice = client.chat.completions.create(model="gpt-5", messages=HELLO).choices[0]
+    assert [choice.finish_reason, chunks[-1].choices[0].finish_reason] == ["content_filter"] * 2
+    assert "(SAFETY)" in choice.message.refusal
+    assert "".join(chunk.choices[0].delta.refusal or "" for chunk in chunks) == choice.message.refusal
+    said = {"role": "assistant", "content": choice.message.content, "refusal": choice.message.refusal}
+    client.chat.completions.create(model="gpt-5", messages=[*HELLO, said, *HELLO])
+    assert gemini.asked[-1].body["contents"][1]["parts"] == [{"text": "Well"}]

@@ -57,7 +57,7 @@ def test_the_settings_of_this_machine_are_the_default(capsys, monkeypatch):
     settings = tomllib.loads(printed.out)
     assert settings["model_providers"]["bridge"]["base_url"] == "http://127.0.0.1:8080/v1"
     assert settings["model"] == "gemini-x"
-    assert "Put your own key in place of gbk_your_key" in printed.err
+    assert "Replace gbk_your_key with your key" in printed.err
 
 
 def test_an_ipv6_address_is_written_in_brackets(capsys, monkeypatch):
@@ -83,13 +83,13 @@ def test_settings_are_not_needed_when_all_arguments_are_given(capsys, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["kodex"], "kodex is not a client known here; did you mean codex?"),
-        (["--probe"], "name a client: codex, claude"),
+        (["kodex"], "kodex is not a known client; did you mean codex?"),
+        (["--probe"], "--probe needs a client: codex, claude"),
         (["codex", "--url", "bridge:41242"], "--url must be an http:// or https:// address"),
         (["codex", "--url", "http://me:secret@bridge"], "--url must be an http:// or https:// address"),
-        (["codex", "--url", "http://bridge/v1"], "--url goes without the /v1"),
-        (["codex", "--key", "two words"], "the key must be plain letters"),
-        (["claude", "--catalog", "models.json"], "--catalog: claude has none; it is for codex"),
+        (["codex", "--url", "http://bridge/v1"], "--url must not end with /v1"),
+        (["codex", "--key", "two words"], "the key must be ASCII letters"),
+        (["claude", "--catalog", "models.json"], "--catalog: claude does not use a catalogue; only codex"),
     ],
 )
 def test_wrong_arguments_print_a_message_and_exit_2(arguments, message, capsys):

@@ -33,7 +33,7 @@ def test_every_protocol_is_probed_with_text_and_tools(speaks, model, demo_bridge
     findings = found(speaks, demo_bridge.address, model)
     assert [(each.detail, each.remedy) for each in findings if not each.good] == []
     proved = ["streamed text", "tool call and result"]
-    assert [each.what for each in findings] == proved + ["freeform apply_patch"] * (speaks == "codex")
+    assert [each.name for each in findings] == proved + ["freeform apply_patch"] * (speaks == "codex")
     assert all(0 < each.seconds < 30 for each in findings)
     assert "characters" in findings[0].detail
 
@@ -42,7 +42,7 @@ def test_every_protocol_is_probed_with_text_and_tools(speaks, model, demo_bridge
 def test_codex_is_probed_in_its_own_dialect(speaks, tools, demo_bridge):
     """The official dialect repeats the declared tools; Codex does not need them."""
     protocol_client, target = PROTOCOL_CLIENTS[speaks], Target(demo_bridge.address, "k", "gemini-3.8-flash")
-    question = protocol_client.ask(target.model, "Hi", LOOK_UP.tool)
+    question = protocol_client.first_request(target.model, "Hi", LOOK_UP.tool)
     *_, last = sse_post.events(protocol_client.address(target), question, protocol_client.headers(target))
     assert (last["type"], len(last["response"]["tools"])) == ("response.completed", tools)
 
@@ -55,17 +55,17 @@ def test_codex_is_probed_in_its_own_dialect(speaks, tools, demo_bridge):
     ("model", "what", "remedy"),
     [
         ("demo-404", "has no model 'demo-404'", "--model"),
-        ("demo-429", "HTTP 429", "used up for 7 s"),
+        ("demo-429", "HTTP 429", "wait 7 seconds"),
         ("demo-500", "", ""),
-        ("demo-cut", "stopped in the middle", "log says why"),
-        ("demo-midstream-error", "overloaded", "log says why"),
+        ("demo-cut", "stopped in the middle", "log shows the reason"),
+        ("demo-midstream-error", "overloaded", "log shows the reason"),
         ("demo-empty", "no text", "another model"),
     ],
 )
 def test_a_failing_model_is_a_red_line_with_a_remedy(speaks, model, what, remedy, demo_bridge):
     (finding,) = found(speaks, demo_bridge.address, model)
     assert not finding.good
-    assert finding.what == "streamed text"
+    assert finding.name == "streamed text"
     assert what in finding.detail
     assert remedy in finding.remedy
     assert "\n" not in finding.detail
@@ -80,12 +80,12 @@ def test_a_bridge_that_is_not_running_is_named_as_the_reason(speaks):
 
 def test_an_unknown_host_is_named_as_the_reason():
     (finding,) = found("chat", "http://bridge.invalid:1")
-    assert finding.detail == "the host's name is not known"
+    assert finding.detail == "the host name cannot be resolved"
 
 
 def test_https_to_a_plain_http_port_is_named_as_the_reason(demo_bridge):
     (finding,) = found("chat", demo_bridge.address.replace("http:", "https:"))
-    assert finding.detail == "no TLS at this address"
+    assert finding.detail == "the server does not use TLS"
     assert "http://" in finding.remedy
 
 
@@ -138,10 +138,10 @@ EVENTS = {"Content_Type": "text/event-stream"}
     [
         (Answer(401, envelope("No valid key")), "HTTP 401: No valid key", "--key"),
         (Answer(403, envelope("Not this model")), "HTTP 403: Not this model", "--model"),
-        (Answer(404, envelope("There is no POST /v1/x here")), "HTTP 404", "without /v1"),
-        (Answer(404, b"<html>nginx</html>"), "HTTP 404: an answer that is not the bridge's", "without /v1"),
+        (Answer(404, envelope("There is no route POST /v1/x")), "HTTP 404", "without /v1"),
+        (Answer(404, b"<html>nginx</html>"), "HTTP 404: the answer is not from the bridge", "without /v1"),
         (Answer(404, envelope("Gemini has no model 'x'")), "HTTP 404", "GET /v1/models"),
-        (Answer(429, envelope("Too many"), Retry_After="17"), "HTTP 429", "used up for 17 s"),
+        (Answer(429, envelope("Too many"), Retry_After="17"), "HTTP 429", "wait 17 seconds"),
         (Answer(502, envelope("The key was refused")), "HTTP 502", "doctor"),
         (Answer(418, b""), "HTTP 418", "Try again"),
         (Answer(302, b"", Location="https://there/"), "redirects to https://there/", "--url"),
@@ -173,12 +173,12 @@ def test_the_remedy_matches_the_failure(speaks, answer, detail, remedy):
 def test_an_illegal_event_is_reported_as_a_bridge_error(speaks, event):
     with server(Answer(200, stream(event), **EVENTS)) as address:
         (finding,) = found(speaks, address)
-    assert "not as the protocol has it" in finding.detail
+    assert "does not follow the protocol" in finding.detail
     assert "report" in finding.remedy
 
 
 def test_the_probe_times_out_on_silence(monkeypatch):
-    monkeypatch.setattr(sse_post, "PATIENCE", 0.2)
+    monkeypatch.setattr(sse_post, "TIMEOUT", 0.2)
     held = threading.Event()
 
     class Silent(BaseHTTPRequestHandler):
@@ -190,7 +190,7 @@ def test_the_probe_times_out_on_silence(monkeypatch):
         (finding,) = found("chat", f"http://127.0.0.1:{listening.server_port}")
         held.set()
         listening.shutdown()
-    assert "no sign of life" in finding.detail
+    assert "no data for" in finding.detail
 
 
 @SPOKEN

@@ -119,7 +119,8 @@ def test_the_source_distribution_holds_a_release_and_nobodys_own_settings(sdist:
 def test_the_package_carries_the_settings_of_the_checkout(wheel_site: Path) -> None:
     shipped = wheel_site / "bridge" / "shipped"
     assert {path.name: path.read_bytes() for path in (shipped / "config").iterdir()} == CONFIG
-    assert (shipped / "gunicorn.conf.py").read_bytes() == (ROOT / "gunicorn.conf.py").read_bytes()
+    for name in ("gunicorn.conf.py", "docs/openapi.json"):
+        assert (shipped / name).read_bytes() == (ROOT / name).read_bytes()
 
 
 def test_it_serves_from_an_empty_folder_and_leaves_it_empty(installed: Installed) -> None:

@@ -67,7 +67,7 @@ def test_every_broken_file_is_reported_in_one_run(config: Path, capsys: pytest.C
     assert all(line.startswith("gemini-bridge: ") for line in told)
     assert any("server.thraeds is not a setting; did you mean threads?" in line for line in told)
     assert any("models.toml: default must be a list of texts" in line for line in told)
-    assert any("guards.toml: is not valid TOML" in line for line in told)
+    assert any("guards.toml: invalid TOML" in line for line in told)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_every_broken_file_is_reported_in_one_run(config: Path, capsys: pytest.C
         ("BRIDGE_UPSTREAM__TRANSPORT", "gemni", "upstream.transport is 'gemni'"),
         ("BRIDGE_UPSTREAM__TRANSPORT", "gemini", "no API key is set"),
         ("BRIDGE_SERVER__HOST", "0.0.0.0", "which others can reach, and no key is defined"),
-        ("BRIDGE_STATE_DIR", "/dev/null/state", "the state folder /dev/null/state cannot be made"),
-        ("BRIDGE_STATE_DIR", "/proc/self/task", "the state folder /proc/self/task cannot be written to"),
+        ("BRIDGE_STATE_DIR", "/dev/null/state", "the state folder /dev/null/state cannot be created"),
+        ("BRIDGE_STATE_DIR", "/proc/self/task", "the state folder /proc/self/task is not writable"),
         ("GUNICORN_CMD_ARGS", "--thrads 3", "GUNICORN_CMD_ARGS: error: unrecognized arguments: --thrads"),
         ("GUNICORN_CMD_ARGS", "--worker-class nonsense", "nonsense"),
     ],
@@ -95,7 +95,7 @@ def test_a_missing_config_folder_is_reported(
 ) -> None:
     monkeypatch.setenv("BRIDGE_CONFIG_DIR", "/no/such/folder")
     assert wrong(capsys) == [
-        "gemini-bridge: environment BRIDGE_CONFIG_DIR: there is no folder /no/such/folder"
+        "gemini-bridge: environment BRIDGE_CONFIG_DIR: the folder /no/such/folder does not exist"
     ]
 
 
@@ -112,7 +112,7 @@ def test_an_application_that_cannot_be_built_is_reported(
 def test_an_unused_config_file_is_reported(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config / "model.toml").write_text("default = 'x'\n")
     assert main(["check"]) == 0
-    assert "not read: the bridge knows no such file" in capsys.readouterr().out
+    assert "ignored: the bridge does not use a file with this name" in capsys.readouterr().out
 
 
 def test_a_missing_guards_file_falls_back_to_the_delivered_one(config: Path) -> None:
@@ -122,4 +122,4 @@ def test_a_missing_guards_file_falls_back_to_the_delivered_one(config: Path) -> 
 
 def test_a_missing_models_file_is_reported(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config / "models.toml").unlink()
-    assert any("models.toml: there is no such file" in line for line in wrong(capsys))
+    assert any("models.toml: the file does not exist" in line for line in wrong(capsys))

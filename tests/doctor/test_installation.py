@@ -121,7 +121,7 @@ def test_any_pth_file_that_runs_code_is_reported(installation, packages: Path, p
     found = check_path_files(installation())
     assert found.level is Level.RED
     assert "helper_init.pth" in found.says
-    assert "change every key" in found.remedy
+    assert "replace every key" in found.remedy
 
 
 def test_in_a_release_pth_files_of_development_tools_are_red(installation, packages: Path, lock) -> None:

@@ -15,17 +15,17 @@ from bridge.doctor.machine import check_configuration, check_gunicorn, check_uni
 def test_the_delivered_gunicorn_configuration_is_green(installation) -> None:
     found = check_gunicorn(installation())
     assert found.level is Level.GREEN
-    assert "answers at once" in found.says
+    assert "answers at the same time" in found.says
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--worker-class sync --threads 1", "killed in the middle of a long answer"),
+        ("--worker-class sync --threads 1", "gunicorn kills workers without threads"),
         ("--max-requests 1000", "max_requests"),
         ("--preload", "preload_app"),
-        ("--timeout 5", "timeout 5"),
-        ("--threads 4", "gunicorn has 4 threads, and the bridge counts on"),
+        ("--timeout 5", "after only 5 seconds"),
+        ("--threads 4", "threads: gunicorn uses 4, but server.threads is"),
     ],
 )
 def test_a_dangerous_gunicorn_setting_is_reported(
@@ -41,8 +41,8 @@ def test_a_dangerous_gunicorn_setting_is_reported(
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("BRIDGE_SERVER__THREADS", "16", "only 16 answers at once"),
-        ("BRIDGE_SERVER__WORKERS", "500", "500 workers on"),
+        ("BRIDGE_SERVER__THREADS", "16", "only 16 answers at the same time"),
+        ("BRIDGE_SERVER__WORKERS", "500", "500 workers are too many"),
         ("BRIDGE_SERVER__HOST", "0.0.0.0", "open to the network"),
     ],
 )

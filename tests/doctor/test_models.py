@@ -45,7 +45,7 @@ def test_a_model_that_is_served_but_not_listed_exists(installation, google: Scri
 def test_an_unknown_model_is_red(installation, google: ScriptedGemini) -> None:
     found = check_models(installation(**asking(google, DEFAULT_MODEL="gemini-9, gemini-8, gemini-3.8-flash")))
     assert found.level is Level.RED
-    assert found.says.endswith(": gemini-9 (gemini-3.8-flash serves instead)")
+    assert found.says.endswith(": gemini-9 (gemini-3.8-flash is used instead)")
     assert "gemini-3.1-pro-preview" in found.remedy
     found = check_models(installation(**asking(google, DEFAULT_MODEL="gemini-9")))
     assert found.says.endswith(": gemini-9")
@@ -59,17 +59,18 @@ def test_a_listed_model_that_a_request_found_missing_is_red(
     assert facts.learn(fact_name(GONE, google.address, "gemini-pro-latest"))
     found = check_models(made)
     assert found.level is Level.RED
-    assert found.says.endswith(": gemini-pro-latest (gemini-3.1-pro-preview serves instead)")
+    assert found.says.endswith(": gemini-pro-latest (gemini-3.1-pro-preview is used instead)")
 
 
 def test_models_that_retire_soon_are_listed(installation, monkeypatch: pytest.MonkeyPatch) -> None:
     found = check_lifecycle(installation())
     assert found.level is Level.GREEN
-    assert "gemini-3.1-flash-lite retires on 2027-05-07, then gemini-3.5-flash-lite" in found.says
+    expected = "gemini-3.1-flash-lite will be retired on 2027-05-07; replacement: gemini-3.5-flash-lite"
+    assert expected in found.says
     monkeypatch.setattr("bridge.doctor.models.today", lambda: date(2027, 5, 1))
     found = check_lifecycle(installation())
     assert found.level is Level.YELLOW
-    assert "retires on 2027-05-07" in found.says
+    assert "will be retired on 2027-05-07" in found.says
     monkeypatch.setattr("bridge.doctor.models.today", lambda: date(2027, 5, 7))
     assert check_lifecycle(installation()).says == "no retirement is announced"
 
@@ -77,8 +78,8 @@ def test_models_that_retire_soon_are_listed(installation, monkeypatch: pytest.Mo
 def test_a_retired_model_in_the_settings_is_reported(installation) -> None:
     found = check_lifecycle(installation(DEFAULT_MODEL="gemini-2.5-flash"))
     assert found.level is Level.YELLOW
-    assert "gemini-2.5-flash is asked for and was retired on 2026-10-16" in found.says
-    assert "gemini-3.8-flash, gemini-flash-latest serves instead" in found.says
+    assert "gemini-2.5-flash is in use but was retired on 2026-10-16" in found.says
+    assert "replacement: gemini-3.8-flash, gemini-flash-latest" in found.says
 
 
 def test_a_retired_model_that_clients_request_is_reported(installation) -> None:
@@ -97,4 +98,4 @@ def test_a_retired_model_that_clients_request_is_reported(installation) -> None:
     store.write([UsageRow(**asked)])
     found = check_lifecycle(made)
     assert found.level is Level.YELLOW
-    assert "gemini-2.5-pro is asked for and was retired on 2026-10-16" in found.says
+    assert "gemini-2.5-pro is in use but was retired on 2026-10-16" in found.says

@@ -39,16 +39,16 @@ def test_delivered_prices_are_green_and_the_next_change_is_named(installation, m
     monkeypatch.setattr(price_check, "today", lambda: date(2026, 11, 18))
     found = check_prices(installation(**KEY))
     assert found.level is Level.GREEN
-    assert found.says.endswith("; that of gemini-4-argon* changes on 2026-12-01")
+    assert found.says.endswith("; the price of gemini-4-argon* changes on 2026-12-01")
     monkeypatch.setattr(price_check, "today", lambda: date(2099, 1, 1))
-    assert check_prices(installation(**KEY)).says == "all that is named or was used has one"
+    assert check_prices(installation(**KEY)).says == "every configured or used model has a price"
 
 
 def test_an_unpriced_model_in_the_tables_is_yellow(installation) -> None:
     found = check_prices(installation(**KEY, DEFAULT_MODEL="gemini-unheard-of"))
     assert found.level is Level.YELLOW
-    assert found.says.startswith("none for gemini-unheard-of: their cost is not counted")
-    assert "refused where a limit on cost applies" in found.says
+    assert found.says.startswith("no price for gemini-unheard-of: their cost is not counted")
+    assert "rejected if a cost limit applies" in found.says
     assert "prices.toml" in found.remedy
 
 
@@ -57,7 +57,7 @@ def test_with_a_cost_limit_an_unpriced_model_is_red_unless_allowed(installation)
     assert check_prices(installation(**named)).level is Level.RED
     found = check_prices(installation(**named, BRIDGE_LIMITS__UNPRICED="allow"))
     assert found.level is Level.YELLOW
-    assert "they pass every limit on cost" in found.says
+    assert "requests to them pass every cost limit" in found.says
 
 
 def test_an_unpriced_model_used_this_week_is_yellow(installation, folder: Path) -> None:

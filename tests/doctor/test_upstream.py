@@ -110,7 +110,7 @@ def test_an_address_that_is_not_the_api_is_reported(installation, canary_key: st
 @pytest.mark.parametrize(
     ("shift", "level", "said"),
     [
-        (0, Level.GREEN, "as the upstream's"),
+        (0, Level.GREEN, "agrees with the upstream's clock"),
         (-3600, Level.RED, "seconds ahead"),
         (3600, Level.RED, "seconds behind"),
         (-120, Level.YELLOW, "seconds ahead"),
@@ -154,8 +154,8 @@ def test_clock_and_certificate_checks_send_no_key(installation, canary_key: str)
 @pytest.mark.parametrize(
     ("organisation", "level", "said"),
     [
-        ("Example Company", Level.YELLOW, f"{GOOGLE} is vouched for by Example Company, not by Google"),
-        ("Google Trust Services", Level.GREEN, f"{GOOGLE}, by Google Trust Services"),
+        ("Example Company", Level.YELLOW, f"{GOOGLE} was issued by Example Company, not by Google"),
+        ("Google Trust Services", Level.GREEN, f"{GOOGLE}, issued by Google Trust Services"),
     ],
 )
 def test_an_intercepting_proxy_is_reported(
@@ -206,7 +206,7 @@ def test_the_route_check_names_proxy_and_ca_bundle_but_no_password(
     monkeypatch.setenv("HTTPS_PROXY", "http://user:hunter2@proxy.example:3128")
     found = check_route(installation(GEMINI_API_KEY="some-key"))
     assert found.level is Level.GREEN
-    assert "through the proxy http://proxy.example:3128" in found.says
+    assert "through proxy http://proxy.example:3128" in found.says
     assert "cacert.pem" in found.says
     assert "hunter2" not in found.says
 
@@ -246,7 +246,7 @@ def test_a_valid_login_is_green(login: Installation, google: ScriptedGemini) -> 
     google.will_answer(lambda _: said(200, {"totalTokens": 1}))
     found = check_keys(login)
     assert found.level is Level.GREEN
-    assert "a login, which works" in found.says
+    assert "the login works" in found.says
     assert "countTokens" in google.asked[-1].path
 
 
@@ -294,6 +294,6 @@ def test_an_unknown_login_is_red(login: Installation, google: ScriptedGemini, to
 
 
 def test_route_and_clock_checks_use_the_active_upstream(login: Installation, google: ScriptedGemini) -> None:
-    assert check_clock(login).says == "as the upstream's"
+    assert check_clock(login).says == "agrees with the upstream's clock"
     assert google.address in check_certificate(login).says
     assert PARTS["upstream"](login.settings).startswith(f"{google.address}, one ")

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 
 from bridge.gemini.model_capabilities import ModelCapabilities
-from bridge.gemini.service_tier import tier_in, tier_named
+from bridge.gemini.service_tier import normalise_tier, tier_from_usage
 from bridge.settings import SettingsError, load
 from bridge.settings.models import ModelRow, ModelTable
 from bridge.web.app import create_app
@@ -186,7 +186,9 @@ def test_the_answer_reports_the_serving_tier(
     streamed = ask(make(), call, service_tier=wish, stream=True).get_data()
     assert tiers_in(streamed) <= {answer} if answer else not tiers_in(streamed)
     assert not answer or tiers_in(streamed)
-    assert getattr(records(), "service_tier", None) == (tier_named(reported) if reported else sent_as(wish))
+    assert getattr(records(), "service_tier", None) == (
+        normalise_tier(reported) if reported else sent_as(wish)
+    )
 
 
 def tiers_in(stream: bytes) -> set[str]:
@@ -231,7 +233,7 @@ def test_a_native_answer_is_unchanged(make: Make, gemini) -> None:
     ],
 )
 def test_each_form_of_googles_tier_report_is_parsed(usage, tier) -> None:
-    assert tier_in(usage) == tier
+    assert tier_from_usage(usage) == tier
 
 
 # --- no capacity, unknown tiers ----------------------------------------------------------------------

@@ -107,16 +107,24 @@ def test_an_item_can_be_referenced_by_its_id(api, stranger, gemini):
     assert api("POST", json={"model": "gpt-5", "input": question}).status_code == 400
 
 
+def text_of(item):
+    """The text of a listed message, which is in the vendor's complete form."""
+    assert (item["type"], item["status"]) == ("message", "completed")
+    (part,) = item["content"]
+    assert part["type"] == "input_text"
+    return part["text"]
+
+
 def test_input_items_are_listed_in_pages(api):
     items = [{"role": "user", "content": f"Number {number}"} for number in range(5)]
     made = api.create(input=items)
     page = api("GET", f"/{made['id']}/input_items", params={"limit": 2, "order": "asc"}).json()
-    assert [item["content"] for item in page["data"]] == ["Number 0", "Number 1"]
+    assert [text_of(item) for item in page["data"]] == ["Number 0", "Number 1"]
     assert page["has_more"]
     rest = api("GET", f"/{made['id']}/input_items", params={"order": "asc", "after": page["last_id"]}).json()
-    assert [item["content"] for item in rest["data"]] == ["Number 2", "Number 3", "Number 4"]
+    assert [text_of(item) for item in rest["data"]] == ["Number 2", "Number 3", "Number 4"]
     newest = api("GET", f"/{made['id']}/input_items").json()
-    assert newest["data"][0]["content"] == "Number 4"
+    assert text_of(newest["data"][0]) == "Number 4"
     for limit in ("many", "0", "101", "0001999", "-1", "1.0", "", "٣", "1" * 500):
         refused = api("GET", f"/{made['id']}/input_items", params={"limit": limit})
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "limit")
@@ -212,7 +220,7 @@ def test_only_a_background_answer_can_be_cancelled(api):
 def test_a_failed_background_answer_reports_its_error(api, gemini):
     gemini.will_say(sse(text_chunk("Half an ans")))
     made = api.create(background=True)
-    assert wait_for(api, made["id"], "failed")["error"]["code"] == "upstream_truncated"
+    assert wait_for(api, made["id"], "failed")["error"]["bridge_code"] == "upstream_truncated"
 
 
 # --- only the store ----------------------------------------------------------------------------------
@@ -233,7 +241,7 @@ def test_references_to_items_of_one_answer_load_it_once_and_each_is_admitted(tmp
     assert recorder.dereferenced({"input": given})["input"] == [items[0], items[1], items[0]]
     assert admitted == [len(orjson.dumps(kept))] * 3
     stranger = AnswerRecorder(STORING, store, "you", admitted.append)
-    with pytest.raises(InvalidRequest, match="names no stored item"):
+    with pytest.raises(InvalidRequest, match="there is no stored item with this id"):
         stranger.dereferenced({"input": given})
 
 

@@ -38,6 +38,7 @@ def calls(model: str) -> dict[str, Call]:
     return {
         "chat": ("/v1/chat/completions", {"model": model, "messages": HELLO}),
         "responses": ("/v1/responses", {"model": model, "input": "Hello"}),
+        "completions": ("/v1/completions", {"model": model, "prompt": "Hello"}),
         "messages": ("/v1/messages", {"model": model, "messages": HELLO, "max_tokens": 9}),
         "native": (f"/v1beta/models/{model}:generateContent", CONTENTS),
         "native stream": (f"/v1beta/models/{model}:streamGenerateContent", CONTENTS),
@@ -252,7 +253,7 @@ def test_unpriced_models_are_logged_at_start(budgeted: Bridge) -> None:
         line for line in budgeted.log_entries(level="warning") if "without a price" in line["message"]
     ]
     assert UNKNOWN in warning["message"]
-    assert "they are refused where a limit on cost applies" in warning["message"]
+    assert "requests to them are rejected if a cost limit applies" in warning["message"]
 
 
 def test_the_openai_sdk_gets_the_administrators_instructions(sdk: OpenAI, upstream) -> None:

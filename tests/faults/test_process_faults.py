@@ -95,7 +95,7 @@ def test_a_reload_with_a_broken_configuration_leaves_the_old_one_serving(evil: E
         bridge.signal(signal.SIGHUP)
         assert eventually(lambda: not old & set(bridge.workers()) and len(bridge.workers()) == 2)
         assert CHAT.ask(bridge.address, fresh("good"), stream=True).ended_well
-        assert "reload refused" in bridge.lines()
+        assert "reload rejected" in bridge.lines()
         assert "server.threads must be a whole number" in bridge.lines()
         (config / "local.toml").write_text("[log]\nlevel = 'error'\n")
         bridge.signal(signal.SIGHUP)
@@ -162,7 +162,7 @@ def test_a_worker_out_of_file_descriptors_finishes_its_running_streams(evil: Evi
         (worker,) = bridge.workers()
         with no_free_file_descriptors(worker):
             late = threads.submit(CHAT.ask, bridge.address, fresh("good"), stream=True)
-            assert eventually(lambda: "no room for another connection" in bridge.lines())
+            assert eventually(lambda: "cannot accept another connection" in bridge.lines())
             path, body = CHAT.request(fresh("good"), stream=False)
             refused = kept.post(f"{bridge.address}{path}", json=body, timeout=20)
             assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10"), (

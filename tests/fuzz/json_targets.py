@@ -16,10 +16,10 @@ from bridge.gemini.types import GenerateRequest
 from bridge.guards.guard_runner import GuardRunner
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Event, Protocol
-from bridge.protocols.json_reading import deep_nesting_refused
+from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import chunks_in, request_bytes
-from bridge.web.routes import _json_object, checked
+from bridge.web.routes import _json_object, validated
 from tests.attacks.growing_requests import CAPABILITIES, GUARDS
 from tests.fuzz.wire_targets import pieces_of
 
@@ -31,8 +31,8 @@ def request(protocol: Protocol, data: bytes) -> None:
     """Convert a client's body to Gemini's."""
     caller = CONVERSATIONS[protocol.name].callers[""]
     try:
-        with deep_nesting_refused():
-            body = checked(protocol.schema, _json_object(data))
+        with reject_deep_nesting():
+            body = validated(protocol.schema, _json_object(data))
             asked = protocol.to_gemini(body, caller)
             conversation_id("owner", None, body, "", asked.request)
             sent = _guarded(asked.request)
@@ -87,7 +87,7 @@ def _written(protocol: Protocol, pieces: list[bytes]) -> bytes:
     _no_guard_failed(watch)
     if run.machine.error is None:
         run.machine.fold(events)
-    return protocol.framing(run.asked).written(events)
+    return protocol.framing(run.asked).encode_events(events)
 
 
 def _named() -> dict[str, Callable[[bytes], None]]:

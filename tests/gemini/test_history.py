@@ -12,7 +12,7 @@ from gemini_rules import broken_rules, calls, is_blank, responses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.gemini.history import NO_RESULT, NUDGE, repair
+from bridge.gemini.history import NO_RESULT, NUDGE, repair_history
 from bridge.gemini.types import (
     MODEL,
     USER,
@@ -198,7 +198,7 @@ REPAIRS: dict[str, tuple[list[Content], list[Content], list[str]]] = {
 @pytest.mark.parametrize("name", REPAIRS)
 def test_a_broken_history_is_repaired_as_in_the_examples(name: str) -> None:
     broken, whole, notes = REPAIRS[name]
-    repaired = repair(broken, prefill=False)
+    repaired = repair_history(broken, prefill=False)
     assert list(repaired.contents) == whole
     assert list(repaired.notes) == notes
 
@@ -210,42 +210,45 @@ def test_the_examples_themselves_break_no_rule(name: str) -> None:
 
 def test_a_model_that_takes_a_prefill_gets_it() -> None:
     history = (ASK, model("Once upon a"))
-    assert repair(history, prefill=True) == (history, ())
+    assert repair_history(history, prefill=True) == (history, ())
 
 
 def test_a_call_at_the_end_is_no_prefill() -> None:
-    assert repair([ASK, model(call("f"))], prefill=True).contents[-1] == user(lost("f"))
+    assert repair_history([ASK, model(call("f"))], prefill=True).contents[-1] == user(lost("f"))
 
 
 def test_signed_blank_parts_are_kept() -> None:
     history = (ASK, model("a", Part("", signature="s")), ASK)
-    assert repair(history, prefill=False) == (history, ())
+    assert repair_history(history, prefill=False) == (history, ())
 
 
 def test_parts_of_merged_turns_stay_apart() -> None:
-    merged = repair([ASK, model(Part("a", signature="s")), model("b"), ASK], prefill=False)
+    merged = repair_history([ASK, model(Part("a", signature="s")), model("b"), ASK], prefill=False)
     assert merged.contents[1].parts == (Part("a", signature="s"), Part("b"))
 
 
 def test_other_fields_of_merged_turns_are_kept() -> None:
     first, second = replace(user("a"), extra={"x": 1}), replace(user("b"), extra={"y": 2})
-    assert repair([first, second], prefill=False).contents[0].extra == {"x": 1, "y": 2}
+    assert repair_history([first, second], prefill=False).contents[0].extra == {"x": 1, "y": 2}
 
 
 def test_a_result_is_matched_by_id_before_name() -> None:
     """A legacy `function_call` has no id; it must not take the result of a call that has one."""
     history = [ASK, model(call("f"), call("f", "1")), user(result("f", "1", n=1), result("f", n=2))]
-    given = responses(repair(history, prefill=False).contents[2])
+    given = responses(repair_history(history, prefill=False).contents[2])
     assert [response.response for response in given] == [{"n": 2}, {"n": 1}]
 
 
 def test_a_response_in_a_model_turn_moves_to_a_user_turn() -> None:
-    repaired = repair([ASK, model(call("f", "1"), result("f", "1")), user("And?")], prefill=False)
+    repaired = repair_history([ASK, model(call("f", "1"), result("f", "1")), user("And?")], prefill=False)
     assert list(repaired.contents) == [ASK, model(call("f", "1")), user(result("f", "1"), "And?")]
 
 
 def test_a_call_in_a_user_turn_does_not_break_the_history() -> None:
-    assert broken_rules(repair([user(call("f", "1"), "Hm.")], prefill=False).contents, prefill=False) == []
+    assert (
+        broken_rules(repair_history([user(call("f", "1"), "Hm.")], prefill=False).contents, prefill=False)
+        == []
+    )
 
 
 # --- any history -------------------------------------------------------------------------------------
@@ -325,7 +328,7 @@ def numbers_in(contents: Iterable[Content], *, results: bool) -> list[int]:
 @ANY_SPEED
 @given(contents=HISTORIES, prefill=st.booleans())
 def test_every_repaired_history_follows_geminis_rules(contents: list[Content], prefill: bool) -> None:
-    assert broken_rules(repair(contents, prefill=prefill).contents, prefill) == []
+    assert broken_rules(repair_history(contents, prefill=prefill).contents, prefill) == []
 
 
 @ANY_SPEED
@@ -333,13 +336,13 @@ def test_every_repaired_history_follows_geminis_rules(contents: list[Content], p
 def test_a_repaired_history_with_misplaced_calls_and_results_follows_geminis_rules(
     contents: list[Content], prefill: bool
 ) -> None:
-    assert broken_rules(repair(contents, prefill=prefill).contents, prefill) == []
+    assert broken_rules(repair_history(contents, prefill=prefill).contents, prefill) == []
 
 
 @ANY_SPEED
 @given(contents=HISTORIES.map(numbered), prefill=st.booleans())
 def test_no_part_is_lost_doubled_or_moved_past_another(contents: list[Content], prefill: bool) -> None:
-    repaired = repair(contents, prefill=prefill).contents
+    repaired = repair_history(contents, prefill=prefill).contents
     assert numbers_in(repaired, results=False) == numbers_in(contents, results=False)
     assert sorted(numbers_in(repaired, results=True)) == sorted(numbers_in(contents, results=True))
 
@@ -350,14 +353,14 @@ def test_signatures_stay_on_their_parts(contents: list[Content]) -> None:
     def signatures(turns: Iterable[Content]) -> set[tuple[int | None, str]]:
         return {(number_of(part), part.signature) for turn in turns for part in turn.parts if part.signature}
 
-    assert signatures(repair(contents, prefill=False).contents) == signatures(contents)
+    assert signatures(repair_history(contents, prefill=False).contents) == signatures(contents)
 
 
 @ANY_SPEED
 @given(contents=HISTORIES, prefill=st.booleans())
 def test_a_repaired_history_needs_no_second_repair(contents: list[Content], prefill: bool) -> None:
-    once = repair(contents, prefill=prefill).contents
-    assert repair(once, prefill=prefill) == (once, ())
+    once = repair_history(contents, prefill=prefill).contents
+    assert repair_history(once, prefill=prefill) == (once, ())
 
 
 @ANY_SPEED
@@ -373,7 +376,7 @@ def test_a_late_result_is_moved_to_the_call_with_its_id(data: st.DataObject) -> 
         now, waiting = waiting[::2], waiting[1::2]
         contents += [model(*made, "So."), user(*now, "Go on.")]
     contents.append(user(*waiting))
-    repaired = repair(contents, prefill=False).contents
+    repaired = repair_history(contents, prefill=False).contents
     for before, turn in pairwise(repaired):
         for asked, answer in zip(calls(before), responses(turn), strict=True):
             assert answer.response == {"of": asked.id}
@@ -409,7 +412,7 @@ def legal_histories(draw: st.DrawFn) -> tuple[Content, ...]:
 @given(contents=legal_histories())
 def test_a_legal_history_is_unchanged_and_not_noted(contents: tuple[Content, ...]) -> None:
     assert broken_rules(contents, prefill=True) == []
-    assert repair(contents, prefill=True) == (contents, ())
+    assert repair_history(contents, prefill=True) == (contents, ())
 
 
 # --- growth ------------------------------------------------------------------------------------------
@@ -438,9 +441,9 @@ def steps(draw: st.DrawFn) -> list[list[Content]]:
 @ANY_SPEED
 @given(grown=steps())
 def test_repairing_a_growing_history_keeps_its_prefix(grown: list[list[Content]]) -> None:
-    """The repair of a turn depends only on that turn and the earlier ones."""
+    """The repair_history of a turn depends only on that turn and the earlier ones."""
     histories = [[turn for step in grown[:end] for turn in step] for end in range(1, len(grown) + 1)]
-    repaired = [repair(history, prefill=False).contents for history in histories]
+    repaired = [repair_history(history, prefill=False).contents for history in histories]
     for earlier, later in pairwise(repaired):
         assert later[: len(earlier)] == earlier
         assert len(later) > len(earlier)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from bridge.errors import InvalidRequest
 from bridge.gemini.media import inline_from_base64, media_from_url
-from bridge.gemini.types import FileData, InlineData
+from bridge.gemini.media_types import accepted_type
+from bridge.gemini.types import Content, FileData, GenerateRequest, InlineData, Part
+from bridge.gemini.wire import request_to_json
 
 PARAM = "messages[0].content[1].image_url.url"
 PIXEL = base64.b64encode(b"\x89PNG").decode()
@@ -38,12 +40,86 @@ def test_a_supported_url_becomes_file_data(address: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "mime_type"),
+    [
+        ("https://example.com/cat.png", "image/png"),
+        ("https://example.com/CAT.JPEG?width=9#top", "image/jpeg"),
+        ("HTTPS://example.com/a%2Ewebp", "image/webp"),
+        ("https://example.com:8443/report.pdf", "application/pdf"),
+        ("https://example.com/sound.mp3", "audio/mp3"),
+        ("https://example.com/film.mov", "video/mov"),
+        ("https://example.com/page.html", "text/html"),
+        ("https://example.com/cat.pdf/17", "a/usual"),
+        ("https://example.com", "a/usual"),
+        ("https://example.com/?file=cat.png", "a/usual"),
+        ("https://generativelanguage.googleapis.com.example.com/a", "a/usual"),
+        ("https://www.youtube.com/watch?v=abc", "video/mp4"),
+        ("https://youtu.be/abc", "video/mp4"),
+    ],
+)
+def test_another_https_address_becomes_a_file_with_its_field(url: str, mime_type: str) -> None:
+    assert media_from_url(url, PARAM, "a/usual") == FileData(url, mime_type, param=PARAM)
+
+
+def test_the_field_is_not_sent() -> None:
+    body = request_to_json(
+        GenerateRequest("m", (Content("user", (Part(FileData("a", "b/c", param=PARAM)),)),))
+    )
+    assert body["contents"][0]["parts"] == [{"fileData": {"mimeType": "b/c", "fileUri": "a"}}]
+
+
+@pytest.mark.parametrize(
+    ("declared", "content", "mime_type"),
+    [
+        ("image/png", b"", "image/png"),
+        ("Image/PNG; charset=x", b"", "image/png"),
+        ("image/jpg", b"", "image/jpeg"),
+        ("video/quicktime", b"", "video/mov"),
+        ("text/plain; charset=utf-8", b"", "text/plain"),
+        ("text/html", b"\x89PNG\r\n\x1a\n", None),
+        ("image/svg+xml", b"", None),
+        ("image/gif", b"GIF89a", None),
+        ("application/json", b"{}", None),
+        ("application/octet-stream", b"\x89PNG\r\n\x1a\n", "image/png"),
+        ("", b"\xff\xd8\xff\xe0", "image/jpeg"),
+        ("binary/octet-stream", b"RIFF\0\0\0\0WEBP", "image/webp"),
+        ("", b"RIFF\0\0\0\0WAVE", "audio/wav"),
+        ("", b"\0\0\0\x18ftypisom", "video/mp4"),
+        ("", b"\0\0\0\x18ftypheic", "image/heic"),
+        ("", b"%PDF-1.7", "application/pdf"),
+        ("", b"<html>", None),
+        ("", b"MZ", None),
+        ("", b"", None),
+    ],
+)
+def test_fetched_content_has_a_type_that_gemini_accepts(
+    declared: str, content: bytes, mime_type: str | None
+) -> None:
+    assert accepted_type(declared, content) == mime_type
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "",
-        "https://example.com/cat.png",
+        "http://example.com/cat.png",
+        "https://",
+        "https:///cat.png",
+        "https:cat.png",
+        "https://user@example.com/cat.png",
+        "https://user:secret@example.com/cat.png",
+        "https://@example.com/cat.png",
+        "https://example.com:0/cat.png",
+        "https://example.com:65536/cat.png",
+        "https://example.com:port/cat.png",
+        "https://[::1/cat.png",
+        "https://example.com\\@localhost/cat.png",
+        "https://example.com/a cat.png",
+        "https://example.com/\r\nHost: localhost",
+        " https://example.com/cat.png",
+        "ftp://example.com/cat.png",
+        "//example.com/cat.png",
         "http://generativelanguage.googleapis.com/v1beta/files/abc",
-        "https://generativelanguage.googleapis.com.example.com/a",
         "file:///etc/passwd",
         "file-abc123",
         "data:",

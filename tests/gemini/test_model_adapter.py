@@ -12,7 +12,7 @@ from gemini_rules import LEGAL_NAME, broken_request_rules, calls, responses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.gemini.model_adapter import MINTED_ID, AnswerAdapter, adapt_request
+from bridge.gemini.model_adapter import GENERATED_ID_PREFIX, AnswerAdapter, adapt_request
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.signatures import DUMMY, seal
 from bridge.gemini.types import (
@@ -98,15 +98,25 @@ def test_the_request_goes_to_the_models_own_name() -> None:
 def test_only_geminis_own_call_ids_are_sent_to_gemini() -> None:
     request, _ = fitted(
         ASK,
-        model(call(call_id=f"{MINTED_ID}1"), call(call_id="own"), call(call_id=MINTED_ID), call(call_id="")),
-        user(result(call_id=f"{MINTED_ID}1"), result(call_id="own"), result(call_id=MINTED_ID), result()),
+        model(
+            call(call_id=f"{GENERATED_ID_PREFIX}1"),
+            call(call_id="own"),
+            call(call_id=GENERATED_ID_PREFIX),
+            call(call_id=""),
+        ),
+        user(
+            result(call_id=f"{GENERATED_ID_PREFIX}1"),
+            result(call_id="own"),
+            result(call_id=GENERATED_ID_PREFIX),
+            result(),
+        ),
     )
     assert [each.id for each in calls(request.contents[1])] == [None, "own", None, None]
     assert [each.id for each in responses(request.contents[2])] == [None, "own", None, None]
 
 
 def test_results_are_matched_by_generated_ids_before_those_are_dropped() -> None:
-    first, second = f"{MINTED_ID}1", f"{MINTED_ID}2"
+    first, second = f"{GENERATED_ID_PREFIX}1", f"{GENERATED_ID_PREFIX}2"
     late = Part(FunctionResponse("f", {"of": "second"}, second))
     request, _ = fitted(
         ASK, model(call(call_id=first), call(call_id=second)), user(late, result(call_id=first))
@@ -320,7 +330,7 @@ def test_the_client_gets_its_own_tool_names_back() -> None:
 def test_a_call_without_an_id_gets_a_generated_one() -> None:
     fed = fitted()[1].feed(chunk(call(), call(call_id="own"), call(call_id="")))
     ids = [each.id for each in fed.candidates[0].content.calls()]
-    assert ids == [f"{MINTED_ID}1", "own", f"{MINTED_ID}2"]
+    assert ids == [f"{GENERATED_ID_PREFIX}1", "own", f"{GENERATED_ID_PREFIX}2"]
 
 
 def test_no_two_calls_of_an_answer_have_one_id() -> None:
@@ -328,13 +338,13 @@ def test_no_two_calls_of_an_answer_have_one_id() -> None:
     both = Chunk((Candidate(model(call(call_id="1"))), Candidate(model(call(call_id="1")), index=1)))
     fed = [adapter.feed(both), adapter.feed(chunk(call(call_id="1")))]
     ids = [each.id for one in fed for candidate in one.candidates for each in candidate.content.calls()]
-    assert ids == ["1", f"{MINTED_ID}1", f"{MINTED_ID}2"]
+    assert ids == ["1", f"{GENERATED_ID_PREFIX}1", f"{GENERATED_ID_PREFIX}2"]
 
 
 def test_no_call_reuses_an_id_of_the_history() -> None:
     _, adapter = fitted(ASK, model(call(call_id="1")), user(result(call_id="1")))
     fed = adapter.feed(chunk(call(call_id="1"), call(call_id="2")))
-    assert [each.id for each in fed.candidates[0].content.calls()] == [f"{MINTED_ID}1", "2"]
+    assert [each.id for each in fed.candidates[0].content.calls()] == [f"{GENERATED_ID_PREFIX}1", "2"]
 
 
 def test_signatures_are_sealed_for_the_client_and_all_else_is_unchanged() -> None:
@@ -363,7 +373,7 @@ def test_signatures_of_calls_are_kept_by_the_id_that_the_client_sees() -> None:
     _, adapter = fitted(vault=vault)
     adapter.feed(chunk(Part("a", signature="0"), call(call_id="1", signature="one"), call(call_id="2")))
     adapter.feed(chunk(call(signature="two")))
-    assert vault.kept == {(FAMILY, "1"): "one", (FAMILY, f"{MINTED_ID}1"): "two"}
+    assert vault.kept == {(FAMILY, "1"): "one", (FAMILY, f"{GENERATED_ID_PREFIX}1"): "two"}
 
 
 # --- round trips -------------------------------------------------------------------------------------
@@ -402,7 +412,7 @@ def test_gemini_gets_its_own_parts_back_from_a_complete_history(
     assert [without_ids(parts) for parts in back] == [without_ids(answer) for answer in answers]
     ids = [each.id for content in request.contents for each in calls(content) if each.id]
     assert len(set(ids)) == len(ids)
-    assert not any(each.startswith(MINTED_ID) for each in ids)
+    assert not any(each.startswith(GENERATED_ID_PREFIX) for each in ids)
 
 
 def without_ids(parts: Iterable[Part]) -> list[Part]:

@@ -15,8 +15,8 @@ from scripted_gemini import ScriptedGemini
 
 from bridge.errors import InvalidRequest
 from bridge.gemini import request_schemas
-from bridge.gemini.request_schemas import MOST_TOOLS, Schemas
-from bridge.gemini.tool_schema import MOST_NODES, MOST_REFERRED, MOST_WRITTEN_OUT
+from bridge.gemini.request_schemas import MAX_TOOLS, RequestSchemas
+from bridge.gemini.tool_schema import MAX_EXPANDED_BYTES, MAX_EXPANDED_BYTES_OF_REQUEST, MAX_NODES
 from bridge.protocols.anthropic_messages.converter import to_gemini as from_messages
 from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import LONGEST_NAME
@@ -82,7 +82,7 @@ every_protocol = pytest.mark.parametrize("name", PROTOCOLS)
 
 @pytest.fixture(autouse=True)
 def empty_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_schemas, "_MEMORY", request_schemas._Memory())
+    monkeypatch.setattr(request_schemas, "_CACHE", request_schemas._SchemaCache())
 
 
 def refusal(declare: Callable[[list[Schema]], ConvertedRequest], schemas: list[Schema]) -> InvalidRequest:
@@ -103,31 +103,31 @@ def test_the_references_of_all_tools_have_a_common_limit(name: str, salt: Callab
     assert len(orjson.dumps(bomb())) < 2048
     error = refusal(declare, [bomb(salt(number)) for number in range(128)])
     assert error.param == ninth
-    assert f"{MOST_REFERRED} bytes" in error.message
+    assert f"{MAX_EXPANDED_BYTES_OF_REQUEST} bytes" in error.message
 
 
 @every_protocol
 def test_the_nodes_of_all_tools_have_a_common_limit(name: str) -> None:
     declare, ninth = PROTOCOLS[name]
-    some = [wide(MOST_NODES // 8, number) for number in range(8)]
+    some = [wide(MAX_NODES // 8, number) for number in range(8)]
     declare(some)
     error = refusal(declare, [*some, wide(2)])
     assert error.param == ninth
-    assert f"{MOST_NODES} nodes" in error.message
+    assert f"{MAX_NODES} nodes" in error.message
 
 
 @every_protocol
 def test_the_number_of_tools_is_limited(name: str) -> None:
     declare, _ = PROTOCOLS[name]
-    declare([wide(2)] * MOST_TOOLS)
-    assert f"{MOST_TOOLS} tools" in refusal(declare, [wide(2)] * (MOST_TOOLS + 1)).message
+    declare([wide(2)] * MAX_TOOLS)
+    assert f"{MAX_TOOLS} tools" in refusal(declare, [wide(2)] * (MAX_TOOLS + 1)).message
 
 
 def test_the_answer_schema_counts_against_the_same_limit() -> None:
-    schemas = Schemas()
-    schemas.tool("a", wide(MOST_NODES), "tools[0]")
+    schemas = RequestSchemas()
+    schemas.tool_schema("a", wide(MAX_NODES), "tools[0]")
     with pytest.raises(InvalidRequest, match=r"^text\.format\.schema: .* nodes"):
-        schemas.answer(wide(2), "text.format.schema")
+        schemas.answer_format(wide(2), "text.format.schema")
 
 
 def test_cached_schemas_count_against_the_limit() -> None:
@@ -136,7 +136,7 @@ def test_cached_schemas_count_against_the_limit() -> None:
 
 
 def test_a_tool_that_a_history_declares_again_counts_once() -> None:
-    again = [{"type": "additional_tools", "tools": functions([wide(MOST_NODES // 2)])}] * 200
+    again = [{"type": "additional_tools", "tools": functions([wide(MAX_NODES // 2)])}] * 200
     asked = from_responses({"model": "m", "input": again}, Caller())
     assert len(asked.request.tools[0].functions) == 1
 
@@ -147,7 +147,7 @@ def test_cut_references_are_counted_as_losses(name: str) -> None:
     asked = declare([bomb(1), wide(3), bomb(2)])
     assert asked.losses.count("tools.references_cut") == 2
     sent = orjson.dumps([function.schema for function in asked.request.tools[0].functions])
-    assert len(sent) < 3 * MOST_WRITTEN_OUT
+    assert len(sent) < 3 * MAX_EXPANDED_BYTES
 
 
 def test_the_tools_of_real_agents_are_accepted() -> None:
@@ -190,14 +190,15 @@ def test_many_bombs_cost_no_more_than_the_budget(name: str) -> None:
 
 
 def test_a_reference_above_the_limit_is_measured_once() -> None:
-    large = {"type": "string", "description": "v" * MOST_WRITTEN_OUT}
+    large = {"type": "string", "description": "v" * MAX_EXPANDED_BYTES}
 
     def work(references: int) -> Schema:
         named = {f"r{number}": {"$ref": "#/$defs/D"} for number in range(references)}
         return {"type": "object", "properties": named, "$defs": {"D": large}}
 
     few, many = (
-        min(seconds(lambda n=n: Schemas().tool("a", work(n), "p")) for _ in range(3)) for n in (2000, 8000)
+        min(seconds(lambda n=n: RequestSchemas().tool_schema("a", work(n), "p")) for _ in range(3))
+        for n in (2000, 8000)
     )
     assert many < 10 * few + 0.25  # repeated measurements would cost milliseconds each
 
@@ -227,31 +228,31 @@ SHAPES: dict[str, Callable[[int], Schema]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_schema_cache_is_bounded_by_memory_size(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
-    monkeypatch.setattr(request_schemas, "MOST_REMEMBERED", 1 << 20)
-    memory = request_schemas._MEMORY
+    monkeypatch.setattr(request_schemas, "MAX_CACHED_BYTES", 1 << 20)
+    memory = request_schemas._CACHE
     tracemalloc.start()
     try:
         for number in range(100):
             schema = orjson.loads(orjson.dumps(SHAPES[shape](number)))
-            Schemas().tool("a", schema, "p")
+            RequestSchemas().tool_schema("a", schema, "p")
         del schema
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert held < 1 << 20
-    assert 3 < len(memory._known) < 100
+    assert 3 < len(memory._schemas) < 100
     assert sum(memory._sizes.values()) == memory._size <= 1 << 20
 
 
 def test_a_schema_larger_than_the_cache_is_not_cached() -> None:
-    Schemas().tool("a", wide(8000), "p")
-    assert request_schemas._MEMORY._size == 0
+    RequestSchemas().tool_schema("a", wide(8000), "p")
+    assert request_schemas._CACHE._size == 0
 
 
 def test_the_schemas_of_an_agent_stay_cached() -> None:
     schemas = [wide(30, number) for number in range(300)]
-    first = [Schemas().tool("a", schema, "p") for schema in schemas]
-    again = [Schemas().tool("a", schema, "p") for schema in schemas]
+    first = [RequestSchemas().tool_schema("a", schema, "p") for schema in schemas]
+    again = [RequestSchemas().tool_schema("a", schema, "p") for schema in schemas]
     assert all(one is other for one, other in zip(first, again, strict=True))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.gemini.signatures import DUMMY, seal, signed, unseal, unsealed
+from bridge.gemini.signatures import DUMMY, add_signatures, seal, unseal, unseal_contents
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, Part
 
 FAMILY = "gemini-3"
@@ -44,7 +44,11 @@ def model(*parts: Part) -> Content:
 
 
 def restored(*contents: Content, required: bool = True, vault: OpenVault | None = None) -> list[Content]:
-    return list(signed(unsealed(contents, FAMILY), FAMILY, required=required, vault=vault or OpenVault()))
+    return list(
+        add_signatures(
+            unseal_contents(contents, FAMILY), FAMILY, required=required, store=vault or OpenVault()
+        )
+    )
 
 
 def signatures(content: Content) -> list[str | None]:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.gemini import tool_names
-from bridge.gemini.tool_names import LONGEST, ToolNames, legal_name
+from bridge.gemini.tool_names import LONGEST_LEGAL, ToolNames, legal_name
 
 ODD_NAMES = (
     st.text(max_size=80)
@@ -23,12 +23,12 @@ ODD_NAMES = (
 @example(name="21st_magic")
 @example(name="-dash")
 @example(name="ä")
-@example(name="x" * LONGEST)
-@example(name="x" * (LONGEST + 1))
+@example(name="x" * LONGEST_LEGAL)
+@example(name="x" * (LONGEST_LEGAL + 1))
 @example(name="٣")  # a digit, but not one of Gemini's
 def test_every_tool_name_becomes_legal_for_gemini(name: str) -> None:
     assert LEGAL_NAME.fullmatch(legal_name(name))
-    assert len(legal_name(name)) <= LONGEST
+    assert len(legal_name(name)) <= LONGEST_LEGAL
 
 
 @given(name=st.from_regex(LEGAL_NAME, fullmatch=True))
@@ -76,6 +76,6 @@ def test_an_unknown_name_in_a_call_is_unchanged() -> None:
 
 
 def test_a_name_of_a_megabyte_is_not_remembered() -> None:
-    before = tool_names._remembered.cache_info().currsize
-    assert len(legal_name("x" * 1_000_000)) == LONGEST
-    assert tool_names._remembered.cache_info().currsize == before
+    before = tool_names._cached_legal_name.cache_info().currsize
+    assert len(legal_name("x" * 1_000_000)) == LONGEST_LEGAL
+    assert tool_names._cached_legal_name.cache_info().currsize == before

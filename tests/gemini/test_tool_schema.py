@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import InvalidRequest
-from bridge.gemini.request_schemas import Schemas
-from bridge.gemini.tool_schema import DEEPEST, MOST_WRITTEN_OUT
+from bridge.gemini.request_schemas import RequestSchemas
+from bridge.gemini.tool_schema import MAX_DEPTH, MAX_EXPANDED_BYTES
 
 ANY_SPEED = settings(deadline=None)
 PARAM = "tools[0].function.parameters"
@@ -20,17 +20,17 @@ PARAM = "tools[0].function.parameters"
 Schema = dict[str, Any]
 
 
-def plain_schema(schema: Schema, param: str) -> Schema:
-    prepared: Schema = Schemas().answer(schema, param)["responseJsonSchema"]
+def prepare_schema(schema: Schema, param: str) -> Schema:
+    prepared: Schema = RequestSchemas().answer_format(schema, param)["responseJsonSchema"]
     return prepared
 
 
-def object_schema(schema: Schema, param: str) -> Schema:
-    return dict(Schemas().tool("look", schema, param))
+def prepare_object_schema(schema: Schema, param: str) -> Schema:
+    return dict(RequestSchemas().tool_schema("look", schema, param))
 
 
 def plain(schema: Schema) -> Schema:
-    return plain_schema(schema, PARAM)
+    return prepare_schema(schema, PARAM)
 
 
 def with_properties(**properties: Any) -> Schema:
@@ -140,7 +140,7 @@ def test_references_into_definitions_of_older_drafts_work() -> None:
 
 def test_a_root_reference_is_replaced_by_its_target() -> None:
     schema = {"$ref": "#/$defs/Args", "$defs": {"Args": with_properties(a={"type": "string"})}}
-    assert object_schema(schema, PARAM) == with_properties(a={"type": "string"})
+    assert prepare_object_schema(schema, PARAM) == with_properties(a={"type": "string"})
 
 
 def test_keywords_beside_a_reference_override_its_target() -> None:
@@ -243,7 +243,7 @@ def test_a_large_definition_named_many_times_does_not_explode(name: str) -> None
     references = {f"r{number}": {"$ref": "#/$defs/D"} for number in range(1000)}
     schema = {**with_properties(**references), "$defs": {"D": {"type": "string", **SIZEABLE[name]}}}
     assert len(orjson.dumps(schema)) < 100_000
-    assert len(orjson.dumps(plain(schema))) < MOST_WRITTEN_OUT + 100_000
+    assert len(orjson.dumps(plain(schema))) < MAX_EXPANDED_BYTES + 100_000
 
 
 def nested(depth: int, around: Any) -> Schema:
@@ -255,8 +255,8 @@ def nested(depth: int, around: Any) -> Schema:
 
 @pytest.mark.parametrize("place", sorted(SCHEMA_PLACES.keys() - {"if"}))
 def test_a_schema_that_is_too_deep_is_refused_with_its_name(place: str) -> None:
-    assert plain(nested(DEEPEST, SCHEMA_PLACES[place])) == nested(DEEPEST, SCHEMA_PLACES[place])
-    for depth in (DEEPEST + 1, 1000):
+    assert plain(nested(MAX_DEPTH, SCHEMA_PLACES[place])) == nested(MAX_DEPTH, SCHEMA_PLACES[place])
+    for depth in (MAX_DEPTH + 1, 1000):
         with pytest.raises(InvalidRequest) as refused:
             plain(nested(depth, SCHEMA_PLACES[place]))
         assert refused.value.param == PARAM
@@ -289,13 +289,13 @@ OPEN = {"type": "object", "properties": {}}
     ],
 )
 def test_the_root_of_a_tools_schema_is_an_object(schema: Schema, expected: Schema) -> None:
-    assert object_schema(schema, PARAM) == expected
+    assert prepare_object_schema(schema, PARAM) == expected
 
 
 @pytest.mark.parametrize("kind", ["string", "array", ["string", "null"], [], None, 7, {}, ""])
 def test_a_root_that_cannot_be_an_object_is_refused_with_the_tools_name(kind: Any) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        object_schema({"type": kind}, PARAM)
+        prepare_object_schema({"type": kind}, PARAM)
     assert refused.value.param == PARAM
 
 
@@ -366,7 +366,7 @@ def prepared_or_none(prepare: Any, schema: Schema) -> Schema | None:
 @given(schema=SCHEMAS)
 def test_any_schema_is_prepared_or_refused_and_left_alone(schema: Schema) -> None:
     before = copy.deepcopy(schema)
-    for prepare in (plain_schema, object_schema):
+    for prepare in (prepare_schema, prepare_object_schema):
         prepared = prepared_or_none(prepare, schema)
         assert schema == before
         assert prepared is None or orjson.loads(orjson.dumps(prepared)) == prepared
@@ -377,7 +377,7 @@ def test_any_schema_is_prepared_or_refused_and_left_alone(schema: Schema) -> Non
 @ANY_SPEED
 @given(schema=SCHEMAS)
 def test_a_prepared_schema_is_not_changed_again(schema: Schema) -> None:
-    for prepare in (plain_schema, object_schema):
+    for prepare in (prepare_schema, prepare_object_schema):
         prepared = prepared_or_none(prepare, schema)
         if prepared is not None:
             assert prepare(prepared, PARAM) == prepared
@@ -386,7 +386,7 @@ def test_a_prepared_schema_is_not_changed_again(schema: Schema) -> None:
 @ANY_SPEED
 @given(schema=SCHEMAS)
 def test_no_reference_remains_in_a_prepared_schema(schema: Schema) -> None:
-    prepared = prepared_or_none(plain_schema, schema)
+    prepared = prepared_or_none(prepare_schema, schema)
     if prepared is not None:
         assert not any(isinstance(node.get("$ref"), str) for node in schema_nodes(prepared))
 

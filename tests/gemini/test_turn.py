@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from bridge.errors import UpstreamMalformed, UpstreamTruncated
 from bridge.gemini.finish import FinishReason, Outcome, outcome_of
 from bridge.gemini.turn import (
-    Began,
-    Closed,
-    Ended,
     Ending,
-    Failed,
-    Grew,
-    Noted,
-    Opened,
+    MetadataReceived,
+    PartSigned,
+    RunClosed,
     RunKind,
-    Signed,
+    RunOpened,
     Step,
+    TextAdded,
     Turn,
+    TurnEnded,
+    TurnFailed,
+    TurnStarted,
 )
 from bridge.gemini.types import (
     MODEL,
@@ -65,12 +65,14 @@ def thought(text: str, signature: str | None = None) -> Part:
     return Part(text, thought=True, signature=signature)
 
 
-def opened(run: int, kind: RunKind, part: Part | None = None) -> Opened:
-    return Opened(0, run, kind, part)
+def opened(run: int, kind: RunKind, part: Part | None = None) -> RunOpened:
+    return RunOpened(0, run, kind, part)
 
 
-def ended(outcome: Outcome = Outcome.COMPLETE, *, called: bool = False, usage: Usage | None = None) -> Ended:
-    return Ended((Ending(0, outcome, called),), usage or Usage())
+def ended(
+    outcome: Outcome = Outcome.COMPLETE, *, called: bool = False, usage: Usage | None = None
+) -> TurnEnded:
+    return TurnEnded((Ending(0, outcome, called),), usage or Usage())
 
 
 # --- runs --------------------------------------------------------------------------------------------
@@ -78,58 +80,58 @@ def ended(outcome: Outcome = Outcome.COMPLETE, *, called: bool = False, usage: U
 
 @pytest.mark.parametrize("reason", BAD_ENDS)
 def test_with_any_reason_every_finish_reason_ends_the_turn(reason: str) -> None:
-    turn = Turn(any_reason=True)
+    turn = Turn(any_finish_reason_ends=True)
     turn.feed(chunk("Half.", reason=reason))
     *_, ended = turn.finish()
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, TurnEnded)
     assert ended.endings == (Ending(0, Outcome.BROKEN, called=False),)
 
 
 def test_with_any_reason_a_missing_finish_reason_is_a_truncation() -> None:
-    turn = Turn(any_reason=True)
+    turn = Turn(any_finish_reason_ends=True)
     turn.feed(chunk("Half."))
     (failed,) = turn.finish()
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, TurnFailed)
     assert isinstance(failed.error, UpstreamTruncated)
 
 
 def test_neighbouring_texts_are_one_run() -> None:
     assert steps_of([chunk("Hel"), chunk("lo", "!"), chunk(reason="STOP")]) == [
-        Began(),
+        TurnStarted(),
         opened(0, RunKind.TEXT),
-        Grew(0, 0, RunKind.TEXT, "Hel"),
-        Grew(0, 0, RunKind.TEXT, "lo"),
-        Grew(0, 0, RunKind.TEXT, "!"),
-        Closed(0, 0, RunKind.TEXT, (Part("Hello!"),)),
+        TextAdded(0, 0, RunKind.TEXT, "Hel"),
+        TextAdded(0, 0, RunKind.TEXT, "lo"),
+        TextAdded(0, 0, RunKind.TEXT, "!"),
+        RunClosed(0, 0, RunKind.TEXT, (Part("Hello!"),)),
         ended(),
     ]
 
 
 def test_a_thought_ends_where_the_answer_begins() -> None:
     assert steps_of([chunk(thought("Hm"), thought(".")), chunk("So", reason="STOP")]) == [
-        Began(),
+        TurnStarted(),
         opened(0, RunKind.THOUGHT),
-        Grew(0, 0, RunKind.THOUGHT, "Hm"),
-        Grew(0, 0, RunKind.THOUGHT, "."),
-        Closed(0, 0, RunKind.THOUGHT, (thought("Hm."),)),
+        TextAdded(0, 0, RunKind.THOUGHT, "Hm"),
+        TextAdded(0, 0, RunKind.THOUGHT, "."),
+        RunClosed(0, 0, RunKind.THOUGHT, (thought("Hm."),)),
         opened(1, RunKind.TEXT),
-        Grew(0, 1, RunKind.TEXT, "So"),
-        Closed(0, 1, RunKind.TEXT, (Part("So"),)),
+        TextAdded(0, 1, RunKind.TEXT, "So"),
+        RunClosed(0, 1, RunKind.TEXT, (Part("So"),)),
         ended(),
     ]
 
 
 def test_each_call_is_a_whole_run() -> None:
     assert steps_of([chunk("a"), chunk(CALL), chunk(OTHER_CALL), chunk(reason="STOP")]) == [
-        Began(),
+        TurnStarted(),
         opened(0, RunKind.TEXT),
-        Grew(0, 0, RunKind.TEXT, "a"),
-        Closed(0, 0, RunKind.TEXT, (Part("a"),)),
+        TextAdded(0, 0, RunKind.TEXT, "a"),
+        RunClosed(0, 0, RunKind.TEXT, (Part("a"),)),
         opened(1, RunKind.CALL, CALL),
-        Closed(0, 1, RunKind.CALL, (CALL,)),
+        RunClosed(0, 1, RunKind.CALL, (CALL,)),
         opened(2, RunKind.CALL, OTHER_CALL),
-        Signed(0, 2, RunKind.CALL, "s"),
-        Closed(0, 2, RunKind.CALL, (OTHER_CALL,)),
+        PartSigned(0, 2, RunKind.CALL, "s"),
+        RunClosed(0, 2, RunKind.CALL, (OTHER_CALL,)),
         ended(called=True),
     ]
 
@@ -139,16 +141,16 @@ def test_each_call_is_a_whole_run() -> None:
 )
 def test_other_parts_are_whole_runs(part: Part) -> None:
     assert steps_of([chunk(part, reason="STOP")]) == [
-        Began(),
+        TurnStarted(),
         opened(0, RunKind.OTHER, part),
-        Closed(0, 0, RunKind.OTHER, (part,)),
+        RunClosed(0, 0, RunKind.OTHER, (part,)),
         ended(),
     ]
 
 
 def test_text_after_a_call_opens_a_new_run() -> None:
     kinds = [
-        step.kind for step in steps_of([chunk("a", CALL, "b", reason="STOP")]) if isinstance(step, Opened)
+        step.kind for step in steps_of([chunk("a", CALL, "b", reason="STOP")]) if isinstance(step, RunOpened)
     ]
     assert kinds == [RunKind.TEXT, RunKind.CALL, RunKind.TEXT]
 
@@ -175,19 +177,19 @@ def test_text_with_unknown_fields_is_a_separate_run() -> None:
 def test_a_signed_text_is_never_joined_with_another() -> None:
     first, second = Part("b", signature="1"), Part("c", signature="2")
     steps = steps_of([chunk("a"), chunk(first), chunk(second), chunk("d"), chunk("e", reason="STOP")])
-    (closed,) = [step for step in steps if isinstance(step, Closed)]
+    (closed,) = [step for step in steps if isinstance(step, RunClosed)]
     assert closed.parts == (Part("a"), first, second, Part("de"))
-    assert [step.signature for step in steps if isinstance(step, Signed)] == ["1", "2"]
+    assert [step.signature for step in steps if isinstance(step, PartSigned)] == ["1", "2"]
 
 
 def test_an_empty_signed_text_belongs_to_the_run_before_it() -> None:
     signature = Part("", signature="s")
     assert steps_of([chunk("a"), chunk(signature, reason="STOP")]) == [
-        Began(),
+        TurnStarted(),
         opened(0, RunKind.TEXT),
-        Grew(0, 0, RunKind.TEXT, "a"),
-        Signed(0, 0, RunKind.TEXT, "s"),
-        Closed(0, 0, RunKind.TEXT, (Part("a"), signature)),
+        TextAdded(0, 0, RunKind.TEXT, "a"),
+        PartSigned(0, 0, RunKind.TEXT, "s"),
+        RunClosed(0, 0, RunKind.TEXT, (Part("a"), signature)),
         ended(),
     ]
 
@@ -196,9 +198,9 @@ def test_an_empty_signed_thought_after_the_text_is_a_run_without_text() -> None:
     signature = thought("", "s")
     steps = steps_of([chunk("a"), chunk(signature, reason="STOP")])
     assert steps[3:6] == [
-        Closed(0, 0, RunKind.TEXT, (Part("a"),)),
+        RunClosed(0, 0, RunKind.TEXT, (Part("a"),)),
         opened(1, RunKind.THOUGHT),
-        Signed(0, 1, RunKind.THOUGHT, "s"),
+        PartSigned(0, 1, RunKind.THOUGHT, "s"),
     ]
 
 
@@ -206,7 +208,7 @@ def test_a_signature_does_not_make_a_text_a_thought() -> None:
     kinds = [
         step.kind
         for step in steps_of([chunk(Part("a", signature="s"), reason="STOP")])
-        if isinstance(step, Grew)
+        if isinstance(step, TextAdded)
     ]
     assert kinds == [RunKind.TEXT]
 
@@ -219,7 +221,7 @@ def test_candidates_have_separate_runs_and_endings() -> None:
     steps = steps_of([both, chunk("b", reason="MAX_TOKENS", number=0)], most=2)
     assert said(steps, 0) == [Part("ab")]
     assert said(steps, 1) == [CALL]
-    assert steps[-1] == Ended(
+    assert steps[-1] == TurnEnded(
         (Ending(0, Outcome.LENGTH, called=False), Ending(1, Outcome.COMPLETE, called=True)), Usage()
     )
 
@@ -232,20 +234,20 @@ def test_unrequested_candidates_are_ignored() -> None:
 def test_endings_are_in_the_order_of_the_candidates() -> None:
     chunks = [chunk("b", reason="STOP", number=1), chunk("a", reason="STOP", number=0)]
     last = steps_of(chunks, most=2)[-1]
-    assert isinstance(last, Ended)
+    assert isinstance(last, TurnEnded)
     assert [ending.candidate for ending in last.endings] == [0, 1]
 
 
 def test_one_candidate_that_fails_fails_the_turn() -> None:
     last = steps_of([chunk("a", reason="STOP"), chunk("b", number=1)], most=2)[-1]
-    assert isinstance(last, Failed)
+    assert isinstance(last, TurnFailed)
     assert isinstance(last.error, UpstreamTruncated)
 
 
 def test_other_candidate_fields_are_noted_for_their_candidate() -> None:
     notes = {"groundingMetadata": {"a": 1}}
     steps = steps_of([Chunk((Candidate(None, "STOP", 1, notes),)), chunk(reason="STOP", number=0)], most=2)
-    assert Noted(1, notes) in steps
+    assert MetadataReceived(1, notes) in steps
 
 
 # --- the end -----------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def test_a_failing_finish_reason_fails_the_turn_and_is_named(
     reason: str, parts: Sequence[Part | str]
 ) -> None:
     last = steps_of([chunk(*parts), chunk(reason=reason)])[-1]
-    assert isinstance(last, Failed)
+    assert isinstance(last, TurnFailed)
     assert isinstance(last.error, UpstreamMalformed)
     assert reason in last.error.message
 
@@ -280,12 +282,12 @@ def test_a_failing_finish_reason_after_a_call_keeps_the_call(reason: str) -> Non
 )
 def test_a_missing_finish_reason_is_a_truncation(chunks: list[Chunk]) -> None:
     last = steps_of(chunks)[-1]
-    assert isinstance(last, Failed)
+    assert isinstance(last, TurnFailed)
     assert isinstance(last.error, UpstreamTruncated)
 
 
 def test_a_run_of_a_truncated_stream_is_not_closed() -> None:
-    assert not any(isinstance(step, Closed) for step in steps_of([chunk("Once upon")]))
+    assert not any(isinstance(step, RunClosed) for step in steps_of([chunk("Once upon")]))
 
 
 def test_the_last_finish_reason_wins() -> None:
@@ -300,19 +302,22 @@ def test_the_last_usage_wins_even_after_the_finish_reason() -> None:
 
 @pytest.mark.parametrize("reason", ["SAFETY", "OTHER", "PROHIBITED_CONTENT", "INVENTED_TOMORROW"])
 def test_a_blocked_prompt_is_a_filtered_answer(reason: str) -> None:
-    assert steps_of([Chunk(prompt_feedback={"blockReason": reason})]) == [Began(), ended(Outcome.FILTERED)]
+    assert steps_of([Chunk(prompt_feedback={"blockReason": reason})]) == [
+        TurnStarted(),
+        ended(Outcome.FILTERED),
+    ]
 
 
 @pytest.mark.parametrize("feedback", [{}, {"safetyRatings": []}, {"blockReason": None}])
 def test_feedback_that_blocks_nothing_changes_nothing(feedback: dict[str, object]) -> None:
     answered = replace(chunk("a", reason="STOP"), prompt_feedback=feedback)
     assert steps_of([answered]) == steps_of([chunk("a", reason="STOP")])
-    assert isinstance(steps_of([Chunk(prompt_feedback=feedback)])[-1], Failed)
+    assert isinstance(steps_of([Chunk(prompt_feedback=feedback)])[-1], TurnFailed)
 
 
 def test_the_turn_begins_once_with_the_first_chunk() -> None:
-    assert steps_of([Chunk(), chunk("a", reason="STOP")]).count(Began()) == 1
-    assert Began() not in steps_of([])
+    assert steps_of([Chunk(), chunk("a", reason="STOP")]).count(TurnStarted()) == 1
+    assert TurnStarted() not in steps_of([])
 
 
 # --- any answer --------------------------------------------------------------------------------------
@@ -328,7 +333,7 @@ ANSWERS = st.lists(PARTS, max_size=12)
 
 
 def said(steps: Iterable[Step], candidate: int = 0) -> list[Part]:
-    closed = [step for step in steps if isinstance(step, Closed) and step.candidate == candidate]
+    closed = [step for step in steps if isinstance(step, RunClosed) and step.candidate == candidate]
     return [part for step in closed for part in step.parts]
 
 
@@ -364,17 +369,21 @@ def test_runs_are_well_nested_in_every_candidate(answers: list[list[Part]], orde
         chunks.append(Chunk((replace(candidate, index=number),)))
         if not waiting[number]:
             del waiting[number]
-    open_runs: dict[int, Opened] = {}
+    open_runs: dict[int, RunOpened] = {}
     runs = dict.fromkeys(range(len(answers)), -1)
     for step in steps_of(chunks, most=len(answers)):
         match step:
-            case Opened(candidate, run):
+            case RunOpened(candidate, run):
                 assert candidate not in open_runs
                 assert run == runs[candidate] + 1
                 open_runs[candidate], runs[candidate] = step, run
-            case Grew(candidate, run, kind) | Signed(candidate, run, kind) | Closed(candidate, run, kind):
+            case (
+                TextAdded(candidate, run, kind)
+                | PartSigned(candidate, run, kind)
+                | RunClosed(candidate, run, kind)
+            ):
                 assert (open_runs[candidate].run, open_runs[candidate].kind) == (run, kind)
-                if isinstance(step, Closed):
+                if isinstance(step, RunClosed):
                     del open_runs[candidate]
     assert open_runs == {}
 
@@ -390,7 +399,7 @@ def test_closed_runs_hold_geminis_parts(parts: list[Part]) -> None:
 def test_text_steps_add_up_to_geminis_text(parts: list[Part]) -> None:
     steps = steps_of(one_by_one(parts))
     for kind, thoughts in ((RunKind.TEXT, False), (RunKind.THOUGHT, True)):
-        grown = [step.text for step in steps if isinstance(step, Grew) and step.kind is kind]
+        grown = [step.text for step in steps if isinstance(step, TextAdded) and step.kind is kind]
         wanted = [part.data for part in parts if isinstance(part.data, str) and part.thought is thoughts]
         assert "".join(grown) == "".join(wanted)
         assert "" not in grown
@@ -399,7 +408,7 @@ def test_text_steps_add_up_to_geminis_text(parts: list[Part]) -> None:
 @settings(deadline=None)
 @given(parts=ANSWERS)
 def test_every_signature_is_reported_in_order(parts: list[Part]) -> None:
-    signed = [step.signature for step in steps_of(one_by_one(parts)) if isinstance(step, Signed)]
+    signed = [step.signature for step in steps_of(one_by_one(parts)) if isinstance(step, PartSigned)]
     assert signed == [part.signature for part in parts if part.signature]
 
 
@@ -418,5 +427,5 @@ def test_any_chunking_gives_the_same_steps(parts: list[Part], data: st.DataObjec
 def test_a_truncation_anywhere_fails_and_keeps_the_earlier_steps(parts: list[Part], fed: int) -> None:
     whole = steps_of(one_by_one(parts))
     *told, last = steps_of(one_by_one(parts)[:-1][:fed])
-    assert isinstance(last, Failed)
+    assert isinstance(last, TurnFailed)
     assert whole[: len(told)] == told

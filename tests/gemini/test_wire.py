@@ -28,7 +28,7 @@ from bridge.gemini.types import (
     Usage,
 )
 from bridge.gemini.wire import (
-    CARRIED,
+    CARRIED_FIELDS,
     chunk_from_json,
     chunk_to_json,
     content_from_json,
@@ -179,7 +179,7 @@ DATA = (
     | st.builds(FunctionResponse, NAMES, OBJECTS, MAYBE_TEXT, MEDIA, EXTRAS)
     | INLINE
     | FILE
-    | st.builds(OtherData, st.sampled_from(CARRIED), JSON)
+    | st.builds(OtherData, st.sampled_from(CARRIED_FIELDS), JSON)
 )
 BUILT_PARTS = st.builds(Part, DATA, st.booleans(), MAYBE_TEXT, EXTRAS)
 BUILT_CONTENTS = st.builds(Content, MAYBE_TEXT, st.lists(BUILT_PARTS, max_size=3).map(tuple), EXTRAS)

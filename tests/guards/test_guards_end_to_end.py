@@ -456,6 +456,22 @@ def test_a_secret_in_a_text_to_be_embedded_does_not_reach_gemini(ruled_bridge, g
     assert actions(ruled_bridge, request_id) == [("secrets", "changed", "enforce")]
 
 
+def test_a_secret_in_an_input_to_be_embedded_does_not_reach_gemini(ruled_bridge, gemini, request_id):
+    secret = "ghp_" + "a1B2" * 9
+    gemini.will_say(Reply([b'{"embeddings": [{"values": [1]}, {"values": [1]}]}']))
+    answer = requests.post(
+        f"{ruled_bridge.address}/v1/embeddings",
+        json={"model": "gemini-embedding-001", "input": ["Hello", f"TOKEN={secret}"]},
+        headers={"X-Request-Id": request_id},
+        timeout=60,
+    )
+    assert answer.status_code == 200
+    sent = json.dumps(gemini.asked[-1].body)
+    assert secret not in sent
+    assert "TOKEN=[secret removed]" in sent
+    assert actions(ruled_bridge, request_id) == [("secrets", "changed", "enforce")]
+
+
 @PROTOCOLS
 @BOTH
 def test_a_secret_in_a_result_does_not_reach_gemini(ruled_bridge, gemini, request_id, protocol, stream):

@@ -22,7 +22,7 @@ from bridge.gemini.types import (
     OtherData,
     Part,
 )
-from bridge.guards.large_output import LargeOutput, cut
+from bridge.guards.large_output import LargeOutput, truncate
 from bridge.settings import PROJECT
 from bridge.settings import guards as guard_settings
 
@@ -66,20 +66,20 @@ def test_the_default_limit_is_fifty_thousand_characters():
 @pytest.mark.parametrize("size", [0, 1, MOST - 1, MOST])
 def test_a_text_up_to_the_limit_is_the_same_object(size):
     text = "x" * size
-    assert cut(text, MOST) is text
+    assert truncate(text, MOST) is text
 
 
 @pytest.mark.parametrize("size", [MOST + 1, MOST + 50, 2 * MOST, 100 * MOST])
 @pytest.mark.parametrize("unit", ["x", "line\n", "ünï\n", "\n", "\r\n"])
 def test_a_text_above_the_limit_is_truncated(size, unit):
     text = unit * (size // len(unit) + 1)
-    left = cut(text, MOST)
+    left = truncate(text, MOST)
     assert MARK.search(left)
     assert len(left) <= MOST
 
 
 def test_truncation_keeps_the_first_fifth_and_the_end_in_whole_lines():
-    head, tail, characters, lines = pieces(cut(LINES, MOST))
+    head, tail, characters, lines = pieces(truncate(LINES, MOST))
     assert LINES.startswith(head)
     assert head.endswith("\n")
     assert 0.15 * MOST < len(head) <= 0.2 * MOST
@@ -91,7 +91,7 @@ def test_truncation_keeps_the_first_fifth_and_the_end_in_whole_lines():
 
 
 def test_one_giant_line_is_truncated_in_the_middle():
-    head, tail, characters, lines = pieces(cut(GIANT, MOST))
+    head, tail, characters, lines = pieces(truncate(GIANT, MOST))
     assert head.count("x") == MOST / 5
     assert tail.count("x") > 0.6 * MOST
     assert characters == len(GIANT) - head.count("x") - tail.count("x")
@@ -118,18 +118,18 @@ def test_one_giant_line_is_truncated_in_the_middle():
     ],
 )
 def test_a_giant_line_does_not_displace_short_lines(text):
-    assert len(cut(text, MOST)) > MOST / 2
+    assert len(truncate(text, MOST)) > MOST / 2
 
 
 def test_the_truncation_mark_is_on_its_own_line():
     for text in (LINES, GIANT):
-        assert [line for line in cut(text, MOST).split("\n") if MARK.fullmatch(line)]
+        assert [line for line in truncate(text, MOST).split("\n") if MARK.fullmatch(line)]
 
 
 @pytest.mark.parametrize("text", [LINES, GIANT, GIANT + "\nend", "\n" * 5000], ids=len)
 def test_truncation_is_idempotent(text):
-    once = cut(text, MOST)
-    assert cut(once, MOST) is once
+    once = truncate(text, MOST)
+    assert truncate(once, MOST) is once
 
 
 TEXTS = st.lists(
@@ -141,7 +141,7 @@ TEXTS = st.lists(
 @ANY_SPEED
 @given(TEXTS, st.integers(MOST, 3000))
 def test_a_truncated_text_is_a_bounded_start_and_end_of_the_text(text, most):
-    left = cut(text, most)
+    left = truncate(text, most)
     if len(text) <= most:
         assert left is text
         return
@@ -157,8 +157,8 @@ def test_a_truncated_text_is_a_bounded_start_and_end_of_the_text(text, most):
 @ANY_SPEED
 @given(TEXTS, st.integers(MOST, 3000))
 def test_any_text_is_truncated_at_most_once(text, most):
-    once = cut(text, most)
-    assert cut(once, most) is once
+    once = truncate(text, most)
+    assert truncate(once, most) is once
 
 
 # --- inside a request --------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_long_text_is_truncated_in_every_field(response):
             return {key: expected(item) for key, item in value.items()}
         if isinstance(value, list):
             return [expected(item) for item in value]
-        return cut(value, MOST) if isinstance(value, str) else value
+        return truncate(value, MOST) if isinstance(value, str) else value
 
     left = guarded(response)
     assert left == expected(response)
@@ -259,7 +259,7 @@ def test_other_fields_of_a_truncated_result_are_kept():
     assert left.contents[0] is request.contents[0]
     before, part, behind = left.contents[1].parts
     assert (before, behind) == (neighbours[0], neighbours[2])
-    expected = replace(full.data, response={"a": cut(LINES, MOST), "n": 1})
+    expected = replace(full.data, response={"a": truncate(LINES, MOST), "n": 1})
     assert part == replace(full, data=expected)
 
 

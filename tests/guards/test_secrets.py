@@ -1,4 +1,4 @@
-"""Keys of well-known kinds are redacted before Gemini, and other text is unchanged."""
+"""Keys of well-known kinds are redact before Gemini, and other text is unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bridge.gemini.types import (
     Part,
 )
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
-from bridge.guards.secrets import MARK, SecretRedaction, redacted
+from bridge.guards.secrets import MARK, SecretRedaction, redact
 from bridge.settings import PROJECT
 from bridge.settings.guards import GuardSettings, load_guards
 
@@ -94,9 +94,9 @@ def request_with(*parts: Part, system: Content | None = None) -> GenerateRequest
 
 @EVERY_KEY
 def test_each_kind_of_key_is_redacted(key):
-    assert redacted(f"before {key} behind") == f"before {MARK} behind"
-    assert redacted(key) == MARK
-    assert redacted(f'KEY="{key}"\nNEXT={key}\n') == f'KEY="{MARK}"\nNEXT={MARK}\n'
+    assert redact(f"before {key} behind") == f"before {MARK} behind"
+    assert redact(key) == MARK
+    assert redact(f'KEY="{key}"\nNEXT={key}\n') == f'KEY="{MARK}"\nNEXT={MARK}\n'
 
 
 @EVERY_KEY
@@ -127,13 +127,13 @@ def test_text_without_keys_is_unchanged(text):
         Part(FunctionResponse("f", {"a": text}, "c1")),
         system=Content(USER, (Part(text),)),
     )
-    assert redacted(text) == text
+    assert redact(text) == text
     assert guarded(request) is request
 
 
 def test_only_the_keys_in_a_text_are_redacted():
     words = " ".join(ORDINARY.values())
-    assert redacted(" ".join([words, *KEYS.values(), words])) == " ".join([words, *[MARK] * len(KEYS), words])
+    assert redact(" ".join([words, *KEYS.values(), words])) == " ".join([words, *[MARK] * len(KEYS), words])
 
 
 def test_other_fields_of_a_redacted_part_are_kept():
@@ -187,7 +187,7 @@ def test_enabled_redaction_is_applied_and_counted():
 
 
 def test_a_truncated_private_key_is_redacted_completely():
-    """A truncated result may hold part of a key, which must be redacted like a whole key."""
+    """A truncated result may hold part of a key, which must be redact like a whole key."""
     delivered = load_guards(PROJECT / "config" / "guards.toml")
     small = replace(
         delivered,
@@ -204,13 +204,13 @@ def test_a_truncated_private_key_is_redacted_completely():
 @ANY_SPEED
 @given(ODD, st.sampled_from(sorted(KEYS.values())), ODD)
 def test_a_key_in_any_text_is_redacted(before, key, behind):
-    assert key not in redacted(f"{before} {key} {behind}")
+    assert key not in redact(f"{before} {key} {behind}")
 
 
 @ANY_SPEED
 @given(st.text(alphabet=st.characters(exclude_characters="-_", max_codepoint=0x3FF), max_size=30))
 def test_a_text_too_short_for_a_key_is_unchanged(text):
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 VALUES = st.recursive(

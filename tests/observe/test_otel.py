@@ -187,7 +187,7 @@ def test_starting_without_the_extra_says_what_is_missing(monkeypatch):
     with pytest.raises(SettingsError) as caught:
         load(environ={"BRIDGE_OTEL__ENDPOINT": "http://127.0.0.1:4318"})
     assert str(caught.value) == (
-        "environment BRIDGE_OTEL__ENDPOINT: otel.endpoint is set, but OpenTelemetry is not installed: "
-        "pip install 'gemini-bridge[otel]'"
+        "environment BRIDGE_OTEL__ENDPOINT: otel.endpoint is set, but OpenTelemetry is not installed. "
+        "Run: pip install 'gemini-bridge[otel]'"
     )
     assert source.has_package("no_such_package_anywhere.at.all") is False

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,6 +15,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from usage_rows import NOON, row
 from waiting import eventually
 
 from bridge.errors import UpstreamOverloaded
@@ -30,31 +32,8 @@ from bridge.state.usage_store import (
     total,
 )
 
-NOON = 1_794_916_800.0  # 2026-11-17
 DAY = 86_400
 PRICES = PriceTable("USD", [PriceRow(("known*",), Price(1.0, 0.1, 10.0))])
-
-
-def row(at: float = NOON, **different) -> UsageRow:
-    usual = UsageRow(
-        at,
-        "alice",
-        "openai_chat",
-        "codex",
-        "gpt-5",
-        "known",
-        100,
-        10,
-        20,
-        5,
-        0.5,
-        1.5,
-        0.2,
-        "completed",
-        "",
-        200,
-    )
-    return usual._replace(**different)
 
 
 class Clock:
@@ -306,6 +285,22 @@ def test_shutdown_does_not_wait_long_for_a_locked_file(
     assert time.monotonic() - began < usage_writer.LAST_WORDS + 1
     assert dropped() == before + 1
     locker.close()
+
+
+def test_shutdown_waits_a_moment_for_another_worker_that_writes(
+    store: SqliteUsageStore, path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
+    store.write([row()])
+    locker = sqlite3.connect(path, check_same_thread=False)
+    locker.execute("BEGIN EXCLUSIVE")
+    writer = UsageWriter(store)
+    writer.put(row())
+    release = threading.Timer(1.0, locker.close)
+    release.start()
+    writer.close()
+    assert everything(path).requests == 2
+    release.join()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -20,7 +20,7 @@ from bridge.gemini.types import GenerateRequest
 from bridge.gemini.wire import request_to_json
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import ConvertedRequest, Protocol
-from bridge.web.routes import checked
+from bridge.web.routes import validated
 
 FOLDER = ROOT / "tests" / "requests"
 BY_NAME = {"ids": lambda value: value.name}
@@ -119,7 +119,7 @@ def test_any_mutated_request_is_accepted_or_refused(protocol):
     @settings(max_examples=400, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(changed(valid_bodies(protocol)))
     def holds(body: dict[str, Any]) -> None:
-        asked = result_of(lambda: protocol.to_gemini(checked(protocol.schema, body), caller))
+        asked = result_of(lambda: protocol.to_gemini(validated(protocol.schema, body), caller))
         if asked is None:
             return
         assert isinstance(asked, ConvertedRequest)
@@ -138,7 +138,7 @@ def test_any_mutated_token_count_request_is_accepted_or_refused(protocol):
     @settings(max_examples=100, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(changed(valid_bodies(protocol)))
     def holds(body: dict[str, Any]) -> None:
-        asked = result_of(lambda: counting.to_gemini(checked(counting.schema, body), caller))
+        asked = result_of(lambda: counting.to_gemini(validated(counting.schema, body), caller))
         assert (
             asked is None
             or result_of(lambda: fitted(asked.request)) is None

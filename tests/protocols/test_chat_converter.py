@@ -14,7 +14,7 @@ from marshmallow import ValidationError
 from transcripts import ForgetfulSignatureStore, counting_ids
 
 from bridge.errors import InvalidRequest
-from bridge.gemini.model_adapter import MINTED_ID, adapt_request
+from bridge.gemini.model_adapter import GENERATED_ID_PREFIX, adapt_request
 from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.gemini.signatures import seal
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, FunctionResponse, GenerateRequest, Part
@@ -91,7 +91,7 @@ def check(body: Body) -> None:
         assert broken_request_rules(ready, capabilities.prefill) == []
         assert request_bytes(ready)
         named = [each for turn in ready.contents for each in (*calls(turn), *responses(turn))]
-        assert not any(each.id and each.id.startswith(MINTED_ID) for each in named)
+        assert not any(each.id and each.id.startswith(GENERATED_ID_PREFIX) for each in named)
         signatures = [part.signature for turn in ready.contents for part in turn.parts]
         assert not any(signature and signature.startswith("gb1:") for signature in signatures)
 
@@ -120,7 +120,7 @@ def some(items: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 
 
 TEXT = st.sampled_from(["", " ", "a", "Hello.", "\n\n"])
-IDS = st.sampled_from(["", "1", "2", f"{MINTED_ID}1"])
+IDS = st.sampled_from(["", "1", "2", f"{GENERATED_ID_PREFIX}1"])
 NAMES = st.sampled_from(["f", "g", "shell", "a tool", "", "x" * 70])
 URLS = st.sampled_from(
     ["data:image/png;base64,AAAA", "gs://b/o", "https://example.com/a.png", "data:", "", "data:a/b;base64,?"]

@@ -12,6 +12,7 @@ import orjson
 import pytest
 import requests
 from scripted_gemini import Reply, sse, text_chunk
+from waiting import eventually
 
 BOTH = "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."
 LIMIT = "The input token count exceeds the maximum number of tokens allowed 1048576."
@@ -98,7 +99,8 @@ def test_a_background_answer_has_the_same_overflow_message(bridge, gemini):
     gemini.will_say(Reply([orjson.dumps(envelope(BOTH))], status=400))
     address = f"{bridge.address}/v1/responses"
     made = requests.post(address, json={**ASKED["/v1/responses"], "background": True}, timeout=30).json()
-    bridge.request(path="/v1/responses", error="context_overflow")
-    failed = requests.get(f"{address}/{made['id']}", timeout=30).json()
-    assert (failed["status"], failed["error"]["code"]) == ("failed", "context_length_exceeded")
+    stored = f"{address}/{made['id']}"
+    assert eventually(lambda: requests.get(stored, timeout=30).json()["status"] == "failed")
+    failed = requests.get(stored, timeout=30).json()
+    assert failed["error"]["bridge_code"] == "context_length_exceeded"
     assert failed["error"]["message"] == OPENAI_BOTH

@@ -13,7 +13,7 @@ from bridge.errors import InvalidRequest
 from bridge.gemini.wire import request_to_json
 from bridge.protocols.base import Caller
 from bridge.protocols.gemini_native import PROTOCOL
-from bridge.web.routes import checked
+from bridge.web.routes import validated
 
 CALLER = CONVERSATIONS["gemini_native"].callers[""]
 EMBED = Caller(path={"model": "m", "method": "embedContent"})
@@ -79,7 +79,7 @@ def understood(of: Any, body: Any, caller: Caller) -> Any:
     """Return the converted request, or None for a proper refusal."""
     refused: InvalidRequest | None = None
     try:
-        return of.to_gemini(checked(of.schema, body), caller)
+        return of.to_gemini(validated(of.schema, body), caller)
     except InvalidRequest as error:
         refused = error
     assert refused.param

@@ -27,10 +27,10 @@ CHUNKS = st.lists(
 
 def written(framing: StreamFraming, chunks: Iterable[Any], last: Event) -> bytes:
     pieces = [
-        framing.silence() if chunk is SILENCE else framing.written([Event("chunk", chunk)])
+        framing.keep_alive() if chunk is SILENCE else framing.encode_events([Event("chunk", chunk)])
         for chunk in chunks
     ]
-    return b"".join([*pieces, framing.written([last])])
+    return b"".join([*pieces, framing.encode_events([last])])
 
 
 def said(chunks: Iterable[Any]) -> list[Any]:
@@ -82,8 +82,8 @@ def test_no_event_is_opened_after_the_finish_reason():
 
 
 def test_a_silence_before_the_first_chunk_opens_the_stream():
-    assert EventFraming().silence() == b"data: "
-    assert ArrayFraming().silence() == b"["
+    assert EventFraming().keep_alive() == b"data: "
+    assert ArrayFraming().keep_alive() == b"["
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,7 +98,7 @@ def test_a_failing_finish_reason_is_passed_to_native_clients_and_logged(name):
     run = Run(PROTOCOL, CONVERSATION.opening, caller=CONVERSATION.callers[""])
     assert [event.type for event in run.whole(chunks_of(name))][-1] == "end"
     assert run.machine.error is None
-    assert run.machine.handed_on.kind == "malformed"
+    assert run.machine.error_in_answer.kind == "malformed"
 
 
 # --- the whole answer --------------------------------------------------------------------------------

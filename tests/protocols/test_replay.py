@@ -29,14 +29,14 @@ def test_the_page_shows_chunks_steps_and_events_in_their_order():
     assert page.startswith("plain_text: Text in several chunks is one message")
     assert section(page, "UPSTREAM")[1].startswith('  chunk 1   {"candidates":[{"content"')
     assert section(page, "STEPS") == [
-        "  chunk 0   Began",
-        "            Opened candidate=0 run=0 kind=TEXT part=None",
-        "            Grew candidate=0 run=0 kind=TEXT text='Hello'",
-        "  chunk 1   Grew candidate=0 run=0 kind=TEXT text=', wor'",
-        "  chunk 2   Grew candidate=0 run=0 kind=TEXT text='ld.'",
-        "  end       Closed candidate=0 run=0 kind=TEXT "
+        "  chunk 0   TurnStarted",
+        "            RunOpened candidate=0 run=0 kind=TEXT part=None",
+        "            TextAdded candidate=0 run=0 kind=TEXT text='Hello'",
+        "  chunk 1   TextAdded candidate=0 run=0 kind=TEXT text=', wor'",
+        "  chunk 2   TextAdded candidate=0 run=0 kind=TEXT text='ld.'",
+        "  end       RunClosed candidate=0 run=0 kind=TEXT "
         "parts=(Part(data='Hello, world.', thought=False, signature=None, extra={}),)",
-        "            Ended candidate 0 COMPLETE, "
+        "            TurnEnded candidate 0 COMPLETE, "
         'usage {"promptTokenCount":7,"candidatesTokenCount":5,"totalTokenCount":12}',
     ]
     events = section(page, "EVENTS anthropic_messages")

@@ -18,7 +18,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.wire import request_to_json
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import ConvertedRequest, Protocol
-from bridge.web.routes import checked
+from bridge.web.routes import validated
 
 FOLDER = ROOT / "tests" / "requests"
 
@@ -39,7 +39,7 @@ def compare(result: object, expected: Path) -> None:
 
 
 def read(protocol: Protocol, path: Path) -> ConvertedRequest:
-    body = checked(protocol.schema, orjson.loads(path.read_bytes()))
+    body = validated(protocol.schema, orjson.loads(path.read_bytes()))
     return protocol.to_gemini(body, CONVERSATIONS[protocol.name].callers[""])
 
 

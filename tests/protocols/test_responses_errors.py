@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import BridgeError, ContextOverflow, concrete_errors
-from bridge.protocols.openai_responses.errors import stream_error
+from bridge.protocols.openai_errors import ERROR_NAMES
+from bridge.protocols.openai_responses.errors import codex_error, response_error
 
 #: Observed with the real Codex: it stops at these codes, and retries five times at all others.
 FATAL = {"context_length_exceeded", "invalid_prompt", "model_not_found", "server_is_overloaded"}
@@ -25,7 +26,15 @@ WORTH_A_TRY = {
     "internal",
 }
 #: Errors that cannot occur in a stream.
-BEFORE_ANY_STREAM = {"unauthorized", "forbidden", "unknown_route", "unknown_answer", "method", "upgrade"}
+BEFORE_ANY_STREAM = {
+    "unknown_previous",
+    "unauthorized",
+    "forbidden",
+    "unknown_route",
+    "unknown_answer",
+    "method",
+    "upgrade",
+}
 #: No client is connected to receive these errors.
 UNHEARD = {"client_left"}
 
@@ -37,14 +46,24 @@ KINDS = sorted(
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_codex_retries_only_retryable_errors(kind: type[BridgeError]) -> None:
-    told = stream_error(kind("What happened."))
+    told = codex_error(kind("What happened."))
     assert told["message"].startswith("Your messages" if kind is ContextOverflow else "What happened.")
-    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.worth_repeating)
+    assert (told["code"] not in FATAL) == (kind.kind in WORTH_A_TRY and kind.retryable)
 
 
 def test_codex_gets_the_retry_delay_in_the_message() -> None:
     limited = next(kind for kind in concrete_errors() if kind.kind == "rate_limited")
-    assert stream_error(limited("Slow down.", retry_after=4.2)) == {
+    assert codex_error(limited("Slow down.", retry_after=4.2)) == {
         "code": "rate_limit_exceeded",
         "message": "Slow down. Please try again in 5s.",
     }
+
+
+CODES = {True: "rate_limit_exceeded", False: "invalid_prompt"}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_other_clients_get_openais_code_and_the_bridges_beside_it(kind: type[BridgeError]) -> None:
+    told = response_error(kind("What happened."))
+    assert told["code"] == ("server_error" if kind.status >= 500 else CODES[kind.status == 429])
+    assert told["bridge_code"] == (ERROR_NAMES[kind.kind].code or kind.kind)

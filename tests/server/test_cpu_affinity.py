@@ -12,7 +12,7 @@ import pytest
 from gunicorn_bridge import Bridge, gunicorn_bridge
 from waiting import eventually
 
-from bridge.server.cpu_affinity import core_beside, stay_on
+from bridge.server.cpu_affinity import choose_core, pin_to_core
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no word for it")
 
@@ -35,7 +35,7 @@ def test_the_least_used_core_is_chosen_at_random(
     monkeypatch: pytest.MonkeyPatch, taken: Sequence[int | None], staying: int, free: set[int]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5})
-    assert {core_beside(taken, staying) for _ in range(200)} == free
+    assert {choose_core(taken, staying) for _ in range(200)} == free
 
 
 @pytest.mark.parametrize(("workers", "cores"), [(1, 1), (2, 2), (2, 3), (3, 4), (4, 6), (6, 8), (5, 2)])
@@ -46,15 +46,15 @@ def test_after_a_reload_the_cores_stay_evenly_used(
     for _ in range(50):
         living = [random.randrange(cores) for _ in range(workers)]  # any distribution
         for _ in range(workers):
-            living.append(core_beside(living, workers - 1))
+            living.append(choose_core(living, workers - 1))
         counts = Counter(living[workers:])
         assert max(counts.values()) - min(counts[core] for core in range(cores)) <= 1
 
 
 def test_without_sched_getaffinity_no_core_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert core_beside((), 1) is None
-    stay_on(None)
+    assert choose_core((), 1) is None
+    pin_to_core(None)
 
 
 def test_a_worker_continues_when_setting_affinity_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_a_worker_continues_when_setting_affinity_is_forbidden(monkeypatch: pyte
         raise PermissionError
 
     monkeypatch.setattr(os, "sched_setaffinity", forbidden)
-    stay_on(0)
+    pin_to_core(0)
 
 
 def cores(bridge: Bridge) -> list[frozenset[int]]:

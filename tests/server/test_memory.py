@@ -56,7 +56,7 @@ def test_a_refused_addition_keeps_the_earlier_reservation(memory) -> None:
 
 
 def test_a_body_too_large_for_an_idle_worker_is_not_retryable(memory) -> None:
-    with pytest.raises(RequestTooLarge, match="more than 10 MB together"):
+    with pytest.raises(RequestTooLarge, match="larger than 10 MB together"):
         MemoryReservation(memory).add(11 * MB)
 
 
@@ -81,12 +81,12 @@ def test_a_released_slot_frees_its_memory_except_detached_memory(memory) -> None
 
 def test_releasing_a_wanted_slot_notifies_the_waiter_once(memory) -> None:
     slots, told = Slots(9, memory), []
-    slots.tell = lambda: told.append(slots.free)
+    slots.on_free = lambda: told.append(slots.free)
     slot = slots.take()
     assert slots.reserve() is None
     with pytest.raises(TooBusy):
         slots.take()
-    slots.wanted = True
+    slots.notify_when_free = True
     slot.release()
     slot.release()
     assert told == [True]

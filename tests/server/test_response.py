@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.server.client_socket import ClientSocket
-from bridge.server.response import LARGEST_AT_ONCE, JoinedResponse
+from bridge.server.response import LARGEST_WRITE, JoinedResponse
 
 REQUEST = SimpleNamespace(version=(1, 1), method="POST", should_close=lambda: False)
 CONFIG = SimpleNamespace(protocol="http")
@@ -75,7 +75,7 @@ def test_a_client_that_reads_a_large_response_too_slowly_times_out(reads: bool) 
 
         def drip() -> None:
             while not over.wait(0.1):
-                theirs.recv(LARGEST_AT_ONCE)
+                theirs.recv(LARGEST_WRITE)
 
         thread = threading.Thread(target=drip)
         if reads:

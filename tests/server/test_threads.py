@@ -79,7 +79,7 @@ def test_a_task_that_raises_does_not_end_its_thread(threads, caplog):
     pool.run(int, "no number")
     pool.run(done.put, "the next")
     assert done.get(timeout=30) == "the next"
-    assert "a thread failed" in caplog.text
+    assert "a task failed with an exception" in caplog.text
 
 
 def test_existing_threads_run_all_tasks_when_no_more_can_start(threads, monkeypatch):

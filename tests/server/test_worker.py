@@ -27,7 +27,7 @@ def accepted():
 
 def test_a_connection_without_data_wants_no_slot(accepted) -> None:
     connection, _ = accepted
-    assert connection.beginning() is None
+    assert connection.peek() is None
     assert not connection.wants_slot()
 
 
@@ -38,7 +38,7 @@ def test_peeking_at_the_first_bytes_does_not_consume_them(accepted, sent: bytes,
     connection, theirs = accepted
     theirs.send(sent)
     with no_free_file_descriptors():
-        assert connection.beginning() == sent[:5]
+        assert connection.peek() == sent[:5]
         assert connection.wants_slot() is wants
     assert connection.sock.recv(100) == sent
 
@@ -46,7 +46,7 @@ def test_peeking_at_the_first_bytes_does_not_consume_them(accepted, sent: bytes,
 def test_a_closed_connection_wants_no_slot(accepted) -> None:
     connection, theirs = accepted
     theirs.close()
-    assert connection.beginning() == b""
+    assert connection.peek() == b""
     assert not connection.wants_slot()
 
 
@@ -129,19 +129,19 @@ def test_a_connection_that_was_already_closed_is_counted_once(half_closed, accep
 @pytest.fixture
 def together():
     made = OtherWorkers()
-    with made._giving, made.queue:
+    with made._sender, made.queue:
         yield made
 
 
 def test_workers_know_which_siblings_have_free_slots(together) -> None:
-    first, second = together.enter(), together.enter()
-    assert not together.have_room()
-    together.tell(first, True)
-    together.tell(second, False)
-    assert together.have_room()
-    together.leave(first)
-    assert not together.have_room()
-    assert together.enter() == first, "the next takes the place of one that ended"
+    first, second = together.register(), together.register()
+    assert not together.have_free_slot()
+    together.report(first, True)
+    together.report(second, False)
+    assert together.have_free_slot()
+    together.unregister(first)
+    assert not together.have_free_slot()
+    assert together.register() == first, "the next takes the place of one that ended"
 
 
 def test_a_connection_is_passed_to_a_sibling_with_its_unread_data(together, accepted) -> None:

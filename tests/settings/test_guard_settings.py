@@ -175,10 +175,10 @@ RULE = '[[rule]]\ntool = "f"\ndecision = "deny"\n'
 SHELL = '[[shell]]\ntools = ["sh"]\nargument = "a"\nform = "argv"\n'
 
 WRONG: dict[str, tuple[str, list[str]]] = {
-    "an unknown section": ("[mode]\n", ["mode is not known", "did you mean modes?"]),
-    "an unknown section like none": ("[xyz]\n", ["xyz is not known", "known are modes, "]),
-    "an unknown list": ("[[rules]]\n", ["rules is not known", "did you mean rule?"]),
-    "a value outside a section": ("strict = true\n", ["strict is not known"]),
+    "an unknown section": ("[mode]\n", ["mode is unknown", "did you mean modes?"]),
+    "an unknown section like none": ("[xyz]\n", ["xyz is unknown", "known names: modes, "]),
+    "an unknown list": ("[[rules]]\n", ["rules is unknown", "did you mean rule?"]),
+    "a value outside a section": ("strict = true\n", ["strict is unknown"]),
     "an unknown guard": ("[modes]\nloops = 'off'\n", ["[modes]", "loops", "did you mean loop?"]),
     "an unknown mode": ("[modes]\nloop = 'on'\n", ["[modes]: loop", "off, shadow or enforce", "'on'"]),
     "a mode in another case": ("[modes]\nloop = 'OFF'\n", ["[modes]: loop", "off, shadow or enforce"]),
@@ -212,7 +212,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "a bad pattern in the second rule": (RULE + RULE + "args_pattern = '['\n", ["[[rule]] 2: args_pattern"]),
     "a pattern that looks ahead": (RULE + "args_pattern = '(?=a)'\n", ["[[rule]] 1: args_pattern", "(?="]),
-    "no TOML": ("[modes\n", ["is not valid TOML"]),
+    "no TOML": ("[modes\n", ["invalid TOML"]),
 }
 
 
@@ -235,7 +235,7 @@ def test_only_required_values_are_reported_as_missing(read: Read) -> None:
 
 
 def test_a_missing_file_is_named(guards: Path) -> None:
-    with pytest.raises(SettingsError, match=r"guards\.toml: there is no such file"):
+    with pytest.raises(SettingsError, match=r"guards\.toml: the file does not exist"):
         load_guards(guards)
 
 

@@ -135,16 +135,16 @@ def test_the_name_cache_is_bounded() -> None:
     for number in range(3000):
         table.resolve(f"name-{number}")
         table.capabilities(f"name-{number}")
-    assert table._remembered_meaning.cache_info().currsize == 1024
-    assert table._remembered_traits.cache_info().currsize == 1024
+    assert table._cached_meaning.cache_info().currsize == 1024
+    assert table._cached_capabilities.cache_info().currsize == 1024
 
 
 def test_an_overlong_name_is_not_cached() -> None:
     table = ModelTable(["d"], ["*"])
     assert table.resolve("x" * (LONGEST_NAME + 1)) == "d"
     assert table.capabilities("x" * (LONGEST_NAME + 1)) == ModelCapabilities()
-    assert table._remembered_traits.cache_info().currsize == 0
-    assert table._remembered_meaning.cache_info().currsize == 1  # the default's
+    assert table._cached_capabilities.cache_info().currsize == 0
+    assert table._cached_meaning.cache_info().currsize == 1  # the default's
 
 
 # --- retired models ----------------------------------------------------------------------------------
@@ -214,6 +214,15 @@ def test_a_table_of_an_earlier_version_uses_the_delivered_retirements(tmp_path: 
     assert load(tmp_path, {}).models.resolve("anything") == "gemini-2.5-flash"
 
 
+@pytest.mark.parametrize(
+    "name", ["text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002"]
+)
+def test_a_name_of_an_embedding_model_means_one_model_and_is_in_no_list(name: str) -> None:
+    assert SHIPPED.meaning(name) == (("gemini-embedding-2",), None)
+    assert "gemini-embedding-2" not in SHIPPED.known_models
+    assert name not in dict(SHIPPED.aliases)
+
+
 def test_every_model_in_the_delivered_table_is_current() -> None:
     named = {model for row in SHIPPED.target_rows for model in row}
     named |= {model for row in SHIPPED.lifecycle.rows for model in row.replacement}
@@ -272,8 +281,8 @@ THREE_LEVELS = ("low", "medium", "high")
                 prefill=True,
             ),
         ),
-        ("gemini-2.5-flash-image", ModelCapabilities("gemini-2.5", window=32768)),
-        ("gemini-3-pro-image", ModelCapabilities(**GEMINI_3 | {"window": 65536})),
+        ("gemini-2.5-flash-image", ModelCapabilities("gemini-2.5", window=32768, draws=True)),
+        ("gemini-3-pro-image", ModelCapabilities(**GEMINI_3 | {"window": 65536}, draws=True)),
         ("gemini-3.1-pro-preview", ModelCapabilities(**GEMINI_3, thinking_levels=THREE_LEVELS)),
         ("gemini-3-flash-preview", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
         ("gemini-3.1-flash-lite", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
@@ -338,7 +347,7 @@ def lifecycle(*rows: str) -> str:
         ('default = ""', ["default is missing"]),
         ('default = [""]', ["default must be a list of texts"]),
         ("default = 3", ["default must be a list of texts, not 3"]),
-        ('defualt = "m"', ["defualt is not known", "did you mean default?"]),
+        ('defualt = "m"', ["defualt is unknown", "did you mean default?"]),
         ('default = "m"\nalias = 1', ["alias must be a list of tables"]),
         ('default = "m"\npass_through = [1]', ["pass_through must be a list of texts"]),
         ('default = "m"\n[[alias]]\nmodel = "m"', ["[[alias]] 1: match is missing"]),
@@ -349,12 +358,13 @@ def lifecycle(*rows: str) -> str:
         ),
         (
             'default = "m"\n[[alias]]\nmatch = ["a"]\nmdoel = "m"',
-            ["[[alias]] 1: mdoel is not known; did you mean model?"],
+            ["[[alias]] 1: mdoel is unknown; did you mean model?"],
         ),
+        ('default = "m"\n[[embedding]]\nmatch = ["a"]', ["[[embedding]] 1: model is missing"]),
         ('default = "m"\n[[model]]\nfamily = "f"', ["[[model]] 1: match is missing"]),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nprefil = true',
-            ["[[model]] 1: prefil is not known; did you mean prefill?"],
+            ["[[model]] 1: prefil is unknown; did you mean prefill?"],
         ),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nprefill = 1',
@@ -370,18 +380,21 @@ def lifecycle(*rows: str) -> str:
         ),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_levels = ["hihg"]',
-            ["[[model]] 1: thinking_levels: hihg is not a level; did you mean high?"],
+            ["[[model]] 1: thinking_levels: hihg is not a thinking level; did you mean high?"],
         ),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_levels = ["low"]\nthinking_budget = [1, 2]',
-            ["[[model]] 1: thinking_budget and thinking_levels", "not both"],
+            ["[[model]] 1: set either thinking_budget or thinking_levels, not both"],
         ),
-        ("default =", ["is not valid TOML"]),
+        ("default =", ["invalid TOML"]),
         (lifecycle('shut_down = 2026-01-01\nreplacement = "b"'), ["[[lifecycle]] 1: match is missing"]),
-        (lifecycle('match = ["a"]\nreplacement = "b"'), ["[[lifecycle]] 1: shut_down or rerouted"]),
+        (
+            lifecycle('match = ["a"]\nreplacement = "b"'),
+            ["[[lifecycle]] 1: set either shut_down or rerouted"],
+        ),
         (
             lifecycle('match = ["a"]\nshut_down = 2026-01-01\nrerouted = 2026-01-01\nreplacement = "b"'),
-            ["[[lifecycle]] 1: shut_down or rerouted", "not both"],
+            ["[[lifecycle]] 1: set either shut_down or rerouted", "not both"],
         ),
         (
             lifecycle('match = ["a"]\nshut_down = "in spring"'),
@@ -412,5 +425,5 @@ def test_an_error_in_the_table_is_named(tmp_path: Path, text: str, parts: list[s
 
 
 def test_a_missing_table_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"models\.toml: there is no such file"):
+    with pytest.raises(SettingsError, match=r"models\.toml: the file does not exist"):
         load_models(tmp_path / "models.toml")

@@ -213,15 +213,15 @@ def test_a_latest_alias_costs_the_same_as_its_current_model() -> None:
     [
         (
             priced('"m"', 1) + priced('"a", "M"', 2),
-            "[[price]] 2: from: overlaps with [[price]] 1, since both price M without `from`",
+            "[[price]] 2: from: this row overlaps with [[price]] 1; both have a price for M without `from`",
         ),
         (
             priced('"m"', 1, 'from = "2026-12-01"') + priced('"m"', 2, 'from = "2026-12-01"'),
-            "[[price]] 2: from: overlaps with [[price]] 1, since both price m from 2026-12-01",
+            "[[price]] 2: from: this row overlaps with [[price]] 1; both have a price for m from 2026-12-01",
         ),
         (
             priced('"m"', 1, "prompt_up_to = 9") + priced('"m"', 1, "prompt_up_to = 9"),
-            "[[price]] 2: from: overlaps with [[price]] 1",
+            "[[price]] 2: from: this row overlaps with [[price]] 1",
         ),
         (
             priced('"m"', 1, 'from = "2026-13-01"'),
@@ -236,7 +236,7 @@ def test_a_latest_alias_costs_the_same_as_its_current_model() -> None:
         ('[[tier]]\nname = "flex"\nfactor = -1', "[[tier]] 1: factor must be a number from 0"),
         (
             '[[tier]]\nname = "flex"\nfactor = 1\n[[tier]]\nname = "flex"\nfactor = 1',
-            "[[tier]] 2: name: flex has a row already",
+            "[[tier]] 2: name: there are two [[tier]] rows for flex",
         ),
         ('[[price]]\nmatch = ["m"]\ninput = 1', "prices.toml: [[price]] 1: output is missing"),
         ('[[price]]\nmatch = ["m"]\ncached = 1\noutput = 1', "[[price]] 1: input is missing"),
@@ -251,7 +251,7 @@ def test_a_latest_alias_costs_the_same_as_its_current_model() -> None:
         ('[[price]]\nmatch = ["m"]\nprompt_up_to = 0', "prompt_up_to must be a whole number of at least 1"),
         ('[[price]]\nmatch = ["m"]\nprompt_upto = 1', "did you mean prompt_up_to?"),
         ("[price]\nmatch = 1", "price must be a list of tables"),
-        ("prices = 1", "prices is not known; did you mean price?"),
+        ("prices = 1", "prices is unknown; did you mean price?"),
     ],
 )
 def test_an_invalid_price_is_named_with_its_position(read: Read, text: str, message: str) -> None:

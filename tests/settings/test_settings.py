@@ -8,6 +8,7 @@ import shutil
 import tomllib
 import traceback
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,8 @@ def test_default_toml_and_the_code_agree_on_every_setting() -> None:
 
 def test_default_toml_comments_every_setting_and_says_where_secrets_go() -> None:
     text = (CONFIG / "default.toml").read_text("utf-8")
-    for line in text.splitlines():
-        assert " = " not in line or "#" in line, line
+    for above, line in pairwise(text.splitlines()):
+        assert line.startswith("#") or " = " not in line or above.startswith("#"), line
     for key, shape in KNOWN.items():
         assert not shape.secret or f"# {key.partition('.')[2]} is a secret" in text
 
@@ -258,12 +259,12 @@ def test_other_systemd_credentials_are_ignored(config: Path, tmp_path: Path) -> 
     ("text", "parts"),
     [
         ("[server]\nprot = 1", ["local.toml", "server.prot", "did you mean port?"]),
-        ("[server]\nzzz = 1", ["local.toml", "server.zzz", "known are host, port, public_url, workers"]),
+        ("[server]\nzzz = 1", ["local.toml", "server.zzz", "known names: host, port, public_url, workers"]),
         ("[servr]\nport = 1", ["local.toml", "[servr]", "did you mean server?"]),
-        ("[zzz]", ["local.toml", "[zzz]", f"known are {', '.join(SECTIONS)}"]),
-        ("port = 1", ["local.toml", "port stands outside a section", "[server]"]),
-        ("zzz = 1", ["local.toml", "zzz stands outside a section", "[server], [upstream]"]),
-        ("server = 1", ["local.toml", "server must be a section, written [server]"]),
+        ("[zzz]", ["local.toml", "[zzz]", f"known names: {', '.join(SECTIONS)}"]),
+        ("port = 1", ["local.toml", "port is outside a section", "[server]"]),
+        ("zzz = 1", ["local.toml", "zzz is outside a section", "[server], [upstream]"]),
+        ("server = 1", ["local.toml", "server must be a section; write it as [server]"]),
         ("[[server]]\nport = 1", ["local.toml", "server must be a section"]),
         ('[server]\nport = "8080"', ["server.port", "a whole number from 1 to 65535", "not '8080'"]),
         ("[server]\nport = true", ["server.port", "a whole number from 1 to 65535", "not true"]),
@@ -291,7 +292,7 @@ def test_other_systemd_credentials_are_ignored(config: Path, tmp_path: Path) -> 
         ),
         ('[upstream]\napi_keys = ["k"]', ["upstream.api_keys", "GEMINI_API_KEY", "gemini_api_key"]),
         ("[responses]\nopenai_marks = []", ["responses.openai_marks", "remove it", "responses.bridge_marks"]),
-        ("[server]\nport = = 1", ["local.toml", "is not valid TOML", "line 2"]),
+        ("[server]\nport = = 1", ["local.toml", "invalid TOML", "line 2"]),
     ],
 )
 def test_an_error_in_a_file_is_named(config: Path, write_local: Write, text: str, parts: list[str]) -> None:
@@ -306,7 +307,7 @@ def test_an_error_in_a_file_is_named(config: Path, write_local: Write, text: str
         ("BRIDGE_SERVER__PROT", "1", ["did you mean BRIDGE_SERVER__PORT?"]),
         ("BRIDGE_server__port", "1", ["did you mean BRIDGE_SERVER__PORT?"]),
         ("BRIDGE_CONFIG_DIRS", "x", ["did you mean BRIDGE_CONFIG_DIR?"]),
-        ("BRIDGE_TESTS", "x", ["there is no such setting"]),
+        ("BRIDGE_TESTS", "x", ["this is not a setting"]),
         ("BRIDGE_RESPONSES__OPENAI_MARKS", "[]", ["remove it", "responses.bridge_marks"]),
         ("BRIDGE_SERVER__PORT", "many", ["server.port", "a whole number from 1 to 65535", "'many'"]),
         ("BRIDGE_SERVER__PORT", "true", ["server.port", "not true"]),
@@ -321,16 +322,16 @@ def test_an_error_in_a_file_is_named(config: Path, write_local: Write, text: str
         ("GOOGLE_GEMINI_BASE_URL", "http://", ["upstream.base_url", "http:// or https://"]),
         ("GOOGLE_GEMINI_BASE_URL", "http://x:port", ["upstream.base_url", "http:// or https://"]),
         ("GOOGLE_GEMINI_BASE_URL", "http://[::1", ["upstream.base_url", "http:// or https://"]),
-        ("GEMINI_API_KEY", "key,with blank", ["upstream.api_keys", "without blanks"]),
+        ("GEMINI_API_KEY", "key,with blank", ["upstream.api_keys", "without spaces"]),
         ("BRIDGE_OTEL__ENDPOINT", "on", ["otel.endpoint", "off, or an http:// or https:// address"]),
         ("BRIDGE_METRICS__ALLOWED_FROM", "::1,intranet", ["metrics.allowed_from", "a range such as"]),
         ("DEBUG", "maybe", ["log.debug", "true or false", "'maybe'"]),
         ("USE_CCPA", "maybe", ["must be 1 or 0", "'maybe'"]),
-        ("GOOGLE_CLOUD_PROJECT", "My Project", ["vertex.project", "small letters, digits and dashes"]),
-        ("GOOGLE_CLOUD_LOCATION", "evil.test/", ["vertex.location", "small letters, digits and dashes"]),
+        ("GOOGLE_CLOUD_PROJECT", "My Project", ["vertex.project", "lower-case letters, digits and dashes"]),
+        ("GOOGLE_CLOUD_LOCATION", "evil.test/", ["vertex.location", "lower-case letters, digits and dashes"]),
         ("BRIDGE_VERTEX__BASE_URL", "ftp://x", ["vertex.base_url", "auto, or an http:// or https://"]),
         ("BRIDGE_UPSTREAM__SDK_LOSSES", "drop", ["upstream.sdk_losses", "refuse or rest", "'drop'"]),
-        ("BRIDGE_CONFIG_DIR", "/nowhere", ["there is no folder /nowhere"]),
+        ("BRIDGE_CONFIG_DIR", "/nowhere", ["the folder /nowhere does not exist"]),
     ],
 )
 def test_an_error_in_the_environment_is_named(config: Path, name: str, text: str, parts: list[str]) -> None:
@@ -343,9 +344,9 @@ def test_a_missing_or_unreadable_file_is_named(config: Path) -> None:
     assert_refused(config, {}, ["local.toml", "cannot be read"])
     (config / "local.toml").rmdir()
     (config / "local.toml").write_bytes(b"# \xff")
-    assert_refused(config, {}, ["local.toml", "is not valid TOML"])
+    assert_refused(config, {}, ["local.toml", "invalid TOML"])
     (config / "default.toml").unlink()
-    assert_refused(config, {}, ["default.toml", "there is no such file"])
+    assert_refused(config, {}, ["default.toml", "the file does not exist"])
 
 
 def test_a_google_credential_of_systemd_is_passed_on_as_a_file(config: Path, tmp_path: Path) -> None:

@@ -48,9 +48,14 @@ def test_the_request_that_fields_are_put_into_is_converted(name):
         ("chat", "logit_bias", Outcome.REFUSED),
         ("chat", "stream_options.include_usage", Outcome.MAPPED),
         ("chat", "user", Outcome.SILENT),
+        ("completions", "suffix", Outcome.MAPPED),
+        ("completions", "best_of", Outcome.REFUSED),
+        ("completions", "stream_options.include_obfuscation", Outcome.LOST),
+        ("embeddings", "dimensions", Outcome.MAPPED),
+        ("embeddings", "encoding_format", Outcome.MAPPED),
         ("messages", "messages[](user).content[](document).title", Outcome.MAPPED),
         ("messages", "messages[](assistant).content[](redacted_thinking)", Outcome.LOST),
-        ("messages beta", "mcp_servers[](url)", Outcome.REFUSED),
+        ("messages beta", "mcp_servers[](url)", Outcome.LOST),
     ],
 )
 def test_what_becomes_of_a_field_is_found_out(name, path, outcome):

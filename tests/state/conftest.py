@@ -10,12 +10,16 @@ import pytest
 from postgres_server import PostgresServer, postgres_server
 
 from bridge.state.answer_store import AnswerStore
+from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
+from bridge.state.event_store import EventStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
 from bridge.state.postgres.answer_store import PostgresAnswerStore
+from bridge.state.postgres.conversation_store import PostgresConversationStore
 from bridge.state.postgres.database import Database
+from bridge.state.postgres.event_store import PostgresEventStore
 from bridge.state.postgres.expiring_names import PostgresCooldownStore, PostgresLearntFactStore
 from bridge.state.postgres.key_store import PostgresKeyStore
 from bridge.state.postgres.ledger import PostgresLedger, by_the_server
@@ -24,6 +28,8 @@ from bridge.state.postgres.signature_store import PostgresSignatureStore
 from bridge.state.postgres.usage_store import PostgresUsageStore
 from bridge.state.signature_store import SignatureStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
+from bridge.state.sqlite.conversation_store import SqliteConversationStore
+from bridge.state.sqlite.event_store import SqliteEventStore
 from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
@@ -63,6 +69,12 @@ class SqliteBackend:
     def answers(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> AnswerStore:
         return SqliteAnswerStore(self.folder / "answers.sqlite3", days, megabytes, now)
 
+    def events(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> EventStore:
+        return SqliteEventStore(self.folder / "events.sqlite3", days, megabytes, now)
+
+    def conversations(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> ConversationStore:
+        return SqliteConversationStore(self.folder / "conversations.sqlite3", days, megabytes, now)
+
     def signatures(self, now: Now = time.time) -> SignatureStore:
         return SqliteSignatureStore(self.folder / "signatures.sqlite3", now)
 
@@ -96,6 +108,14 @@ class PostgresBackend:
 
     def answers(self, now: Now | None = None, days: float = 30, megabytes: int = 9) -> AnswerStore:
         return PostgresAnswerStore(self.database(), days, megabytes, now or by_the_server)
+
+    def events(self, now: Now | None = None, days: float = 30, megabytes: int = 9) -> EventStore:
+        return PostgresEventStore(self.database(), days, megabytes, now or by_the_server)
+
+    def conversations(
+        self, now: Now | None = None, days: float = 30, megabytes: int = 9
+    ) -> ConversationStore:
+        return PostgresConversationStore(self.database(), days, megabytes, now or by_the_server)
 
     def signatures(self, now: Now | None = None) -> SignatureStore:
         return PostgresSignatureStore(self.database(), now)

@@ -96,12 +96,15 @@ def test_a_touched_answer_is_not_idle_until_it_is_cancelled(backend, clock):
     store.keep("o", answer(1), [], None)
     clock.now += 40
     assert store.find("o", "resp_1").idle == 40
+    assert store.progress("o", "resp_1") == (40, False)
+    assert store.progress("you", "resp_1") is None
     assert store.touch("o", "resp_1")
     clock.now += 2
     assert store.find("o", "resp_1").idle == 2
     assert store.cancel("o", "resp_1")
     assert not store.touch("o", "resp_1")
     assert store.find("o", "resp_1").cancelled
+    assert store.progress("o", "resp_1") == (2, True)
 
 
 def test_items_are_found_by_their_owner_with_those_beside_them(backend):

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from bridge.settings.limits import Limits
+from bridge.state.conversation_store import KeptConversation
+from bridge.state.event_store import EventBatch
 from bridge.state.key_store import NewSecret, Rules
 from bridge.state.ledger import LimitedSubject
 from bridge.state.usage_store import Refusal
@@ -21,6 +23,8 @@ USES: dict[str, Callable[[Any], object]] = {
     "ledger": lambda store: store.enter([SUBJECT]),
     "usage": lambda store: store.count_refusals({Refusal("2026-11-17", "k", "p", "r", "m"): 1}),
     "answers": lambda store: store.keep("me", {"id": "resp_1", "output": []}, [], None),
+    "events": lambda store: store.append("me", "resp_1", EventBatch(0, 1, b"data: 1\n\n")),
+    "conversations": lambda store: store.create("me", KeptConversation("conv_1", 1, {}), []),
     "signatures": lambda store: store.keep("me", "family", {"call": "signature"}),
     "cooldowns": lambda store: store.rest("model", 60),
     "learnt_facts": lambda store: store.learn("fact"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import date
 
 import pytest
+from usage_rows import NOON, row
 
 from bridge.state.usage_store import (
     DAY_GROUPINGS,
@@ -13,39 +14,15 @@ from bridge.state.usage_store import (
     MOST_REFUSALS,
     Refusal,
     UsageQuery,
-    UsageRow,
     UsageStore,
     UsageSums,
     total,
 )
 
 Clock = Callable[[], float]
-NOON = 1_794_916_800.0  # 2026-11-17
 DAY = 86_400
 ROWS_IN_A_STEP = 1000
 ALL_DAYS = (date(2000, 1, 1), date(2100, 1, 1))
-
-
-def row(at: float = NOON, **different) -> UsageRow:
-    usual = UsageRow(
-        at,
-        "alice",
-        "openai_chat",
-        "codex",
-        "gpt-5",
-        "known",
-        100,
-        10,
-        20,
-        5,
-        0.5,
-        1.5,
-        0.2,
-        "completed",
-        "",
-        200,
-    )
-    return usual._replace(**different)
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,9 @@ class Certificate:
 def make_certificate(folder: Path, *names: str, organisation: str = "Example Company") -> Certificate:
     """Make a self-signed certificate for these names."""
     made = Certificate(folder / f"{names[0]}.pem", folder / f"{names[0]}.key")
-    kinds = (f"IP:{name}" if name.replace(".", "").isdigit() else f"DNS:{name}" for name in names)
+    kinds = (
+        f"IP:{name}" if ":" in name or name.replace(".", "").isdigit() else f"DNS:{name}" for name in names
+    )
     command = f"""
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2
         -subj '/O={organisation}/CN={names[0]}' -addext subjectAltName={",".join(kinds)}

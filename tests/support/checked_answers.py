@@ -18,6 +18,9 @@ from bridge.protocols.base import Event
 EXPECTED: Mapping[str, Mapping[str, str]] = {
     "chat body": {"openai": "CreateChatCompletionResponse", "openai_sdk": "ChatCompletion"},
     "chat event": {"openai": "CreateChatCompletionStreamResponse", "openai_sdk": "ChatCompletionChunk"},
+    "completions body": {"openai": "CreateCompletionResponse", "openai_sdk": "Completion"},
+    "completions event": {"openai": "CreateCompletionResponse", "openai_sdk": "Completion"},
+    "embeddings body": {"openai": "CreateEmbeddingResponse", "openai_sdk": "CreateEmbeddingResponse"},
     "responses body": {"openai": "Response", "openresponses": "ResponseResource", "openai_sdk": "Response"},
     "responses event": {
         "openai": "ResponseStreamEvent",
@@ -99,7 +102,12 @@ def schemas(name: str) -> VendorSchemas:
 
 # --- recorded streams --------------------------------------------------------------------------------
 
-_PROTOCOLS = {"openai_chat": "chat", "openai_responses": "responses", "anthropic_messages": "messages"}
+_PROTOCOLS = {
+    "openai_chat": "chat",
+    "openai_completions": "completions",
+    "openai_responses": "responses",
+    "anthropic_messages": "messages",
+}
 CHECKED_CALLERS = [told for told in VARIANTS if told.protocol.name in _PROTOCOLS]
 
 
@@ -126,8 +134,8 @@ def of_events(events: Iterable[Event], source: str, dialect: str, prefix: str) -
 
 
 def _event_kind(prefix: str, data: Mapping[str, Any]) -> str:
-    if prefix == "chat":
-        return "openai error" if "error" in data else "chat event"
+    if prefix in ("chat", "completions"):
+        return "openai error" if "error" in data else f"{prefix} event"
     if prefix == "messages" and data.get("type") == "error":
         return "messages error"
     return f"{prefix} event"
@@ -135,7 +143,12 @@ def _event_kind(prefix: str, data: Mapping[str, Any]) -> str:
 
 # --- answers over HTTP -------------------------------------------------------------------------------
 
-_PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+_PATHS = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+}
 
 
 class Asked(NamedTuple):

@@ -21,6 +21,7 @@ CHAT: Mapping[str, Any] = {
     "tools": [{"type": "function", "function": FUNCTION}],
     "stream_options": {"include_usage": True},
 }
+COMPLETIONS: Mapping[str, Any] = {"prompt": PROMPT, "stream_options": {"include_usage": True}}
 RESPONSES: Mapping[str, Any] = {
     "input": PROMPT,
     "tools": [{"type": "function", **FUNCTION}],
@@ -37,6 +38,7 @@ MESSAGES: Mapping[str, Any] = {
 #: Every demo model gets these.
 ORDINARY = (
     Asked("chat", CHAT),
+    Asked("completions", COMPLETIONS),
     *(Asked("responses", RESPONSES, dialect) for dialect in DIALECTS),
     Asked("messages", MESSAGES),
 )
@@ -50,6 +52,10 @@ FEATURES: Mapping[str, tuple[str, Asked]] = {
         "demo",
         Asked("chat", {"messages": CHAT["messages"], "logprobs": True, "top_logprobs": 2}),
     ),
+    "completions plain": ("demo", Asked("completions", {"prompt": PROMPT})),
+    "completions suffix": ("demo", Asked("completions", {**COMPLETIONS, "suffix": "\n"})),
+    "completions choices": ("demo", Asked("completions", {**COMPLETIONS, "n": 2, "echo": True})),
+    "completions logprobs": ("demo", Asked("completions", {**COMPLETIONS, "logprobs": 2})),
     "chat search": (
         "demo-grounding",
         Asked("chat", {"messages": CHAT["messages"], "web_search_options": {}}),
@@ -194,6 +200,10 @@ def of_other_paths(address: str) -> Iterator[Answer]:
         timeout=60,
     )
     yield Answer("count_tokens", "", "messages count", counted.json())
+    for given in ("Hello", ["Hello", "Goodbye"]):
+        body = {"model": "text-embedding-3-small", "input": given}
+        vectors = requests.post(f"{address}/v1/embeddings", json=body, timeout=60).json()
+        yield Answer("embeddings", "", "embeddings body", vectors)
     yield from _of_stored(address)
     yield from _of_mistakes(address)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from bridge.gemini.types import EMPTY, FunctionCall, Part
+from bridge.gemini.types import EMPTY, FunctionCall, InlineData, OtherData, Part
 from bridge.protocols.base import Caller
 
 Parts = tuple[Part, ...]
@@ -18,7 +18,8 @@ def everything(parts: Parts) -> Parts:
 
 class Conversation(NamedTuple):
     opening: dict[str, Any]
-    goes_on: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]  #: opening and answer → next request
+    #: Opening and answer → next request; None: the protocol has no history.
+    goes_on: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None
     #: The parts of Gemini's content that the protocol can carry; anything else must be counted as a loss.
     seated: Callable[[Parts], Parts] = everything
     relies_on_vault: bool = False
@@ -45,8 +46,8 @@ def _messages_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[s
     return {**opening, "messages": [*opening["messages"], *more]}
 
 
-def _text_unsigned(parts: Parts) -> Parts:
-    """Text, thoughts and calls. Texts lose their signatures, so neighbouring texts are joined."""
+def _text_unsigned(parts: Parts, *kept: type) -> Parts:
+    """Text, thoughts, calls and the kept data. Neighbouring texts are joined: they lose their signatures."""
     seated: list[Part] = []
     before: Part | None = None
     for part in parts:
@@ -55,15 +56,20 @@ def _text_unsigned(parts: Parts) -> Parts:
             if before is not None and isinstance(before.data, str) and not before.thought:
                 plain = Part(f"{seated.pop().data if seated else ''}{part.data}")
             seated += [plain] if plain.data else []
-        elif isinstance(part.data, FunctionCall | str):
+        elif isinstance(part.data, (FunctionCall, str, *kept)):
             seated.append(part)
         before = part
     return tuple(seated)
 
 
+def _with_hosted_tools(parts: Parts) -> Parts:
+    """Like `_text_unsigned`, with executed code and images."""
+    return _text_unsigned(parts, OtherData, InlineData)
+
+
 def _no_thought_at_the_end(parts: Parts) -> Parts:
-    """Like `_text_unsigned`, without a final thought after text."""
-    seated = list(_text_unsigned(parts))
+    """Like `_text_unsigned`, with executed code, without a final thought after text."""
+    seated = list(_text_unsigned(parts, OtherData))
     spoken = any(isinstance(part.data, str) and not part.thought for part in seated)
     while spoken and seated[-1].thought:
         seated.pop()
@@ -98,6 +104,17 @@ def _native_goes_on(opening: dict[str, Any], answer: dict[str, Any]) -> dict[str
 
 
 CONVERSATIONS = {
+    "openai_completions": Conversation(
+        {
+            "model": "gpt-3.5-turbo-instruct",
+            "prompt": "Please do.",
+            "suffix": " Thank you.",
+            "n": 2,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        },
+        goes_on=None,
+    ),
     "gemini_native": Conversation(
         {"contents": [{"role": "user", "parts": [{"text": "Please do."}]}]},
         _native_goes_on,
@@ -125,7 +142,7 @@ CONVERSATIONS = {
             "stream": True,
         },
         _responses_goes_on,
-        _text_unsigned,
+        _with_hosted_tools,
         callers={
             "": Caller(preferences={"dialect": "bridge"}),
             ".openai": Caller(preferences={"dialect": "openai"}),

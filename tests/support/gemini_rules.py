@@ -23,7 +23,7 @@ from bridge.gemini.types import (
 )
 
 LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,62}", re.ASCII)
-MOST_STOP_SEQUENCES = 5
+MAX_STOP_SEQUENCES = 5
 NOTHING = Content(None)
 
 
@@ -139,7 +139,7 @@ def _bad_calling(request: GenerateRequest) -> Iterator[str]:
 
 
 def _bad_generation(generation: JsonObject) -> Iterator[str]:
-    if len(generation.get("stopSequences", ())) > MOST_STOP_SEQUENCES:
+    if len(generation.get("stopSequences", ())) > MAX_STOP_SEQUENCES:
         yield "too many stop sequences"
     if not 1 <= generation.get("candidateCount", 1) <= 8:
         yield "a number of candidates that Gemini does not give"

@@ -18,7 +18,7 @@ import orjson
 from first_difference import shortened
 from transcripts import FOLDER, NAMES, VARIANTS, TranscriptVariant, chunks_of, json_lines
 
-from bridge.gemini.turn import Ended, Failed, Step, Turn
+from bridge.gemini.turn import Step, Turn, TurnEnded, TurnFailed
 from bridge.protocols.base import Event
 
 WIDTH = 200  #: characters of a line, unless --full is given
@@ -40,7 +40,7 @@ class Unknown(Exception):
 def stages(name: str, told: TranscriptVariant) -> list[Stage]:
     run = told.run()
     machine = run.machine
-    turn = Turn(machine.MOST_CANDIDATES, any_reason=machine.KNOWS_REASONS)
+    turn = Turn(machine.MAX_CANDIDATES, any_finish_reason_ends=machine.ANY_FINISH_REASON_ENDS)
     passed = []
     for number, chunk in enumerate(chunks_of(name)):
         fitted = run.adapter.feed(chunk)
@@ -53,10 +53,10 @@ def _stage(cause: str, steps: Iterable[Step], events: Iterable[Event]) -> Stage:
 
 
 def _step(step: Step) -> str:
-    if isinstance(step, Failed):
-        return f"Failed {type(step.error).__name__}: {step.error}"
-    if isinstance(step, Ended):
-        return f"Ended {', '.join(_ending(each) for each in step.endings)}, usage {_json(step.usage.raw)}"
+    if isinstance(step, TurnFailed):
+        return f"TurnFailed {type(step.error).__name__}: {step.error}"
+    if isinstance(step, TurnEnded):
+        return f"TurnEnded {', '.join(_ending(each) for each in step.endings)}, usage {_json(step.usage.raw)}"
     told = (f"{name}={_value(value)}" for name, value in step._asdict().items())
     return " ".join([type(step).__name__, *told])
 

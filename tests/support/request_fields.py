@@ -18,8 +18,8 @@ from marshmallow import ValidationError
 from vendor_schemas import Schema, VendorSchemas
 
 from bridge.errors import BridgeError
-from bridge.protocols import PROTOCOLS
-from bridge.protocols.base import Caller, Protocol
+from bridge.protocols import PROTOCOLS, openai_embeddings
+from bridge.protocols.base import Caller, ConvertedEmbedding, Embedding, Protocol
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 
 Wrap = Callable[[Any], Any]
@@ -63,7 +63,7 @@ NEEDED: Mapping[str, Sequence[str]] = {
     "input_file": ["file_data"],
     "file": ["file_data"],
     "json_schema": ["schema"],
-    "function_call_output": ["call_id"],
+    "function_call_output": ["call_id", "name"],
     "tool_search_call": ["call_id"],
     "tool_search_output": ["call_id"],
 }
@@ -113,7 +113,7 @@ class Converted(NamedTuple):
 class Probe(NamedTuple):
     """One protocol's request in one document."""
 
-    protocol: Protocol
+    protocol: Protocol | Embedding
     document: str
     component: str
     body: Mapping[str, Any]  #: the smallest request that is converted
@@ -123,6 +123,8 @@ class Probe(NamedTuple):
             asked = self.protocol.to_gemini(self.protocol.schema.load(copy.deepcopy(body)), Caller())
         except (BridgeError, ValidationError) as error:
             return Converted(str(error))
+        if isinstance(asked, ConvertedEmbedding):
+            return Converted(None, meaning=repr(asked))
         options, echo = asked.options, ""
         if isinstance(options, ResponsesOptions):
             options, echo = replace(options, echo={}), repr(options.echo)
@@ -130,10 +132,10 @@ class Probe(NamedTuple):
         return Converted(None, asked.losses, meaning, echo)
 
     def _stored(self, body: Mapping[str, Any]) -> tuple[Any, ...]:
-        storing = self.protocol.storing
+        storing = self.protocol.storing if isinstance(self.protocol, Protocol) else None
         if storing is None:
             return ()
-        return storing.wanted(body), storing.previous(body), storing.background(body)
+        return storing.should_store(body), storing.previous_id(body), storing.is_background(body)
 
 
 class Walk:
@@ -237,7 +239,7 @@ class Walk:
         if "const" in target:
             return [target["const"]]
         if "enum" in target:
-            return list(target["enum"])
+            return sorted(target["enum"], key=lambda each: each != "auto")
         if self._schemas.properties(schema):
             return [self._least(schema, name, depth + 1)]
         if (items := self._schemas.items(schema)) is not None:
@@ -283,7 +285,7 @@ _PLAIN: Mapping[str, Callable[[Schema, str], list[Any]]] = {
     "string": _texts,
     "number": _numbers,
     "integer": _numbers,
-    "boolean": lambda _schema, _name: [True, False],
+    "boolean": lambda _schema, _name: [False, True],
     "null": lambda _schema, _name: [],
 }
 
@@ -313,6 +315,15 @@ PROBES: Mapping[str, Probe] = {
             "tools": [{"type": "function", "function": each} for each in _FUNCTIONS],
             "stream": True,
         },
+    ),
+    "completions": Probe(
+        _BY_NAME["openai_completions"],
+        "openai",
+        "CreateCompletionRequest",
+        {"model": "gpt", "prompt": "Hi", "stream": True},
+    ),
+    "embeddings": Probe(
+        openai_embeddings.EMBEDDING, "openai", "CreateEmbeddingRequest", {"model": "gpt", "input": "Hi"}
     ),
     "messages": Probe(_BY_NAME["anthropic_messages"], "anthropic_sdk", "MessageCreateParams", _MESSAGES),
     "messages beta": Probe(

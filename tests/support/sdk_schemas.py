@@ -29,6 +29,8 @@ TYPES: Mapping[str, Mapping[str, Any]] = {
         "ChatCompletion": openai_chat.ChatCompletion,
         "ChatCompletionChunk": openai_chat.ChatCompletionChunk,
         "Model": openai_types.Model,
+        "Completion": openai_types.Completion,
+        "CreateEmbeddingResponse": openai_types.CreateEmbeddingResponse,
     },
     "anthropic_sdk": {
         "Message": anthropic_types.Message,

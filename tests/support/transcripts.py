@@ -17,7 +17,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.model_adapter import AnswerAdapter, adapt_request
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.service_tier import STANDARD, tier_to_send
-from bridge.gemini.signatures import Vault
+from bridge.gemini.signatures import CallSignatures
 from bridge.gemini.types import Candidate, Chunk, Content, FunctionCall, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import chunk_from_json
 from bridge.ids_and_clock import IdsAndClock
@@ -72,7 +72,11 @@ class Run:
     """One answer of one protocol, in memory."""
 
     def __init__(
-        self, protocol: Protocol, body: JsonObject, vault: Vault | None = None, caller: Caller | None = None
+        self,
+        protocol: Protocol,
+        body: JsonObject,
+        vault: CallSignatures | None = None,
+        caller: Caller | None = None,
     ) -> None:
         ids_and_clock = counting_ids()
         self.asked = protocol.to_gemini(protocol.schema.load(dict(body)), caller or Caller())
@@ -100,7 +104,7 @@ class TranscriptVariant(NamedTuple):
         """Return the name of its recorded stream."""
         return f"{self.protocol.name}{self.caller}"
 
-    def run(self, vault: Vault | None = None) -> Run:
+    def run(self, vault: CallSignatures | None = None) -> Run:
         conversation = CONVERSATIONS[self.protocol.name]
         return Run(self.protocol, conversation.opening, vault, conversation.callers[self.caller])
 
@@ -112,7 +116,9 @@ VARIANTS = [
 ]
 
 
-def fitted(request: GenerateRequest, vault: Vault | None = None) -> tuple[GenerateRequest, AnswerAdapter]:
+def fitted(
+    request: GenerateRequest, vault: CallSignatures | None = None
+) -> tuple[GenerateRequest, AnswerAdapter]:
     sent = replace(request, service_tier=tier_to_send(request.service_tier or STANDARD, STANDARD))
     return adapt_request(
         sent, "gemini-test", CAPABILITIES, vault or ForgetfulSignatureStore(), counting_ids().new_id

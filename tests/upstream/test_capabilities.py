@@ -14,10 +14,12 @@ from scripted_gemini import Reply, text_chunk
 from upstream_rigs import KEYS, WIRE, Rig, read
 
 from bridge import errors
+from bridge.exchange.media_by_url import MediaByUrl
 from bridge.gemini.types import (
     GOOGLE_SEARCH,
     Candidate,
     Content,
+    FileData,
     FunctionCall,
     FunctionDeclaration,
     FunctionResponse,
@@ -27,6 +29,7 @@ from bridge.gemini.types import (
     Tool,
 )
 from bridge.gemini.wire import request_to_json
+from bridge.observe.record import Record
 from bridge.upstream import UPSTREAMS
 from bridge.upstream.capabilities import Capability
 
@@ -127,6 +130,14 @@ def search(rig: Rig) -> bool:
 def result_media(rig: Rig) -> bool:
     picture = FunctionResponse("look", {"a": "b"}, media=(InlineData("image/png", "aGk="),))
     return arrives(rig, after_a_call(Part(FunctionCall("look", {})), picture))
+
+
+@probe(Capability.MEDIA_ADDRESSES)
+def media_addresses(rig: Rig) -> bool:
+    picture = Part(FileData("https://example.com/cat.png", "image/png", param="input"))
+    asked = request(Content("user", (picture,)))
+    allowed = MediaByUrl(rig.upstream, None).fetched(asked, lambda _size: None, Record("r", "POST", "/"))
+    return allowed == asked and arrives(rig, asked)
 
 
 @probe(Capability.CALL_IDS)

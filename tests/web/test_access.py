@@ -29,6 +29,7 @@ from bridge.web.app import create_app
 
 CHAT = ("/v1/chat/completions", {"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]})
 RESPONSES = ("/v1/responses", {"model": "gpt-5", "input": "Hello"})
+COMPLETIONS = ("/v1/completions", {"model": "gpt-5", "prompt": "Hello"})
 MESSAGES = (
     "/v1/messages",
     {"model": "claude-sonnet-4-5", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]},
@@ -38,10 +39,14 @@ TODAY = datetime.now(UTC).date()
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
 NATIVE = ("/v1beta/models/gpt-5:generateContent", {"contents": [HELLO]})
 EACH_DOOR = pytest.mark.parametrize(
-    "call", [CHAT, RESPONSES, MESSAGES, NATIVE], ids=["chat", "responses", "messages", "native"]
+    "call",
+    [CHAT, RESPONSES, MESSAGES, NATIVE, COMPLETIONS],
+    ids=["chat", "responses", "messages", "native", "completions"],
 )
 EACH_PROTOCOL = pytest.mark.parametrize(
-    "call", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"]
+    "call",
+    [CHAT, RESPONSES, MESSAGES, COMPLETIONS],
+    ids=["chat", "responses", "messages", "completions"],
 )
 
 
@@ -200,6 +205,8 @@ def test_each_protocol_refuses_in_its_own_envelope(client, store) -> None:
         ("POST", "/v1/responses/resp_1/cancel", 401),
         ("GET", "/v1/responses/resp_1/input_items", 401),
         ("POST", "/v1/messages/count_tokens", 401),
+        ("POST", "/v1/completions", 401),
+        ("POST", "/v1/embeddings", 401),
         ("GET", "/v1beta/models", 401),
         ("GET", "/v1beta/models/gpt-5", 401),
         ("POST", "/v1beta/models/gpt-5:streamGenerateContent", 401),

@@ -149,7 +149,7 @@ def test_the_page_describes_the_bridges_state(identity, upstream):
     assert "This is the demo model" in identity(BRIDGE_UPSTREAM__TRANSPORT="demo")
     upstream.error = UpstreamUnreachable("no route")
     assert "</span>Gemini does not answer</p>" in identity()
-    assert "not at hand right now" in identity()
+    assert "not available right now" in identity()
 
 
 def test_an_upstream_that_hangs_does_not_hang_the_page(upstream, tmp_path):
@@ -159,7 +159,7 @@ def test_an_upstream_that_hangs_does_not_hang_the_page(upstream, tmp_path):
     times = []
     for _ in range(3):
         began = time.monotonic()
-        assert "not at hand right now" in client.get("/", headers=BROWSER).text
+        assert "not available right now" in client.get("/", headers=BROWSER).text
         times.append(time.monotonic() - began)
     assert times[0] < 10 * SHORT_WAIT
     assert min(times[1:]) < SHORT_WAIT  # one request fetches the list, the others do not wait

@@ -289,3 +289,45 @@ def test_an_answer_that_cannot_be_stored_still_reaches_the_client(client, stream
     answer = client.post("/v1/responses", json={"model": "gpt-5", "input": question, "stream": stream})
     assert answer.status_code == 200
     assert '"status":"completed"' in answer.text
+
+
+TYPOS = [
+    *[
+        ("POST", path, "code")
+        for path in ("/v1/chat/completion", "/v1/chat", "/v1/chat/completions/", "/v1/embed")
+    ],
+    *[
+        ("POST", path, "code")
+        for path in ("/v1/response", "/v1/models/gpt-5", "/v1/files", "/v2/anything", "/v1")
+    ],
+    *[("PUT", path, "code") for path in ("/v1/models/gpt-5", "/v1/responses/resp_1", "/healthzz")],
+    *[
+        ("POST", path, "type")
+        for path in ("/v1/messages/", "/v1/messages/batches", "/v1/messages/count_token")
+    ],
+    *[("GET", path, "type") for path in ("/v1/messages/batches", "/v1/messages/msg_1")],
+    *[("POST", path, "status") for path in ("/v1beta/model", "/v1beta/models/gpt-5", "/v1beta/")],
+    *[("POST", path, "status") for path in ("/v1beta/models/gpt-5:generate", "/v1/models/gpt-5:generate")],
+    *[("PATCH", path, "status") for path in ("/v1beta/interactions/x/y", "/v1beta/interactions/int_1")],
+    *[
+        ("GET", path, "status")
+        for path in ("/v1beta/cachedContents", "/v1beta/files", "/v1/interactions/a/b")
+    ],
+]
+
+
+@pytest.mark.parametrize(("method", "path", "field"), TYPOS)
+def test_a_mistyped_path_is_a_404_in_the_envelope_of_its_prefix(client, method, path, field):
+    answer = client.open(path, method=method, json={})
+    error = answer.json["error"]
+    assert answer.status_code == 404
+    assert "Allow" not in answer.headers
+    assert {"code": "unknown_url", "type": "not_found_error", "status": "NOT_FOUND"}[field] == error[field]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"]
+)
+def test_a_wrong_method_of_a_served_path_stays_a_405(client, path):
+    answer = client.put(path, json={})
+    assert (answer.status_code, "POST" in answer.headers["Allow"]) == (405, True)

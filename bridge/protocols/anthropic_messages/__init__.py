@@ -3,9 +3,10 @@
 from bridge.protocols.anthropic_messages.converter import to_gemini
 from bridge.protocols.anthropic_messages.errors import error_body, error_status
 from bridge.protocols.anthropic_messages.limits import limit_headers
+from bridge.protocols.anthropic_messages.losses import ANSWER_LOSSES, REQUEST_LOSSES
 from bridge.protocols.anthropic_messages.machine import MessagesMachine
 from bridge.protocols.anthropic_messages.models import list_models, show_model
-from bridge.protocols.anthropic_messages.schema import CountSchema, MessagesSchema
+from bridge.protocols.anthropic_messages.schema import MessagesCountSchema, MessagesSchema
 from bridge.protocols.base import Event, Protocol, StreamFraming, TokenCounting
 from bridge.protocols.sse import encode_named
 
@@ -17,18 +18,20 @@ PROTOCOL = Protocol(
     schema=MessagesSchema(),
     to_gemini=to_gemini,
     machine=MessagesMachine,
-    framing=lambda _asked: StreamFraming(encode_named, PING),
+    framing=lambda _converted: StreamFraming(encode_named, PING),
     error_body=error_body,
     error_status=error_status,
     list_models=list_models,
     show_model=show_model,
-    marks=frozenset({"anthropic-version"}),
+    identifying_headers=frozenset({"anthropic-version"}),
     counting=TokenCounting(
         paths=("/v1/messages/count_tokens",),
-        schema=CountSchema(),
+        schema=MessagesCountSchema(),
         to_gemini=to_gemini,
         body=lambda tokens: {"input_tokens": tokens},
     ),
     request_id_header="request-id",
     limit_headers=limit_headers,
+    request_losses=REQUEST_LOSSES,
+    answer_losses=ANSWER_LOSSES,
 )

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.gemini.media import inline_from_base64, media_from_url
+from bridge.gemini.media_types import JPEG, PDF
 from bridge.gemini.types import FileData, InlineData, JsonObject, Part
 from bridge.protocols.content_parts import tool_result
-from bridge.protocols.json_reading import chosen_by, needed, objects, optional, refuse, shown
+from bridge.protocols.json_reading import each_object, invalid_field, lookup_by, optional, quoted, required
 
 Parts = list[Part]
 
 
 def content_parts(content: Any, path: str) -> Parts:
-    """What a user says: a string or blocks, without tool results."""
+    """The parts of a user's content: a string or blocks, without tool results."""
     if isinstance(content, str):
         return [Part(content)]
     return [part for where, block in blocks(content, path) for part in block_parts(block, where)]
@@ -22,43 +23,43 @@ def content_parts(content: Any, path: str) -> Parts:
 
 def blocks(content: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
     if not isinstance(content, list):
-        raise refuse("must be a string or an array of content blocks", path)
-    return list(objects(content, path))
+        raise invalid_field("must be a string or an array of content blocks", path)
+    return list(each_object(content, path))
 
 
 def block_parts(block: JsonObject, path: str) -> Parts:
-    return chosen_by(block, "type", _READERS, path)(block, path)
+    return lookup_by(block, "type", _READERS, path)(block, path)
 
 
 def _text(block: JsonObject, path: str) -> Parts:
-    return [Part(needed(block, "text", str, path))]
+    return [Part(required(block, "text", str, path))]
 
 
 def _image(block: JsonObject, path: str) -> Parts:
-    return [Part(_media(needed(block, "source", dict, path), f"{path}.source"))]
+    return [Part(_media(required(block, "source", dict, path), f"{path}.source"))]
 
 
 def _document(block: JsonObject, path: str) -> Parts:
-    source, where = needed(block, "source", dict, path), f"{path}.source"
+    source, where = required(block, "source", dict, path), f"{path}.source"
     title, context = optional(block, "title", str, path), optional(block, "context", str, path)
     head = [Part(f"Document: {title}")] if title else []
     head += [Part(context)] if context else []
     match source.get("type"):
         case "text":
-            return [*head, Part(needed(source, "data", str, where))]
+            return [*head, Part(required(source, "data", str, where))]
         case "content":
             return [*head, *content_parts(source.get("content"), f"{where}.content")]
-    return [*head, Part(_media(source, where))]
+    return [*head, Part(_media(source, where, PDF))]
 
 
-def _media(source: JsonObject, path: str) -> InlineData | FileData:
-    kind = needed(source, "type", str, path)
+def _media(source: JsonObject, path: str, usual: str = JPEG) -> InlineData | FileData:
+    kind = required(source, "type", str, path)
     if kind == "base64":
-        mime_type = needed(source, "media_type", str, path)
-        return inline_from_base64(mime_type, needed(source, "data", str, path), f"{path}.data")
+        mime_type = required(source, "media_type", str, path)
+        return inline_from_base64(mime_type, required(source, "data", str, path), f"{path}.data")
     if kind == "url":
-        return media_from_url(needed(source, "url", str, path), f"{path}.url")
-    raise refuse(f"must be base64 or url, not {shown(kind)}", f"{path}.type")
+        return media_from_url(required(source, "url", str, path), f"{path}.url", usual)
+    raise invalid_field(f"must be base64 or url, not {quoted(kind)}", f"{path}.type")
 
 
 def _search_result(block: JsonObject, path: str) -> Parts:
@@ -71,7 +72,7 @@ def _search_result(block: JsonObject, path: str) -> Parts:
 
 
 def _tool_reference(block: JsonObject, path: str) -> Parts:
-    return [Part(f"The tool {needed(block, 'tool_name', str, path)} is available now.")]
+    return [Part(f"The tool {required(block, 'tool_name', str, path)} is available now.")]
 
 
 _READERS: dict[str, Callable[[JsonObject, str], Parts]] = {
@@ -84,7 +85,7 @@ _READERS: dict[str, Callable[[JsonObject, str], Parts]] = {
 
 
 def tool_result_part(block: JsonObject, name: str, path: str) -> Part:
-    call_id = needed(block, "tool_use_id", str, path)
+    call_id = required(block, "tool_use_id", str, path)
     content = block.get("content")
     parts = [] if content is None else content_parts(content, f"{path}.content")
     return tool_result(parts, name, call_id, optional(block, "is_error", bool, path))

@@ -1,18 +1,26 @@
-"""A Messages request to Gemini's."""
+"""Converts a Messages request to Gemini's."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
+from bridge.protocols.anthropic_messages.lost_fields import lost_fields, reject_unsupported_fields
 from bridge.protocols.anthropic_messages.machine import MessagesOptions
-from bridge.protocols.anthropic_messages.messages import Messages
-from bridge.protocols.anthropic_messages.tools import chosen_tools, declared_tools
+from bridge.protocols.anthropic_messages.messages import AnthropicMessages
+from bridge.protocols.anthropic_messages.tools import DeclaredTools, chosen_tools
 from bridge.protocols.anthropic_messages.versions import check_version
 from bridge.protocols.base import Caller, ConvertedRequest
-from bridge.protocols.json_reading import needed, objects, optional, refuse, shown, stop_sequences
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    stop_sequences,
+)
 
 _SAMPLING = {
     "max_tokens": "maxOutputTokens",
@@ -22,19 +30,20 @@ _SAMPLING = {
 }
 
 
-#: Anthropic's names for whether more than the standard tier may be used.
-TIERS = {"auto": AUTO, "standard_only": STANDARD}
+#: Anthropic's values of `service_tier`.
+SERVICE_TIERS = {"auto": AUTO, "standard_only": STANDARD}
 
 
 def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
-    _refuse_what_gemini_lacks(body)
+    reject_unsupported_fields(body)
     losses = check_version(body, caller.headers)
-    messages, schemas = Messages(), Schemas()
+    messages, schemas = AnthropicMessages(), RequestSchemas()
     messages.instruct(body.get("system"))
-    for path, message in objects(body["messages"], "messages"):
+    for path, message in each_object(body["messages"], "messages"):
         messages.add(message, path)
-    tools = declared_tools(body, schemas)
-    thinking = _thinking(body)
+    declared = DeclaredTools(body, schemas)
+    tools = declared.tools
+    thinking, shown = _thinking(body)
     request = GenerateRequest(
         model=body["model"],
         contents=tuple(messages.contents),
@@ -43,45 +52,41 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         tool_config=chosen_tools(body.get("tool_choice"), tools),
         generation=_generation(body, schemas),
         thinking=thinking,
-        service_tier=TIERS.get(body.get("service_tier") or ""),
+        service_tier=SERVICE_TIERS.get(body.get("service_tier") or ""),
     )
-    options = MessagesOptions(thinking=thinking.show)
-    losses += [*messages.losses, *schemas.losses, *_losses(body)]
+    options = MessagesOptions(thinking=shown)
+    losses += [*messages.losses, *declared.losses, *schemas.losses, *lost_fields(body)]
     return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses))
 
 
-def _refuse_what_gemini_lacks(body: JsonObject) -> None:
-    if body.get("mcp_servers"):
-        raise refuse("Gemini cannot call these; let the client do so, and declare their tools", "mcp_servers")
-    if body.get("safeguards"):  # Claude Code takes this for its cue to make the checks itself
-        raise refuse("Gemini makes no such checks; the client can make them itself", "safeguards")
+def _thinking(body: JsonObject) -> tuple[Thinking, bool]:
+    """The thinking to ask Gemini for, and whether the answer may have thinking blocks.
 
-
-def _losses(body: JsonObject) -> list[str]:
-    choice = body.get("tool_choice") or {}
-    return ["messages.disable_parallel_tool_use"] if choice.get("disable_parallel_tool_use") else []
-
-
-def _thinking(body: JsonObject) -> Thinking:
-    """Thoughts are shown only to those who asked for them: others may not know what to do with the blocks."""
+    Only clients that ask for thinking get its blocks: others may not understand them. With the display
+    `omitted`, Gemini sends no thoughts, and the blocks carry only signatures.
+    """
     wanted = body.get("thinking") or {}
     effort = optional(body.get("output_config") or {}, "effort", str, "output_config")
+    omitted = optional(wanted, "display", str, "thinking") == "omitted"
     match optional(wanted, "type", str, "thinking"):
         case None:
-            return Thinking(effort=effort, show=False)
+            return Thinking(effort=effort, show=False), False
         case "disabled":
-            return Thinking(effort="none", show=False)
+            return Thinking(effort="none", show=False), False
         case "adaptive":
-            return Thinking(effort=effort)
+            return Thinking(effort=effort, show=not omitted), True
         case "enabled":
-            return Thinking(budget=needed(wanted, "budget_tokens", int, "thinking"))
+            budget = required(wanted, "budget_tokens", int, "thinking")
+            return Thinking(budget=budget, show=not omitted), True
         case other:
-            raise refuse(f"must be enabled, adaptive or disabled, not {shown(other)}", "thinking.type")
+            raise invalid_field(
+                f"must be enabled, adaptive or disabled, not {quoted(other)}", "thinking.type"
+            )
 
 
-def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
+def _generation(body: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
-    if generation.get("topK") == 0:  # no limit, which Gemini has no number for
+    if generation.get("topK") == 0:  # 0 means no limit, for which Gemini has no value
         del generation["topK"]
     if stop := stop_sequences(body.get("stop_sequences"), "stop_sequences"):
         generation["stopSequences"] = stop
@@ -93,7 +98,7 @@ def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
     return generation
 
 
-def _answer_schema(wanted: Any, path: str, schemas: Schemas) -> dict[str, Any]:
+def _answer_schema(wanted: Any, path: str, schemas: RequestSchemas) -> dict[str, Any]:
     if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
-        raise refuse("must be an object of the type json_schema", path)
-    return schemas.answer(needed(wanted, "schema", dict, path), f"{path}.schema")
+        raise invalid_field("must be an object of the type json_schema", path)
+    return schemas.answer_format(required(wanted, "schema", dict, path), f"{path}.schema")

@@ -1,4 +1,4 @@
-"""The events of a finished answer to the whole message, as a client's SDK puts it together."""
+"""Builds the whole message from the events of a finished answer, like a client's SDK."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fold_message(events: Iterable[JsonObject]) -> dict[str, Any]:
             case "content_block_delta":
                 blocks[-1].add(event["delta"])
             case "message_delta":
-                message.update(event["delta"], usage=event["usage"])
+                message.update(event["delta"], usage={**message["usage"], **event["usage"]})
     return {**message, "content": [block.whole() for block in blocks]}
 
 
@@ -30,10 +30,13 @@ class _Block:
     def __init__(self, start: JsonObject) -> None:
         self._fields = dict(start)
         self._pieces: dict[str, list[str]] = {}
+        self._citations: list[JsonObject] = []
 
     def add(self, delta: JsonObject) -> None:
         for field, piece in delta.items():
-            if field != "type":
+            if field == "citation":
+                self._citations.append(piece)
+            elif field != "type":
                 self._pieces.setdefault(field, []).append(piece)
 
     def whole(self) -> dict[str, Any]:
@@ -41,4 +44,5 @@ class _Block:
         partial = texts.pop("partial_json", None)
         if partial is not None:
             self._fields["input"] = orjson.loads(partial)
-        return {**self._fields, **texts}
+        cited = {"citations": self._citations} if self._citations else {}
+        return {**self._fields, **texts, **cited}

@@ -1,4 +1,4 @@
-"""What a limit leaves, in Anthropic's headers."""
+"""The state of a rate limit in Anthropic's headers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from bridge.rate_limit_status import RateLimitStatus
 
 
-def limit_headers(allowance: RateLimitStatus) -> dict[str, str]:
-    counted, limit, remaining, reset, now = allowance
-    full = datetime.fromtimestamp(math.ceil(now + reset), UTC)
+def limit_headers(status: RateLimitStatus) -> dict[str, str]:
+    unit, limit, remaining, reset, now = status
+    reset_time = datetime.fromtimestamp(math.ceil(now + reset), UTC)
     return {
-        f"anthropic-ratelimit-{counted}-limit": str(limit),
-        f"anthropic-ratelimit-{counted}-remaining": str(remaining),
-        f"anthropic-ratelimit-{counted}-reset": full.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        f"anthropic-ratelimit-{unit}-limit": str(limit),
+        f"anthropic-ratelimit-{unit}-remaining": str(remaining),
+        f"anthropic-ratelimit-{unit}-reset": reset_time.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }

@@ -1,13 +1,13 @@
-"""Steps to Messages events, and events to the whole message.
+"""Converts steps to Messages events, and events to the whole message.
 
-Claude Code decides most of what looks odd here. A tool's input is read from deltas only. Thinking at the end,
-behind the text, hides the text; so a thought that follows text waits until it is known what follows it. A
-signature must come in one delta, since some clients replace and others concatenate.
+Claude Code is the reason for most special cases. It reads a tool's input from deltas only. It hides the text
+if thinking is the last block, so a thought after text is held back until another block follows. A signature
+must be sent in one delta, since some clients replace signatures and others concatenate them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar
@@ -16,19 +16,32 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
-from bridge.gemini.grounding import search_in
+from bridge.gemini.grounding import citations_in
+from bridge.gemini.refusals import refusal_text
 from bridge.gemini.service_tier import STANDARD
-from bridge.gemini.turn import Began, Closed, Ended, Ending, Grew, Noted, Opened, RunKind, Signed
-from bridge.gemini.types import FunctionCall, JsonObject, Usage
+from bridge.gemini.turn import (
+    Ending,
+    MetadataReceived,
+    PartSigned,
+    RunClosed,
+    RunKind,
+    RunOpened,
+    TextAdded,
+    TurnEnded,
+    TurnStarted,
+)
+from bridge.gemini.types import FunctionCall, InlineData, OtherData, Part, Usage
 from bridge.ids_and_clock import IdsAndClock
+from bridge.protocols.anthropic_messages import executed_code
+from bridge.protocols.anthropic_messages.computer_toolset import name_fields
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
-from bridge.protocols.anthropic_messages.web_search import search_result
+from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
 
 
-class State(Enum):
+class MessagesState(Enum):
     IDLE = auto()  #: nothing sent
     OPEN = auto()  #: message started, between blocks
     BLOCK = auto()  #: inside a content block
@@ -37,11 +50,14 @@ class State(Enum):
     FAILED = auto()
 
 
+REFUSAL = "refusal"
+_METADATA = ("groundingMetadata", "urlContextMetadata")
+
 STOP_REASONS: Mapping[Outcome, str] = {
     Outcome.COMPLETE: "end_turn",  # Gemini does not say whether a stop sequence ended it
     Outcome.LENGTH: "max_tokens",
-    Outcome.FILTERED: "refusal",
-    Outcome.BROKEN: "tool_use",  # only a turn whose calls came whole ends so; any other has failed
+    Outcome.FILTERED: REFUSAL,
+    Outcome.BROKEN: "tool_use",  # a broken answer with complete calls; any other one has failed
 }
 
 
@@ -51,84 +67,90 @@ class MessagesOptions:
 
 
 class MessagesMachine(EventMachine):
-    START = State.IDLE
+    START = MessagesState.IDLE
     LEGAL: ClassVar[Transitions] = {
-        State.IDLE: {"message_start": State.OPEN, "error": State.FAILED},
-        State.OPEN: {
-            "content_block_start": State.BLOCK,
-            "message_delta": State.CLOSING,
-            "error": State.FAILED,
+        MessagesState.IDLE: {"message_start": MessagesState.OPEN, "error": MessagesState.FAILED},
+        MessagesState.OPEN: {
+            "content_block_start": MessagesState.BLOCK,
+            "message_delta": MessagesState.CLOSING,
+            "error": MessagesState.FAILED,
         },
-        State.BLOCK: {
-            "content_block_delta": State.BLOCK,
-            "content_block_stop": State.OPEN,
-            "error": State.FAILED,
+        MessagesState.BLOCK: {
+            "content_block_delta": MessagesState.BLOCK,
+            "content_block_stop": MessagesState.OPEN,
+            "error": MessagesState.FAILED,
         },
-        State.CLOSING: {"message_stop": State.DONE, "error": State.FAILED},
-        State.DONE: {},
-        State.FAILED: {},
+        MessagesState.CLOSING: {"message_stop": MessagesState.DONE, "error": MessagesState.FAILED},
+        MessagesState.DONE: {},
+        MessagesState.FAILED: {},
     }
 
-    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
-        super().__init__(asked, ids_and_clock)
-        options = asked.options
+    def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(converted, ids_and_clock)
+        options = converted.options
         self._shows_thinking = isinstance(options, MessagesOptions) and options.thinking
         self._index = -1
-        self._open: str | None = None  # the kind of the block being written
-        self._thought = 0  # the length of the thinking in the open block
-        self._spoke = False
-        self._held: list[Grew | Signed] | None = None  # a thought behind text: what follows decides
-        self._grounding: JsonObject | None = None
+        self._open_block: str | None = None  # the kind of the block being written
+        self._thinking_length = 0  # the length of the thinking in the open block
+        self._text_started = False
+        self._held_thought: list[TextAdded | PartSigned] | None = (
+            None  # a thought after text, until another block follows
+        )
+        self._metadata: dict[str, Any] = {}  # the search and the fetched pages
+        self._texts: list[str] = []  # the text of each run so far
+        self._cited = 0  # citations that were sent
+        self._sent_signature = ""  # of the last call or code
+        self._code_id = ""  # of the code whose result follows
 
     # --- blocks --------------------------------------------------------------------------------------
 
-    def _start(self, kind: str, **block: Any) -> Event:
+    def _start_block(self, kind: str, **block: Any) -> Event:
         self._index += 1
-        self._open = kind
+        self._open_block = kind
         return _event("content_block_start", index=self._index, content_block={"type": kind, **block})
 
     def _delta(self, kind: str, **delta: Any) -> Event:
         return _event("content_block_delta", index=self._index, delta={"type": kind, **delta})
 
-    def _stop(self) -> Iterator[Event]:
-        if self._open is not None:
-            self._open = None
+    def _stop_block(self) -> Iterator[Event]:
+        if self._open_block is not None:
+            self._open_block = None
             yield _event("content_block_stop", index=self._index)
 
     def _think(self, text: str = "") -> Iterator[Event]:
-        if self._open != "thinking":
-            self._thought = 0
-            yield self._start("thinking", thinking="", signature="")
+        if self._open_block != "thinking":
+            self._thinking_length = 0
+            yield self._start_block("thinking", thinking="", signature="")
         if text:
-            self._thought += len(text)
+            self._thinking_length += len(text)
             yield self._delta("thinking_delta", thinking=text)
 
-    def _sign_thought(self, step: Signed) -> Iterator[Event]:
+    def _sign_thought(self, step: PartSigned) -> Iterator[Event]:
         yield from self._think()
-        yield from self._sign(for_thought(step.signature, step.length, self._thought))
+        yield from self._sign(for_thought(step.signature, step.length, self._thinking_length))
 
     def _sign(self, signature: str) -> Iterator[Event]:
-        """A signed block ends: a second signature would need a block of its own."""
+        """Sign the block and end it: a second signature needs a block of its own."""
         yield self._delta("signature_delta", signature=signature)
-        yield from self._stop()
+        yield from self._stop_block()
 
-    def _settle(self) -> Iterator[Event]:
-        """Show the thought that waited, now that something follows it."""
-        held, self._held = self._held or [], None
+    def _send_held_thought(self) -> Iterator[Event]:
+        """Send the held thought, because another block follows it."""
+        held, self._held_thought = self._held_thought or [], None
         for step in held:
-            if isinstance(step, Grew):
+            if isinstance(step, TextAdded):
                 yield from self._think(step.text)
             else:
                 yield from self._sign_thought(step)
 
     # --- steps ---------------------------------------------------------------------------------------
 
-    def on_began(self, _step: Began) -> Iterator[Event]:
+    def on_turn_started(self, _step: TurnStarted) -> Iterator[Event]:
         message: dict[str, Any] = {
             "id": self.ids_and_clock.new_id("msg_"),
             "type": "message",
             "role": "assistant",
-            "model": self.asked.request.model,  # another name makes Claude Code drop all signed thinking
+            "model": self.converted.request.model,  # if it differs, Claude Code drops signed thinking
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -137,124 +159,170 @@ class MessagesMachine(EventMachine):
         yield _event("message_start", message=message)
 
     def _tier(self) -> dict[str, str]:
-        """Which one serves, for who named one."""
-        named = self.asked.request.service_tier is not None
+        """The tier that serves the request, if the client named a tier."""
+        named = self.converted.request.service_tier is not None
         return {"service_tier": self.service_tier or STANDARD} if named else {}
 
-    def on_opened(self, step: Opened) -> Iterator[Event]:
+    def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
         if step.kind is RunKind.THOUGHT:
-            yield from self._opened_thought()
-        elif step.kind is RunKind.OTHER:
-            yield from self._stop()
-            self.losses.append("messages.part_not_shown")
+            yield from self._open_thought()
+        elif step.kind is RunKind.OTHER and step.part is not None:
+            yield from self._other(step.part)
         elif step.part is not None and isinstance(step.part.data, FunctionCall):
-            yield from self._settle()
+            yield from self._send_held_thought()
             yield from self._call(step.part.data, step.part.signature)
 
-    def _opened_thought(self) -> Iterator[Event]:
+    def _open_thought(self) -> Iterator[Event]:
         if not self._shows_thinking:
             self.losses.append("messages.thought_not_asked_for")
-        elif self._spoke:
-            self._held = self._held or []
+        elif self._text_started:
+            self._held_thought = self._held_thought or []
         else:
             yield from self._think()
 
     def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
-        if signature is not None and self._may_sign():
+        yield from self._sign_call(signature)
+        yield from self._tool_block("tool_use", call.args or {}, id=call.id, **name_fields(call.name))
+
+    def _sign_call(self, signature: str | None) -> Iterator[Event]:
+        if signature is not None and self._may_add_thinking():
+            self._sent_signature = signature
             yield from self._think()
             yield from self._sign(for_next_call(signature))
-        yield from self._stop()
-        yield self._start("tool_use", id=call.id, name=call.name, input={})
-        yield self._delta("input_json_delta", partial_json=orjson.dumps(dict(call.args or {})).decode())
-        yield from self._stop()
+        yield from self._stop_block()
 
-    def _may_sign(self) -> bool:
-        """Behind text no thinking block is made up; the signature is then in the vault alone."""
-        return self._open == "thinking" or (self._shows_thinking and not self._spoke)
+    def _tool_block(self, kind: str, arguments: Mapping[str, Any], **block: Any) -> Iterator[Event]:
+        yield self._start_block(kind, **block, input={})
+        yield self._delta("input_json_delta", partial_json=orjson.dumps(dict(arguments)).decode())
+        yield from self._stop_block()
 
-    def on_grew(self, step: Grew) -> Iterable[Event]:
-        if step.kind is RunKind.TEXT and self._open == "text":
-            said = {"type": "text_delta", "text": step.text}
+    def _result_block(self, kind: str, call_id: str, content: Any) -> Iterator[Event]:
+        yield self._start_block(kind, tool_use_id=call_id, content=content)
+        yield from self._stop_block()
+
+    def _other(self, part: Part) -> Iterator[Event]:
+        data = part.data
+        if isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
+            yield from self._send_held_thought()
+            yield from self._sign_call(part.signature)
+            self._code_id = executed_code.own_id(data) or self._new_server_id()
+            yield from self._tool_block("server_tool_use", code, id=self._code_id, name=executed_code.TOOL)
+        elif isinstance(data, OtherData) and (result := executed_code.result_content(data)) is not None:
+            yield from self._send_held_thought()
+            yield from self._stop_block()
+            call_id = executed_code.own_id(data) or self._code_id or self._new_server_id()
+            yield from self._result_block(executed_code.RESULT_TYPE, call_id, result)
+        else:
+            self.losses.append("messages.part_not_shown")
+            yield from self._image_note(data) if isinstance(data, InlineData) else self._stop_block()
+
+    def _new_server_id(self) -> str:
+        return self.ids_and_clock.new_id(executed_code.ID_PREFIX)
+
+    def _image_note(self, image: InlineData) -> Iterator[Event]:
+        """Tell the user that there is an image: no block of an answer can hold one."""
+        yield from self._begin_text()
+        yield self._delta("text_delta", text=image_note(image))
+        yield from self._stop_block()
+
+    def _may_add_thinking(self) -> bool:
+        """After text no thinking block is added; then only the signature store has the signature."""
+        return self._open_block == "thinking" or (self._shows_thinking and not self._text_started)
+
+    def on_text_added(self, step: TextAdded) -> Iterable[Event]:
+        if step.kind is RunKind.TEXT and self._open_block == "text":
+            delta = {"type": "text_delta", "text": step.text}
             kind = "content_block_delta"
-            return (Event(kind, {"type": kind, "index": self._index, "delta": said}),)
-        return self._began(step)
+            return (Event(kind, {"type": kind, "index": self._index, "delta": delta}),)
+        return self._begin_or_hold(step)
 
-    def _began(self, step: Grew) -> Iterator[Event]:
+    def _begin_or_hold(self, step: TextAdded) -> Iterator[Event]:
         if step.kind is RunKind.TEXT:
             yield from self._begin_text()
             yield self._delta("text_delta", text=step.text)
-        elif self._held is not None:
-            self._held.append(step)
+        elif self._held_thought is not None:
+            self._held_thought.append(step)
         elif self._shows_thinking:
             yield from self._think(step.text)
 
     def _begin_text(self) -> Iterator[Event]:
-        """With its first character: a text without any shows nothing that a thought could stand before."""
-        yield from self._settle()
-        yield from self._stop()
-        self._spoke = True
-        yield self._start("text", text="")
+        """Open a text block at its first character, so that an empty text does not end a held thought."""
+        yield from self._send_held_thought()
+        yield from self._stop_block()
+        self._text_started = True
+        yield self._start_block("text", text="")
 
-    def on_signed(self, step: Signed) -> Iterator[Event]:
-        if step.kind is RunKind.CALL:
-            return  # it went before the call
+    def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
+        if step.kind is RunKind.CALL or step.signature == self._sent_signature:
+            return  # already sent before the call
         if step.kind is not RunKind.THOUGHT or not self._shows_thinking:
             self.losses.append("messages.signature_without_a_seat")
-        elif self._held is not None:
-            self._held.append(step)
+        elif self._held_thought is not None:
+            self._held_thought.append(step)
         else:
             yield from self._sign_thought(step)
 
-    def on_closed(self, step: Closed) -> Iterator[Event]:
-        # A thinking block stays open: the call that follows may want to sign it.
+    def on_run_closed(self, step: RunClosed) -> Iterator[Event]:
+        # A thinking block stays open: the next call may need to sign it.
         if step.kind is RunKind.TEXT:
-            yield from self._stop()
+            yield from self._cite("".join(str(part.data) for part in step.parts))
+            yield from self._stop_block()
 
-    def on_noted(self, step: Noted) -> Iterable[Event]:
-        self._grounding = step.fields.get("groundingMetadata") or self._grounding
+    def _cite(self, text: str) -> Iterator[Event]:
+        """Send the citations of the open block. Gemini sends them last, so no earlier block can have any."""
+        start = sum(map(len, self._texts))
+        self._texts.append(text)
+        whole = "".join(self._texts) if self._grounding else ""
+        for cited in citations_in(whole, self._grounding):
+            if cited.start >= start and self._open_block == "text":
+                self._cited += 1
+                yield self._delta("citations_delta", citation=citation(cited, whole))
+
+    @property
+    def _grounding(self) -> Any:
+        return self._metadata.get("groundingMetadata")
+
+    def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
+        self._metadata.update((name, step.fields[name]) for name in _METADATA if step.fields.get(name))
         return ()
 
-    def on_ended(self, step: Ended) -> Iterator[Event]:
-        yield from self._stop()
-        if self._held:
+    def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
+        yield from self._stop_block()
+        if self._held_thought:
             self.losses.append("messages.thought_at_the_end")
-        searches = yield from self._searches()
-        usage = {**usage_from_gemini(step.usage), **searches, **self._tier()}
-        delta = {"stop_reason": _stop_reason(step.endings[0]), "stop_sequence": None}
-        yield _event("message_delta", delta=delta, usage=usage)
+        if len(citations_in("".join(self._texts), self._grounding)) > self._cited:
+            self.losses.append("messages.citation_of_earlier_text")
+        calls = server_calls(self._metadata)
+        for call in calls:
+            own_id = self._new_server_id()
+            yield from self._tool_block("server_tool_use", call.input, id=own_id, name=call.tool)
+            yield from self._result_block(call.result_type, own_id, call.result)
+        usage = {**usage_from_gemini(step.usage), **server_tool_usage(calls)}
+        yield _event("message_delta", delta=self._ending(step.endings[0]), usage=usage)
         yield _event("message_stop")
 
-    def _searches(self) -> Generator[Event, None, dict[str, Any]]:
-        """What Google found, as the blocks of Anthropic's own search. Gemini tells it last."""
-        search = search_in(self._grounding)
-        if search is None:
-            return {}
-        own_id = self.ids_and_clock.new_id("srvtoolu_")
-        yield self._start("server_tool_use", id=own_id, name="web_search", input={})
-        yield self._delta("input_json_delta", partial_json=orjson.dumps({"query": search.query}).decode())
-        yield from self._stop()
-        results = [search_result(page) for page in search.pages]
-        yield self._start("web_search_tool_result", tool_use_id=own_id, content=results)
-        yield from self._stop()
-        return {"server_tool_use": {"web_search_requests": max(1, len(search.queries))}}
+    def _ending(self, ending: Ending) -> dict[str, Any]:
+        reason = "tool_use" if ending.called else STOP_REASONS[ending.outcome]
+        delta = {"stop_reason": reason, "stop_sequence": None}
+        if reason != REFUSAL:
+            return delta
+        explanation = refusal_text(self.finish_reason(ending.candidate))
+        return {**delta, "stop_details": {"type": REFUSAL, "category": None, "explanation": explanation}}
 
-    def on_failed(self, error: BridgeError) -> tuple[Event, ...]:
+    def on_turn_failed(self, error: BridgeError) -> tuple[Event, ...]:
         return (Event("error", error_body(error)),)
 
     def fold(self, events: Iterable[Event]) -> dict[str, Any]:
-        return fold_message(event.data for event in events)
+        message = fold_message(event.data for event in events)
+        return {**message, "usage": {**message["usage"], **self._tier()}}
 
 
 def _event(kind: str, **data: Any) -> Event:
     return Event(kind, {"type": kind, **data})
 
 
-def _stop_reason(ending: Ending) -> str:
-    return "tool_use" if ending.called else STOP_REASONS[ending.outcome]
-
-
 def usage_from_gemini(usage: Usage) -> dict[str, Any]:
-    """Anthropic counts cached tokens beside the input, not in it."""
+    """Anthropic counts cached tokens separately from the input tokens."""
     return {
         "input_tokens": max(0, usage.prompt - usage.cached),
         "cache_creation_input_tokens": 0,

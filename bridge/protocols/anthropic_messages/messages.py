@@ -1,4 +1,4 @@
-"""The conversation of a Messages request to Gemini contents."""
+"""Converts the conversation of a Messages request to Gemini contents."""
 
 from __future__ import annotations
 
@@ -6,29 +6,36 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
+from bridge.protocols.anthropic_messages import executed_code
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
+from bridge.protocols.anthropic_messages.computer_toolset import function_name
+from bridge.protocols.anthropic_messages.grounded import IMAGE_NOTE
+from bridge.protocols.anthropic_messages.lost_fields import lost_block_fields
 from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content_parts import only_texts, reminders, system_content
-from bridge.protocols.json_reading import chosen_by, needed, optional, refuse
+from bridge.protocols.json_reading import invalid_field, lookup_by, optional, required
 
-#: A line that Claude Code puts first, with a number of its own for each conversation: it would keep Gemini
-#: from ever finding the rest in its cache.
+#: Claude Code's first line. It differs for each conversation, so Gemini's prefix cache would never match.
 BILLING_LINE = "x-anthropic-billing-header:"
 
-#: What a search found is told by the text that follows it; Gemini itself never said these blocks.
-SEARCH_BLOCKS = ("server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
-#: What other tools of another vendor's servers did.
+#: Results of a search. Dropped: the text after them has the results, and Gemini never produced these blocks.
+SEARCH_RESULTS = ("web_search_tool_result", "web_fetch_tool_result")
+SEARCH_TOOLS = ("web_search", "web_fetch")
+CODE_RESULTS = ("code_execution_tool_result", "bash_code_execution_tool_result")
+#: Blocks that only Anthropic's servers produce and understand.
 SERVER_TOOL_BLOCKS = (
+    "advisor_tool_result",
     "mcp_tool_use",
     "mcp_tool_result",
-    "code_execution_tool_result",
-    "bash_code_execution_tool_result",
     "text_editor_code_execution_tool_result",
     "tool_search_tool_result",
+    "compaction",
+    "container_upload",
+    "fallback",
 )
 
 
-class Messages:
+class AnthropicMessages:
     def __init__(self) -> None:
         self.contents: list[Content] = []
         self.losses: list[str] = []
@@ -49,7 +56,7 @@ class Messages:
         self._system += [text for text in texts if text.strip()]
 
     def add(self, message: JsonObject, path: str) -> None:
-        chosen_by(message, "role", self._ROLES, path)(self, message, path)
+        lookup_by(message, "role", self._ROLES, path)(self, message, path)
 
     def _instruction(self, message: JsonObject, path: str) -> None:
         texts = only_texts(content_parts(message.get("content"), f"{path}.content"), f"{path}.content")
@@ -61,7 +68,7 @@ class Messages:
     def _user(self, message: JsonObject, path: str) -> None:
         content, where = message.get("content"), f"{path}.content"
         if content in ("", []):
-            raise refuse("must not be empty", where)
+            raise invalid_field("must not be empty", where)
         if isinstance(content, str):
             parts = [Part(content)]
         else:
@@ -69,6 +76,7 @@ class Messages:
         self.contents.append(Content(USER, tuple(parts)))
 
     def _user_block(self, block: JsonObject, path: str) -> list[Part]:
+        self.losses += lost_block_fields(block)
         if block.get("type") != "tool_result":
             return block_parts(block, path)
         return [tool_result_part(block, self._call_names.get(str(block.get("tool_use_id")), ""), path)]
@@ -78,14 +86,14 @@ class Messages:
         if isinstance(content, str):
             self.contents.append(Content(MODEL, (Part(content),)))
             return
-        said = _Said(self.losses)
+        message_reader = _AssistantMessage(self.losses)
         for at, block in blocks(content, where):
-            said.add(block, at)
-        self._call_names.update((call.id or "", call.name) for call in said.content().calls())
-        self.contents.append(said.content())
+            message_reader.add(block, at)
+        self._call_names.update((call.id or "", call.name) for call in message_reader.content().calls())
+        self.contents.append(message_reader.content())
 
-    #: In the class and not in each object, which would then hold on to itself.
-    _ROLES: ClassVar[Mapping[str, Callable[[Messages, JsonObject, str], None]]] = {
+    #: A class attribute: in each object it would be a reference cycle.
+    _ROLES: ClassVar[Mapping[str, Callable[[AnthropicMessages, JsonObject, str], None]]] = {
         "user": _user,
         "assistant": _assistant,
         "system": _instruction,
@@ -93,11 +101,12 @@ class Messages:
 
 
 def _without_billing(text: str) -> str:
-    """Some clients send all of their instructions as one text, which begins with that line."""
+    """The text without the billing line. Some clients send all instructions as one text that begins with
+    it."""
     return text.partition("\n")[2] if text.startswith(BILLING_LINE) else text
 
 
-class _Said:
+class _AssistantMessage:
     """One assistant message, block by block."""
 
     def __init__(self, losses: list[str]) -> None:
@@ -109,41 +118,58 @@ class _Said:
         return Content(MODEL, tuple(self._parts))
 
     def add(self, block: JsonObject, path: str) -> None:
-        chosen_by(block, "type", self._READERS, path)(self, block, path)
+        lookup_by(block, "type", self._READERS, path)(self, block, path)
 
     def _text(self, block: JsonObject, path: str) -> None:
-        self._parts.append(Part(needed(block, "text", str, path)))
+        text = required(block, "text", str, path)
+        if not text.startswith(IMAGE_NOTE):  # a note for the user, which Gemini did not write
+            self._parts.append(Part(text))
 
     def _thinking(self, block: JsonObject, path: str) -> None:
-        thought = needed(block, "thinking", str, path)
+        thought = required(block, "thinking", str, path)
         signature = optional(block, "signature", str, path) or ""
         parts, self._for_next_call = read_thought(thought, signature)
         self._parts += parts
 
     def _redacted(self, _block: JsonObject, _path: str) -> None:
-        self._losses.append("messages.redacted_thinking")  # another vendor's, and closed to everybody else
+        self._losses.append("messages.redacted_thinking")  # encrypted by another vendor
 
-    def _search(self, _block: JsonObject, _path: str) -> None:
+    def _search_result(self, _block: JsonObject, _path: str) -> None:
         pass
+
+    def _server_tool_use(self, block: JsonObject, path: str) -> None:
+        name = optional(block, "name", str, path)
+        if name in (executed_code.TOOL, executed_code.BASH_TOOL):
+            self._parts.append(Part(executed_code.read_call(block, path), signature=self._for_next_call))
+            self._for_next_call = None
+        elif name not in SEARCH_TOOLS:
+            self._losses.append("messages.server_tool_use")
+
+    def _code_result(self, block: JsonObject, path: str) -> None:
+        if "encrypted_stdout" in required(block, "content", dict, path):
+            self._losses.append("messages.encrypted_stdout")
+        self._parts.append(Part(executed_code.read_result(block, path)))
 
     def _server_tool(self, block: JsonObject, _path: str) -> None:
         self._losses.append(f"messages.{block['type']}")
 
     def _tool_use(self, block: JsonObject, path: str) -> None:
         call = FunctionCall(
-            needed(block, "name", str, path),
+            function_name(required(block, "name", str, path), optional(block, "toolset_name", str, path)),
             optional(block, "input", dict, path) or {},
-            needed(block, "id", str, path),
+            required(block, "id", str, path),
         )
         self._parts.append(Part(call, signature=self._for_next_call))
         self._for_next_call = None
 
-    #: In the class and not in each object, which would then hold on to itself.
-    _READERS: ClassVar[Mapping[str, Callable[[_Said, JsonObject, str], None]]] = {
+    #: A class attribute: in each object it would be a reference cycle.
+    _READERS: ClassVar[Mapping[str, Callable[[_AssistantMessage, JsonObject, str], None]]] = {
         "text": _text,
         "thinking": _thinking,
         "redacted_thinking": _redacted,
         "tool_use": _tool_use,
-        **dict.fromkeys(SEARCH_BLOCKS, _search),
+        "server_tool_use": _server_tool_use,
+        **dict.fromkeys(SEARCH_RESULTS, _search_result),
+        **dict.fromkeys(CODE_RESULTS, _code_result),
         **dict.fromkeys(SERVER_TOOL_BLOCKS, _server_tool),
     }

@@ -1,4 +1,4 @@
-"""Models as Anthropic lists them, with names that Claude Code's picker shows."""
+"""Anthropic's list of models, with names that Claude Code's model picker shows."""
 
 from __future__ import annotations
 
@@ -8,22 +8,48 @@ from typing import Any
 
 from bridge.gemini.model_names import picker_name, plain_name, shown_in_picker
 from bridge.gemini.types import JsonObject
-from bridge.protocols.json_reading import refuse, shown
+from bridge.protocols.json_reading import invalid_field, quoted
 
-#: The vendor's largest page, and ours unless a client asks for less: not all of them ask for the next one.
+#: The vendor's largest page, and the default here, since some clients never ask for the next page.
 LARGEST_PAGE = 1000
 
 
 def show_model(model: JsonObject) -> dict[str, Any]:
     created = datetime.fromtimestamp(model["created"], UTC)
+    retires = model.get("retiresOn")
     return {
         "type": "model",
         "id": model["id"],
         "display_name": _title(model),
         "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "lifecycle": "active",
+        "lifecycle": "deprecated" if retires else "active",
+        "deprecated_at": None,  # Google announces only the day of the end
+        "retires_at": f"{retires}T00:00:00Z" if retires else None,
         "max_input_tokens": model.get("inputTokenLimit"),
         "max_tokens": model.get("outputTokenLimit"),
+        "capabilities": _capabilities(model),
+    }
+
+
+def _capabilities(model: JsonObject) -> dict[str, Any]:
+    """What a request to the bridge can use with this model."""
+    chats = "generateContent" in model.get("supportedGenerationMethods", ("generateContent",))
+    chat, no = {"supported": chats}, {"supported": False}
+    levels = model.get("thinkingLevels", ())
+    thinks = {"supported": chats and bool(levels or model.get("thinking"))}
+    efforts = {level: {"supported": level in levels} for level in ("low", "medium", "high")}
+    kinds = {"adaptive": thinks, "enabled": thinks, "disabled": thinks, "between_tools": no}
+    return {
+        "batch": no,
+        "citations": no,  # of documents
+        "code_execution": chat,
+        "context_management": no,
+        "effort": {"supported": bool(levels), **efforts, "xhigh": no, "max": no},
+        "image_input": chat,
+        "pdf_input": chat,
+        "server_tools": {**chat, "code_execution": chat, "web_search": chat},
+        "structured_outputs": chat,
+        "thinking": {**thinks, "types": kinds},
     }
 
 
@@ -40,7 +66,7 @@ def list_models(models: Sequence[JsonObject], query: Mapping[str, str]) -> dict[
 
 
 def _for_the_picker(models: Sequence[JsonObject]) -> Iterator[JsonObject]:
-    """The upstream's models, and those of our names that look like Anthropic's."""
+    """The upstream's models, and configured names that look like Anthropic's."""
     for model in models:
         name = model["id"]
         if name == _served_by(model) or shown_in_picker(name):
@@ -50,14 +76,14 @@ def _for_the_picker(models: Sequence[JsonObject]) -> Iterator[JsonObject]:
 
 
 def _title(model: JsonObject) -> str:
-    """With the model that answers, where the name does not tell."""
+    """The display name, with the upstream model if the name does not contain it."""
     name, served_by = model["id"], _served_by(model)
     title = str(model.get("displayName") or served_by or name)
     return title if plain_name(name) == served_by or title == name else f"{name} ({title})"
 
 
 def _served_by(model: JsonObject) -> str:
-    """The upstream's own name of the model."""
+    """The upstream's name of the model."""
     return str(model.get("name", "")).removeprefix("models/")
 
 
@@ -67,20 +93,20 @@ def _served_by(model: JsonObject) -> str:
 def _page(ids: Sequence[str], query: Mapping[str, str]) -> tuple[int, int]:
     limit = _limit(query)
     if query.get("before_id"):
-        end = _place(ids, query, "before_id")
+        end = _position(ids, query, "before_id")
         return max(0, end - limit), end
-    start = _place(ids, query, "after_id") + 1 if query.get("after_id") else 0
+    start = _position(ids, query, "after_id") + 1 if query.get("after_id") else 0
     return start, min(start + limit, len(ids))
 
 
 def _limit(query: Mapping[str, str]) -> int:
     given = query.get("limit", str(LARGEST_PAGE))
     if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= LARGEST_PAGE):
-        raise refuse(f"must be a whole number from 1 to {LARGEST_PAGE}, not {shown(given)}", "limit")
+        raise invalid_field(f"must be a whole number from 1 to {LARGEST_PAGE}, not {quoted(given)}", "limit")
     return int(given)
 
 
-def _place(ids: Sequence[str], query: Mapping[str, str], cursor: str) -> int:
+def _position(ids: Sequence[str], query: Mapping[str, str], cursor: str) -> int:
     if query[cursor] not in ids:
-        raise refuse(f"there is no model {shown(query[cursor])} in the list", cursor)
+        raise invalid_field(f"there is no model {quoted(query[cursor])} in the list", cursor)
     return ids.index(query[cursor])

@@ -1,45 +1,121 @@
-"""Tools and tool choice of a Messages request to Gemini's declarations."""
+"""Converts the tools and the tool choice of a Messages request to Gemini's declarations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.anthropic_messages.client_tools import client_tool, with_examples
+from bridge.protocols.anthropic_messages.computer_toolset import TYPE as TOOLSET_TYPE
+from bridge.protocols.anthropic_messages.computer_toolset import toolset_functions
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    required_name,
+)
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
-WEB_SEARCH = "web_search"
 _MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE"}
 
+#: Anthropic's server tools that Gemini has too, by the name of their family.
+BUILT_IN_TOOLS: Mapping[str, Tool] = {
+    "web_search": GOOGLE_SEARCH,
+    "web_fetch": Tool(extra={"urlContext": {}}),
+    "code_execution": Tool(extra={"codeExecution": {}}),
+}
+#: Fields of these tools that Gemini's tools do not have.
+_BUILT_IN_FIELDS = (
+    "allowed_domains",
+    "blocked_domains",
+    "citations",
+    "max_content_tokens",
+    "max_uses",
+    "response_inclusion",
+    "url_sources",
+    "use_cache",
+    "user_location",
+)
+#: Families of tools that only Anthropic's servers can run.
+_SERVER_TOOLS = (
+    "advisor",
+    "browser_toolset",
+    "mcp_toolset",
+    "tool_search_tool_bm25",
+    "tool_search_tool_regex",
+)
+_VERSION = re.compile(r"_\d{8}$", re.ASCII)
+_DIRECT = "direct"  #: the caller of a tool that the model calls itself
 
-def declared_tools(body: JsonObject, schemas: Schemas) -> tuple[Tool, ...]:
-    schemas.declared(len(body.get("tools") or ()), "tools")
-    functions: dict[str, FunctionDeclaration] = {}
-    searches = False
-    for path, tool in _in_order_of_loading(body):
+
+class DeclaredTools:
+    """The tools of a request, and what was lost of them."""
+
+    def __init__(self, body: JsonObject, schemas: RequestSchemas) -> None:
+        self.losses: list[str] = []
+        self._schemas = schemas
+        self._functions: dict[str, FunctionDeclaration] = {}
+        self._built_in: dict[str, Tool] = {}
+        schemas.count_tools(len(body.get("tools") or ()), "tools")
+        for path, tool in _in_order_of_loading(body):
+            self._add(tool, path)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        declared = [Tool(tuple(self._functions.values()))] if self._functions else []
+        return (*declared, *self._built_in.values())
+
+    def _add(self, tool: JsonObject, path: str) -> None:
         kind = optional(tool, "type", str, path) or "custom"
-        if kind.startswith(f"{WEB_SEARCH}_"):
-            searches = True
-            continue
-        if kind != "custom":
-            raise refuse(
-                f"Gemini has no tool of the kind {shown(kind)}; declare it with an input_schema",
+        family = _VERSION.sub("", kind)
+        if family in BUILT_IN_TOOLS:
+            self._built_in[family] = BUILT_IN_TOOLS[family]
+            self.losses += [
+                f"messages.tool_field:{family}.{name}" for name in _BUILT_IN_FIELDS if tool.get(name)
+            ]
+        elif family in _SERVER_TOOLS:
+            self.losses.append(f"messages.tool:{family}")
+        elif kind == TOOLSET_TYPE:
+            for function in toolset_functions(tool, path):
+                self._declare(function, path)
+        else:
+            self._declare(self._function(kind, tool, path), path)
+        self._count_options(tool)
+
+    def _function(self, kind: str, tool: JsonObject, path: str) -> FunctionDeclaration:
+        if kind == "custom":
+            return _custom(tool, path, self._schemas)
+        declared = client_tool(kind, tool, path)
+        if declared is None:
+            raise invalid_field(
+                f"Gemini has no tool of the kind {quoted(kind)}; declare it with an input_schema",
                 f"{path}.type",
             )
-        function = _function(tool, path, schemas)
-        if function.name in functions:
-            raise refuse(f"{shown(function.name)} is declared twice", f"{path}.name")
-        functions[function.name] = function
-    declared = [Tool(tuple(functions.values()))] if functions else []
-    return (*declared, GOOGLE_SEARCH) if searches else tuple(declared)
+        return declared
+
+    def _declare(self, function: FunctionDeclaration, path: str) -> None:
+        if function.name in self._functions:
+            raise invalid_field(f"{quoted(function.name)} is declared twice", f"{path}.name")
+        self._functions[function.name] = function
+
+    def _count_options(self, tool: JsonObject) -> None:
+        callers = tool.get("allowed_callers")
+        if isinstance(callers, list) and callers and _DIRECT not in callers:
+            self.losses.append("messages.tool_allowed_callers")
+        if tool.get("strict"):
+            self.losses.append("messages.tool_strict")
 
 
 def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
-    """Claude Code declares a tool when its search has found it, and sorts it in among the others. Behind them
-    it leaves what Gemini has cached of their declarations as it was."""
-    tools = list(objects(body.get("tools") or [], "tools"))
+    """The tools with their paths, deferred tools last. Claude Code declares a tool after its search found it,
+    and sorts it among the others. At the end it does not invalidate Gemini's cache of the other
+    declarations."""
+    tools = list(each_object(body.get("tools") or [], "tools"))
     if not any(tool.get("defer_loading") for _, tool in tools):
         return tools
     found = {name: place for place, name in enumerate(dict.fromkeys(_references(body["messages"])), 2)}
@@ -52,7 +128,7 @@ def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _references(value: Any) -> Iterator[str]:
-    """The names in all blocks of the kind, in their order; messages and results hold them in lists."""
+    """The tool names in all `tool_reference` blocks of the messages and their tool results, in order."""
     for block in value if isinstance(value, list) else ():
         if isinstance(block, dict) and block.get("type") == "tool_reference":
             yield str(block.get("tool_name"))
@@ -60,23 +136,27 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(block.get("content"))
 
 
-def _function(tool: JsonObject, path: str, schemas: Schemas) -> FunctionDeclaration:
-    schema = needed(tool, "input_schema", dict, path)
-    name = needed_name(tool, path)
+def _custom(tool: JsonObject, path: str, schemas: RequestSchemas) -> FunctionDeclaration:
+    schema = required(tool, "input_schema", dict, path)
+    name = required_name(tool, path)
     return FunctionDeclaration(
-        name, optional(tool, "description", str, path), schemas.tool(name, schema, f"{path}.input_schema")
+        name,
+        with_examples(optional(tool, "description", str, path), tool, path),
+        schemas.tool_schema(name, schema, f"{path}.input_schema"),
     )
 
 
 def chosen_tools(choice: JsonObject | None, declared: tuple[Tool, ...]) -> JsonObject:
     if choice is None:
         return EMPTY
-    kind = needed(choice, "type", str, "tool_choice")
+    kind = required(choice, "type", str, "tool_choice")
     if kind == "tool":
-        name = needed(choice, "name", str, "tool_choice")
-        if name == WEB_SEARCH and GOOGLE_SEARCH in declared:  # Gemini decides by itself when to search
+        name = required(choice, "name", str, "tool_choice")
+        if BUILT_IN_TOOLS.get(name) in declared:  # Gemini decides by itself when to use them
             return EMPTY
         return tool_config(MUST_CALL, [name], declared, "tool_choice.name")
     if kind not in _MODES:
-        raise refuse(f"must be one of {', '.join((*_MODES, 'tool'))}, not {shown(kind)}", "tool_choice.type")
+        raise invalid_field(
+            f"must be one of {', '.join((*_MODES, 'tool'))}, not {quoted(kind)}", "tool_choice.type"
+        )
     return tool_config(_MODES[kind], [], declared, "tool_choice.type")

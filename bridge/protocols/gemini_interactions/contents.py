@@ -1,4 +1,4 @@
-"""Contents of the Interactions API, that is texts and media, to Gemini's parts and back."""
+"""Converts texts and media of the Interactions API to Gemini's parts and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.types import EMPTY, FileData, InlineData, JsonObject, Part
 from bridge.protocols.content_parts import Reader, text_part
-from bridge.protocols.json_reading import needed, optional, refuse, shown
+from bridge.protocols.json_reading import invalid_field, optional, quoted, required
 
 _RESOLUTIONS = ("low", "medium", "high", "ultra_high")
 _CLIP = {"start_offset": "startOffset", "end_offset": "endOffset", "fps": "fps"}
@@ -21,13 +21,15 @@ def _media(content: JsonObject, path: str) -> Part:
 
 
 def _data(content: JsonObject, path: str, mime_type: str | None) -> InlineData | FileData:
-    address = optional(content, "uri", str, path)
-    if address is None:
-        data = needed(content, "data", str, path)
-        return inline_from_base64(mime_type or needed(content, "mime_type", str, path), data, f"{path}.data")
-    if address[:5].lower() == "data:":
-        return media_from_url(address, f"{path}.uri")
-    return FileData(address, mime_type)  # Gemini reads it, as it does in its own protocol
+    uri = optional(content, "uri", str, path)
+    if uri is None:
+        data = required(content, "data", str, path)
+        return inline_from_base64(
+            mime_type or required(content, "mime_type", str, path), data, f"{path}.data"
+        )
+    if uri[:5].lower() == "data:":
+        return media_from_url(uri, f"{path}.uri")
+    return FileData(uri, mime_type)  # Gemini fetches it, as in its own protocol
 
 
 def _resolution(content: JsonObject, path: str) -> JsonObject:
@@ -35,13 +37,13 @@ def _resolution(content: JsonObject, path: str) -> JsonObject:
     if resolution is None:
         return EMPTY
     if resolution not in _RESOLUTIONS:
-        problem = f"must be one of {', '.join(_RESOLUTIONS)}, not {shown(resolution)}"
-        raise refuse(problem, f"{path}.resolution")
+        problem = f"must be one of {', '.join(_RESOLUTIONS)}, not {quoted(resolution)}"
+        raise invalid_field(problem, f"{path}.resolution")
     return {"mediaResolution": {"level": f"MEDIA_RESOLUTION_{resolution.upper()}"}}
 
 
 def _audio(content: JsonObject, path: str) -> Part:
-    """Raw sound says in its type how it was recorded."""
+    """An audio part. The MIME type of raw audio includes sample rate and channels."""
     mime_type = optional(content, "mime_type", str, path)
     for field, name in (("sample_rate", "rate"), ("channels", "channels")):
         if (number := optional(content, field, int, path)) is not None and mime_type:
@@ -55,7 +57,7 @@ def _video(content: JsonObject, path: str) -> Part:
     if processing is None or processing == "static":
         return part
     if not isinstance(processing, dict) or processing.get("type", "static") != "static":
-        raise refuse("must be static: other ways exist at Google only", where)
+        raise invalid_field("must be static: the bridge supports no other processing", where)
     clip = {ours: processing[theirs] for theirs, ours in _CLIP.items() if processing.get(theirs) is not None}
     return Part(part.data, extra={**part.extra, "videoMetadata": clip}) if clip else part
 
@@ -70,7 +72,7 @@ READERS: dict[str, Reader] = {
 
 
 def media_content(media: InlineData | FileData) -> dict[str, Any]:
-    """What Gemini sent, as a content of its kind."""
+    """Media from Gemini as a content of the matching type."""
     if isinstance(media, InlineData):
         return {"type": _kind(media.mime_type), "mime_type": media.mime_type, "data": media.data}
     typed = {} if media.mime_type is None else {"mime_type": media.mime_type}

@@ -1,4 +1,4 @@
-"""An Interactions request to Gemini's."""
+"""Converts an Interactions request to Gemini's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import ValidationError
 
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import EMPTY, Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.content_parts import system_content
@@ -14,7 +14,14 @@ from bridge.protocols.gemini_interactions.machine import InteractionOptions
 from bridge.protocols.gemini_interactions.schema import GenerationSchema
 from bridge.protocols.gemini_interactions.steps import Steps
 from bridge.protocols.gemini_interactions.tools import chosen_tools, declared_tools
-from bridge.protocols.json_reading import needed, objects, optional, refuse, shown, stop_sequences
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    stop_sequences,
+)
 
 _CONFIG = GenerationSchema()
 _SAMPLING = {
@@ -34,10 +41,10 @@ _MODALITIES = ("text", "image")
 
 def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
     if body.get("background") and body.get("store") is False:
-        raise refuse("needs store: true, since the answer is fetched later", "background")
+        raise invalid_field("needs store: true, since the answer is fetched later", "background")
     config = _config(body)
     steps = _steps(body["input"])
-    schemas = Schemas()
+    schemas = RequestSchemas()
     tools = declared_tools(body.get("tools") or [], schemas)
     thinking = Thinking(effort=config.get("thinking_level"), show=config.get("thinking_summaries") == "auto")
     instruction = body.get("system_instruction") or ""
@@ -50,7 +57,7 @@ def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
         generation=_generation(body, config, schemas),
         thinking=thinking,
         service_tier=body.get("service_tier"),
-        extra=_beside(body) or EMPTY,
+        extra=_top_level_fields(body) or EMPTY,
     )
     options = InteractionOptions(thinking.show, body.get("previous_interaction_id"))
     return ConvertedRequest(
@@ -68,7 +75,7 @@ def _config(body: JsonObject) -> JsonObject:
         _CONFIG.load(config)
     except ValidationError as error:
         name, problems = next(iter(error.messages_dict.items()))
-        raise refuse(problems[0], f"generation_config.{name}") from None
+        raise invalid_field(problems[0], f"generation_config.{name}") from None
     return config
 
 
@@ -80,12 +87,12 @@ def _steps(given: Any) -> Steps:
     if isinstance(given, dict):
         steps.add(given, "input")
         return steps
-    for path, step in objects(given, "input"):
+    for path, step in each_object(given, "input"):
         steps.add(step, path)
     return steps
 
 
-def _generation(body: JsonObject, config: JsonObject, schemas: Schemas) -> dict[str, Any]:
+def _generation(body: JsonObject, config: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     generation = {
         ours: config[theirs] for theirs, ours in _SAMPLING.items() if config.get(theirs) is not None
     }
@@ -101,14 +108,14 @@ def _generation(body: JsonObject, config: JsonObject, schemas: Schemas) -> dict[
     return generation
 
 
-def _answer_formats(given: Any, schemas: Schemas) -> dict[str, Any]:
-    """A format or a list of them; or a bare JSON Schema, as older SDKs write it."""
+def _answer_formats(given: Any, schemas: RequestSchemas) -> dict[str, Any]:
+    """The settings for one format, a list of formats, or a bare JSON Schema, as older SDKs send it."""
     if isinstance(given, dict) and given.get("type") not in _FORMATS:
-        return schemas.answer(given, "response_format")
+        return schemas.answer_format(given, "response_format")
     if given is None or isinstance(given, dict):
         formats = [] if given is None else [("response_format", given)]
     else:
-        formats = list(objects(given, "response_format"))
+        formats = list(each_object(given, "response_format"))
     generation: dict[str, Any] = {}
     for path, form in formats:
         kind = _modality(form.get("type"), f"{path}.type")
@@ -121,14 +128,14 @@ def _answer_formats(given: Any, schemas: Schemas) -> dict[str, Any]:
 
 def _modality(kind: Any, path: str) -> str:
     if kind not in _MODALITIES:
-        raise refuse(f"must be text or image here, not {shown(kind)}", path)
+        raise invalid_field(f"must be text or image here, not {quoted(kind)}", path)
     return str(kind).upper()
 
 
-def _text_format(form: JsonObject, path: str, schemas: Schemas) -> dict[str, Any]:
+def _text_format(form: JsonObject, path: str, schemas: RequestSchemas) -> dict[str, Any]:
     schema = optional(form, "schema", dict, path)
     if schema is not None:
-        return schemas.answer(schema, f"{path}.schema")
+        return schemas.answer_format(schema, f"{path}.schema")
     mime_type = optional(form, "mime_type", str, path)
     return {"responseMimeType": _JSON} if mime_type == _JSON else {}
 
@@ -137,23 +144,23 @@ def _image_config(given: JsonObject) -> dict[str, Any]:
     return {ours: given[theirs] for theirs, ours in _IMAGE.items() if given.get(theirs) is not None}
 
 
-def _beside(body: JsonObject) -> dict[str, Any]:
-    """What stands beside the conversation in Gemini's own request too."""
-    beside: dict[str, Any] = {}
+def _top_level_fields(body: JsonObject) -> dict[str, Any]:
+    """Fields that are also top-level fields of Gemini's request."""
+    fields: dict[str, Any] = {}
     if settings := body.get("safety_settings"):
-        beside["safetySettings"] = [
-            _safety(each, path) for path, each in objects(settings, "safety_settings")
+        fields["safetySettings"] = [
+            _safety(each, path) for path, each in each_object(settings, "safety_settings")
         ]
     if cached := body.get("cached_content"):
-        beside["cachedContent"] = cached
-    return beside
+        fields["cachedContent"] = cached
+    return fields
 
 
 def _safety(setting: JsonObject, path: str) -> dict[str, str]:
-    category = needed(setting, "type", str, path).upper()
+    category = required(setting, "type", str, path).upper()
     threshold, method = (
-        needed(setting, "threshold", str, path).upper(),
+        required(setting, "threshold", str, path).upper(),
         optional(setting, "method", str, path),
     )
-    told = {"category": f"HARM_CATEGORY_{category}", "threshold": threshold}
-    return told if method is None else {**told, "method": method.upper()}
+    converted = {"category": f"HARM_CATEGORY_{category}", "threshold": threshold}
+    return converted if method is None else {**converted, "method": method.upper()}

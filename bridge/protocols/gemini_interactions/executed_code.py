@@ -1,22 +1,22 @@
-"""Code that Gemini runs itself, and what came of it, to steps and back."""
+"""Converts code that Gemini executes, and its result, to steps and back."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.model_adapter import MINTED_ID
+from bridge.gemini.model_adapter import GENERATED_ID_PREFIX
 from bridge.gemini.types import JsonObject, OtherData
-from bridge.protocols.json_reading import needed, optional
+from bridge.protocols.json_reading import optional, required
 
 CALL, RESULT = "code_execution_call", "code_execution_result"
 _CODE, _OUTCOME = "executableCode", "codeExecutionResult"
-#: The step says no more of an outcome than whether it is one of these.
+#: A step can express only these two outcomes.
 OK, FAILED = "OUTCOME_OK", "OUTCOME_FAILED"
 
 
 def code_step(data: OtherData, call_id: str) -> tuple[JsonObject, dict[str, Any]] | None:
-    """A step, and the delta that says the rest of it; None if this is no code. `call_id` is for code that
-    Gemini gave no id."""
+    """A step and the delta that completes it, or None if the data is not code. `call_id` is the fallback for
+    code without an id."""
     value = data.value if isinstance(data.value, dict) else {}
     own_id = value.get("id") or call_id
     if data.field == _CODE:
@@ -24,30 +24,30 @@ def code_step(data: OtherData, call_id: str) -> tuple[JsonObject, dict[str, Any]
         arguments = {"code": value.get("code", ""), "language": language}
         return {"type": CALL, "id": own_id, "arguments": {}}, {"type": CALL, "arguments": arguments}
     if data.field == _OUTCOME:
-        told = {"result": value.get("output", ""), "is_error": value.get("outcome") != OK}
-        return {"type": RESULT, "call_id": own_id, "result": ""}, {"type": RESULT, **told}
+        fields = {"result": value.get("output", ""), "is_error": value.get("outcome") != OK}
+        return {"type": RESULT, "call_id": own_id, "result": ""}, {"type": RESULT, **fields}
     return None
 
 
-def is_told_in_full(data: OtherData) -> bool:
+def is_outcome_supported(data: OtherData) -> bool:
     value = data.value if isinstance(data.value, dict) else {}
     return data.field != _OUTCOME or value.get("outcome") in (OK, FAILED)
 
 
 def read_call(step: JsonObject, path: str) -> OtherData:
-    arguments, where = needed(step, "arguments", dict, path), f"{path}.arguments"
+    arguments, where = required(step, "arguments", dict, path), f"{path}.arguments"
     language = optional(arguments, "language", str, where) or "python"
-    code = {"language": language.upper(), "code": needed(arguments, "code", str, where)}
+    code = {"language": language.upper(), "code": required(arguments, "code", str, where)}
     return OtherData(_CODE, {**code, **_own_id(step, "id", path)})
 
 
 def read_result(step: JsonObject, path: str) -> OtherData:
     outcome = FAILED if optional(step, "is_error", bool, path) else OK
-    told = {"outcome": outcome, "output": optional(step, "result", str, path) or ""}
-    return OtherData(_OUTCOME, {**told, **_own_id(step, "call_id", path)})
+    fields = {"outcome": outcome, "output": optional(step, "result", str, path) or ""}
+    return OtherData(_OUTCOME, {**fields, **_own_id(step, "call_id", path)})
 
 
 def _own_id(step: JsonObject, field: str, path: str) -> dict[str, str]:
-    """Gemini never saw the ids that were made up here."""
+    """The id, unless the bridge generated it: Gemini never saw generated ids."""
     own_id = optional(step, field, str, path)
-    return {"id": own_id} if own_id and not own_id.startswith(MINTED_ID) else {}
+    return {"id": own_id} if own_id and not own_id.startswith(GENERATED_ID_PREFIX) else {}

@@ -1,4 +1,4 @@
-"""The events of an answer to its steps."""
+"""Builds the steps of an answer from its events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEP_START, STEP_DELTA, STEP_STOP = "step.start", "step.delta", "step.stop"
 
 
 class StepFold:
-    """`add` every event; `steps` is then what they tell, the last one as far as it was told."""
+    """`add` every event. `steps` are then the steps so far; the last one may be incomplete."""
 
     def __init__(self) -> None:
         self._steps: list[dict[str, Any]] = []
@@ -29,19 +29,19 @@ class StepFold:
         elif event.type == STEP_START:
             self._steps.append(dict(event.data["step"]))
         elif event.type == STEP_STOP:
-            self._settle()
+            self._finish_step()
 
-    def say(self, text: str) -> None:
-        """As a delta of text would."""
+    def add_text(self, text: str) -> None:
+        """Add a text delta."""
         self._pieces.append(text)
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        self._settle()
+        self._finish_step()
         return self._steps
 
     def _text(self, delta: JsonObject) -> None:
-        self.say(delta["text"])
+        self.add_text(delta["text"])
 
     def _summary(self, delta: JsonObject) -> None:
         self._pieces.append(delta["content"]["text"])
@@ -58,7 +58,7 @@ class StepFold:
     def _update(self, delta: JsonObject) -> None:
         self._steps[-1].update({name: value for name, value in delta.items() if name != "type"})
 
-    def _settle(self) -> None:
+    def _finish_step(self) -> None:
         if not (self._pieces or self._contents):
             return
         step, text = self._steps[-1], "".join(self._pieces)
@@ -75,7 +75,7 @@ class StepFold:
     def _sign(self, delta: JsonObject) -> None:
         self._steps[-1]["signature"] = delta["signature"]
 
-    #: In the class and not in each object, which would then hold on to itself.
+    #: A class attribute: in each object it would be a reference cycle.
     _DELTAS: ClassVar[Mapping[str, Callable[[StepFold, JsonObject], None]]] = {
         "text": _text,
         "thought_summary": _summary,

@@ -1,7 +1,7 @@
-"""The envelope of an Interactions request: types and ranges of its own fields.
+"""The top-level fields of an Interactions request with their types and ranges.
 
-Steps, contents and tools are checked by the converter. Unknown fields pass, as in the other protocols; those
-that ask for what only Google's own servers do are refused by name.
+The converter checks steps, contents and tools. Unknown fields are accepted, as in the other protocols. Fields
+for features that only Google's own servers offer are rejected by name.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from bridge.protocols.envelope import Envelope
 
 
 class InteractionSchema(Envelope):
-    agent = fields.refused("agents run at Google only; name a model")
-    agent_config = fields.refused("agents run at Google only; name a model")
-    environment = fields.refused("environments exist at Google only")
-    webhook_config = fields.refused(
-        "the bridge calls no address that a request names; ask for the answer again"
+    agent = fields.unsupported("the bridge does not support agents; name a model")
+    agent_config = fields.unsupported("the bridge does not support agents; name a model")
+    environment = fields.unsupported("the bridge does not support environments; leave it out")
+    webhook_config = fields.unsupported(
+        "the bridge does not support webhooks; request the stored answer instead"
     )
-    continuation_token = fields.refused("no answer here gives such a token; send the question again")
+    continuation_token = fields.unsupported(
+        "the bridge issues no continuation tokens; send the request again"
+    )
 
     model = fields.text(required=True, longest=256)
     input = fields.text_array_or_mapping(required=True)
@@ -41,9 +43,11 @@ class InteractionSchema(Envelope):
 class GenerationSchema(Envelope):
     """The `generation_config` of a request."""
 
-    speech_config = fields.refused("speech is not offered here; use generateContent")
-    transcription_config = fields.refused("transcription is not offered here; use generateContent")
-    video_config = fields.refused("video is not offered here; use generateContent")
+    speech_config = fields.unsupported("the bridge does not support speech here; use generateContent")
+    transcription_config = fields.unsupported(
+        "the bridge does not support transcription here; use generateContent"
+    )
+    video_config = fields.unsupported("the bridge does not support video here; use generateContent")
 
     max_output_tokens = fields.whole(1)
     temperature = fields.number(0, 2)

@@ -1,7 +1,7 @@
-"""Steps of a conversation to Gemini's contents.
+"""Converts the steps of a conversation to Gemini's contents.
 
-An input is a list of steps, of turns as older SDKs write them, or of contents that the user says at once.
-What Google's own tools did is told by the text behind it, and Gemini itself never said it.
+An input is a list of steps, of turns (older SDKs), or of contents of one user message. Steps of Google's
+built-in tools are dropped: the text after them has the results, and Gemini never produced these steps.
 """
 
 from __future__ import annotations
@@ -24,16 +24,23 @@ from bridge.protocols.content_parts import read_content, tool_result
 from bridge.protocols.gemini_interactions import signatures
 from bridge.protocols.gemini_interactions.contents import READERS
 from bridge.protocols.gemini_interactions.executed_code import read_call, read_result
-from bridge.protocols.json_reading import arguments_object, needed, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    arguments_object,
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+)
 
 ROLES = (USER, MODEL)
-UNSAID = frozenset(
+BUILTIN_TOOL_STEPS = frozenset(
     f"{tool}_{step}"
     for tool in ("google_search", "url_context", "google_maps", "file_search")
     for step in ("call", "result")
 )
-#: What only Google's servers can have done; left out, and counted.
-FOREIGN = frozenset(
+#: Steps of tools that only Google's servers run: dropped and counted.
+SERVER_TOOL_STEPS = frozenset(
     f"{tool}_{step}" for tool in ("mcp_server_tool", "retrieval", "processing") for step in ("call", "result")
 )
 
@@ -49,96 +56,96 @@ class Steps:
         self._for_next_call: str | None = None
 
     def add(self, step: JsonObject, path: str, role: str = USER) -> None:
-        """`role` is that of whoever says a content that stands alone."""
+        """`role` is the role for a content outside of a step."""
         if "type" not in step and "role" in step:
             self._turn(step, path)
             return
-        kind = needed(step, "type", str, path)
+        kind = required(step, "type", str, path)
         if kind in READERS:
             self._count_names([step])
-            self._say(role, READERS[kind](step, path))
-        elif kind in FOREIGN:
+            self._add_content(role, READERS[kind](step, path))
+        elif kind in SERVER_TOOL_STEPS:
             self.losses.append(f"interactions.step:{kind}")
-        elif kind not in UNSAID:
+        elif kind not in BUILTIN_TOOL_STEPS:
             self._reader(kind, path)(self, step, path)
 
     def _reader(self, kind: str, path: str) -> Callable[[Steps, JsonObject, str], None]:
         if kind not in self._READERS:
             known = ", ".join((*self._READERS, *READERS))
-            raise refuse(f"must be one of {known}, not {shown(kind)}", f"{path}.type")
+            raise invalid_field(f"must be one of {known}, not {quoted(kind)}", f"{path}.type")
         return self._READERS[kind]
 
-    def _say(self, role: str, *parts: Part) -> None:
-        self._for_next_call = None  # nothing but its call may follow such a signature
+    def _add_content(self, role: str, *parts: Part) -> None:
+        self._for_next_call = None  # only its call may follow such a signature
         if parts:
             self.contents.append(Content(role, parts))
 
-    # --- what was said -------------------------------------------------------------------------------
+    # --- messages ------------------------------------------------------------------------------------
 
     def _turn(self, turn: JsonObject, path: str) -> None:
-        role = needed(turn, "role", str, path)
+        role = required(turn, "role", str, path)
         if role not in ROLES:
-            raise refuse(f"must be user or model, not {shown(role)}", f"{path}.role")
+            raise invalid_field(f"must be user or model, not {quoted(role)}", f"{path}.role")
         content = turn.get("content")
         if isinstance(content, str):
-            self._say(role, Part(content))
+            self._add_content(role, Part(content))
             return
-        for where, step in objects(needed(turn, "content", list, path), f"{path}.content"):
+        for where, step in each_object(required(turn, "content", list, path), f"{path}.content"):
             self.add(step, where, role)
 
     def _user_input(self, step: JsonObject, path: str) -> None:
-        self._say(USER, *self._content(step.get("content"), f"{path}.content"))
+        self._add_content(USER, *self._content(step.get("content"), f"{path}.content"))
 
     def _model_output(self, step: JsonObject, path: str) -> None:
-        self._say(MODEL, *self._content(step.get("content"), f"{path}.content"))
+        self._add_content(MODEL, *self._content(step.get("content"), f"{path}.content"))
 
     def _content(self, content: Any, path: str) -> list[Part]:
         self._count_names(content if isinstance(content, list) else [])
         return [] if content is None else read_content(content, path, READERS)
 
     def _count_names(self, contents: list[Any]) -> None:
-        """A video may have a name to be referred to by, for which Gemini has no place."""
+        """Count names of media as losses: Gemini has no field for them."""
         named = [each for each in contents if isinstance(each, dict) and each.get("name")]
         self.losses += ["interactions.media_name"] * len(named)
 
     def _thought(self, step: JsonObject, path: str) -> None:
         where = f"{path}.summary"
-        told = self._content(optional(step, "summary", list, path), where)
-        texts = [part.data for part in told if isinstance(part.data, str)]
-        self.losses += ["interactions.thought_image"] * (len(told) - len(texts))
-        signature = signatures.read(optional(step, "signature", str, path) or "")
+        summary = self._content(optional(step, "summary", list, path), where)
+        texts = [part.data for part in summary if isinstance(part.data, str)]
+        self.losses += ["interactions.thought_image"] * (len(summary) - len(texts))
+        signature = signatures.decode(optional(step, "signature", str, path) or "")
         if (text := signatures.text_signed(signature)) is not None:
             self._sign_text(*text)
         elif (part := signatures.part_signed(signature)) is not None:
             self._sign_part(part)
         else:
             parts, after = read_thought("".join(texts), signature)
-            self._say(MODEL, *parts)
+            self._add_content(MODEL, *parts)
             self._for_next_call = after
 
     def _sign_text(self, length: int, signature: str) -> None:
         if length == 0:
-            self._say(MODEL, Part("", signature=signature))
+            self._add_content(MODEL, Part("", signature=signature))
             return
-        said = self._last_said()
-        if said is None or not isinstance(said.data, str) or length > len(said.data):
+        last_part = self._last_model_part()
+        if last_part is None or not isinstance(last_part.data, str) or length > len(last_part.data):
             self.losses.append("interactions.signature_of_another_text")
             return
-        before, end = said.data[:-length], said.data[-length:]
+        before, end = last_part.data[:-length], last_part.data[-length:]
         self._replace_last(*([Part(before)] if before else []), Part(end, signature=signature))
 
     def _sign_part(self, signature: str) -> None:
-        said = self._last_said()
-        if said is None or isinstance(said.data, str):
+        last_part = self._last_model_part()
+        if last_part is None or isinstance(last_part.data, str):
             self.losses.append("interactions.signature_of_another_part")
             return
-        self._replace_last(replace(said, signature=signature))
+        self._replace_last(replace(last_part, signature=signature))
 
-    def _last_said(self) -> Part | None:
-        """The model's last part, if nobody has said anything since."""
+    def _last_model_part(self) -> Part | None:
+        """The last part, if the model said it and it is neither a thought nor signed."""
         last = self.contents[-1] if self.contents else None
-        said = last.parts[-1] if last is not None and last.role == MODEL else None
-        return None if said is None or said.thought or said.signature else said
+        last_part = last.parts[-1] if last is not None and last.role == MODEL else None
+        return None if last_part is None or last_part.thought or last_part.signature else last_part
 
     def _replace_last(self, *parts: Part) -> None:
         last = self.contents.pop()
@@ -147,47 +154,49 @@ class Steps:
     # --- calls and their results ---------------------------------------------------------------------
 
     def _function_call(self, step: JsonObject, path: str) -> None:
-        call_id, name = needed(step, "id", str, path), needed(step, "name", str, path)
+        call_id, name = required(step, "id", str, path), required(step, "name", str, path)
         signature = self._for_next_call or self._own_signature(step, path)
         if self._unanswered.get(call_id) == name:
             self._for_next_call = None
-            return  # said already: some clients repeat the call with its result, behind a stored answer
+            return  # a duplicate: some clients repeat the stored call together with its result
         given = step.get("arguments")
         arguments = (
             arguments_object(given) if isinstance(given, str) else optional(step, "arguments", dict, path)
         )
         self._call_names[call_id] = self._unanswered[call_id] = name
-        self._say(MODEL, Part(FunctionCall(name, arguments or {}, call_id), signature=signature))
+        self._add_content(MODEL, Part(FunctionCall(name, arguments or {}, call_id), signature=signature))
 
     def _own_signature(self, step: JsonObject, path: str) -> str | None:
         given = optional(step, "signature", str, path)
-        return signatures.read(given) if given else None
+        return signatures.decode(given) if given else None
 
     def _function_result(self, step: JsonObject, path: str) -> None:
-        call_id = needed(step, "call_id", str, path)
+        call_id = required(step, "call_id", str, path)
         name = self._call_names.get(call_id) or optional(step, "name", str, path) or ""
         failed = optional(step, "is_error", bool, path)
         self._unanswered.pop(call_id, None)
         result = step.get("result")
         if isinstance(result, str | list):
-            self._say(USER, tool_result(self._content(result, f"{path}.result"), name, call_id, failed))
+            self._add_content(
+                USER, tool_result(self._content(result, f"{path}.result"), name, call_id, failed)
+            )
             return
         if "result" not in step:
-            raise refuse("is required", f"{path}.result")
+            raise invalid_field("is required", f"{path}.result")
         response = (
             result if isinstance(result, dict) and not failed else {"error" if failed else "result": result}
         )
-        self._say(USER, Part(FunctionResponse(name, response, call_id)))
+        self._add_content(USER, Part(FunctionResponse(name, response, call_id)))
 
     # --- code that Gemini runs -----------------------------------------------------------------------
 
     def _code_call(self, step: JsonObject, path: str) -> None:
-        self._say(MODEL, Part(read_call(step, path), signature=self._own_signature(step, path)))
+        self._add_content(MODEL, Part(read_call(step, path), signature=self._own_signature(step, path)))
 
     def _code_result(self, step: JsonObject, path: str) -> None:
-        self._say(MODEL, Part(read_result(step, path), signature=self._own_signature(step, path)))
+        self._add_content(MODEL, Part(read_result(step, path), signature=self._own_signature(step, path)))
 
-    #: In the class and not in each object, which would then hold on to itself.
+    #: A class attribute: in each object it would be a reference cycle.
     _READERS: ClassVar[Mapping[str, Callable[[Steps, JsonObject, str], None]]] = {
         "user_input": _user_input,
         "model_output": _model_output,

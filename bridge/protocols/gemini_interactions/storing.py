@@ -1,4 +1,4 @@
-"""How interactions are kept and gone on from."""
+"""Rules for stored interactions and their continuation."""
 
 from __future__ import annotations
 
@@ -7,68 +7,64 @@ from typing import Any
 
 from bridge.errors import BridgeError, UnknownAnswer
 from bridge.gemini.types import JsonObject
-from bridge.protocols.base import WORKING, AnswerStoring, PastTurn
+from bridge.protocols.base import UNFINISHED_STATUSES, AnswerStoring, PastTurn
 from bridge.protocols.gemini_interactions.machine import ID_PREFIX, error_from
-from bridge.protocols.json_reading import refuse
+from bridge.protocols.gemini_interactions.replay import REPLAY
 
 
-def _wanted(body: JsonObject) -> bool:
-    return body.get("store") is not False  # as the vendor does it: kept unless told otherwise
+def _should_store(body: JsonObject) -> bool:
+    return body.get("store") is not False  # the vendor's default is to store
 
 
-def _previous(body: JsonObject) -> str | None:
+def _previous_id(body: JsonObject) -> str | None:
     previous: str | None = body.get("previous_interaction_id")
     return previous
 
 
-def _background(body: JsonObject) -> bool:
-    return bool(body.get("background")) and not body.get("stream")
+def _is_background(body: JsonObject) -> bool:
+    return bool(body.get("background"))
 
 
-def _question(body: JsonObject) -> list[dict[str, Any]]:
+def _input_items(body: JsonObject) -> list[dict[str, Any]]:
     given = body["input"]
     if isinstance(given, str):
         return [{"type": "user_input", "content": [{"type": "text", "text": given}]}]
     return [given] if isinstance(given, dict) else [step for step in given if isinstance(step, dict)]
 
 
-def _dereferenced(body: JsonObject, _find: Callable[[str], JsonObject | None]) -> JsonObject:
-    return body  # nothing here is referred to by an id of its own
+def _resolve_references(body: JsonObject, _find: Callable[[str], JsonObject | None]) -> JsonObject:
+    return body  # the protocol has no references to single items
 
 
-def _resumed(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
-    """Tools, instruction and configuration are each request's own; everything said is taken over."""
+def _with_history(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
+    """The request with the earlier steps. Tools, instruction and configuration are not inherited."""
     past = [step for turn in turns for step in (*turn.question, *turn.answer["steps"])]
-    return {**body, "input": [*past, *_question(body)]}
+    return {**body, "input": [*past, *_input_items(body)]}
 
 
-def _shown(answer: JsonObject, question: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
-    if query.get("stream", "false").lower() != "false":
-        raise refuse(
-            "a kept interaction is not streamed again; ask for it without stream until it is completed",
-            "stream",
-        )
+def _render(answer: JsonObject, question: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
     return {**answer, "input": question} if query.get("include_input", "").lower() == "true" else answer
 
 
-def _failed(answer: JsonObject, error: BridgeError) -> JsonObject:
+def _as_failed(answer: JsonObject, error: BridgeError) -> JsonObject:
     return {**answer, "status": "failed", "errors": [error_from(error)]}
 
 
 STORING = AnswerStoring(
-    wanted=_wanted,
-    previous=_previous,
+    should_store=_should_store,
+    previous_id=_previous_id,
     previous_field="previous_interaction_id",
-    background=_background,
-    question=_question,
-    dereferenced=_dereferenced,
-    resumed=_resumed,
+    is_background=_is_background,
+    input_items=_input_items,
+    resolve_references=_resolve_references,
+    with_history=_with_history,
     id_prefix=ID_PREFIX,
     id_field="id",
-    unknown=UnknownAnswer,
-    cancellable=lambda answer: answer["status"] in WORKING,
+    not_found=UnknownAnswer,
+    is_cancellable=lambda answer: answer["status"] in UNFINISHED_STATUSES,
     cancel_paths=("/cancel", ":cancel"),
-    failed=_failed,
-    deleted=lambda _answer_id: {},
-    shown=_shown,
+    as_failed=_as_failed,
+    deletion_body=lambda _answer_id: {},
+    render=_render,
+    replay=REPLAY,
 )

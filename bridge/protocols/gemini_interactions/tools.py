@@ -1,4 +1,4 @@
-"""Tools of an Interactions request to Gemini's: the client's functions, and those that Google runs itself."""
+"""Converts the tools of an Interactions request: the client's functions and Google's built-in tools."""
 
 from __future__ import annotations
 
@@ -7,53 +7,62 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import EMPTY, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.json_reading import chosen_by, needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    lookup_by,
+    optional,
+    quoted,
+    required,
+    required_name,
+)
 from bridge.protocols.tool_choice import MUST_CALL, tool_config
 
 CHOICE = "generation_config.tool_choice"
 _MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE", "validated": "VALIDATED"}
 _SEARCHES = {"web_search": "webSearch", "image_search": "imageSearch"}
 
-Value = Callable[[Any, str], Any]  #: a field's value in Gemini's words, or the path's refusal
+ValueConverter = Callable[[Any, str], Any]  #: converts a field's value, or raises with its path
 ToolReader = Callable[[JsonObject, str], FunctionDeclaration | Tool]
 
 
-def declared_tools(tools: list[Any], schemas: Schemas) -> tuple[Tool, ...]:
-    schemas.declared(len(tools), "tools")
+def declared_tools(tools: list[Any], schemas: RequestSchemas) -> tuple[Tool, ...]:
+    schemas.count_tools(len(tools), "tools")
     read = [
-        (path, chosen_by(tool, "type", _READERS, path)(tool, path)) for path, tool in objects(tools, "tools")
+        (path, lookup_by(tool, "type", _READERS, path)(tool, path))
+        for path, tool in each_object(tools, "tools")
     ]
     functions = [
         _with_schema(each, path, schemas) for path, each in read if isinstance(each, FunctionDeclaration)
     ]
     for name, times in Counter(function.name for function in functions).items():
         if times > 1:
-            raise refuse(f"{shown(name)} is declared twice", "tools")
+            raise invalid_field(f"{quoted(name)} is declared twice", "tools")
     declared = (Tool(tuple(functions)),) if functions else ()
     return (*declared, *(each for _, each in read if isinstance(each, Tool)))
 
 
 def _function(tool: JsonObject, path: str) -> FunctionDeclaration:
     return FunctionDeclaration(
-        needed_name(tool, path),
+        required_name(tool, path),
         optional(tool, "description", str, path),
         optional(tool, "parameters", dict, path) or None,
     )
 
 
-def _with_schema(function: FunctionDeclaration, path: str, schemas: Schemas) -> FunctionDeclaration:
+def _with_schema(function: FunctionDeclaration, path: str, schemas: RequestSchemas) -> FunctionDeclaration:
     if function.schema is None:
         return function
-    schema = schemas.tool(function.name, function.schema, f"{path}.parameters")
+    schema = schemas.tool_schema(function.name, function.schema, f"{path}.parameters")
     return replace(function, schema=schema)
 
 
 # --- tools that Google runs --------------------------------------------------------------------------
 
 
-def _as_it_is(value: Any, _path: str) -> Any:
+def _unchanged(value: Any, _path: str) -> Any:
     return value
 
 
@@ -61,7 +70,7 @@ def _searches(value: Any, path: str) -> dict[str, Any]:
     kinds = value if isinstance(value, list) else [value]
     for kind in kinds:
         if not isinstance(kind, str) or kind not in _SEARCHES:
-            raise refuse(f"must hold {' or '.join(_SEARCHES)}, not {shown(kind)}", path)
+            raise invalid_field(f"must hold {' or '.join(_SEARCHES)}, not {quoted(kind)}", path)
     return {_SEARCHES[kind]: {} for kind in kinds}
 
 
@@ -71,16 +80,16 @@ def _environment(value: Any, _path: str) -> str:
 
 def _policies(value: Any, path: str) -> list[str]:
     if not isinstance(value, list):
-        raise refuse("must be an array", path)
+        raise invalid_field("must be an array", path)
     return [str(each).upper() for each in value]
 
 
-def _googles(name: str, **fields: tuple[str, Value]) -> ToolReader:
+def _builtin(name: str, **fields: tuple[str, ValueConverter]) -> ToolReader:
     def read(tool: JsonObject, path: str) -> Tool:
         given = {key: value for key, value in tool.items() if key != "type" and value is not None}
         for key in given:
             if key not in fields:
-                raise refuse("the bridge does not know this field", f"{path}.{key}")
+                raise invalid_field("the bridge does not know this field", f"{path}.{key}")
         options = {}
         for key, value in given.items():
             ours, converted = fields[key]
@@ -90,74 +99,75 @@ def _googles(name: str, **fields: tuple[str, Value]) -> ToolReader:
     return read
 
 
-def _nowhere(why: str) -> ToolReader:
+def _unsupported(why: str) -> ToolReader:
     def read(_tool: JsonObject, path: str) -> Tool:
-        raise refuse(why, f"{path}.type")
+        raise invalid_field(why, f"{path}.type")
 
     return read
 
 
 def _maps(tool: JsonObject, path: str) -> FunctionDeclaration | Tool:
-    """Where the user is stands beside the tools in Gemini's request."""
-    place = ("latitude", "longitude")
-    return _MAPS({key: value for key, value in tool.items() if key not in place}, path)
+    """Google Maps without the user's location, which is part of the tool configuration in Gemini's
+    request."""
+    location = ("latitude", "longitude")
+    return _MAPS({key: value for key, value in tool.items() if key not in location}, path)
 
 
-_MAPS = _googles("googleMaps", enable_widget=("enableWidget", _as_it_is))
+_MAPS = _builtin("googleMaps", enable_widget=("enableWidget", _unchanged))
 
 _READERS: Mapping[str, ToolReader] = {
     "function": _function,
-    "google_search": _googles("googleSearch", search_types=("searchTypes", _searches)),
-    "url_context": _googles("urlContext"),
-    "code_execution": _googles("codeExecution"),
+    "google_search": _builtin("googleSearch", search_types=("searchTypes", _searches)),
+    "url_context": _builtin("urlContext"),
+    "code_execution": _builtin("codeExecution"),
     "google_maps": _maps,
-    "file_search": _googles(
+    "file_search": _builtin(
         "fileSearch",
-        file_search_store_names=("fileSearchStoreNames", _as_it_is),
-        top_k=("topK", _as_it_is),
-        metadata_filter=("metadataFilter", _as_it_is),
+        file_search_store_names=("fileSearchStoreNames", _unchanged),
+        top_k=("topK", _unchanged),
+        metadata_filter=("metadataFilter", _unchanged),
     ),
-    "computer_use": _googles(
+    "computer_use": _builtin(
         "computerUse",
         environment=("environment", _environment),
-        excluded_predefined_functions=("excludedPredefinedFunctions", _as_it_is),
-        enable_prompt_injection_detection=("enablePromptInjectionDetection", _as_it_is),
+        excluded_predefined_functions=("excludedPredefinedFunctions", _unchanged),
+        enable_prompt_injection_detection=("enablePromptInjectionDetection", _unchanged),
         disabled_safety_policies=("disabledSafetyPolicies", _policies),
     ),
-    "mcp_server": _nowhere(
-        "the bridge calls no server that a request names; let the client call it, and declare its tools"
+    "mcp_server": _unsupported(
+        "the bridge calls no MCP server; let the client call it, and declare its tools"
     ),
-    "retrieval": _nowhere("this tool exists at Google only"),
+    "retrieval": _unsupported("the bridge does not support this tool"),
 }
 
 
-# --- what shall be called ----------------------------------------------------------------------------
+# --- tool choice -------------------------------------------------------------------------------------
 
 
 def chosen_tools(body: JsonObject, choice: Any, declared: Sequence[Tool]) -> JsonObject:
     config = EMPTY if choice is None else tool_config(*_choice(choice), declared, CHOICE)
-    place = _place(body.get("tools") or [])
-    return {**config, "retrievalConfig": {"latLng": place}} if place else config
+    location = _location(body.get("tools") or [])
+    return {**config, "retrievalConfig": {"latLng": location}} if location else config
 
 
 def _choice(choice: Any) -> tuple[str, list[str]]:
     if isinstance(choice, dict) and isinstance(choice.get("allowed_tools"), dict):
         allowed, where = choice["allowed_tools"], f"{CHOICE}.allowed_tools"
-        names = needed(allowed, "tools", list, where)
+        names = required(allowed, "tools", list, where)
         if not all(isinstance(name, str) for name in names):
-            raise refuse("must be an array of strings", f"{where}.tools")
+            raise invalid_field("must be an array of strings", f"{where}.tools")
         mode = _mode(optional(allowed, "mode", str, where) or "auto", f"{where}.mode")
-        # Gemini takes names only where it must call, or checks what it calls.
+        # Gemini accepts names only with the modes ANY and VALIDATED.
         return ("VALIDATED" if mode == "AUTO" else mode), ([] if mode == "NONE" else names)
     return _mode(choice, CHOICE), []
 
 
 def _mode(mode: Any, path: str) -> str:
     if not isinstance(mode, str) or mode not in _MODES:
-        raise refuse(f"must be one of {', '.join(_MODES)}, not {shown(mode)}", path)
+        raise invalid_field(f"must be one of {', '.join(_MODES)}, not {quoted(mode)}", path)
     return _MODES[mode]
 
 
-def _place(tools: list[JsonObject]) -> dict[str, Any]:
+def _location(tools: list[JsonObject]) -> dict[str, Any]:
     maps = next((tool for tool in tools if tool.get("type") == "google_maps"), {})
     return {key: maps[key] for key in ("latitude", "longitude") if maps.get(key) is not None}

@@ -1,4 +1,4 @@
-"""Gemini's token counts in the words of the Interactions API."""
+"""Converts Gemini's token counts to the Interactions API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BY_MODALITY = {
 
 
 def usage_from_gemini(usage: Usage) -> dict[str, Any]:
-    """Thoughts are counted beside the output here, as Gemini itself does it."""
+    """The API counts thoughts separately from the output, like Gemini."""
     details = {ours: _by_modality(usage.raw.get(theirs)) for ours, theirs in _BY_MODALITY.items()}
     return {
         "total_tokens": usage.total,

@@ -5,13 +5,13 @@ from bridge.protocols.gemini_native.converter import counted_to_gemini, to_gemin
 from bridge.protocols.gemini_native.embedding import embedding_to_gemini
 from bridge.protocols.gemini_native.framing import framing
 from bridge.protocols.gemini_native.machine import NativeMachine
-from bridge.protocols.gemini_native.schema import CountSchema, EmbeddingSchema, GenerateSchema
+from bridge.protocols.gemini_native.schema import EmbeddingSchema, GenerateSchema, NativeCountSchema
 from bridge.protocols.google_errors import error_body, error_status
 from bridge.protocols.google_models import list_models, show_model
 
 
 def _paths(method: str) -> tuple[str, ...]:
-    """In both versions of the API. `path`: a model's name may hold slashes."""
+    """The paths in both API versions. `<path:…>`, since a model name may contain slashes."""
     return tuple(f"/{version}/models/<path:model>:{method}" for version in ("v1beta", "v1"))
 
 
@@ -27,10 +27,10 @@ PROTOCOL = Protocol(
     list_models=list_models,
     show_model=show_model,
     models_path="/v1beta/models",
-    marks=frozenset({"x-goog-api-key", "x-goog-api-client"}),
+    identifying_headers=frozenset({"x-goog-api-key", "x-goog-api-client"}),
     counting=TokenCounting(
         paths=_paths("countTokens"),
-        schema=CountSchema(),
+        schema=NativeCountSchema(),
         to_gemini=counted_to_gemini,
         body=lambda tokens: {"totalTokens": tokens},
     ),
@@ -39,6 +39,6 @@ PROTOCOL = Protocol(
         schema=EmbeddingSchema(),
         to_gemini=embedding_to_gemini,
     ),
-    nowhere=_paths("<method>"),
+    unsupported_paths=_paths("<method>"),
     root="/v1beta",
 )

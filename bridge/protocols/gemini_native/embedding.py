@@ -1,4 +1,4 @@
-"""Vectors of texts: the request goes on as it came, under the name of the model that it means."""
+"""Embedding requests: passed on unchanged except for the model name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.gemini.wire import content_from_json, content_to_json
 from bridge.protocols.base import Caller, ConvertedEmbedding
 from bridge.protocols.gemini_native.converter import model_named
 from bridge.protocols.gemini_native.normalise import CONTENT, Message, read
-from bridge.protocols.json_reading import needed, objects, refuse
+from bridge.protocols.json_reading import each_object, invalid_field, required
 
 BATCH = "batchEmbedContents"
 _ONE = Message(one={"content": CONTENT})
@@ -22,7 +22,7 @@ def embedding_to_gemini(body: JsonObject, caller: Caller) -> ConvertedEmbedding:
     method = caller.path["method"]
     if method == BATCH:
         several = read(_SEVERAL, body)
-        requests = list(objects(needed(several, "requests", list, ""), "requests"))
+        requests = list(each_object(required(several, "requests", list, ""), "requests"))
         contents = tuple(_content(one, path) for path, one in requests)
         return ConvertedEmbedding(model_named(caller), method, contents, partial(_batch, several))
     one = read(_ONE, body)
@@ -30,9 +30,9 @@ def embedding_to_gemini(body: JsonObject, caller: Caller) -> ConvertedEmbedding:
 
 
 def _content(request: JsonObject, path: str) -> Content:
-    content = needed(request, "content", dict, path)
+    content = required(request, "content", dict, path)
     if not content.get("parts"):
-        raise refuse("must hold at least one part", f"{path}.content.parts".lstrip("."))
+        raise invalid_field("must hold at least one part", f"{path}.content.parts".lstrip("."))
     return content_from_json(content)
 
 

@@ -1,7 +1,7 @@
-"""The chunks of a finished answer to the whole of it, as Google itself would have sent it at once.
+"""Merges the chunks of a finished answer to the body that Google sends without streaming.
 
-Neighbouring texts are one text; a signed part is never joined with another. Of what is said more than once
-the last counts, except for what grows with the text: log probabilities and citations.
+Neighbouring texts become one text; a signed part is never joined with another. For a repeated field the last
+value counts, except for lists that grow with the text: log probabilities and citations.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.gemini.types import JsonObject
 
-#: Lists inside a candidate's fields that come in pieces.
+#: Lists inside a candidate's fields that arrive in pieces.
 GROWING = frozenset({"chosenCandidates", "topCandidates", "citationSources", "citations"})
 
 
@@ -46,21 +46,21 @@ class _Candidate:
 
     def _add_part(self, part: JsonObject) -> None:
         if not _is_plain(part):
-            self._settle()
+            self._flush_text()
             self._parts.append(dict(part))
         elif part["text"]:
             if not self._texts or part.get("thought") != self._parts[-1].get("thought"):
-                self._settle()
+                self._flush_text()
                 self._parts.append(dict(part))
             self._texts.append(part["text"])
 
-    def _settle(self) -> None:
+    def _flush_text(self) -> None:
         if self._texts:
             self._parts[-1]["text"] = "".join(self._texts)
             self._texts = []
 
     def whole(self) -> dict[str, Any]:
-        self._settle()
+        self._flush_text()
         if self._content is None:
             return self._fields
         content = {name: value for name, value in self._content.items() if name != "parts"}
@@ -70,12 +70,12 @@ class _Candidate:
 
 
 def _is_plain(part: JsonObject) -> bool:
-    """Text, and nothing but whether it is a thought."""
+    """Whether the part has no fields but `text` and `thought`."""
     return isinstance(part.get("text"), str) and part.keys() <= {"text", "thought"}
 
 
 def _joined(before: Any, value: Any) -> Any:
-    """`before` is what this function returned last: it is the fold's own, and grows in place."""
+    """`before` is the previous result of this function. The fold owns it, so it grows in place."""
     if not isinstance(value, dict):
         return value
     joined: dict[str, Any] = before if isinstance(before, dict) else {}

@@ -1,11 +1,10 @@
-"""Two ways to write a native stream: server-sent events, or one JSON array that grows.
+"""Writes a native stream as server-sent events or as one growing JSON array.
 
-What Google's SDKs cannot read decides the details. A comment breaks most of them, and a blank line the older
-ones: so while the upstream is silent the next event is begun early, since blanks before JSON mean nothing. An
-error in the middle comes as an event and once more as a bare JSON object, the two ways in which Google sends
-it: some SDKs take the one for a chunk that says nothing, some the other. Google's oldest Python SDK reads an
-array letter by letter and knows no errors in it, but it stumbles over anything behind the last bracket: where
-the answer failed, and only there, it finds a line feed.
+The limits of Google's SDKs decide the details. Comments break most of them, and blank lines break the older
+ones. So the heartbeat starts the next event early, since blanks before JSON mean nothing. An error inside a
+stream is sent as an event and again as a bare JSON object, the two forms that Google uses: each SDK ignores
+one of them. Google's oldest Python SDK parses an array character by character. It ignores an error element,
+but fails on any character after the last bracket. So only a failed answer ends with a line feed.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ NOTHING_SAID = b"{}\n\n"
 OPENING, BETWEEN = b"[", b",\n"
 
 
-def framing(asked: ConvertedRequest) -> StreamFraming:
-    sse = isinstance(asked.options, NativeOptions) and asked.options.sse
+def framing(converted: ConvertedRequest) -> StreamFraming:
+    sse = isinstance(converted.options, NativeOptions) and converted.options.sse
     return EventFraming() if sse else ArrayFraming()
 
 
 class EventFraming(StreamFraming):
     def __init__(self) -> None:
         super().__init__(self._event)
-        self._begun = False  #: an event of which only the beginning was sent
-        self._finished = False  #: the model is done, and nothing may come that could end a begun event
+        self._begun = False  #: only the beginning of the next event was sent
+        self._finished = False  #: the last chunk was sent, so a started event could stay incomplete
 
-    def silence(self) -> bytes:
+    def keep_alive(self) -> bytes:
         if self._finished:
             return b""
         if self._begun:
@@ -62,9 +61,9 @@ class ArrayFraming(StreamFraming):
 
     def __init__(self) -> None:
         super().__init__(self._element)
-        self._before = OPENING  #: what stands before the next element
+        self._before = OPENING  #: the separator before the next element
 
-    def silence(self) -> bytes:
+    def keep_alive(self) -> bytes:
         if self._before == OPENING:
             self._before = b""
             return OPENING

@@ -1,7 +1,7 @@
-"""Chunks to native events, which are the chunks themselves, and events to the whole answer.
+"""Passes chunks on as native events, and merges events to the whole answer.
 
-The Turn follows the answer as it does for every protocol and judges whether it came to an end. Which end that
-was stands in the chunks, in the client's own words. Google sends no last event: at `end` the body closes.
+The Turn detects whether the answer is complete, as for every protocol. The chunks themselves contain the
+finish reason. Google sends no last event: at `end` the body closes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from bridge.errors import BridgeError, UpstreamMalformed
 from bridge.gemini.finish import Outcome
-from bridge.gemini.turn import Closed, Ended, Grew, Opened
+from bridge.gemini.turn import RunClosed, RunOpened, TextAdded, TurnEnded
 from bridge.gemini.types import Chunk
 from bridge.gemini.wire import chunk_to_json
 from bridge.protocols.base import Event, EventMachine, Transitions
@@ -22,7 +22,7 @@ from bridge.protocols.google_errors import error_body
 CHUNK, ERROR, END = "chunk", "error", "end"
 
 
-class State(Enum):
+class NativeState(Enum):
     IDLE = auto()  #: nothing sent
     OPEN = auto()
     DONE = auto()
@@ -30,40 +30,40 @@ class State(Enum):
 
 
 class NativeMachine(EventMachine):
-    START = State.IDLE
-    MOST_CANDIDATES = 8
-    KNOWS_REASONS = True
+    START = NativeState.IDLE
+    MAX_CANDIDATES = 8
+    ANY_FINISH_REASON_ENDS = True
     LEGAL: ClassVar[Transitions] = {
-        State.IDLE: {CHUNK: State.OPEN, ERROR: State.FAILED},
-        State.OPEN: {CHUNK: State.OPEN, END: State.DONE, ERROR: State.FAILED},
-        State.DONE: {},
-        State.FAILED: {},
+        NativeState.IDLE: {CHUNK: NativeState.OPEN, ERROR: NativeState.FAILED},
+        NativeState.OPEN: {CHUNK: NativeState.OPEN, END: NativeState.DONE, ERROR: NativeState.FAILED},
+        NativeState.DONE: {},
+        NativeState.FAILED: {},
     }
 
     def feed(self, chunks: Iterable[Chunk]) -> list[Event]:
-        return [self._told(chunk) for chunk in chunks]
+        return [self._event(chunk) for chunk in chunks]
 
-    def _told(self, chunk: Chunk) -> Event:
-        self._turn.feed(chunk)  # its steps say nothing that the chunk does not
+    def _event(self, chunk: Chunk) -> Event:
+        self._turn.feed(chunk)  # the steps are not needed: the chunk contains everything
         event = Event(CHUNK, chunk_to_json(chunk))
-        self._pass(event)
+        self._advance(event)
         return event
 
-    def on_opened(self, _step: Opened) -> Iterable[Event]:
+    def on_run_opened(self, _step: RunOpened) -> Iterable[Event]:
         return ()
 
-    def on_grew(self, _step: Grew) -> Iterable[Event]:
+    def on_text_added(self, _step: TextAdded) -> Iterable[Event]:
         return ()
 
-    def on_closed(self, _step: Closed) -> Iterable[Event]:
+    def on_run_closed(self, _step: RunClosed) -> Iterable[Event]:
         return ()
 
-    def on_ended(self, step: Ended) -> Iterable[Event]:
+    def on_turn_ended(self, step: TurnEnded) -> Iterable[Event]:
         if any(ending.outcome is Outcome.BROKEN and not ending.called for ending in step.endings):
-            self.handed_on = UpstreamMalformed("Gemini's answer is broken; its finish reason says how")
+            self.error_in_answer = UpstreamMalformed("Gemini's answer is broken; its finish reason says how")
         return (Event(END, None),)
 
-    def on_failed(self, error: BridgeError) -> Iterable[Event]:
+    def on_turn_failed(self, error: BridgeError) -> Iterable[Event]:
         return (Event(ERROR, error_body(error)),)
 
     def fold(self, events: Iterable[Event]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Requests as Google's servers take them, in one spelling.
+"""Normalises the spelling of native requests.
 
-Google reads both `systemInstruction` and `system_instruction`, an object where an array is meant, and a null
-as nothing. What the bridge looks at is brought into the first form here; all else stays as it was sent. Names
-are changed by their place in the request and never inside a client's own data: arguments, results, schemas.
+Google accepts both `systemInstruction` and `system_instruction`, one object in place of an array, and null
+for a missing field. The fields that the bridge reads are converted to the first form; all others stay
+unchanged. Names change only by their position in the request, never inside a client's own data: arguments,
+results, schemas.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.protocols.json_reading import objects, optional, refuse
+from bridge.protocols.json_reading import each_object, invalid_field, optional
 
 _HUMP = re.compile(r"_([a-z0-9])")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One of Google's messages: the fields that the bridge looks at."""
+    """A message type of Google's API: the fields that the bridge reads."""
 
     values: Mapping[str, type] = field(default_factory=dict)
     one: Mapping[str, Message] = field(default_factory=dict)
@@ -50,17 +51,17 @@ REQUEST = Message(
 )
 
 
-def in_one_spelling(source: JsonObject, path: str = "") -> dict[str, Any]:
-    """The names of this message's own fields in camel case, and no nulls."""
+def normalise_names(source: JsonObject, path: str = "") -> dict[str, Any]:
+    """The fields of the message with names in camel case and without nulls."""
     spelled = {_camel(name): value for name, value in source.items() if value is not None}
     if len(spelled) < sum(value is not None for value in source.values()):
-        raise refuse("has a field twice, in two spellings", path or "request")
+        raise invalid_field("has a field twice, in two spellings", path or "request")
     return spelled
 
 
 def read(message: Message, source: JsonObject, path: str = "") -> dict[str, Any]:
-    """The message in its first form, all the way down."""
-    fields = in_one_spelling(source, path)
+    """The normalised message, including nested messages."""
+    fields = normalise_names(source, path)
     for name, kind in message.values.items():
         optional(fields, name, kind, path)
     for name in fields.keys() & message.one.keys():
@@ -75,8 +76,8 @@ def _each(message: Message, value: Any, path: str) -> list[dict[str, Any]]:
     if isinstance(value, dict):
         return [read(message, value, path)]
     if not isinstance(value, list):
-        raise refuse("must be an array", path)
-    return [read(message, item, where) for where, item in objects(value, path)]
+        raise invalid_field("must be an array", path)
+    return [read(message, item, where) for where, item in each_object(value, path)]
 
 
 def _below(path: str, name: str) -> str:

@@ -1,6 +1,6 @@
-"""The envelope of a native request: what must be there, in either spelling.
+"""The required fields of a native request, in either spelling.
 
-All that is inside is read by `normalise.py`. Unknown fields pass, and reach Gemini.
+`normalise.py` reads all other fields. Unknown fields are accepted and passed on to Gemini.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from typing import Any
 
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
-from bridge.protocols.gemini_native.normalise import in_one_spelling
+from bridge.protocols.gemini_native.normalise import normalise_names
 
 
 class NativeSchema(Envelope):
     def load(self, data: Any, **options: Any) -> Any:
-        return super().load(in_one_spelling(data), **options)
+        return super().load(normalise_names(data), **options)
 
 
 class GenerateSchema(NativeSchema):
     contents = fields.mapping_or_array(required=True)
 
 
-class CountSchema(NativeSchema):
-    """Of contents alone, or of a whole request; the converter looks for one of the two."""
+class NativeCountSchema(NativeSchema):
+    """Contents or a whole request; the converter checks that it is one of the two."""
 
     contents = fields.mapping_or_array()
 
 
 class EmbeddingSchema(NativeSchema):
-    """Of one request or of several, as the method says."""
+    """One request or several, depending on the method."""
 
     requests = fields.mapping_or_array()

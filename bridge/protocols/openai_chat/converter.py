@@ -1,37 +1,36 @@
-"""A Chat Completions request to Gemini's.
+"""Converts a Chat Completions request to Gemini's.
 
-What Gemini lacks is left out only where that is harmless, and then counted; otherwise it is a 400.
+A field that Gemini does not support is dropped and counted if that is harmless; otherwise the request gets a
+400.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
-from bridge.protocols.json_reading import needed, objects, refuse, shown, stop_sequences
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    stop_sequences,
+)
 from bridge.protocols.openai_chat.machine import ChatOptions
-from bridge.protocols.openai_chat.messages import Messages
+from bridge.protocols.openai_chat.messages import ChatMessages
 from bridge.protocols.openai_chat.tools import chosen_tools, custom_tools, declared_tools
-from bridge.protocols.openai_tiers import wished_tier
+from bridge.protocols.openai_sampling import sampling_from_openai
+from bridge.protocols.openai_tiers import requested_tier
 
-_SEED_BITS = 0x7FFF_FFFF
-
-#: Same meaning on both sides.
-_SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "n": "candidateCount",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-}
+_DROPPED = ("audio", "moderation", "prediction", "store", "verbosity")
 
 
 def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
-    messages, schemas = Messages(), Schemas()
-    for path, message in objects(body["messages"], "messages"):
+    messages, schemas = ChatMessages(), RequestSchemas()
+    for path, message in each_object(body["messages"], "messages"):
         messages.add(message, path)
     tools = declared_tools(body, schemas)
     request = GenerateRequest(
@@ -42,7 +41,7 @@ def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
         tool_config=chosen_tools(body, tools),
         generation=_generation(body, schemas),
         thinking=_thinking(body),
-        service_tier=wished_tier(body),
+        service_tier=requested_tier(body),
     )
     stream = bool(body.get("stream"))
     losses = (*messages.losses, *schemas.losses, *_losses(body))
@@ -59,9 +58,9 @@ def _options(body: JsonObject, stream: bool) -> ChatOptions:
 
 
 def _losses(body: JsonObject) -> list[str]:
-    """Wishes without a counterpart, which a client can do without."""
+    """Dropped fields that Gemini does not support and a client can do without."""
     losses = ["chat.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
-    losses += [f"chat.{name}" for name in ("verbosity", "prediction") if body.get(name)]
+    losses += [f"chat.{name}" for name in _DROPPED if body.get(name)]
     return losses
 
 
@@ -70,14 +69,12 @@ def _thinking(body: JsonObject) -> Thinking | None:
     return None if effort is None else Thinking(effort=effort)
 
 
-def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
-    _refuse_what_gemini_lacks(body)
-    generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+def _generation(body: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
+    _reject_unsupported_fields(body)
+    generation = sampling_from_openai(body)
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     if limit is not None:
         generation["maxOutputTokens"] = limit
-    if body.get("seed") is not None:
-        generation["seed"] = body["seed"] & _SEED_BITS  # Gemini's seed has 32 bits
     if stop := stop_sequences(body.get("stop"), "stop"):
         generation["stopSequences"] = stop
     if body.get("logprobs"):
@@ -88,28 +85,32 @@ def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
     return generation
 
 
-def _refuse_what_gemini_lacks(body: JsonObject) -> None:
+def _reject_unsupported_fields(body: JsonObject) -> None:
     if body.get("logit_bias"):
-        raise refuse("Gemini cannot bias single tokens; leave it out", "logit_bias")
+        raise invalid_field("Gemini cannot bias single tokens; leave it out", "logit_bias")
     if any(modality != "text" for modality in body.get("modalities") or ()):
-        raise refuse("only text answers are possible here", "modalities")
+        raise invalid_field("the bridge supports only text answers", "modalities")
     if body.get("top_logprobs") and not body.get("logprobs"):
-        raise refuse("needs logprobs: true", "top_logprobs")
+        raise invalid_field("needs logprobs: true", "top_logprobs")
 
 
-def _response_format(wanted: JsonObject | None, schemas: Schemas) -> dict[str, Any]:
-    kind = "text" if wanted is None else needed(wanted, "type", str, "response_format")
+def _response_format(wanted: JsonObject | None, schemas: RequestSchemas) -> dict[str, Any]:
+    kind = "text" if wanted is None else required(wanted, "type", str, "response_format")
     if wanted is None or kind == "text":
         return {}
     if kind == "json_object":
         return {"responseMimeType": "application/json"}
     if kind == "json_schema":
         return _answer_schema(wanted, schemas)
-    raise refuse(f"must be text, json_object or json_schema, not {shown(kind)}", "response_format.type")
+    raise invalid_field(
+        f"must be text, json_object or json_schema, not {quoted(kind)}", "response_format.type"
+    )
 
 
-def _answer_schema(wanted: JsonObject, schemas: Schemas) -> dict[str, Any]:
+def _answer_schema(wanted: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     path = "response_format.json_schema"
-    named = needed(wanted, "json_schema", dict, "response_format")
-    schema = needed(named, "schema", dict, path)
-    return schemas.answer(schema, f"{path}.schema")
+    named = required(wanted, "json_schema", dict, "response_format")
+    schema = dict(required(named, "schema", dict, path))
+    if (description := optional(named, "description", str, path)) is not None:
+        schema.setdefault("description", description)
+    return schemas.answer_format(schema, f"{path}.schema")

@@ -1,10 +1,10 @@
-"""The order of Gemini's parts, for a protocol that has none.
+"""Preserves the order of Gemini's parts in chat messages, which have no order.
 
-A chat message holds its text in one field, its reasoning in another and its calls in a third. Read back, that
-means: the reasoning, then the text, then the calls. Where Gemini's own order was different, or a part beside
-the calls was signed, the message carries a list that says so, in `extra_content.google.parts`: each entry is
-the part with its data left out, and "text" counts the characters to take from the message's own fields. A
-list that no longer fits the message (somebody edited the text) is ignored.
+A chat message has one field for its text, one for its reasoning and one for its calls. The default order is:
+reasoning, text, calls. If Gemini's order was different, or if a part other than a call was signed, the
+message carries a layout in `extra_content.google.parts`. Each entry is a part without its data; "text" is the
+number of characters to take from the message's own fields. A layout that does not match the message, because
+the client edited the text, is ignored.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from bridge.gemini.wire import part_from_json, part_to_json
 Entry = dict[str, Any]
 
 
-def layout_of(parts: Sequence[Part]) -> list[Entry] | None:
-    """What the message must carry to give these parts again; None where the plain reading gives them."""
-    if plain_order(parts) == list(parts):
+def part_layout(parts: Sequence[Part]) -> list[Entry] | None:
+    """The layout that the message must carry, or None if the default order restores these parts."""
+    if default_order(parts) == list(parts):
         return None
     return [_entry(part) for part in parts]
 
 
-def plain_order(parts: Iterable[Part]) -> list[Part]:
-    """What a message without a layout is read as, if it was made of these parts."""
+def default_order(parts: Iterable[Part]) -> list[Part]:
+    """The parts that result from reading a message of these parts without a layout."""
     reasoning = answer = ""
     calls: list[Part] = []
     for part in parts:
@@ -38,10 +38,10 @@ def plain_order(parts: Iterable[Part]) -> list[Part]:
             answer += part.data
         elif isinstance(part.data, FunctionCall):
             calls.append(replace(part, extra={}, thought=False))
-    return [*plain_parts(reasoning, answer), *calls]
+    return [*default_parts(reasoning, answer), *calls]
 
 
-def plain_parts(reasoning: str, answer: str) -> list[Part]:
+def default_parts(reasoning: str, answer: str) -> list[Part]:
     thought = [Part(reasoning, thought=True)] if reasoning else []
     return [*thought, Part(answer)] if answer else thought
 
@@ -61,31 +61,31 @@ def _entry(part: Part) -> Entry:
 def arrange(
     layout: Sequence[JsonObject], reasoning: str, answer: str, calls: Sequence[Part], images: Sequence[Part]
 ) -> list[Part] | None:
-    """The parts in Gemini's order, or None if the layout does not fit the message."""
-    seats = _Positions(reasoning, answer, calls, images)
+    """The parts in Gemini's order, or None if the layout does not match the message."""
+    contents = _MessageContents(reasoning, answer, calls, images)
     if not all(isinstance(entry, dict) for entry in layout):
         return None
     try:
-        parts = [seats.part(dict(entry)) for entry in layout]
+        parts = [contents.part(dict(entry)) for entry in layout]
     except (IndexError, TypeError, ValueError):
         return None
-    return parts if seats.empty else None
+    return parts if contents.empty else None
 
 
-class _Positions:
-    """What the message holds, taken from the front. A client may send a hundred thousand entries: each takes
-    its own piece, and nothing behind it is copied."""
+class _MessageContents:
+    """The contents of a message, consumed from the front without copying the rest: a layout may have a
+    hundred thousand entries."""
 
     def __init__(self, reasoning: str, answer: str, calls: Iterable[Part], images: Iterable[Part]) -> None:
         self._text = {True: reasoning, False: answer}
-        self._taken = {True: 0, False: 0}  #: characters of each text
+        self._positions = {True: 0, False: 0}  #: characters of each text
         self._calls = deque(calls)
         self._images = deque(images)
 
     @property
     def empty(self) -> bool:
-        left = any(self._taken[thought] < len(text) for thought, text in self._text.items())
-        return not (left or self._calls or self._images)
+        text_left = any(self._positions[thought] < len(text) for thought, text in self._text.items())
+        return not (text_left or self._calls or self._images)
 
     def part(self, entry: Entry) -> Part:
         if entry.pop("call", False):
@@ -98,8 +98,8 @@ class _Positions:
         return part_from_json(entry)
 
     def _take(self, thought: bool, length: Any) -> str:
-        text, start = self._text[thought], self._taken[thought]
+        text, start = self._text[thought], self._positions[thought]
         if type(length) is not int or not 0 <= length <= len(text) - start:
             raise ValueError("the layout counts text that the message does not have")
-        self._taken[thought] = start + length
+        self._positions[thought] = start + length
         return text[start : start + length]

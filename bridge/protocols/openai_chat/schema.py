@@ -1,14 +1,14 @@
-"""The envelope of a Chat Completions request: types and ranges of its own fields.
+"""The top-level fields of a Chat Completions request with their types and ranges.
 
-Messages, tools and content parts are checked by the converter, which knows their kinds and names the path of
-a bad one; nested schemas would cost forty times as much. Unknown fields pass: agents add some every month.
+The converter checks messages, tools and content parts, and its errors name the path. Nested schemas would
+take forty times as long. Unknown fields are accepted: agents add new ones every month.
 """
 
 from __future__ import annotations
 
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
-from bridge.protocols.openai_chat.machine import MOST_CHOICES
+from bridge.protocols.openai_chat.machine import MAX_CHOICES
 from bridge.protocols.openai_tiers import TIERS
 
 
@@ -21,7 +21,7 @@ class ChatSchema(Envelope):
     temperature = fields.number(0, 2)
     top_p = fields.number(0, 1)
     top_k = fields.whole(1)
-    n = fields.whole(1, MOST_CHOICES)
+    n = fields.whole(1, MAX_CHOICES)
     seed = fields.whole()
     presence_penalty = fields.number(-2, 2)
     frequency_penalty = fields.number(-2, 2)

@@ -1,22 +1,29 @@
-"""Tools and tool choice of a chat request to Gemini's declarations."""
+"""Converts the tools and the tool choice of a chat request to Gemini's declarations."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bridge.gemini.freeform import freeform_declaration
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    required_name,
+)
 from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 
-def declared_tools(body: JsonObject, schemas: Schemas) -> tuple[Tool, ...]:
+def declared_tools(body: JsonObject, schemas: RequestSchemas) -> tuple[Tool, ...]:
     tools, legacy = body.get("tools") or [], body.get("functions") or []
-    schemas.declared(len(tools) + len(legacy), "tools")
-    functions = [_tool(tool, path, schemas) for path, tool in objects(tools, "tools")]
-    functions += [_function(each, path, schemas) for path, each in objects(legacy, "functions")]
-    _refuse_twins(functions)
+    schemas.count_tools(len(tools) + len(legacy), "tools")
+    functions = [_tool(tool, path, schemas) for path, tool in each_object(tools, "tools")]
+    functions += [_function(each, path, schemas) for path, each in each_object(legacy, "functions")]
+    _reject_duplicates(functions)
     declared = [Tool(tuple(functions))] if functions else []
     if body.get("web_search_options") is not None:
         declared.append(GOOGLE_SEARCH)
@@ -29,32 +36,32 @@ def custom_tools(body: JsonObject) -> frozenset[str]:
     )
 
 
-def _refuse_twins(functions: list[FunctionDeclaration]) -> None:
+def _reject_duplicates(functions: list[FunctionDeclaration]) -> None:
     seen: set[str] = set()
     for function in functions:
         if function.name in seen:
-            raise refuse(f"{shown(function.name)} is declared twice", "tools")
+            raise invalid_field(f"{quoted(function.name)} is declared twice", "tools")
         seen.add(function.name)
 
 
-def _tool(tool: JsonObject, path: str, schemas: Schemas) -> FunctionDeclaration:
+def _tool(tool: JsonObject, path: str, schemas: RequestSchemas) -> FunctionDeclaration:
     kind = optional(tool, "type", str, path) or "function"
     if kind == "custom":
-        return _custom(needed(tool, "custom", dict, path), f"{path}.custom")
+        return _custom(required(tool, "custom", dict, path), f"{path}.custom")
     if kind != "function":
-        raise refuse(f"must be function or custom, not {shown(kind)}", f"{path}.type")
+        raise invalid_field(f"must be function or custom, not {quoted(kind)}", f"{path}.type")
     if "function" in tool:
-        return _function(needed(tool, "function", dict, path), f"{path}.function", schemas)
+        return _function(required(tool, "function", dict, path), f"{path}.function", schemas)
     return _function(tool, path, schemas)  # the flat form of the Responses API
 
 
-def _function(function: JsonObject, path: str, schemas: Schemas) -> FunctionDeclaration:
+def _function(function: JsonObject, path: str, schemas: RequestSchemas) -> FunctionDeclaration:
     parameters = optional(function, "parameters", dict, path)
-    name = needed_name(function, path)
+    name = required_name(function, path)
     return FunctionDeclaration(
         name,
         optional(function, "description", str, path),
-        schemas.tool(name, parameters, f"{path}.parameters") if parameters else None,
+        schemas.tool_schema(name, parameters, f"{path}.parameters") if parameters else None,
     )
 
 
@@ -62,7 +69,7 @@ def _custom(custom: JsonObject, path: str) -> FunctionDeclaration:
     grammar = optional(optional(custom, "format", dict, path) or {}, "grammar", dict, f"{path}.format") or {}
     where = f"{path}.format.grammar"
     return freeform_declaration(
-        needed_name(custom, path),
+        required_name(custom, path),
         optional(custom, "description", str, path),
         optional(grammar, "syntax", str, where),
         optional(grammar, "definition", str, where),
@@ -86,13 +93,13 @@ def _choice(choice: Any, path: str) -> tuple[str, list[str]]:
         if choice.get("type") == "allowed_tools":
             return _allowed(choice, path)
         return MUST_CALL, [_chosen_name(choice, path)]
-    raise refuse(f"must be one of {', '.join(MODES)} or name a tool", path)
+    raise invalid_field(f"must be one of {', '.join(MODES)} or name a tool", path)
 
 
 def _allowed(choice: JsonObject, path: str) -> tuple[str, list[str]]:
-    allowed = needed(choice, "allowed_tools", dict, path)
-    tools = needed(allowed, "tools", list, f"{path}.allowed_tools")
-    names = [_chosen_name(tool, where) for where, tool in objects(tools, f"{path}.allowed_tools.tools")]
+    allowed = required(choice, "allowed_tools", dict, path)
+    tools = required(allowed, "tools", list, f"{path}.allowed_tools")
+    names = [_chosen_name(tool, where) for where, tool in each_object(tools, f"{path}.allowed_tools.tools")]
     return MUST_CALL if allowed.get("mode") == "required" else CHECKED, names
 
 
@@ -100,7 +107,7 @@ def _chosen_name(choice: JsonObject, path: str) -> str:
     kind = choice.get("type")
     holder = choice.get(kind) if isinstance(kind, str) else None
     return (
-        needed(holder, "name", str, f"{path}.{kind}")
+        required(holder, "name", str, f"{path}.{kind}")
         if isinstance(holder, dict)
-        else needed(choice, "name", str, path)
+        else required(choice, "name", str, path)
     )

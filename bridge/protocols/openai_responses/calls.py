@@ -1,9 +1,9 @@
-"""A call as the output item that its declaration asks for."""
+"""Converts a call to the output item for the kind of its tool."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -17,16 +17,19 @@ NewId = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class CallItem:
-    item: dict[str, Any]  #: what stands in it from the start
-    empty: dict[str, Any]  #: its content before it is there
-    whole: dict[str, Any]  #: and when it is
-    event: str | None = None  #: the events that carry the content as text, if any do
-    field: str = ""
+    item: dict[str, Any]  #: the fields of the item from the start
+    empty: dict[str, Any]  #: the empty content fields
+    whole: dict[str, Any]  #: the complete content fields
+    event: str | None = None  #: prefix of the events that carry the content as text, if any
+    content: str = ""  #: the name of the field with this text
     text: str = ""
+    done: dict[str, Any] = field(default_factory=dict)  #: further fields of the event that ends the content
+    has_status: bool = True
 
 
 def call_item(call: FunctionCall, called: CalledTool | None, new_id: NewId) -> CallItem:
-    """A function that nobody declared is still a function call: the client knows best what is wrong."""
+    """The item for a call. An undeclared function becomes a function call, so that the client can report
+    it."""
     called = called or CalledTool(ToolKind.FUNCTION, call.name)
     return _SHAPES[called.kind](call, called, new_id)
 
@@ -34,24 +37,26 @@ def call_item(call: FunctionCall, called: CalledTool | None, new_id: NewId) -> C
 def _function(call: FunctionCall, called: CalledTool, new_id: NewId) -> CallItem:
     text = orjson.dumps(dict(call.args or {})).decode()
     return CallItem(
-        {"type": "function_call", "id": new_id("fc_"), "call_id": call.id, **_named(called)},
+        {"type": "function_call", "id": new_id("fc_"), "call_id": call.id, **_name_fields(called)},
         {"arguments": ""},
         {"arguments": text},
         "response.function_call_arguments",
         "arguments",
         text,
+        {"name": called.name},
     )
 
 
 def _custom(call: FunctionCall, called: CalledTool, new_id: NewId) -> CallItem:
     text = freeform_text(call)
     return CallItem(
-        {"type": "custom_tool_call", "id": new_id("ctc_"), "call_id": call.id, **_named(called)},
+        {"type": "custom_tool_call", "id": new_id("ctc_"), "call_id": call.id, **_name_fields(called)},
         {"input": ""},
         {"input": text},
         "response.custom_tool_call_input",
         "input",
         text,
+        has_status=False,
     )
 
 
@@ -66,7 +71,7 @@ def _tool_search(call: FunctionCall, _called: CalledTool, new_id: NewId) -> Call
     return CallItem({**item, "arguments": dict(call.args or {})}, {}, {})
 
 
-def _named(called: CalledTool) -> dict[str, Any]:
+def _name_fields(called: CalledTool) -> dict[str, Any]:
     named = {"name": called.name}
     return named if called.namespace is None else {**named, "namespace": called.namespace}
 

@@ -1,45 +1,36 @@
-"""A Responses request to Gemini's."""
+"""Converts a Responses request to Gemini's."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.request_schemas import Schemas
+from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
-from bridge.protocols.json_reading import needed, objects, optional, refuse, shown
+from bridge.protocols.json_reading import each_object, invalid_field, optional, quoted, required
+from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.dialects import HEADER, choose
+from bridge.protocols.openai_responses.echo import echoed_fields
 from bridge.protocols.openai_responses.items import Items
+from bridge.protocols.openai_responses.losses import LOGPROBS, request_losses
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 from bridge.protocols.openai_responses.tools import DeclaredTools, chosen_tools
-from bridge.protocols.openai_tiers import wished_tier
+from bridge.protocols.openai_tiers import requested_tier
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
-_SAMPLING = {"temperature": "temperature", "top_p": "topP", "max_output_tokens": "maxOutputTokens"}
 
-#: Fields of the request that the response repeats.
-_ECHOED: dict[str, Any] = {
-    "background": False,
-    "instructions": None,
-    "max_output_tokens": None,
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "previous_response_id": None,
-    "reasoning": {},
-    "service_tier": "default",
-    "store": True,
-    "temperature": None,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "top_p": None,
-    "truncation": "disabled",
+_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "max_output_tokens": "maxOutputTokens",
 }
 
 
 def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
-    _refuse_what_the_bridge_lacks(body)
+    _reject_unsupported_fields(body)
     declared = DeclaredTools()
     declared.add(body.get("tools") or [], "tools")
     items = Items(declared)
@@ -47,7 +38,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     if isinstance(body["input"], str):
         items.contents.append(Content("user", (Part(body["input"]),)))
     else:
-        for path, item in objects(body["input"], "input"):
+        for path, item in each_object(body["input"], "input"):
             items.add(item, path)
     request = GenerateRequest(
         model=body["model"],
@@ -57,69 +48,69 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         tool_config=chosen_tools(body.get("tool_choice"), declared),
         generation=_generation(body, declared.schemas),
         thinking=_thinking(body),
-        service_tier=wished_tier(body),
+        service_tier=requested_tier(body),
+        draws=declared.draws,
     )
-    losses = (*declared.losses, *declared.schemas.losses, *items.losses, *_losses(body))
+    losses = (*declared.losses, *declared.schemas.losses, *items.losses, *request_losses(body))
     options = _options(body, declared, caller)
     headers = {HEADER: options.dialect.name}
     return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers)
 
 
-def _refuse_what_the_bridge_lacks(body: JsonObject) -> None:
-    """Left out, each of these would leave out what was said or asked before."""
-    if body.get("conversation") is not None:
-        raise refuse("there are no stored conversations here; use previous_response_id", "conversation")
+def _reject_unsupported_fields(body: JsonObject) -> None:
+    """Reject fields that refer to stored content: without it the request would be incomplete."""
     if body.get("prompt") is not None:
-        raise refuse("there are no stored prompts here; send the text itself", "prompt")
+        raise invalid_field("the bridge does not store prompts; send the text itself", "prompt")
     if body.get("background") and body.get("store") is False:
-        raise refuse("needs store: true, since the answer is fetched later", "background")
+        raise invalid_field("needs store: true, since the answer is fetched later", "background")
 
 
 def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> ResponsesOptions:
     dialect = choose(caller)
-    echo = {key: default if body.get(key) is None else body[key] for key, default in _ECHOED.items()}
-    if not dialect.echoes_tools:
-        echo["tools"] = []
+    echo = echoed_fields(body, with_tools=dialect.echoes_tools)
+    if (named := CONVERSATIONS.named(body)) is not None:
+        echo["conversation"] = {"id": named}
     return ResponsesOptions(
         dialect=dialect,
         calls=declared.calls,
         thinking=_thinking(body).show,
-        encrypted_reasoning=ENCRYPTED_REASONING in (body.get("include") or ()),
+        encrypted_reasoning=_includes(body, ENCRYPTED_REASONING),
+        logprobs=_includes(body, LOGPROBS),
         echo=echo,
     )
 
 
-def _losses(body: JsonObject) -> list[str]:
-    losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
-    if (body.get("text") or {}).get("verbosity") in ("low", "high"):
-        losses.append("responses.verbosity")
-    if body.get("top_logprobs"):
-        losses.append("responses.logprobs")
-    return losses
+def _includes(body: JsonObject, name: str) -> bool:
+    return name in (body.get("include") or ())
 
 
 def _thinking(body: JsonObject) -> Thinking:
-    """Thoughts are shown to those who asked for a summary, as their vendor does it."""
+    """Thoughts are shown only to clients that asked for a summary, like at OpenAI."""
     reasoning = body.get("reasoning") or {}
     effort = optional(reasoning, "effort", str, "reasoning")
     summary = optional(reasoning, "summary", str, "reasoning")
+    summary = summary or optional(reasoning, "generate_summary", str, "reasoning")  # its old name
     return Thinking(effort=effort, show=summary not in (None, "none") and effort != "none")
 
 
-def _generation(body: JsonObject, schemas: Schemas) -> dict[str, Any]:
+def _generation(body: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
     generation = {ours: body[theirs] for theirs, ours in _SAMPLING.items() if body.get(theirs) is not None}
+    if _includes(body, LOGPROBS):
+        generation["responseLogprobs"] = True
+        if body.get("top_logprobs"):
+            generation["logprobs"] = body["top_logprobs"]
     form = optional(body.get("text") or {}, "format", dict, "text")
     if form is not None:
         generation.update(_answer_format(form, schemas))
     return generation
 
 
-def _answer_format(form: JsonObject, schemas: Schemas) -> dict[str, Any]:
-    kind = needed(form, "type", str, "text.format")
+def _answer_format(form: JsonObject, schemas: RequestSchemas) -> dict[str, Any]:
+    kind = required(form, "type", str, "text.format")
     if kind == "text":
         return {}
     if kind == "json_object":
         return {"responseMimeType": "application/json"}
     if kind == "json_schema":
-        return schemas.answer(needed(form, "schema", dict, "text.format"), "text.format.schema")
-    raise refuse(f"must be text, json_object or json_schema, not {shown(kind)}", "text.format.type")
+        return schemas.answer_format(required(form, "schema", dict, "text.format"), "text.format.schema")
+    raise invalid_field(f"must be text, json_object or json_schema, not {quoted(kind)}", "text.format.type")

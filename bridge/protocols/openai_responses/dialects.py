@@ -1,7 +1,7 @@
-"""Three ways to tell the same answer.
+"""Three dialects of the Responses API.
 
-The official one, the bridge's own contract for callers written to it, and what Codex copes with best. Each is
-a record of choices; the machine has no other way to tell them apart.
+OpenAI's own, the bridge's extended one, and one adapted to Codex. Each dialect is a record of options; the
+machine reads only these options, never the name.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from bridge.protocols.base import Caller
-from bridge.protocols.json_reading import refuse, shown
+from bridge.protocols.json_reading import invalid_field, quoted
 
-HEADER = "x-bridge-dialect"  #: a request may choose by it, and every answer says by it which was chosen
+HEADER = "x-bridge-dialect"  #: selects the dialect of a request; every answer has it too
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,13 @@ class Dialect:
     call_status: str  #: of a finished call, and of an answer that ends with one
     ends_with: tuple[str, ...]  #: the events after the last item
     failure_ends_with: tuple[str, ...]
-    limit_ends_with: tuple[str, ...]  #: when the token limit cut the answer
-    filter_fails: bool  #: a filtered answer is told as a failure, not as an incomplete one
-    errors_in_stream: bool  #: some errors are told in the stream even before it began
-    data_heartbeat: bool  #: the sign of life is an event, not a comment
+    limit_ends_with: tuple[str, ...]  #: the same if the token limit truncated the answer
+    filter_fails: bool  #: a filtered answer is reported as failed, not as incomplete
+    errors_in_stream: bool  #: some errors are sent in the stream even before its first event
+    data_heartbeat: bool  #: the heartbeat is an event, not a comment
     echoes_tools: bool
-    repeats_text: bool = False  #: response.output_text.done carries the text under a second name too
+    codex_errors: bool = False  #: a failed response has the error codes that Codex acts on
+    repeats_text: bool = False  #: response.output_text.done also has the field `output_text`
 
 
 _BRIDGE_END = ("response.done", "response.completed")
@@ -57,8 +58,8 @@ DIALECTS: Mapping[str, Dialect] = {
         data_heartbeat=False,
         echoes_tools=True,
     ),
-    # Codex takes a response.completed behind response.failed for success, repeats an answer that a filter cut
-    # five times over, and its idle timer does not see comments.
+    # Codex treats a response.completed after response.failed as success, and retries a filtered answer five
+    # times. Comments do not reset its idle timer.
     "codex": Dialect(
         name="codex",
         call_status="completed",
@@ -69,36 +70,38 @@ DIALECTS: Mapping[str, Dialect] = {
         errors_in_stream=True,
         data_heartbeat=True,
         echoes_tools=False,
+        codex_errors=True,
     ),
 }
 
 
 def choose(caller: Caller) -> Dialect:
-    """The header decides, then the caller's key, then the client's marks, then the operator's setting."""
+    """The dialect: from the header, else the caller's key, else the client's headers, else the operator's
+    setting."""
     if (named := caller.headers.get(HEADER)) is not None:
-        return _named(named.strip().lower())
-    for wish in (caller.key_dialect, _marked(caller), caller.preferences.get("dialect")):
-        if wish is not None and wish in DIALECTS:
-            return DIALECTS[wish]
+        return _dialect_by_name(named.strip().lower())
+    for name in (caller.key_dialect, _dialect_by_headers(caller), caller.preferences.get("dialect")):
+        if name is not None and name in DIALECTS:
+            return DIALECTS[name]
     return DIALECTS["openai"]
 
 
-def _named(name: str) -> Dialect:
+def _dialect_by_name(name: str) -> Dialect:
     if name not in DIALECTS:
-        raise refuse(f"must be one of {', '.join(DIALECTS)}, not {shown(name)}", HEADER)
+        raise invalid_field(f"must be one of {', '.join(DIALECTS)}, not {quoted(name)}", HEADER)
     return DIALECTS[name]
 
 
-def _marked(caller: Caller) -> str | None:
-    """Marks are patterns of header lines, by dialect."""
+def _dialect_by_headers(caller: Caller) -> str | None:
+    """The dialect whose header patterns match the client's headers. The settings list patterns by dialect."""
     marks: Mapping[str, tuple[str, ...]] = caller.preferences.get("marks", {})
     headers = {"user-agent": ""} | {name.lower(): value for name, value in caller.headers.items()}
     lines = "\n".join([f"{name}: {value}".rstrip() for name, value in headers.items()]).lower()
-    return next((name for name, patterns in marks.items() if _any_of(patterns).search(lines)), None)
+    return next((name for name, patterns in marks.items() if _compile_patterns(patterns).search(lines)), None)
 
 
 @lru_cache
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """A line that is one of these, in which `*` stands for anything."""
+def _compile_patterns(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """A regular expression for lines that match one of the patterns; `*` matches any text."""
     choices = [".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns]
     return re.compile(f"^(?:{'|'.join(choices)})$" if choices else "(?!)", re.MULTILINE)

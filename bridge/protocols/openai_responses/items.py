@@ -1,4 +1,4 @@
-"""Input items of a Responses request to Gemini contents."""
+"""Converts the input items of a Responses request to Gemini contents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_call
 from bridge.gemini.media import inline_from_base64, media_from_url
+from bridge.gemini.media_types import PDF
 from bridge.gemini.types import (
     MODEL,
     USER,
@@ -28,17 +29,27 @@ from bridge.protocols.content_parts import (
     text_part,
     tool_result,
 )
-from bridge.protocols.json_reading import arguments_object, needed, objects, optional, refuse, shown
+from bridge.protocols.json_reading import (
+    arguments_object,
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+)
+from bridge.protocols.openai_responses.hosted import code_parts, image_kind
+from bridge.protocols.openai_responses.losses import detail_losses
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
 
 ROLES = ("user", "assistant", "system", "developer")
 
-#: What Google's search did is told by the text behind it; Gemini itself never said these.
-UNSAID = frozenset({"web_search_call"})
+#: Items of Google's search. Dropped: the text after them has the results, and Gemini never produced these
+#: items.
+SEARCH_ITEMS = frozenset({"web_search_call"})
 
 
 class Items:
-    """The conversation so far, item by item. Items of a kind not known here are left out and counted."""
+    """The conversation so far, item by item. Items of unknown kinds are dropped and counted."""
 
     def __init__(self, declared: DeclaredTools) -> None:
         self.contents: list[Content] = []
@@ -58,8 +69,8 @@ class Items:
             self._system.append(text)
 
     def add(self, item: JsonObject, path: str) -> None:
-        kind = optional(item, "type", str, path) or "message"  # the easy form leaves it out
-        if kind in UNSAID:
+        kind = optional(item, "type", str, path) or "message"  # the short form of a message has no type
+        if kind in SEARCH_ITEMS:
             return
         read = self._READERS.get(kind)
         if read is None:
@@ -67,21 +78,22 @@ class Items:
             return
         read(self, item, path)
 
-    def _say(self, role: str, *parts: Part) -> None:
+    def _add_content(self, role: str, *parts: Part) -> None:
         self.contents.append(Content(role, parts))
 
-    # --- what was said -------------------------------------------------------------------------------
+    # --- messages -------------------------------------------------------------------------------
 
     def _message(self, item: JsonObject, path: str) -> None:
-        self._for_next_call = None  # nothing but its call may follow such a signature
-        role = needed(item, "role", str, path)
+        self._for_next_call = None  # only its call may follow such a signature
+        role = required(item, "role", str, path)
         if role not in ROLES:
-            raise refuse(f"must be one of {', '.join(ROLES)}, not {shown(role)}", f"{path}.role")
+            raise invalid_field(f"must be one of {', '.join(ROLES)}, not {quoted(role)}", f"{path}.role")
         parts = content_parts(item.get("content"), f"{path}.content")
+        self.losses += detail_losses(item.get("content"))
         if role in ("system", "developer"):
             self._instruction("\n\n".join(only_texts(parts, f"{path}.content")))
         else:
-            self._say(MODEL if role == "assistant" else USER, *parts)
+            self._add_content(MODEL if role == "assistant" else USER, *parts)
 
     def _instruction(self, text: str) -> None:
         if self.contents:
@@ -90,18 +102,21 @@ class Items:
             self.instruct(text)
 
     def _reasoning(self, item: JsonObject, path: str) -> None:
-        summary = objects(optional(item, "summary", list, path) or [], f"{path}.summary")
-        thought = "\n\n".join(needed(part, "text", str, where) for where, part in summary)
+        summary = each_object(optional(item, "summary", list, path) or [], f"{path}.summary")
+        thought = "\n\n".join(required(part, "text", str, where) for where, part in summary)
         signature = optional(item, "encrypted_content", str, path) or ""
+        if item.get("content"):
+            self.losses.append("responses.reasoning_content")
         parts, self._for_next_call = read_thought(thought, signature)
         if parts:
-            self._say(MODEL, *parts)
+            self._add_content(MODEL, *parts)
 
     def _compaction(self, item: JsonObject, path: str) -> None:
-        """A summary in place of older turns, where it can be read; ours never are encrypted."""
+        """A summary that replaces older turns. Encrypted summaries of other vendors are dropped and
+        counted."""
         text = optional(item, "summary", str, path) or optional(item, "text", str, path)
         if text:
-            self._say(USER, Part(text))
+            self._add_content(USER, Part(text))
         else:
             self.losses.append("responses.encrypted_compaction")
 
@@ -109,55 +124,72 @@ class Items:
 
     def _call(self, call: FunctionCall) -> None:
         self._call_names[call.id or ""] = call.name
-        self._say(MODEL, Part(call, signature=self._for_next_call))
+        self._add_content(MODEL, Part(call, signature=self._for_next_call))
         self._for_next_call = None
 
     def _name(self, item: JsonObject, path: str) -> str:
-        name, namespace = needed(item, "name", str, path), optional(item, "namespace", str, path)
+        name, namespace = required(item, "name", str, path), optional(item, "namespace", str, path)
         return self._declared.name_for(name, namespace)
 
     def _function_call(self, item: JsonObject, path: str) -> None:
         arguments = arguments_object(optional(item, "arguments", str, path) or "")
-        self._call(FunctionCall(self._name(item, path), arguments, needed(item, "call_id", str, path)))
+        self._call(FunctionCall(self._name(item, path), arguments, required(item, "call_id", str, path)))
 
     def _custom_call(self, item: JsonObject, path: str) -> None:
-        text, call_id = needed(item, "input", str, path), needed(item, "call_id", str, path)
+        text, call_id = required(item, "input", str, path), required(item, "call_id", str, path)
         self._call(freeform_call(self._name(item, path), text, call_id))
 
     def _local_shell_call(self, item: JsonObject, path: str) -> None:
-        action = needed(item, "action", dict, path)
-        told = {key: value for key, value in action.items() if key != "type" and value not in (None, {})}
+        action = required(item, "action", dict, path)
+        arguments = {key: value for key, value in action.items() if key != "type" and value not in (None, {})}
         call_id = _call_id(item, path)
         self._shell_calls[optional(item, "id", str, path) or call_id] = call_id
-        self._call(FunctionCall(LOCAL_SHELL, told, call_id))
+        self._call(FunctionCall(LOCAL_SHELL, arguments, call_id))
 
     def _tool_search_call(self, item: JsonObject, path: str) -> None:
         arguments = item.get("arguments")
-        told = arguments if isinstance(arguments, dict) else arguments_object(str(arguments or ""))
-        self._call(FunctionCall(TOOL_SEARCH, told, _call_id(item, path)))
+        arguments = arguments if isinstance(arguments, dict) else arguments_object(str(arguments or ""))
+        self._call(FunctionCall(TOOL_SEARCH, arguments, _call_id(item, path)))
 
     def _output(self, item: JsonObject, path: str) -> None:
-        self._result(item, needed(item, "call_id", str, path), path)
+        self._result(item, required(item, "call_id", str, path), path)
 
     def _local_shell_output(self, item: JsonObject, path: str) -> None:
         given = _call_id(item, path)
         self._result(item, self._shell_calls.get(given, given), path)
 
     def _result(self, item: JsonObject, call_id: str, path: str) -> None:
-        name = self._call_names.get(call_id, "")
+        name = self._call_names.get(call_id) or self._name_in_result(item, path)
         output = item.get("output")
+        self.losses += detail_losses(output)
         parts = [] if output is None else content_parts(output, f"{path}.output")
-        self._say(USER, tool_result(parts, name, call_id))
+        self._add_content(USER, tool_result(parts, name, call_id))
+
+    def _name_in_result(self, item: JsonObject, path: str) -> str:
+        """Clients that shorten a history keep results without their call; some of them send the tool's name
+        too."""
+        name, namespace = optional(item, "name", str, path), optional(item, "namespace", str, path)
+        return self._declared.name_for(name, namespace) if name else ""
 
     def _tool_search_output(self, item: JsonObject, path: str) -> None:
         tools = optional(item, "tools", list, path) or []
         found = self._declared.add(tools, f"{path}.tools")
-        self._say(USER, Part(FunctionResponse(TOOL_SEARCH, {"found": found}, _call_id(item, path))))
+        self._add_content(USER, Part(FunctionResponse(TOOL_SEARCH, {"found": found}, _call_id(item, path))))
+
+    def _code_interpreter_call(self, item: JsonObject, path: str) -> None:
+        parts = code_parts(item, path)
+        if parts:
+            self._add_content(MODEL, *parts)
+
+    def _image_generation_call(self, item: JsonObject, path: str) -> None:
+        drawn = optional(item, "result", str, path)
+        if drawn:
+            self._add_content(MODEL, Part(inline_from_base64(image_kind(drawn), drawn, f"{path}.result")))
 
     def _additional_tools(self, item: JsonObject, path: str) -> None:
-        self._declared.add(needed(item, "tools", list, path), f"{path}.tools")
+        self._declared.add(required(item, "tools", list, path), f"{path}.tools")
 
-    #: In the class and not in each object, which would then hold on to itself.
+    #: A class attribute: in each object it would be a reference cycle.
     _READERS: ClassVar[Mapping[str, Callable[[Items, JsonObject, str], None]]] = {
         "message": _message,
         "reasoning": _reasoning,
@@ -170,6 +202,8 @@ class Items:
         "tool_search_call": _tool_search_call,
         "tool_search_output": _tool_search_output,
         "additional_tools": _additional_tools,
+        "code_interpreter_call": _code_interpreter_call,
+        "image_generation_call": _image_generation_call,
         "compaction": _compaction,
         "compaction_summary": _compaction,
         "context_compaction": _compaction,
@@ -178,7 +212,7 @@ class Items:
 
 def _call_id(item: JsonObject, path: str) -> str:
     given = optional(item, "call_id", str, path) or optional(item, "id", str, path)
-    return given or needed(item, "call_id", str, path)
+    return given or required(item, "call_id", str, path)
 
 
 # --- content parts -----------------------------------------------------------------------------------
@@ -190,24 +224,24 @@ def content_parts(content: Any, path: str) -> list[Part]:
 
 def _image(part: JsonObject, path: str) -> Part:
     field = "image_url" if part.get("file_id") is None else "file_id"
-    return Part(media_from_url(needed(part, field, str, path), f"{path}.{field}"))
+    return Part(media_from_url(required(part, field, str, path), f"{path}.{field}"))
 
 
 def _file(part: JsonObject, path: str) -> Part:
     for field in ("file_url", "file_id"):
         if (address := optional(part, field, str, path)) is not None:
-            return Part(media_from_url(address, f"{path}.{field}"))
-    data, where = needed(part, "file_data", str, path), f"{path}.file_data"
+            return Part(media_from_url(address, f"{path}.{field}", PDF))
+    data, where = required(part, "file_data", str, path), f"{path}.file_data"
     if data[:5].lower() == "data:":
         return Part(media_from_url(data, where))
     kind, _ = guess_type(optional(part, "filename", str, path) or "")
-    return Part(inline_from_base64(kind or "application/pdf", data, where))
+    return Part(inline_from_base64(kind or PDF, data, where))
 
 
 def _audio(part: JsonObject, path: str) -> Part:
-    audio, where = needed(part, "input_audio", dict, path), f"{path}.input_audio"
-    kind = needed(audio, "format", str, where)
-    return Part(inline_from_base64(f"audio/{kind}", needed(audio, "data", str, where), f"{where}.data"))
+    audio, where = required(part, "input_audio", dict, path), f"{path}.input_audio"
+    kind = required(audio, "format", str, where)
+    return Part(inline_from_base64(f"audio/{kind}", required(audio, "data", str, where), f"{where}.data"))
 
 
 _PART_READERS: dict[str, Reader] = {

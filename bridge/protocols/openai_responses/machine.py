@@ -1,101 +1,76 @@
-"""Steps to Responses events. The terminal event holds the whole response, so the fold is nearly nothing.
+"""Converts steps to Responses events. The terminal event contains the whole response.
 
-Codex reads its content from `response.output_item.done` and nothing else; SDKs need every event in its place.
+Codex reads the content only from `response.output_item.done`; SDKs need every event in the right order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
-from bridge.gemini.finish import Outcome
-from bridge.gemini.grounding import search_in
-from bridge.gemini.turn import Began, Closed, Ended, Grew, Noted, Opened, RunKind, Signed
-from bridge.gemini.types import FunctionCall, JsonObject, Usage
+from bridge.gemini.finish import Outcome, outcome_of
+from bridge.gemini.grounding import citations_in, web_search_from
+from bridge.gemini.turn import (
+    MetadataReceived,
+    PartSigned,
+    RunClosed,
+    RunKind,
+    RunOpened,
+    TextAdded,
+    TurnEnded,
+    TurnStarted,
+)
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, StreamFraming, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
+from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
-from bridge.protocols.openai_responses.errors import FATAL_WITH_MESSAGE, TOLD_IN_THE_STREAM, stream_error
+from bridge.protocols.openai_responses.errors import (
+    FATAL_WITH_MESSAGE,
+    STREAM_ERROR_KINDS,
+    codex_error,
+    response_error,
+)
+from bridge.protocols.openai_responses.hosted import (
+    CODE_EVENTS,
+    IMAGE_EVENTS,
+    ExecutedCode,
+    annotation,
+    executed_code,
+    image_item,
+    is_image,
+    search_item,
+)
+from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
 from bridge.protocols.openai_responses.tools import CalledTool
-from bridge.protocols.openai_tiers import told_tier
+from bridge.protocols.openai_tiers import tier_for_answer
 from bridge.protocols.sse import encode_named
 
 ID_PREFIX = "resp_"
 
 
-class State(Enum):
-    IDLE = auto()  #: nothing sent
-    CREATED = auto()
-    OPEN = auto()  #: between items
-    ITEM = auto()  #: inside an output item
-    TEXT = auto()  #: inside a text part of a message
-    SUMMARY = auto()  #: inside a summary part of a reasoning item
-    FAILED = auto()  #: the end for most; the bridge's own dialect adds its two
-    ENDING = auto()  #: response.done is out, response.completed not yet
-    DONE = auto()
-
-
-_FAIL: dict[str, Enum] = {"response.failed": State.FAILED}
-
-
 @dataclass(frozen=True, slots=True)
 class ResponsesOptions:
     dialect: Dialect = DIALECTS["bridge"]
-    calls: Mapping[str, CalledTool] = field(
-        default_factory=dict
-    )  #: what each declared function is to the client
+    #: The client's tool behind each declared function.
+    calls: Mapping[str, CalledTool] = field(default_factory=dict)
     thinking: bool = False
-    encrypted_reasoning: bool = False  #: signatures may travel in reasoning items
+    encrypted_reasoning: bool = False  #: reasoning items may carry signatures
+    logprobs: bool = False
     echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats
 
 
 class ResponsesMachine(EventMachine):
-    START = State.IDLE
-    LEGAL: ClassVar[Transitions] = {
-        State.IDLE: {"response.created": State.CREATED},
-        State.CREATED: {"response.in_progress": State.OPEN, **_FAIL},
-        State.OPEN: {
-            "response.output_item.added": State.ITEM,
-            "response.done": State.ENDING,
-            "response.completed": State.DONE,
-            "response.incomplete": State.DONE,
-            **_FAIL,
-        },
-        State.ITEM: {
-            "response.content_part.added": State.TEXT,
-            "response.reasoning_summary_part.added": State.SUMMARY,
-            "response.function_call_arguments.delta": State.ITEM,
-            "response.function_call_arguments.done": State.ITEM,
-            "response.custom_tool_call_input.delta": State.ITEM,
-            "response.custom_tool_call_input.done": State.ITEM,
-            "response.output_item.done": State.OPEN,
-            **_FAIL,
-        },
-        State.TEXT: {
-            "response.output_text.delta": State.TEXT,
-            "response.output_text.done": State.TEXT,
-            "response.content_part.done": State.ITEM,
-            **_FAIL,
-        },
-        State.SUMMARY: {
-            "response.reasoning_summary_text.delta": State.SUMMARY,
-            "response.reasoning_summary_text.done": State.SUMMARY,
-            "response.reasoning_summary_part.done": State.ITEM,
-            **_FAIL,
-        },
-        State.FAILED: {"response.done": State.ENDING},
-        State.ENDING: {"response.completed": State.DONE},
-        State.DONE: {},
-    }
+    START = ResponsesState.IDLE
+    LEGAL: ClassVar[Transitions] = TRANSITIONS
 
-    def __init__(self, asked: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
-        super().__init__(asked, ids_and_clock)
-        options = asked.options
+    def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
+        super().__init__(converted, ids_and_clock)
+        options = converted.options
         self._options = options if isinstance(options, ResponsesOptions) else ResponsesOptions()
         self._dialect = self._options.dialect
         self._sequence = 0
@@ -106,23 +81,29 @@ class ResponsesMachine(EventMachine):
             "id": ids_and_clock.new_id(ID_PREFIX),
             "object": "response",
             "created_at": int(ids_and_clock.now()),
+            "completed_at": None,
             "status": "in_progress",
             "error": None,
             "incomplete_details": None,
-            "model": asked.request.model,
+            "model": converted.request.model,
             "output": [],
             "usage": None,
             **self._options.echo,
         }
         self._grounding: JsonObject | None = None
+        self._texts: list[str] = []  # of the finished messages
+        self._cited = 0
+        self._called = False
+        self._logprobs: list[dict[str, Any]] = []
+        self._code: ExecutedCode | None = None  # the item that waits for its result
 
     @property
     def over(self) -> bool:
         failed_for_good = len(self._dialect.failure_ends_with) == 1
-        return super().over or (self.state is State.FAILED and failed_for_good)
+        return super().over or (self.state is ResponsesState.FAILED and failed_for_good)
 
-    def takes_in_stream(self, error: BridgeError) -> bool:
-        return self._dialect.errors_in_stream and error.kind in TOLD_IN_THE_STREAM
+    def reports_in_stream(self, error: BridgeError) -> bool:
+        return self._dialect.errors_in_stream and error.kind in STREAM_ERROR_KINDS
 
     # --- events --------------------------------------------------------------------------------------
 
@@ -131,15 +112,15 @@ class ResponsesMachine(EventMachine):
         self._sequence += 1
         return event
 
-    def _of_item(self, kind: str, **data: Any) -> Event:
+    def _item_event(self, kind: str, **data: Any) -> Event:
         assert self._item is not None
         return self._event(kind, item_id=self._item["id"], output_index=len(self._output), **data)
 
-    def _added(self, item: dict[str, Any]) -> Event:
+    def _start_item(self, item: dict[str, Any]) -> Event:
         self._item = item
         return self._event("response.output_item.added", output_index=len(self._output), item=item)
 
-    def _done(self, **finished: Any) -> Event:
+    def _finish_item(self, **finished: Any) -> Event:
         assert self._item is not None
         item = {**self._item, **finished}
         event = self._event("response.output_item.done", output_index=len(self._output), item=item)
@@ -151,14 +132,16 @@ class ResponsesMachine(EventMachine):
 
     def _reasoning(self, text: str = "") -> Iterator[Event]:
         if self._item is None:
-            yield self._added({"type": "reasoning", "id": self.ids_and_clock.new_id("rs_"), "summary": []})
+            yield self._start_item(
+                {"type": "reasoning", "id": self.ids_and_clock.new_id("rs_"), "summary": []}
+            )
         if not text:
             return
         if not self._pieces:
             part = {"type": "summary_text", "text": ""}
-            yield self._of_item("response.reasoning_summary_part.added", summary_index=0, part=part)
+            yield self._item_event("response.reasoning_summary_part.added", summary_index=0, part=part)
         self._pieces.append(text)
-        yield self._of_item("response.reasoning_summary_text.delta", summary_index=0, delta=text)
+        yield self._item_event("response.reasoning_summary_text.delta", summary_index=0, delta=text)
 
     def _end_reasoning(self, signature: str | None = None) -> Iterator[Event]:
         if self._item is None or self._item["type"] != "reasoning":
@@ -166,18 +149,22 @@ class ResponsesMachine(EventMachine):
         summary, self._pieces = "".join(self._pieces), []
         part = {"type": "summary_text", "text": summary}
         if summary:
-            yield self._of_item("response.reasoning_summary_text.done", summary_index=0, text=summary)
-            yield self._of_item("response.reasoning_summary_part.done", summary_index=0, part=part)
-        yield self._done(summary=[part] if summary else [], encrypted_content=signature)
+            yield self._item_event("response.reasoning_summary_text.done", summary_index=0, text=summary)
+            yield self._item_event("response.reasoning_summary_part.done", summary_index=0, part=part)
+        signed = {} if signature is None else {"encrypted_content": signature}
+        yield self._finish_item(summary=[part] if summary else [], **signed)
 
     # --- steps ---------------------------------------------------------------------------------------
 
-    def on_began(self, _step: Began) -> Iterator[Event]:
-        self._response["service_tier"] = told_tier(self.service_tier)
+    def on_turn_started(self, _step: TurnStarted) -> Iterator[Event]:
+        self._response["service_tier"] = tier_for_answer(self.service_tier)
         yield self._event("response.created", response=self._response)
         yield self._event("response.in_progress", response=self._response)
 
-    def on_opened(self, step: Opened) -> Iterator[Event]:
+    def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
+        if step.part is not None and self._code is not None and self._code.add(step.part.data):
+            return
+        yield from self._end_code()
         if step.kind is RunKind.THOUGHT:
             if self._options.thinking:
                 yield from self._reasoning()
@@ -189,28 +176,63 @@ class ResponsesMachine(EventMachine):
             return
         yield from self._end_reasoning()
         if step.kind is RunKind.OTHER:
-            self.losses.append("responses.part_not_shown")
+            yield from self._hosted(step.part)
+
+    def _hosted(self, part: Part | None) -> Iterable[Event]:
+        """The item of a part that arrives whole and is no call."""
+        data: PartData = None if part is None else part.data
+        if isinstance(data, InlineData) and is_image(data):
+            return self._image(data)
+        code = executed_code(data, self.ids_and_clock.new_id)
+        if code is not None:
+            return self._begin_code(code)
+        self.losses.append("responses.part_not_shown")
+        return ()
+
+    def _begin_code(self, code: ExecutedCode) -> Iterator[Event]:
+        self._code = code
+        yield self._start_item({**code.item, "status": "in_progress"})
+        yield self._item_event(f"{CODE_EVENTS}.in_progress")
+        yield self._item_event(f"{CODE_EVENTS}_code.delta", delta=code.code)
+        yield self._item_event(f"{CODE_EVENTS}_code.done", code=code.code)
+        yield self._item_event(f"{CODE_EVENTS}.interpreting")
+
+    def _end_code(self) -> Iterator[Event]:
+        code, self._code = self._code, None
+        if code is None:
+            return
+        if code.status == "completed":
+            yield self._item_event(f"{CODE_EVENTS}.completed")
+        yield self._finish_item(**code.finished())
+
+    def _image(self, image: InlineData) -> Iterator[Event]:
+        yield self._start_item({**image_item(self.ids_and_clock.new_id), "status": "in_progress"})
+        for state in ("in_progress", "generating", "completed"):
+            yield self._item_event(f"{IMAGE_EVENTS}.{state}")
+        yield self._finish_item(result=image.data, status="completed")
 
     def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
         carried = signature if self._options.encrypted_reasoning else None
         if carried is not None:
             yield from self._reasoning()
         yield from self._end_reasoning(None if carried is None else for_next_call(carried))
-        shown: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
-        yield self._added({**shown.item, **shown.empty, "status": "in_progress"})
-        if shown.event is not None:
-            yield self._of_item(f"{shown.event}.delta", delta=shown.text)
-            yield self._of_item(f"{shown.event}.done", **{shown.field: shown.text})
-        yield self._done(**shown.whole, status=self._dialect.call_status)
+        entry: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
+        has_status = entry.has_status or self._dialect.call_status != "completed"
+        self._called = True
+        yield self._start_item({**entry.item, **entry.empty, **_status("in_progress", has_status)})
+        if entry.event is not None:
+            yield self._item_event(f"{entry.event}.delta", delta=entry.text)
+            yield self._item_event(f"{entry.event}.done", **entry.done, **{entry.content: entry.text})
+        yield self._finish_item(**entry.whole, **_status(self._dialect.call_status, has_status))
 
-    def on_grew(self, step: Grew) -> Iterable[Event]:
+    def on_text_added(self, step: TextAdded) -> Iterable[Event]:
         if step.kind is RunKind.THOUGHT:
             return self._reasoning(step.text) if self._options.thinking else ()
         if self._item is None:
-            return (*self._begin_message(), self._said(step.text))
-        return (self._said(step.text),)
+            return (*self._begin_message(), self._text_delta(step.text))
+        return (self._text_delta(step.text),)
 
-    def _said(self, text: str) -> Event:
+    def _text_delta(self, text: str, logprobs: Sequence[JsonObject] = ()) -> Event:
         assert self._item is not None
         self._pieces.append(text)
         sequence, self._sequence = self._sequence, self._sequence + 1
@@ -221,18 +243,18 @@ class ResponsesMachine(EventMachine):
             "output_index": len(self._output),
             "content_index": 0,
             "delta": text,
-            "logprobs": [],
+            "logprobs": list(logprobs),
         }
         return Event("response.output_text.delta", data)
 
     def _begin_message(self) -> Iterator[Event]:
         message = {"type": "message", "id": self.ids_and_clock.new_id("msg_"), "role": "assistant"}
-        yield self._added({**message, "status": "in_progress", "content": []})
-        yield self._of_item("response.content_part.added", content_index=0, part=_text_part(""))
+        yield self._start_item({**message, "status": "in_progress", "content": []})
+        yield self._item_event("response.content_part.added", content_index=0, part=_text_part(""))
 
-    def on_signed(self, step: Signed) -> Iterator[Event]:
+    def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
         if step.kind is RunKind.CALL:
-            return  # it went before the call
+            return  # already sent before the call
         if step.kind is RunKind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
             yield from self._reasoning()
             whole = sum(map(len, self._pieces))
@@ -240,22 +262,63 @@ class ResponsesMachine(EventMachine):
         else:
             self.losses.append("responses.signature_without_a_seat")
 
-    def on_closed(self, step: Closed) -> Iterator[Event]:
-        # Reasoning stays open: the call that follows may want to sign it.
+    def on_run_closed(self, step: RunClosed) -> Iterator[Event]:
+        # Reasoning stays open: the next call may need to sign it.
         if step.kind is not RunKind.TEXT or self._item is None:
             return
         text, self._pieces = "".join(self._pieces), []
-        whole = {"output_text": text} if self._dialect.repeats_text else {}
-        yield self._of_item("response.output_text.done", content_index=0, text=text, logprobs=[], **whole)
-        yield self._of_item("response.content_part.done", content_index=0, part=_text_part(text))
-        yield self._done(status="completed", content=[_text_part(text)])
+        logprobs, self._logprobs = self._logprobs, []
+        part = {"type": "output_text", "text": text, "annotations": self._annotations(text)}
+        for index, cited in enumerate(part["annotations"]):
+            yield self._item_event(
+                "response.output_text.annotation.added",
+                content_index=0,
+                annotation_index=index,
+                annotation=cited,
+            )
+        yield from self._end_message({**part, "logprobs": logprobs})
 
-    def on_noted(self, step: Noted) -> Iterable[Event]:
+    def _end_message(self, part: dict[str, Any]) -> Iterator[Event]:
+        whole = {"output_text": part["text"]} if self._dialect.repeats_text else {}
+        yield self._item_event(
+            "response.output_text.done",
+            content_index=0,
+            text=part["text"],
+            logprobs=without_bytes(part["logprobs"]),
+            **whole,
+        )
+        yield self._item_event("response.content_part.done", content_index=0, part=part)
+        yield self._finish_item(status="incomplete" if self._is_cut() else "completed", content=[part])
+
+    def _annotations(self, text: str) -> list[dict[str, Any]]:
+        """The citations of a message. Gemini counts characters from the start of the answer."""
+        before = "".join(self._texts)
+        self._texts.append(text)
+        citations = citations_in(before + text, self._grounding)
+        cited = [annotation(each, len(before)) for each in citations if each.start >= len(before)]
+        self._cited += len(cited)
+        return cited
+
+    def _is_cut(self) -> bool:
+        """Whether the message that ends now is the last one, and a limit or a filter truncated it."""
+        reasons = self._turn.finish_reasons
+        return bool(reasons) and not self._called and outcome_of(reasons[0]) is not Outcome.COMPLETE
+
+    def on_metadata(self, step: MetadataReceived) -> Iterable[Event]:
         self._grounding = step.fields.get("groundingMetadata") or self._grounding
-        return ()
+        result = step.fields.get("logprobsResult") if self._options.logprobs else None
+        tokens = logprobs_from_gemini(result)["content"] if result else []
+        if not tokens:
+            return ()
+        if self.state is not ResponsesState.TEXT:
+            self.losses.append("responses.logprobs_outside_message")
+            return ()
+        self._logprobs += tokens
+        return (self._text_delta("", without_bytes(tokens)),)
 
-    def on_ended(self, step: Ended) -> Iterator[Event]:
+    def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._end_reasoning()
+        yield from self._end_code()
         yield from self._search()
         ending = step.endings[0]
         if ending.called:
@@ -271,22 +334,23 @@ class ResponsesMachine(EventMachine):
             yield from self._end(self._dialect.limit_ends_with, "incomplete", reason="content_filter")
 
     def _search(self) -> Iterator[Event]:
-        """Google's search as an item of OpenAI's own. Gemini tells it last."""
-        search = search_in(self._grounding)
+        """Google's search as an item of OpenAI's search tool. Gemini sends the results last."""
+        search = web_search_from(self._grounding)
         if search is None:
             return
-        sources = [{"type": "url", "url": page.url} for page in search.pages]
-        action = {"type": "search", "query": search.query, "queries": search.queries, "sources": sources}
-        item = {"type": "web_search_call", "id": self.ids_and_clock.new_id("ws_"), "action": action}
-        yield self._added({**item, "status": "in_progress"})
-        yield self._done(status="completed")
+        if len(citations_in("".join(self._texts), self._grounding)) > self._cited:
+            self.losses.append("responses.citation_after_message")
+        yield self._start_item({**search_item(search, self.ids_and_clock.new_id), "status": "in_progress"})
+        yield self._finish_item(status="completed")
 
     def _end(
         self, events: tuple[str, ...], status: str, *, reason: str | None = None, error: Any = None
     ) -> Iterator[Event]:
+        finished = status in ("completed", self._dialect.call_status)
         response = {
             **self._response,
-            "service_tier": told_tier(self.service_tier),
+            "completed_at": int(self.ids_and_clock.now()) if finished else None,
+            "service_tier": tier_for_answer(self.service_tier),
             "status": status,
             "output": self._output,
             "usage": usage_from_gemini(self.usage),
@@ -297,10 +361,11 @@ class ResponsesMachine(EventMachine):
         for kind in events:
             yield self._event(kind, response=response)
 
-    def on_failed(self, error: BridgeError) -> Iterator[Event]:
-        if self.state is State.IDLE:
+    def on_turn_failed(self, error: BridgeError) -> Iterator[Event]:
+        if self.state is ResponsesState.IDLE:
             yield self._event("response.created", response=self._response)
-        yield from self._end(self._dialect.failure_ends_with, "failed", error=stream_error(error))
+        told = codex_error(error) if self._dialect.codex_errors else response_error(error)
+        yield from self._end(self._dialect.failure_ends_with, "failed", error=told)
 
     def fold(self, events: Iterable[Event]) -> JsonObject:
         *_, last = events
@@ -315,17 +380,21 @@ def _text_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
+def _status(status: str, sent: bool) -> dict[str, str]:
+    return {"status": status} if sent else {}
+
+
 def usage_from_gemini(usage: Usage) -> dict[str, Any]:
     return {
         "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached},
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": usage.thoughts},
         "total_tokens": usage.total,
     }
 
 
-def framing(asked: ConvertedRequest) -> StreamFraming:
-    if isinstance(asked.options, ResponsesOptions) and asked.options.dialect.data_heartbeat:
+def framing(converted: ConvertedRequest) -> StreamFraming:
+    if isinstance(converted.options, ResponsesOptions) and converted.options.dialect.data_heartbeat:
         return StreamFraming(encode_named, HEARTBEAT)
     return StreamFraming(encode_named)

@@ -1,6 +1,6 @@
-"""The envelope of a Responses request: types and ranges of its own fields.
+"""The top-level fields of a Responses request with their types and ranges.
 
-Items and tools are checked by the converter. Unknown fields pass: agents add some every month.
+The converter checks items and tools. Unknown fields are accepted: agents add new ones every month.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ class ResponsesSchema(Envelope):
 
     temperature = fields.number(0, 2)
     top_p = fields.number(0, 1)
+    presence_penalty = fields.number(-2, 2)
+    frequency_penalty = fields.number(-2, 2)
     top_logprobs = fields.whole(0, 20)
     max_output_tokens = fields.whole(1)
     parallel_tool_calls = fields.flag()

@@ -1,39 +1,42 @@
-"""How Responses are kept and gone on from."""
+"""Rules for stored responses and their continuation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.errors import BridgeError, InternalError, InvalidRequest
+from bridge.errors import BridgeError, UnknownPreviousAnswer
 from bridge.gemini.types import JsonObject
 from bridge.ids_and_clock import random_id
 from bridge.protocols.base import AnswerStoring, PastTurn
-from bridge.protocols.json_reading import refuse
+from bridge.protocols.json_reading import invalid_field
+from bridge.protocols.openai_responses.complete_items import complete_item
+from bridge.protocols.openai_responses.errors import response_error
 from bridge.protocols.openai_responses.machine import ID_PREFIX
+from bridge.protocols.openai_responses.replay import REPLAY
 
 
-def _wanted(body: JsonObject) -> bool:
-    return body.get("store") is not False  # as the vendor does it: kept unless told otherwise
+def _should_store(body: JsonObject) -> bool:
+    return body.get("store") is not False  # the vendor's default is to store
 
 
-def _previous(body: JsonObject) -> str | None:
+def _previous_id(body: JsonObject) -> str | None:
     previous: str | None = body.get("previous_response_id")
     return previous
 
 
-def _background(body: JsonObject) -> bool:
-    return bool(body.get("background")) and not body.get("stream")
+def _is_background(body: JsonObject) -> bool:
+    return bool(body.get("background"))
 
 
-def _question(body: JsonObject) -> list[dict[str, Any]]:
-    """The request's own items, each with an id to be listed by."""
+def _input_items(body: JsonObject) -> list[dict[str, Any]]:
+    """The request's input items in the vendor's complete form, each with an id."""
     given = body["input"]
-    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
-    return [{"id": random_id("item_"), **item} for item in items if isinstance(item, dict)]
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    return [{"id": random_id("item_"), **complete_item(item)} for item in items if isinstance(item, dict)]
 
 
-def _dereferenced(body: JsonObject, find: Callable[[str], JsonObject | None]) -> JsonObject:
+def _resolve_references(body: JsonObject, find: Callable[[str], JsonObject | None]) -> JsonObject:
     given = body["input"]
     if isinstance(given, str) or not any(map(_is_reference, given)):
         return body
@@ -51,35 +54,35 @@ def _is_reference(item: Any) -> bool:
 def _found(item: JsonObject, find: Callable[[str], JsonObject | None], param: str) -> JsonObject:
     found = find(str(item.get("id")))
     if found is None:
-        raise refuse("names no stored item; send the item itself", param)
+        raise invalid_field("there is no stored item with this id; send the item itself", param)
     return found
 
 
-def _resumed(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
-    """Instructions are not taken over from earlier turns; everything said is."""
+def _with_history(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
+    """The request with the items of earlier turns. Instructions of earlier turns are not inherited."""
     past = [item for turn in turns for item in (*turn.question, *turn.answer["output"])]
-    return {**body, "input": [*past, *_question(body)]}
+    return {**body, "input": [*past, *_input_items(body)]}
 
 
-def _failed(answer: JsonObject, error: BridgeError) -> JsonObject:
-    code = "server_error" if isinstance(error, InternalError) else error.kind
-    return {**answer, "status": "failed", "error": {"code": code, "message": error.message}}
+def _as_failed(answer: JsonObject, error: BridgeError) -> JsonObject:
+    return {**answer, "status": "failed", "error": response_error(error)}
 
 
 STORING = AnswerStoring(
-    wanted=_wanted,
-    previous=_previous,
+    should_store=_should_store,
+    previous_id=_previous_id,
     previous_field="previous_response_id",
-    background=_background,
-    question=_question,
-    dereferenced=_dereferenced,
-    resumed=_resumed,
+    is_background=_is_background,
+    input_items=_input_items,
+    resolve_references=_resolve_references,
+    with_history=_with_history,
     id_prefix=ID_PREFIX,
     id_field="response_id",
-    unknown=InvalidRequest,
-    cancellable=lambda answer: bool(answer.get("background")),
-    failed=_failed,
-    deleted=lambda answer_id: {"id": answer_id, "object": "response", "deleted": True},
-    shown=lambda answer, _question, _query: answer,
-    question_path="/input_items",
+    not_found=UnknownPreviousAnswer,
+    is_cancellable=lambda answer: bool(answer.get("background")),
+    as_failed=_as_failed,
+    deletion_body=lambda answer_id: {"id": answer_id, "object": "response", "deleted": True},
+    render=lambda answer, _input_items, _query: answer,
+    replay=REPLAY,
+    input_path="/input_items",
 )

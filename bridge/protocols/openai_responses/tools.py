@@ -1,7 +1,7 @@
-"""Tools of a Responses request to Gemini's declarations, and the kinds their calls must be answered in.
+"""Converts the tools of a Responses request to Gemini's declarations, and records the kind of each tool.
 
-The kind of the answer matters as much as its content: Codex aborts a turn in which a freeform tool is called
-as a function, and knows a namespaced tool only by its two names.
+The output item of a call must have the kind of its tool: Codex aborts a turn if a freeform tool is called as
+a function, and finds a namespaced tool only by namespace and name.
 """
 
 from __future__ import annotations
@@ -13,9 +13,17 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_declaration
-from bridge.gemini.request_schemas import Schemas
-from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
-from bridge.protocols.json_reading import needed, needed_name, objects, optional, refuse, shown
+from bridge.gemini.request_schemas import RequestSchemas
+from bridge.gemini.types import CODE_EXECUTION, EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.protocols.json_reading import (
+    each_object,
+    invalid_field,
+    optional,
+    quoted,
+    required,
+    required_name,
+)
+from bridge.protocols.openai_responses.losses import tool_losses
 from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 LOCAL_SHELL = "local_shell"
@@ -36,6 +44,29 @@ _LOCAL_SHELL_SCHEMA: JsonObject = {
 }
 
 
+_SEARCH_SETTINGS = (
+    "filters",
+    "user_location",
+    "search_context_size",
+    "search_content_types",
+    "external_web_access",
+)
+_CONTAINER_SETTINGS = ("file_ids", "memory_limit", "network_policy")
+_IMAGE_SETTINGS = (
+    "action",
+    "background",
+    "input_fidelity",
+    "input_image_mask",
+    "model",
+    "moderation",
+    "output_compression",
+    "output_format",
+    "partial_images",
+    "quality",
+    "size",
+)
+
+
 class ToolKind(Enum):
     FUNCTION = auto()
     CUSTOM = auto()
@@ -45,7 +76,7 @@ class ToolKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CalledTool:
-    """What a call of a declared function is for the client."""
+    """The client's tool behind a declared function."""
 
     kind: ToolKind
     name: str
@@ -53,22 +84,24 @@ class CalledTool:
 
 
 class DeclaredTools:
-    """Every tool of a request, wherever it was declared."""
+    """All tools of a request, declared in `tools` or in input items."""
 
     def __init__(self) -> None:
-        self.calls: dict[str, CalledTool] = {}  #: by the name that Gemini is told
+        self.calls: dict[str, CalledTool] = {}  #: by the name that Gemini gets
         self.losses: list[str] = []
-        self.schemas = Schemas()
+        self.schemas = RequestSchemas()
         self._functions: dict[str, FunctionDeclaration] = {}
-        self._search = False
+        self.draws = False  #: the client allows the model to draw images
+        self._hosted: dict[str, Tool] = {}
 
     def add(self, tools: list[Any], path: str, namespace: str | None = None) -> list[str]:
-        """The names under which these tools can be called from now on."""
+        """Declare the tools, and return the names under which Gemini can call them."""
         names: list[str] = []
-        for where, tool in objects(tools, path):
-            kind = needed(tool, "type", str, where)
+        for where, tool in each_object(tools, path):
+            kind = required(tool, "type", str, where)
+            self.losses += tool_losses(kind, tool)
             if kind.startswith("web_search"):
-                self._search = True
+                self._search()
             elif kind in self._READERS:
                 names += self._READERS[kind](self, tool, where, namespace)
             else:
@@ -77,24 +110,24 @@ class DeclaredTools:
 
     def tools(self) -> tuple[Tool, ...]:
         functions = (Tool(tuple(self._functions.values())),) if self._functions else ()
-        return (*functions, GOOGLE_SEARCH) if self._search else functions
+        return (*functions, *self._hosted.values())
 
     def name_for(self, name: str, namespace: str | None) -> str:
-        """The one name under which Gemini knows a tool. Two tools whose names run together stay two."""
-        place = _place(namespace)
+        """The name of a tool for Gemini. A hash separates two tools whose joined names are equal."""
+        place = _namespace_prefix(namespace)
         joined = f"{place}__{name}" if place else name
         known = self.calls.get(joined)
-        if known is None or (known.name, _place(known.namespace)) == (name, place):
+        if known is None or (known.name, _namespace_prefix(known.namespace)) == (name, place):
             return joined
         return f"{joined}_{sha256(f'{place}/{name}'.encode()).hexdigest()[:8]}"
 
     def _declare(self, function: FunctionDeclaration, called: CalledTool, path: str) -> list[str]:
         known = self.calls.get(function.name)
         if known is not None and known.kind is not called.kind:
-            raise refuse(f"{shown(function.name)} is declared twice, as different tools", path)
+            raise invalid_field(f"{quoted(function.name)} is declared twice, as different tools", path)
         if known is None:
-            self.schemas.declared(1, path)
-        # Found again by a tool search or sent along once more: the newest word counts.
+            self.schemas.count_tools(1, path)
+        # A tool search may declare a tool again: the latest declaration counts.
         self.calls[function.name] = called
         self._functions[function.name] = function
         return [function.name]
@@ -102,18 +135,18 @@ class DeclaredTools:
     def _function(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         if isinstance(tool.get("function"), dict):  # the nested form of Chat Completions
             tool, path = tool["function"], f"{path}.function"
-        name = needed_name(tool, path)
+        name = required_name(tool, path)
         schema = optional(tool, "parameters", dict, path)
         joined = self.name_for(name, namespace)
         function = FunctionDeclaration(
             joined,
             optional(tool, "description", str, path),
-            self.schemas.tool(joined, schema, f"{path}.parameters") if schema else None,
+            self.schemas.tool_schema(joined, schema, f"{path}.parameters") if schema else None,
         )
         return self._declare(function, CalledTool(ToolKind.FUNCTION, name, namespace), path)
 
     def _custom(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
-        name = needed_name(tool, path)
+        name = required_name(tool, path)
         form, where = optional(tool, "format", dict, path) or {}, f"{path}.format"
         function = freeform_declaration(
             self.name_for(name, namespace),
@@ -125,8 +158,8 @@ class DeclaredTools:
 
     def _namespace(self, tool: JsonObject, path: str, namespace: str | None) -> list[str]:
         if namespace is not None:
-            raise refuse("a namespace cannot stand in another", path)
-        return self.add(needed(tool, "tools", list, path), f"{path}.tools", needed_name(tool, path))
+            raise invalid_field("a namespace cannot contain another namespace", path)
+        return self.add(required(tool, "tools", list, path), f"{path}.tools", required_name(tool, path))
 
     def _local_shell(self, _tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         function = FunctionDeclaration(
@@ -137,22 +170,46 @@ class DeclaredTools:
     def _tool_search(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         schema = optional(tool, "parameters", dict, path)
         description = optional(tool, "description", str, path) or "Finds tools that are not declared yet."
-        prepared = self.schemas.tool(TOOL_SEARCH, schema, f"{path}.parameters") if schema else None
+        prepared = self.schemas.tool_schema(TOOL_SEARCH, schema, f"{path}.parameters") if schema else None
         called = CalledTool(ToolKind.TOOL_SEARCH, TOOL_SEARCH)
         return self._declare(FunctionDeclaration(TOOL_SEARCH, description, prepared), called, path)
 
-    #: In the class and not in each object, which would then hold on to itself.
+    def _search(self) -> None:
+        """Google's search takes no settings of OpenAI's."""
+        self._hosted["search"] = GOOGLE_SEARCH
+
+    def _code_interpreter(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
+        """Gemini executes Python without files, in a container of its own."""
+        self._hosted["code"] = CODE_EXECUTION
+        container = tool.get("container")
+        if isinstance(container, str):
+            self.losses.append("responses.code_interpreter:container")
+        settings = optional(tool, "container", dict, path) if isinstance(container, dict) else None
+        lost = [name for name in _CONTAINER_SETTINGS if (settings or {}).get(name)]
+        self.losses += [f"responses.code_interpreter:container.{name}" for name in lost]
+        return []
+
+    def _image_generation(self, tool: JsonObject, _path: str, _namespace: str | None) -> list[str]:
+        """The model itself draws, in its own size and format."""
+        self.draws = True
+        lost = [name for name in _IMAGE_SETTINGS if tool.get(name) not in (None, "auto")]
+        self.losses += [f"responses.image_generation:{name}" for name in lost]
+        return []
+
+    #: A class attribute: in each object it would be a reference cycle.
     _READERS: ClassVar[Mapping[str, Callable[[DeclaredTools, JsonObject, str, str | None], list[str]]]] = {
         "function": _function,
         "custom": _custom,
         "namespace": _namespace,
         "local_shell": _local_shell,
         "tool_search": _tool_search,
+        "code_interpreter": _code_interpreter,
+        "image_generation": _image_generation,
     }
 
 
-def _place(namespace: str | None) -> str:
-    """Codex names the namespace of plain tools in four ways."""
+def _namespace_prefix(namespace: str | None) -> str:
+    """The namespace as a prefix. Clients use both None and `functions` for tools without a namespace."""
     return "" if namespace in (None, "functions") else namespace
 
 
@@ -167,18 +224,18 @@ def _choice(choice: Any, declared: DeclaredTools) -> tuple[str, list[str]]:
     if isinstance(choice, str) and choice in MODES:
         return MODES[choice], []
     if not isinstance(choice, dict):
-        raise refuse(f"must be one of {', '.join(MODES)} or name a tool", "tool_choice")
+        raise invalid_field(f"must be one of {', '.join(MODES)} or name a tool", "tool_choice")
     if choice.get("type") == "allowed_tools":
-        tools = objects(needed(choice, "tools", list, "tool_choice"), "tool_choice.tools")
-        names = [_chosen(tool, path, declared) for path, tool in tools if not _is_search(tool)]
+        tools = each_object(required(choice, "tools", list, "tool_choice"), "tool_choice.tools")
+        names = [_chosen(tool, path, declared) for path, tool in tools if not _is_hosted(tool)]
         return MUST_CALL if choice.get("mode") == "required" else CHECKED, names
-    if _is_search(choice):  # Gemini decides by itself when to search
+    if _is_hosted(choice):  # Gemini itself decides when to use its own tools
         return "AUTO", []
     return MUST_CALL, [_chosen(choice, "tool_choice", declared)]
 
 
-def _is_search(choice: JsonObject) -> bool:
-    return str(choice.get("type")).startswith("web_search")
+def _is_hosted(choice: JsonObject) -> bool:
+    return str(choice.get("type")).startswith(("web_search", "code_interpreter", "image_generation"))
 
 
 def _chosen(choice: JsonObject, path: str, declared: DeclaredTools) -> str:
@@ -187,4 +244,4 @@ def _chosen(choice: JsonObject, path: str, declared: DeclaredTools) -> str:
         return str(kind)
     if isinstance(choice.get("function"), dict):  # the nested form of Chat Completions
         choice, path = choice["function"], f"{path}.function"
-    return declared.name_for(needed(choice, "name", str, path), optional(choice, "namespace", str, path))
+    return declared.name_for(required(choice, "name", str, path), optional(choice, "namespace", str, path))

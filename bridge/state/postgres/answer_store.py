@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Turn
+from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Progress, Turn
 from bridge.state.postgres.database import Database, PostgresStore, Values
 from bridge.state.postgres.ledger import by_the_server
 from bridge.state.store import PATIENT
@@ -44,6 +44,7 @@ _FIND = f"""
 SELECT id, previous, {_NOW} - touched, cancelled, question, answer
     FROM gemini_bridge.answer WHERE id = %(id)s AND {_OWNED}
 """
+_PROGRESS = f"SELECT {_NOW} - touched, cancelled FROM gemini_bridge.answer WHERE id = %(id)s AND {_OWNED}"
 _FIND_SIZE = f"SELECT {_SIZE} FROM gemini_bridge.answer WHERE id = %(id)s AND {_OWNED}"
 _BESIDE = f"""
 FROM gemini_bridge.answer
@@ -118,6 +119,10 @@ class PostgresAnswerStore(PostgresStore, AnswerStore):
             return None
         found, previous, idle, cancelled, question, answer = row
         return KeptAnswer(found, previous, idle, cancelled, orjson.loads(question), orjson.loads(answer))
+
+    def progress(self, owner: str, answer_id: str) -> Progress | None:
+        row = self._row(_PROGRESS, self._values(id=answer_id, owner=owner))
+        return None if row is None else Progress(*row)
 
     def size(self, owner: str, answer_id: str) -> int | None:
         row = self._row(_FIND_SIZE, self._values(id=answer_id, owner=owner))

@@ -6,7 +6,9 @@ from typing import Any
 
 from bridge.settings import Settings
 from bridge.state.postgres.answer_store import PostgresAnswerStore
+from bridge.state.postgres.conversation_store import PostgresConversationStore
 from bridge.state.postgres.database import Database
+from bridge.state.postgres.event_store import PostgresEventStore
 from bridge.state.postgres.expiring_names import PostgresCooldownStore, PostgresLearntFactStore
 from bridge.state.postgres.key_store import PostgresKeyStore
 from bridge.state.postgres.ledger import PostgresLedger
@@ -28,6 +30,8 @@ def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
             megabytes=accounts.max_mb,
         ),
         "answers": PostgresAnswerStore(database, responses.store_days, responses.store_mb),
+        "events": PostgresEventStore(database, responses.store_days, responses.store_mb),
+        "conversations": PostgresConversationStore(database, responses.store_days, responses.store_mb),
         "signatures": PostgresSignatureStore(database),
         "cooldowns": PostgresCooldownStore(database),
         "learnt_facts": PostgresLearntFactStore(database),

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Turn
+from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Progress, Turn
 from bridge.state.sqlite.database import Database, SqliteStore
 from bridge.state.sqlite.migrations import Schema, statements
 
@@ -137,6 +137,11 @@ class SqliteAnswerStore(SqliteStore, AnswerStore):
         query = f"SELECT {columns} FROM answer WHERE id = ? AND owner = ? AND kept > ?"
         row = self._row(query, (answer_id, owner, self._oldest()))
         return None if row is None else self._kept(row)
+
+    def progress(self, owner: str, answer_id: str) -> Progress | None:
+        query = "SELECT touched, cancelled FROM answer WHERE id = ? AND owner = ? AND kept > ?"
+        row = self._row(query, (answer_id, owner, self._oldest()))
+        return None if row is None else Progress(self._now() - row[0], bool(row[1]))
 
     def size(self, owner: str, answer_id: str) -> int | None:
         query = f"SELECT {_SIZE} FROM answer WHERE id = ? AND owner = ? AND kept > ?"

@@ -71,6 +71,7 @@ class CodeAssistUpstream(RestUpstream):
     CANNOT: ClassVar = {
         Capability.COUNTS: "instruction and tools are counted as text",
         Capability.EMBEDDINGS: "Code Assist has no embeddings",
+        Capability.MEDIA_ADDRESSES: "Google does not document that Code Assist fetches addresses",
         Capability.MODEL_LIMITS: "Code Assist lists names only",
         Capability.KEY_ROTATION: "one person's login, whose token is renewed",
     }

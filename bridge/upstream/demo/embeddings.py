@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -18,14 +19,24 @@ _WORD = re.compile(r"\w+")
 def answer(method: str, body: JsonObject) -> dict[str, Any]:
     """The answer of `models/{model}:{method}` to this body."""
     if method == "batchEmbedContents":
-        return {"embeddings": [_embedding(request) for request in body["requests"]]}
-    return {"embedding": _embedding(body)}
+        requests = body["requests"]
+        return {"embeddings": [_embedding(request) for request in requests], **_usage(requests)}
+    return {"embedding": _embedding(body), **_usage([body])}
 
 
 def _embedding(request: JsonObject) -> dict[str, Any]:
+    return {"values": vector(_text(request), _size(request.get("outputDimensionality")))}
+
+
+def _text(request: JsonObject) -> str:
     parts = content_from_json(request["content"]).parts
-    text = " ".join(part.data for part in parts if isinstance(part.data, str))
-    return {"values": vector(text, _size(request.get("outputDimensionality")))}
+    return " ".join(part.data for part in parts if isinstance(part.data, str))
+
+
+def _usage(requests: Sequence[JsonObject]) -> dict[str, Any]:
+    """A word is a token."""
+    tokens = sum(len(_WORD.findall(_text(request))) for request in requests)
+    return {"usageMetadata": {"promptTokenCount": tokens}}
 
 
 def _size(wanted: Any) -> int:

@@ -1,9 +1,9 @@
 "use strict";
-// Everything on the page works without this: it adds copying, filling in, and the mark of the chosen client.
+// The page works without this script. It adds copy buttons, fills in key and model, and marks the selected client.
 const all = (selector) => document.querySelectorAll(selector);
 const said = document.getElementById("said");
 
-function selected(element) {
+function select(element) {
   const range = document.createRange();
   range.selectNodeContents(element);
   const selection = getSelection();
@@ -12,9 +12,9 @@ function selected(element) {
 }
 
 async function copy(element) {
-  // Only a page from https or localhost may write to the clipboard in the modern way.
+  // Browsers offer navigator.clipboard only on https and localhost.
   if (navigator.clipboard) return navigator.clipboard.writeText(element.textContent);
-  selected(element);
+  select(element);
   if (!document.execCommand("copy")) throw new Error("refused");
 }
 
@@ -28,7 +28,7 @@ for (const button of all("button.copy")) {
       await copy(source);
       button.textContent = said.textContent = "Copied";
     } catch {
-      selected(source);
+      select(source);
       button.textContent = said.textContent = "Selected";
     }
     setTimeout(() => { button.textContent = "Copy"; said.textContent = ""; }, 2000);
@@ -38,7 +38,7 @@ for (const button of all("button.copy")) {
 for (const element of all(".scripted")) element.hidden = false;
 for (const element of all(".unscripted")) element.hidden = true;
 
-// What these characters spell is the same inside any language's quotes, and outside them too.
+// These characters need no escaping in any of the languages, inside and outside quotes.
 const plain = /^[A-Za-z0-9._:\/-]+$/;
 
 for (const name of ["key", "model"]) {

@@ -8,33 +8,10 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from usage_rows import NOON, row
 
 from bridge.state.sqlite.usage_store import SqliteUsageStore
-from bridge.state.usage_store import UsageQuery, UsageRow, UsageStore, UsageSums, total
-
-NOON = 1_794_916_800.0  # 2026-11-17
-
-
-def row(at: float = NOON, **different) -> UsageRow:
-    usual = UsageRow(
-        at,
-        "alice",
-        "openai_chat",
-        "codex",
-        "gpt-5",
-        "known",
-        100,
-        10,
-        20,
-        5,
-        0.5,
-        1.5,
-        0.2,
-        "completed",
-        "",
-        200,
-    )
-    return usual._replace(**different)
+from bridge.state.usage_store import UsageQuery, UsageStore, UsageSums, total
 
 
 class Clock:

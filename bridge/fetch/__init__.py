@@ -1,0 +1,1 @@
+"""Fetches media from addresses that clients name, if the operator allows it."""

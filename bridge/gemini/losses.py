@@ -1,0 +1,21 @@
+"""The losses that all protocols share: what a model or a size limit drops from a request.
+
+The names are also notes of the model adapter and of repairs. A note that is not listed here drops nothing
+of the client's request.
+"""
+
+from collections.abc import Mapping
+
+SCHEMA_DETAILS = "tools.schema_details"
+THINKING_AMOUNT = "generation.thinking_amount"
+IMAGES_NOT_DRAWN = "tools.image_generation"
+SAMPLING_NOT_SENT = "generation.sampling_not_sent"
+
+REQUEST_LOSSES: Mapping[str, str] = {
+    "tools.references_cut": "A schema that refers to itself is expanded to a limited depth.",
+    IMAGES_NOT_DRAWN: "The model cannot draw images.",
+    "tools.search_beside_functions": "The model does not allow Google Search beside functions.",
+    SCHEMA_DETAILS: "Gemini refused the schema of a tool; only its basic keywords are sent.",
+    SAMPLING_NOT_SENT: "The model does not accept sampling settings.",
+    THINKING_AMOUNT: "The model does not accept an effort or a budget for thinking.",
+}

@@ -1,0 +1,43 @@
+"""Converts Gemini's log probabilities to the format of Chat Completions and Responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import zip_longest
+from typing import Any
+
+from bridge.gemini.types import JsonObject
+
+
+def logprobs_from_gemini(result: JsonObject) -> dict[str, Any]:
+    chosen = _objects(result, "chosenCandidates")
+    others = [_objects(step, "candidates") for step in _objects(result, "topCandidates")]
+    content = [
+        {**_token(token), "top_logprobs": [_token(other) for other in top or ()]}
+        for token, top in zip_longest(chosen, others[: len(chosen)])
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _objects(holder: Any, key: str) -> list[JsonObject]:
+    items = holder.get(key) if isinstance(holder, dict) else None
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _token(candidate: JsonObject) -> dict[str, Any]:
+    token = str(candidate.get("token") or "")
+    return {"token": token, "logprob": candidate.get("logProbability", 0.0), "bytes": list(token.encode())}
+
+
+def without_bytes(tokens: Iterable[JsonObject]) -> list[dict[str, Any]]:
+    """Log probabilities in the form of the events of Responses."""
+    return [
+        {
+            "token": token["token"],
+            "logprob": token["logprob"],
+            "top_logprobs": [
+                {"token": other["token"], "logprob": other["logprob"]} for other in token["top_logprobs"]
+            ],
+        }
+        for token in tokens
+    ]

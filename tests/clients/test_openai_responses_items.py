@@ -1,0 +1,145 @@
+"""Citations, log probabilities, hosted tools and errors of Responses, with the `openai` package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+from scripted_gemini import CUT, Reply, sse, text_chunk
+
+IMAGE_MODEL = "gemini-3-pro-image"
+GROUNDING = {
+    "webSearchQueries": ["weather"],
+    "groundingChunks": [{"web": {"uri": "https://example.org/w", "title": "Weather"}}],
+    "groundingSupports": [
+        {
+            "segment": {"startIndex": 9, "endIndex": 18, "text": "It räins"},
+            "groundingChunkIndices": [0],
+        }
+    ],
+}
+
+
+@pytest.fixture
+def client(bridge):
+    with OpenAI(base_url=f"{bridge.address}/v1", api_key="client-key", max_retries=0) as sdk:
+        yield sdk
+
+
+def parts_chunk(*parts: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    ending = {} if finish is None else {"finishReason": finish}
+    return {"candidates": [{"content": {"role": "model", "parts": list(parts)}, "index": 0, **ending}]}
+
+
+def with_fields(chunk: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    (candidate,) = chunk["candidates"]
+    return {**chunk, "candidates": [{**candidate, **fields}]}
+
+
+def streamed(client: OpenAI, **options: Any) -> tuple[list[Any], Any]:
+    with client.responses.stream(model="gpt-5", input="Hello", **options) as stream:
+        events = list(stream)
+        return events, events[-1].response
+
+
+def test_citations_have_character_indices(client, gemini):
+    last = with_fields(text_chunk("It räins.", "STOP"), groundingMetadata=GROUNDING)
+    gemini.will_say(sse(text_chunk("Fräulein: "), last))
+    events, final = streamed(client, tools=[{"type": "web_search"}])
+    (cited,) = final.output[0].content[0].annotations
+    assert final.output_text[cited.start_index : cited.end_index] == "It räins"
+    assert (cited.type, cited.url, cited.title) == ("url_citation", "https://example.org/w", "Weather")
+    kinds = [event.type for event in events]
+    added = kinds.index("response.output_text.annotation.added")
+    assert kinds[added - 1] == "response.output_text.delta"
+    assert kinds[added + 1] == "response.output_text.done"
+    assert dict(events[added].annotation)["start_index"] == cited.start_index
+    assert final.output[1].type == "web_search_call"
+
+
+def test_log_probabilities_come_when_they_are_included(client, gemini):
+    token = {"token": "Hi", "logProbability": -0.5}
+    result = {"chosenCandidates": [token], "topCandidates": [{"candidates": [token]}]}
+    gemini.will_say(sse(with_fields(text_chunk("Hi", "STOP"), logprobsResult=result)))
+    events, final = streamed(client, include=["message.output_text.logprobs"], top_logprobs=1)
+    sent = gemini.asked[-1].body["generationConfig"]
+    assert (sent["responseLogprobs"], sent["logprobs"]) == (True, 1)
+    (logprob,) = final.output[0].content[0].logprobs
+    assert (logprob.token, logprob.logprob, logprob.bytes) == ("Hi", -0.5, [72, 105])
+    assert [top.token for top in logprob.top_logprobs] == ["Hi"]
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    assert [each.token for event in deltas for each in event.logprobs] == ["Hi"]
+    assert final.output_text == "Hi"
+
+
+def test_executed_code_is_a_code_interpreter_call(client, gemini):
+    code = {"executableCode": {"language": "PYTHON", "code": "print(2)"}}
+    result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2\n"}}
+    gemini.will_say(sse(parts_chunk(code), parts_chunk(result), text_chunk("Two.", "STOP")))
+    tools = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+    events, final = streamed(client, tools=tools)
+    assert gemini.asked[-1].body["tools"] == [{"codeExecution": {}}]
+    call, message = final.output
+    assert (call.type, call.code, call.status) == ("code_interpreter_call", "print(2)", "completed")
+    assert [(output.type, output.logs) for output in call.outputs] == [("logs", "2\n")]
+    assert message.content[0].text == "Two."
+    names = [event.type.removeprefix("response.code_interpreter_call") for event in events]
+    assert [name for name in names if name.startswith((".", "_"))] == [
+        ".in_progress",
+        "_code.delta",
+        "_code.done",
+        ".interpreting",
+        ".completed",
+    ]
+    gemini.will_say(sse(text_chunk("Yes.", "STOP")))
+    client.responses.create(model="gpt-5", input="Sure?", previous_response_id=final.id, tools=tools)
+    assert gemini.asked[-1].body["contents"][1]["parts"][:2] == [code, result]
+
+
+def test_a_drawn_image_is_an_image_generation_call(client, gemini):
+    drawn = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    gemini.will_say(sse(parts_chunk(drawn, finish="STOP")))
+    final = client.responses.create(
+        model=IMAGE_MODEL, input="Draw a cat.", tools=[{"type": "image_generation"}]
+    )
+    assert gemini.asked[-1].body["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"]
+    (call,) = final.output
+    assert (call.type, call.status, call.result) == ("image_generation_call", "completed", "iVBORw0KGgo=")
+
+
+def test_a_cut_message_is_incomplete(client, gemini):
+    gemini.will_say(sse(text_chunk("It was a dark and", "MAX_TOKENS")))
+    _, final = streamed(client, max_output_tokens=5000)
+    assert (final.status, final.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert final.output[0].status == "incomplete"
+    assert final.completed_at is None
+
+
+def test_a_failed_response_has_openais_code_and_the_bridges(client, gemini):
+    gemini.will_say(Reply([*sse(text_chunk("Hel")), CUT]))
+    *_, last = client.responses.create(model="gpt-5", input="Hello", stream=True)
+    assert last.type == "response.failed"
+    assert last.response.error.code == "server_error"
+    assert last.response.error.model_extra["bridge_code"] in ("upstream_truncated", "upstream_unreachable")
+
+
+def test_an_unknown_previous_response_has_a_code_of_its_own(client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(model="gpt-5", input="Hello", previous_response_id="resp_unknown")
+    assert (refused.value.code, refused.value.param) == (
+        "previous_response_not_found",
+        "previous_response_id",
+    )
+
+
+def test_the_response_has_the_settings_in_force(client, gemini):
+    gemini.will_say(sse(text_chunk("Hi.", "STOP")))
+    tool = {"type": "function", "name": "f"}
+    final = client.responses.create(model="gpt-5", input="Hello", tools=[tool])
+    assert (final.temperature, final.top_p, final.top_logprobs) == (1.0, 1.0, 0)
+    assert (final.reasoning.effort, final.reasoning.summary) == (None, None)
+    assert final.tools[0].strict is None
+    assert final.completed_at >= final.created_at
+    assert final.usage.input_tokens_details.cache_write_tokens == 0

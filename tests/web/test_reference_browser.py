@@ -1,0 +1,92 @@
+"""The page at /docs in a real browser: light, dark and narrow.
+
+`BRIDGE_TEST_SCREENSHOTS=folder` saves screenshots.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from chromium import CHROMIUM, Tab, chromium
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: chromium)")
+
+LOOKS = {
+    "light": (1280, 900, "light"),
+    "dark": (1280, 900, "dark"),
+    "narrow": (360, 740, "light"),
+    "narrow-dark": (360, 740, "dark"),
+}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as tab:
+        yield tab
+
+
+@pytest.fixture
+def tab(browser: Tab, demo_bridge) -> Tab:
+    browser.look(*LOOKS["light"])
+    browser.open("about:blank")
+    browser.open(f"{demo_bridge.address}/docs")
+    return browser
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_page_loads_without_console_errors_and_fits_the_window(tab, demo_bridge, look, tmp_path):
+    width, height, scheme = LOOKS[look]
+    tab.look(width, height, scheme)
+    tab.open(f"{demo_bridge.address}/docs")
+    tab.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert tab.complaints == []
+    assert tab.requested == [f"{demo_bridge.address}/docs"]
+    assert tab.run("document.documentElement.scrollWidth") == width
+    dark = tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(17, 21, 24)"
+    assert dark == (scheme == "dark")
+    folder = Path(os.environ.get("BRIDGE_TEST_SCREENSHOTS", tmp_path))
+    tab.screenshot(folder / f"docs-{look}.png", whole=True)
+    assert (folder / f"docs-{look}.png").stat().st_size > 20_000
+
+
+def test_the_keyboard_reaches_everything_in_order(tab):
+    tab.run("document.body.focus()")
+    order = []
+    for _ in range(5):
+        for kind in ("rawKeyDown", "keyUp"):
+            tab.do("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        order.append(tab.run("document.activeElement.getAttribute('href')"))
+    assert order == ["#endpoints", "/", "/openapi.json", "#openai_chat", "#openai_responses"]
+    assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_the_text_has_enough_contrast(tab, demo_bridge):
+    """WCAG asks for 4.5:1 for text of this size."""
+    for look in ("light", "dark"):
+        tab.look(*LOOKS[look])
+        tab.open(f"{demo_bridge.address}/docs")
+        assert tab.run(CONTRAST) == []
+
+
+CONTRAST = """
+(() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((each) => each / 255)
+    .map((each) => each <= .03928 ? each / 12.92 : ((each + .055) / 1.055) ** 2.4)
+    .reduce((sum, each, place) => sum + each * [.2126, .7152, .0722][place], 0);
+  const behind = (element) => {
+    const color = parse(getComputedStyle(element).backgroundColor);
+    return color.length === 3 || color[3] === 1 ? color : behind(element.parentElement);
+  };
+  return [...document.querySelectorAll('h1, h2, p, a, td, th, code, summary, figcaption, .open')]
+    .filter((each) => each.offsetParent && each.textContent.trim() && !each.classList.contains('skip'))
+    .filter((each) => {
+      const pair = [light(parse(getComputedStyle(each).color)), light(behind(each))];
+      const [one, other] = pair.sort((a, b) => b - a);
+      return (one + .05) / (other + .05) < 4.5;
+    })
+    .map((each) => each.textContent.slice(0, 40));
+})()
+"""
