@@ -34,6 +34,15 @@ def test_items_are_kept_in_order_and_once(backend):
     assert store.items("me", "conv_1") == [item(2), item(3), item(4)]
 
 
+def test_item_ids_with_unusual_characters_are_different_ids(backend):
+    items = [{"id": each, "type": "message"} for each in ("msg\0", "msg\ufffd", "msg é", "")]
+    store = backend.conversations()
+    store.create("me", TALK, items)
+    assert store.items("me", "conv_1") == items
+    assert store.forget_item("me", "conv_1", "msg\0")
+    assert store.items("me", "conv_1") == items[1:]
+
+
 def test_a_conversation_belongs_to_its_owner(backend):
     store = backend.conversations()
     store.create("me", TALK, [item(1)])

@@ -113,7 +113,7 @@ class PostgresConversationStore(PostgresStore, ConversationStore):
         return [orjson.loads(item) for (item,) in rows]
 
     def forget_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
-        values = self._values(owner, conversation_id) | {"item": _bytes(item_id)}
+        values = self._values(owner, conversation_id) | {"item": item_id.encode()}
         return self._database.changed(_FORGET_ITEM, values) > 0
 
     def forget(self, owner: str, conversation_id: str) -> bool:
@@ -130,9 +130,5 @@ class PostgresConversationStore(PostgresStore, ConversationStore):
 
 
 def _columns(items: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    ids, contents = [_bytes(item["id"]) for item in items], [orjson.dumps(item) for item in items]
+    ids, contents = [item["id"].encode() for item in items], [orjson.dumps(item) for item in items]
     return {"ids": ids, "items": contents}
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

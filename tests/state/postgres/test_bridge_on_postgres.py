@@ -66,6 +66,25 @@ def test_keys_limits_answers_and_usage_are_in_the_database(postgres, bridge: Bri
     assert not bridge.log_entries(level="error")
 
 
+def test_conversations_and_events_are_in_the_database(postgres, bridge: Bridge) -> None:
+    secret = command(postgres, "key", "add", "alice").strip()
+    assert eventually(lambda: ask(bridge, "wrong").status_code == 401)
+    headers = {"authorization": f"Bearer {secret}"}
+    conversations = f"{bridge.address}/v1/conversations"
+    talk = requests.post(conversations, headers=headers, json={}, timeout=30).json()["id"]
+    assert ask(bridge, secret, conversation=talk).status_code == 200
+    items = requests.get(f"{conversations}/{talk}/items", headers=headers, timeout=30).json()["data"]
+    assert {item["role"] for item in items if item["type"] == "message"} == {"user", "assistant"}
+    streamed = ask(bridge, secret, background=True, stream=True).text
+    (found,) = postgres.database().run("SELECT DISTINCT answer FROM gemini_bridge.event_batch")
+    address = f"{bridge.address}/v1/responses/{found[0]}?stream=true"
+    assert "response.completed" in streamed
+    assert requests.get(address, headers=headers, timeout=30).text == streamed
+    assert not list(bridge.state.glob("*.sqlite3"))
+    assert not bridge.log_entries(level="warning")
+    assert not bridge.log_entries(level="error")
+
+
 def test_a_stopped_bridge_leaves_no_connection(postgres) -> None:
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE %s"
     database = postgres.database()
