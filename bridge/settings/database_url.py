@@ -19,7 +19,7 @@ _PASSWORD = re.compile(r"(?<=://)([^/?#@:]*):([^/?#@]*)@")
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl(Secret):
-    words: str = ": an address such as postgresql://user:password@host:5432/database"
+    description: str = ": an address such as postgresql://user:password@host:5432/database"
 
     def accepts(self, value: Any) -> bool:
         parts = urlsplit(value)
