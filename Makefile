@@ -73,7 +73,7 @@ replay: $(VENV)/.run ## print how transcript NAME=plain_text becomes steps and e
 lock: $(VENV)/.run ## upgrade all dependencies and write the lock files
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in -o requirements.lock
-	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in --extra otel --extra vertex --extra sdk --extra test --extra lint \
+	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in --extra otel --extra postgres --extra vertex --extra sdk --extra test --extra lint \
 	    -c requirements.lock -o requirements-dev.lock
 	$(BIN)/uv pip compile $(LOCK) setup.cfg --extra fuzz --no-deps -c requirements.lock -o requirements-fuzz.lock
 LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header

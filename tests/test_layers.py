@@ -124,11 +124,25 @@ ONLY_IN = {
     "urllib3": "bridge.upstream",
     "google": "bridge.upstream",
     "sqlite3": "bridge.state",
+    "psycopg": "bridge.state",
+    "psycopg_pool": "bridge.state",
 }
 
+#: The folder of the stores in each database, and the packages that only this folder may import.
+DATABASES = {
+    "bridge.state.sqlite": {"sqlite3"},
+    "bridge.state.postgres": {"psycopg", "psycopg_pool"},
+}
+
+POSTGRES = {f"bridge.state.postgres.{path.stem}" for path in (PACKAGE / "state" / "postgres").glob("*.py")}
+
 #: Optional packages, and the modules that may import them at the top: these modules are imported only after
-#: their upstream was chosen.
-ON_DEMAND = {"google": {"bridge.upstream.auth.google_auth", "bridge.upstream.sdk.package"}}
+#: their upstream or their database was chosen.
+ON_DEMAND = {
+    "google": {"bridge.upstream.auth.google_auth", "bridge.upstream.sdk.package"},
+    "psycopg": POSTGRES,
+    "psycopg_pool": POSTGRES,
+}
 
 
 def modules() -> list[Path]:
@@ -172,11 +186,13 @@ def test_third_party_packages_stay_in_their_layer(path):
 @pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_only_the_factory_of_the_stores_knows_their_database(path):
     name = name_of(path)
-    if name.startswith("bridge.state.sqlite"):
-        return
-    found = {each for each in imports_of(path) if each.startswith(("sqlite3", "bridge.state.sqlite"))}
-    assert not found or name == "bridge.state.stores"
-    assert "sqlite3" not in found
+    for folder, packages in DATABASES.items():
+        if name.startswith(folder):
+            continue
+        assert not imports_of(path) & packages
+        assert name == "bridge.state.stores" or not [
+            each for each in imports_of(path) if each.startswith(folder)
+        ]
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)

@@ -240,6 +240,7 @@ DISTRIBUTIONS = {
     "opentelemetry.trace": "opentelemetry-api",
     "opentelemetry.util": "opentelemetry-api",
     "prometheus_client": "prometheus-client",
+    "psycopg_pool": "psycopg",
     "re2": "google-re2",
 }
 
@@ -263,7 +264,7 @@ def distribution_of(module: str) -> str:
 
 def test_every_import_of_the_bridge_is_declared():
     options = setup_cfg()
-    extras = [options["options.extras_require"][name] for name in ("otel", "vertex", "sdk")]
+    extras = [options["options.extras_require"][name] for name in ("otel", "postgres", "vertex", "sdk")]
     wanted = "\n".join([options["options"]["install_requires"], *extras])
     declared = set(re.findall(r"^([\w-]+)", wanted, re.MULTILINE))
     assert {distribution_of(name) for name in imports_of_others()} == declared
@@ -281,7 +282,7 @@ def test_a_lock_pins_every_package_by_hash_and_names_no_registry(lock):
     assert "://" not in text
     assert not re.search(r"^--?(i|f|index|extra|find|trusted)", text, re.MULTILINE)
     for block in re.split(r"\n(?=\S)", text.strip()):
-        assert re.match(r"[\w.-]+(\[[\w,]+\])?==\S+", block), block
+        assert re.match(r"[\w.-]+(\[[\w, ]+\])?==\S+", block), block
         assert "--hash=sha256:" in block, block
 
 

@@ -13,9 +13,10 @@ from bridge.access.key_format import digest, well_formed
 from bridge.access.key_policy import may_come_from, may_use, permit
 from bridge.errors import TooBusy
 from bridge.settings import Settings, SettingsError
-from bridge.state.errors import StorageError
+from bridge.state.errors import DatabaseUnfit, StorageError
 from bridge.state.key_store import Key, KeySecret
-from bridge.state.stores import open_stores
+from bridge.state.store import PATIENT
+from bridge.state.stores import check_database, open_stores
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +134,10 @@ def describe_access(settings: Settings) -> str:
     if settings.access.open:
         return "open to everybody who can reach it: access.open is set, no key is asked for"
     try:
-        keys = len(open_stores(settings).keys.all())
+        check_database(settings)
+        keys = len(open_stores(settings, PATIENT).keys.all())
+    except DatabaseUnfit as error:
+        raise SettingsError(str(error)) from None
     except StorageError as error:
         return (
             f"the keys cannot be read ({error.reason}), and every request is refused until they can be read"

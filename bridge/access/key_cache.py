@@ -39,6 +39,12 @@ class KeyCache:
         self._known: _Known | None = None
         self.readable = True  #: whether the last read succeeded
         self._due = clock()
+        store.on_change(self.expire)
+
+    def expire(self) -> None:
+        """Look at the store with the next request."""
+        if self.readable:
+            self._due = self._clock()
 
     def any(self) -> bool:
         """Whether a key is defined at all, in force or not."""

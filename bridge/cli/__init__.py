@@ -16,6 +16,7 @@ from bridge.cli.doctor import DOCTOR
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
+from bridge.cli.state import STATE
 from bridge.cli.usage import USAGE
 from bridge.settings import SettingsError
 
@@ -25,6 +26,7 @@ COMMANDS: Mapping[str, Command] = {
     "connect": CONNECT,
     "key": KEY,
     "usage": USAGE,
+    "state": STATE,
     "check": CHECK,
     "doctor": DOCTOR,
 }

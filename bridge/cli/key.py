@@ -21,6 +21,7 @@ from bridge.settings.name_patterns import Patterns
 from bridge.settings.value import suggestion
 from bridge.state.errors import StorageError
 from bridge.state.key_store import Key, KeyRevoked, KeysLost, KeyStore, NameTaken, NoSuchKey, Rules
+from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 
 _LIMIT_WORDS: Mapping[str, str] = {
@@ -214,7 +215,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    store = open_stores(load()).keys
+    store = open_stores(load(), PATIENT).keys
     try:
         return _ACTIONS[arguments.action].run(store, arguments)
     except NameTaken as error:

@@ -14,6 +14,7 @@ from bridge.cli.command import FAILED, PROGRAM, Command
 from bridge.cli.table import format_table
 from bridge.settings import Settings, load
 from bridge.state.errors import StorageError
+from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 from bridge.state.usage_store import (
     GROUPINGS,
@@ -72,7 +73,7 @@ def _day(text: str) -> date:
 
 def _print_usage(arguments: argparse.Namespace) -> int:
     settings = load()
-    store = open_stores(settings).usage
+    store = open_stores(settings, PATIENT).usage
     query = UsageQuery(arguments.by, arguments.since, arguments.until, arguments.key)
     try:
         groups, refused = store.sums(query), store.refusals(query)

@@ -6,13 +6,14 @@ from bridge.access.authentication import describe_access
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.state.errors import StorageError
 from bridge.state.key_store import KeysLost
+from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 
 
 def check_access(installation: Installation) -> Finding:
     settings = installation.settings
     try:
-        keys = open_stores(settings).keys.all()
+        keys = open_stores(settings, PATIENT).keys.all()
     except KeysLost as error:
         return red(
             str(error),

@@ -29,7 +29,7 @@ KNOWN_PATH_FILES = {
     f"__editable__.gemini_bridge-{__version__}.pth": "gemini-bridge",
 }
 
-_PIN = re.compile(r"^([\w.-]+)(?:\[[\w,]+\])?==([^\s;\\]+)\s*(;)?", re.MULTILINE)
+_PIN = re.compile(r"^([\w.-]+)(?:\[[\w, ]+\])?==([^\s;\\]+)\s*(;)?", re.MULTILINE)
 
 
 def check_python(_installation: Installation) -> Finding:

@@ -13,6 +13,7 @@ from bridge.settings import Settings
 from bridge.settings.lifecycle import Retirement
 from bridge.settings.models import today
 from bridge.state.errors import StorageError
+from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 from bridge.state.usage_store import UsageQuery
 from bridge.upstream.base import Upstream
@@ -77,7 +78,7 @@ def _usable_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
 
 def _exists(settings: Settings, upstream: Upstream, names: set[str], model: str) -> bool:
     """Google's list is not reliable: it names models that it no longer serves, and may omit models."""
-    if open_stores(settings).learnt_facts.knows(fact_name(GONE, upstream.home, model)):
+    if open_stores(settings, PATIENT).learnt_facts.knows(fact_name(GONE, upstream.home, model)):
         return False
     if model in names:
         return True
@@ -117,7 +118,7 @@ def _requested(settings: Settings) -> list[str]:
     """The model names that clients used recently; none if the usage cannot be read."""
     query = UsageQuery(("client-model",), today() - USED_WITHIN, today())
     try:
-        groups = open_stores(settings).usage.sums(query)
+        groups = open_stores(settings, PATIENT).usage.sums(query)
     except StorageError:  # the state files have a check of their own
         return []
     return [group.names[0].removeprefix("models/") for group in groups]

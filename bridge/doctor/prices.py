@@ -8,6 +8,7 @@ from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.settings import Settings
 from bridge.settings.models import today
 from bridge.state.errors import StorageError
+from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 from bridge.state.usage_store import UsageQuery
 
@@ -35,7 +36,7 @@ def _used(settings: Settings) -> list[str]:
     day = today()
     query = UsageQuery(("model",), day - timedelta(days=DAYS_LOOKED_AT - 1), day)
     try:
-        groups = open_stores(settings).usage.sums(query)
+        groups = open_stores(settings, PATIENT).usage.sums(query)
     except StorageError:  # the state files have a check of their own
         return []
     return [group.names[0] for group in groups if group.sums.unpriced]

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
+from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 
 #: Bytes of free space below which the finding is yellow, and below which it is red.
@@ -74,7 +75,7 @@ def _unescaped(point: str) -> str:
 def check_state_files(installation: Installation) -> Finding:
     settings = installation.settings
     readable = os.access(settings.state.dir, os.R_OK | os.X_OK)
-    found = [each for each in open_stores(settings).check() if each.exists] if readable else []
+    found = [each for each in open_stores(settings, PATIENT).check() if each.exists] if readable else []
     troubled = [each for each in found if each.problem]
     if troubled:
         problems = "; ".join(f"{each.name}: {each.problem}" for each in troubled)

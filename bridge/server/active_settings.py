@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from bridge.access.authentication import describe_access
 from bridge.settings import Settings, SettingsError, load
+from bridge.settings.database_url import secrets_in
 from bridge.settings.value import SHORTEST_SECRET
 from bridge.upstream import make_upstream
 
@@ -60,6 +61,7 @@ def _short_secrets(settings: Settings) -> Iterator[str]:
     secrets = {
         "upstream.api_keys": settings.upstream.api_keys,
         "code_assist.client_secret": (settings.code_assist.client_secret,),
+        "state.url": secrets_in(settings.state.url),
     }
     for name, values in secrets.items():
         if any(0 < len(value) < SHORTEST_SECRET for value in values):

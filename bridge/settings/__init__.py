@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bridge.settings.database_url import secrets_in
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
@@ -39,6 +40,8 @@ from bridge.settings.source import (
     CONFIG_DIR,
     CREDENTIAL,
     PROJECT,
+    STATE_CREDENTIAL,
+    STATE_URL,
     Entry,
     base_folder,
     credential_entries,
@@ -53,7 +56,6 @@ from bridge.settings.value import (
     AUTO,
     SettingsError,
     Shape,
-    masked,
     shapes,
 )
 
@@ -150,7 +152,8 @@ class Settings:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not appear in the log."""
-        return tuple(filter(None, (*self.upstream.api_keys, self.code_assist.client_secret)))
+        keys = (*self.upstream.api_keys, self.code_assist.client_secret)
+        return tuple(filter(None, (*keys, *secrets_in(self.state.url))))
 
     @property
     def model_for_clients(self) -> str:
@@ -193,7 +196,7 @@ class Settings:
 
 def _showable(shape: Shape, value: Any) -> Any:
     if shape.secret:
-        return [masked(text) for text in ([value] if isinstance(value, str) else value) if text]
+        return [shape.secret.shown(text) for text in ([value] if isinstance(value, str) else value) if text]
     if isinstance(value, tuple):
         return list(value)
     return str(value) if isinstance(value, Path) else value
@@ -275,6 +278,8 @@ def _reject_secrets(entries: Iterable[Entry]) -> Iterator[Entry]:
 def _secret_place(key: str) -> str:
     if key == "upstream.api_keys":
         return f"GEMINI_API_KEY in the environment, or give systemd a credential named {CREDENTIAL}"
+    if key == "state.url":
+        return f"{STATE_URL} in the environment, or give systemd a credential named {STATE_CREDENTIAL}"
     return f"{variable_name(key)} in the environment"
 
 
@@ -295,4 +300,4 @@ def _resolved(settings: Settings, base: Path) -> Settings:
             "Run: pip install 'gemini-bridge[otel]'"
         )
     upstream = replace(settings.upstream, base_url=settings.upstream.base_url.rstrip("/"))
-    return replace(settings, upstream=upstream, state=StateSettings(base / settings.state.dir))
+    return replace(settings, upstream=upstream, state=replace(settings.state, dir=base / settings.state.dir))

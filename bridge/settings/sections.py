@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from bridge.gemini.service_tier import SERVICE_TIERS, STANDARD
+from bridge.settings.database_url import DatabaseUrl
 from bridge.settings.lifecycle import REFUSE, REPLACE
 from bridge.settings.value import (
     AUTO,
@@ -133,6 +134,7 @@ class ModelSettings:
 @dataclass(frozen=True, slots=True)
 class StateSettings:
     dir: Path = Path("state")
+    url: Annotated[str, DatabaseUrl()] = field(default="", repr=False)  #: empty: SQLite files in `dir`
 
 
 @dataclass(frozen=True, slots=True)

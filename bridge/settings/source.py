@@ -26,6 +26,7 @@ PROJECT = SHIPPED if INSTALLED else _PACKAGE.parent
 PREFIX = "BRIDGE_"
 CONFIG_DIR = "BRIDGE_CONFIG_DIR"
 STATE_DIR = "BRIDGE_STATE_DIR"
+STATE_URL = "BRIDGE_STATE_URL"
 TEST_PREFIX = "BRIDGE_TEST_"
 #: A client's key for the bridge, not a setting; a developer's shell may have it.
 CLIENT_KEY = "BRIDGE_KEY"
@@ -34,6 +35,7 @@ CLIENT_KEY = "BRIDGE_KEY"
 CREDENTIALS_DIR = "CREDENTIALS_DIRECTORY"
 CREDENTIAL = "gemini_api_key"
 GOOGLE_CREDENTIAL = "google_credentials"
+STATE_CREDENTIAL = "state_url"
 
 SWITCH_WORDS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -141,12 +143,12 @@ def variable_entries(environ: Mapping[str, str], known: Collection[str]) -> Iter
             yield Entry(keys[name], from_json(text), f"environment {name}")
         elif name.startswith(PREFIX) and not _has_other_use(name):
             retired = {variable_name(key): advice for key, advice in RETIRED.items()}
-            advice = retired.get(name) or suggestion(name, [*keys, CONFIG_DIR, STATE_DIR])
+            advice = retired.get(name) or suggestion(name, [*keys, CONFIG_DIR, STATE_DIR, STATE_URL])
             raise SettingsError(f"environment {name}: this is not a setting; {advice}")
 
 
 def _has_other_use(name: str) -> bool:
-    return name in (CONFIG_DIR, STATE_DIR, CLIENT_KEY) or name.startswith(TEST_PREFIX)
+    return name in (CONFIG_DIR, STATE_DIR, STATE_URL, CLIENT_KEY) or name.startswith(TEST_PREFIX)
 
 
 def from_json(text: str) -> object:
@@ -180,6 +182,7 @@ PLAIN_NAMES: tuple[tuple[str, str, Callable[[str], object]], ...] = (
     ("CODER_AGENT_PORT", "server.port", from_json),
     ("DEBUG", "log.debug", from_switch_word),
     (STATE_DIR, "state.dir", str),
+    (STATE_URL, "state.url", str),
 )
 
 
@@ -201,14 +204,19 @@ def credential_entries(environ: Mapping[str, str]) -> Iterator[Entry]:
         return
     if (file := Path(folder) / GOOGLE_CREDENTIAL).exists():
         yield Entry("vertex.credentials", str(file), f"credential {GOOGLE_CREDENTIAL}")
-    origin = f"credential {CREDENTIAL}"
+    for name, key in ((CREDENTIAL, "upstream.api_keys"), (STATE_CREDENTIAL, "state.url")):
+        origin = f"credential {name}"
+        if text := _credential(Path(folder) / name, origin):
+            yield Entry(key, ",".join(text.splitlines()), origin)
+
+
+def _credential(path: Path, origin: str) -> str:
+    """The text of a credential; empty if there is none."""
     try:
-        text = (Path(folder) / CREDENTIAL).read_text("utf-8")
+        return path.read_text("utf-8").strip()
     except FileNotFoundError:
-        return
+        return ""
     except OSError as error:
         raise SettingsError(f"{origin}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise SettingsError(f"{origin}: is not UTF-8 text") from None
-    if text.strip():
-        yield Entry("upstream.api_keys", ",".join(text.splitlines()), origin)

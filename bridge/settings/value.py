@@ -139,6 +139,9 @@ class Secret:
     def accepts(self, value: Any) -> bool:
         return all(text.isascii() and text.isprintable() and " " not in text for text in value)
 
+    def shown(self, value: str) -> str:
+        return masked(value)
+
 
 #: Messages do not repeat values with these rules, because an address may hold a password.
 PRIVATE = (Secret, WebAddress)
@@ -239,8 +242,8 @@ class Shape:
         return self.kind.description + "".join(rule.description for rule in self.rules)
 
     @property
-    def secret(self) -> bool:
-        return any(isinstance(rule, Secret) for rule in self.rules)
+    def secret(self) -> Secret | None:
+        return next((rule for rule in self.rules if isinstance(rule, Secret)), None)
 
     @property
     def private(self) -> bool:

@@ -29,6 +29,14 @@ class KeptAnswer:
     answer: dict[str, Any]
 
 
+class Turn(NamedTuple):
+    """A turn of a chain, without its contents."""
+
+    id: str
+    previous: str | None
+    size: int  #: bytes
+
+
 class Progress(NamedTuple):
     """What is known of an answer without its contents."""
 
@@ -68,10 +76,20 @@ class AnswerStore(Store):
     def items_beside(self, owner: str, item_id: str, admit: Admit) -> list[dict[str, Any]]:
         """All items of the stored answer that contains this item; empty if there is none."""
 
-    @abstractmethod
     def chain(self, owner: str, answer_id: str, admit: Admit) -> list[KeptAnswer] | None:
         """This turn and the turns before it, the oldest first; None if one of them is missing. Each is read
         once, after `admit` accepted the size of all of them."""
+        found = self._turns(owner, answer_id)
+        if not found or (found[-1].previous is not None and len(found) < LONGEST_CHAIN):
+            return None
+        admit(sum(turn.size for turn in found))
+        turns = [self.find(owner, turn.id) for turn in reversed(found)]
+        whole = [turn for turn in turns if turn is not None]
+        return whole if len(whole) == len(turns) else None
+
+    @abstractmethod
+    def _turns(self, owner: str, answer_id: str) -> list[Turn]:
+        """This turn and those before it that are stored, the newest first; LONGEST_CHAIN at most."""
 
     @abstractmethod
     def conversation(self, answer_id: str) -> str:

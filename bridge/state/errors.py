@@ -19,5 +19,9 @@ class StorageUnavailable(StorageError):
     """The same call may succeed later: the file is locked, the disk is full, a file cannot be opened."""
 
 
+class DatabaseUnfit(StorageError):
+    """The database answers, and cannot be used until the administrator changes what the message names."""
+
+
 class SchemaTooNew(StorageError):
     """A newer version of the bridge changed the tables, and this version does not know how."""

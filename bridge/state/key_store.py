@@ -15,6 +15,9 @@ from bridge.settings.value import AUTO
 from bridge.state.errors import StorageError
 from bridge.state.store import Store
 
+#: An expired secret is kept for this long, so that the log can name its key.
+REMEMBERED = 30 * 86400
+
 
 class NameTaken(Exception):
     """A key with this name exists, in force or revoked."""
@@ -88,6 +91,10 @@ class KeyStore(Store):
     @abstractmethod
     def version(self) -> Hashable:
         """A value that changes with every change of the keys. Raises KeysLost."""
+
+    def on_change(self, wake: Callable[[], None]) -> None:
+        """Call the method `wake` soon after a change, if the store learns of changes. No caller may depend on
+        it: a call may be missing, and the version shows every change."""
 
     @abstractmethod
     def secrets_by_digest(self) -> Mapping[bytes, KeySecret]:

@@ -40,6 +40,7 @@ class Booking(NamedTuple):
 
     subjects: tuple[LimitedSubject, ...]
     at: float
+    request: str = ""  #: an id, for stores in which the end of a request may be recorded twice
 
 
 class Decision(NamedTuple):

@@ -5,6 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+#: Seconds without a sign of a database server after which a request no longer waits for it.
+SERVING_PATIENCE = 0.25
+#: The same for commands of the administrator and for work in the background.
+PATIENT = 5.0
+
 
 class StoreCheck(NamedTuple):
     """The state of one store's data on disk."""

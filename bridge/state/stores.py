@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
-from bridge.settings import Settings
+from bridge.settings import Settings, SettingsError
 from bridge.state.answer_store import AnswerStore
 from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
@@ -15,13 +18,14 @@ from bridge.state.ledger import Ledger
 from bridge.state.signature_store import SignatureStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.conversation_store import SqliteConversationStore
+from bridge.state.sqlite.database import SqliteStore
 from bridge.state.sqlite.event_store import SqliteEventStore
 from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
-from bridge.state.store import StoreCheck
+from bridge.state.store import SERVING_PATIENCE, StoreCheck
 from bridge.state.usage_store import UsageStore
 
 
@@ -42,9 +46,51 @@ class Stores:
         return [getattr(self, each.name).check() for each in fields(self)]
 
 
-def open_stores(settings: Settings) -> Stores:
-    """The stores of an installation. A store opens its file when it is first used, so this is cheap and never
-    fails."""
+def open_stores(settings: Settings, patience: float = SERVING_PATIENCE) -> Stores:
+    """The stores of an installation. A store opens its file, or connects, when it is first used.
+    Raises SettingsError if a package is missing. `patience`: seconds to wait for a database server."""
+    return _postgres_stores(settings, patience) if settings.state.url else _sqlite_stores(settings)
+
+
+def check_database(settings: Settings) -> None:
+    """Raises DatabaseUnfit if the administrator must change something before the bridge can use the database.
+    SQLite files are created and upgraded when they are opened."""
+    if settings.state.url:
+        with _needing_the_extra():
+            from bridge.state.postgres import migrations
+        migrations.check_database(settings.state.url)
+
+
+def upgrade(settings: Settings) -> list[str]:
+    """Bring the tables up to date. Returns what was done, a line for each change."""
+    if not settings.state.url:
+        stores = _sqlite_stores(settings)
+        found = (getattr(stores, each.name) for each in fields(stores))
+        return [line for store in found if isinstance(store, SqliteStore) for line in store.upgrade()]
+    with _needing_the_extra():
+        from bridge.state.postgres import migrations
+    return migrations.upgrade(settings.state.url)
+
+
+@contextmanager
+def _needing_the_extra() -> Iterator[None]:
+    try:
+        yield
+    except ImportError:
+        raise SettingsError(
+            "BRIDGE_STATE_URL is set, but the packages for PostgreSQL are not installed: "
+            f"{sys.executable} -m pip install 'gemini-bridge[postgres]'"
+        ) from None
+
+
+def _postgres_stores(settings: Settings, patience: float) -> Stores:
+    with _needing_the_extra():
+        from bridge.state.postgres.stores import postgres_stores
+
+    return Stores(**postgres_stores(settings, patience))
+
+
+def _sqlite_stores(settings: Settings) -> Stores:
     folder = settings.state.dir
     accounts, responses = settings.accounts, settings.responses
     return Stores(

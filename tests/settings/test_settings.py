@@ -286,6 +286,10 @@ def test_other_systemd_credentials_are_ignored(config: Path, tmp_path: Path) -> 
         ('[log]\nlevel = "loud"', ["log.level", "debug, info, warning or error", "not 'loud'"]),
         ('[log]\ndebug = "yes"', ["log.debug", "true or false", "not 'yes'"]),
         ('[state]\ndir = ""', ["state.dir", "a path"]),
+        (
+            '[state]\nurl = "postgresql://u@h/db"',
+            ["state.url", "BRIDGE_STATE_URL", "named state_url"],
+        ),
         ('[upstream]\napi_keys = ["k"]', ["upstream.api_keys", "GEMINI_API_KEY", "gemini_api_key"]),
         ("[responses]\nopenai_marks = []", ["responses.openai_marks", "remove it", "responses.bridge_marks"]),
         ("[server]\nport = = 1", ["local.toml", "invalid TOML", "line 2"]),
@@ -310,6 +314,9 @@ def test_an_error_in_a_file_is_named(config: Path, write_local: Write, text: str
         ("BRIDGE_SERVER__HOST", "127", ["server.host", "a text", "not 127"]),
         ("BRIDGE_LOG__DEBUG", "yes", ["log.debug", "true or false"]),
         ("BRIDGE_UPSTREAM__READ_TIMEOUT", "NaN", ["upstream.read_timeout", "a number"]),
+        ("BRIDGE_STATE_URL", "mysql://u@h/db", ["state.url", "postgresql://user:password@host"]),
+        ("BRIDGE_STATE_URL", "postgresql://u@h/ db", ["state.url", "postgresql://user:password@host"]),
+        ("BRIDGE_STATE_URLS", "x", ["did you mean BRIDGE_STATE_URL?"]),
         ("CODER_AGENT_PORT", "99999", ["server.port", "from 1 to 65535", "99999"]),
         ("GOOGLE_GEMINI_BASE_URL", "ftp://x", ["upstream.base_url", "http:// or https://"]),
         ("GOOGLE_GEMINI_BASE_URL", "http://", ["upstream.base_url", "http:// or https://"]),
@@ -387,6 +394,8 @@ def assert_refused(config: Path | None, environ: dict[str, str], parts: list[str
         ("", {"BRIDGE_UPSTREAM__API_KEYS": f'["{CANARY}", 3]'}),
         ("", {"GOOGLE_GEMINI_BASE_URL": f"https://example.org/?key={CANARY}"}),
         ("", {"CODER_AGENT_PORT": CANARY}),
+        (f'[state]\nurl = "postgresql://u:{CANARY}@h/db"', {}),
+        ("", {"BRIDGE_STATE_URL": f"mysql://u:{CANARY}@h/db"}),
     ],
 )
 def test_no_message_holds_a_secret(
@@ -413,6 +422,26 @@ def test_no_view_of_the_settings_holds_a_secret(config: Path) -> None:
     ):
         assert CANARY not in view
         assert "short" not in view
+
+
+def test_the_address_of_the_database_comes_from_the_environment_or_a_credential(
+    config: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "state_url").write_text("postgresql://one@host/db\n")
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    assert load(config, environ).state.url == "postgresql://one@host/db"
+    environ["BRIDGE_STATE_URL"] = "postgresql://two@host/db"
+    assert load(config, environ).state.url == "postgresql://two@host/db"
+    assert load(config, {"BRIDGE_STATE_URL": ""}).state.url == ""
+
+
+def test_the_address_of_the_database_is_shown_without_its_password(config: Path) -> None:
+    url = f"postgresql://bridge:{CANARY}@host:5432/db?sslpassword=hidden%2Dtoo"
+    settings = load(config, {"BRIDGE_STATE_URL": url})
+    shown = next(each for each in settings.shown() if each.key == "state.url")
+    assert shown.value == ["postgresql://bridge:••••@host:5432/db"]
+    assert CANARY not in repr(settings)
+    assert {CANARY, url, "hidden-too"} <= set(settings.secrets)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from postgres_server import PostgresServer, postgres_server
 
 from bridge.state.answer_store import AnswerStore
 from bridge.state.conversation_store import ConversationStore
@@ -15,6 +16,16 @@ from bridge.state.event_store import EventStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
+from bridge.state.postgres.answer_store import PostgresAnswerStore
+from bridge.state.postgres.conversation_store import PostgresConversationStore
+from bridge.state.postgres.database import Database
+from bridge.state.postgres.event_store import PostgresEventStore
+from bridge.state.postgres.expiring_names import PostgresCooldownStore, PostgresLearntFactStore
+from bridge.state.postgres.key_store import PostgresKeyStore
+from bridge.state.postgres.ledger import PostgresLedger, by_the_server
+from bridge.state.postgres.migrations import upgrade
+from bridge.state.postgres.signature_store import PostgresSignatureStore
+from bridge.state.postgres.usage_store import PostgresUsageStore
 from bridge.state.signature_store import SignatureStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.conversation_store import SqliteConversationStore
@@ -39,6 +50,8 @@ class Clock:
 
 class SqliteBackend:
     """Each call opens the store as another worker does: all of them share the data of one folder."""
+
+    name = "sqlite"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,12 +85,76 @@ class SqliteBackend:
         return SqliteLearntFactStore(self.folder / "learnt.sqlite3", now)
 
 
-BACKENDS = {"sqlite": SqliteBackend}
+class PostgresBackend:
+    """Each call opens the store as another bridge does: all of them share one database."""
+
+    name = "postgres"
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+
+    def database(self) -> Database:
+        return Database(self.url, patience=5.0)  # the machine of the tests may be busy
+
+    def keys(self, now: Now = time.time) -> KeyStore:
+        return PostgresKeyStore(self.database(), self.folder, now)
+
+    def ledger(self, now: Now | None = None) -> Ledger:
+        return PostgresLedger(self.database(), now or by_the_server)
+
+    def usage(self, now: Now = time.time, megabytes: int = 256) -> UsageStore:
+        return PostgresUsageStore(self.database(), days=400, request_days=31, megabytes=megabytes, now=now)
+
+    def answers(self, now: Now | None = None, days: float = 30, megabytes: int = 9) -> AnswerStore:
+        return PostgresAnswerStore(self.database(), days, megabytes, now or by_the_server)
+
+    def events(self, now: Now | None = None, days: float = 30, megabytes: int = 9) -> EventStore:
+        return PostgresEventStore(self.database(), days, megabytes, now or by_the_server)
+
+    def conversations(
+        self, now: Now | None = None, days: float = 30, megabytes: int = 9
+    ) -> ConversationStore:
+        return PostgresConversationStore(self.database(), days, megabytes, now or by_the_server)
+
+    def signatures(self, now: Now | None = None) -> SignatureStore:
+        return PostgresSignatureStore(self.database(), now)
+
+    def cooldowns(self, now: Now | None = None) -> CooldownStore:
+        return PostgresCooldownStore(self.database(), now)
+
+    def learnt_facts(self, now: Now | None = None) -> LearntFactStore:
+        return PostgresLearntFactStore(self.database(), now)
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteBackend:
-    return BACKENDS[request.param](tmp_path / "state")
+Backend = SqliteBackend | PostgresBackend
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def template(server: PostgresServer) -> str:
+    """The name of a database with the bridge's tables, of which tests get copies."""
+    url = server.new_database()
+    upgrade(url)
+    return url.rpartition("/")[2]
+
+
+@pytest.fixture
+def postgres(server: PostgresServer, template: str, tmp_path: Path) -> PostgresBackend:
+    return PostgresBackend(tmp_path / "state", server.new_database(template))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    if request.param == "sqlite":
+        return SqliteBackend(tmp_path / "state")
+    found: PostgresBackend = request.getfixturevalue("postgres")
+    return found
 
 
 @pytest.fixture

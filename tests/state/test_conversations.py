@@ -34,6 +34,15 @@ def test_items_are_kept_in_order_and_once(backend):
     assert store.items("me", "conv_1") == [item(2), item(3), item(4)]
 
 
+def test_item_ids_with_unusual_characters_are_different_ids(backend):
+    items = [{"id": each, "type": "message"} for each in ("msg\0", "msg\ufffd", "msg é", "")]
+    store = backend.conversations()
+    store.create("me", TALK, items)
+    assert store.items("me", "conv_1") == items
+    assert store.forget_item("me", "conv_1", "msg\0")
+    assert store.items("me", "conv_1") == items[1:]
+
+
 def test_a_conversation_belongs_to_its_owner(backend):
     store = backend.conversations()
     store.create("me", TALK, [item(1)])
@@ -73,7 +82,7 @@ def test_a_conversation_expires_after_its_last_use(backend, clock, use):
 def test_the_conversations_that_were_not_used_longest_are_deleted_when_the_store_is_full(
     backend, clock, monkeypatch
 ):
-    monkeypatch.setattr("bridge.state.sqlite.conversation_store.WRITES_BETWEEN_TIDYING", 1)
+    monkeypatch.setattr(f"bridge.state.{backend.name}.conversation_store.WRITES_BETWEEN_TIDYING", 1)
     store = backend.conversations(clock, megabytes=1)
     for number in range(4):
         clock.now += 1

@@ -15,7 +15,7 @@ from gunicorn_bridge import Bridge, gunicorn_bridge
 from scripted_gemini import Asked, Reply, ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
-from bridge.state.sqlite.expiring_names import BETWEEN_LOOKS
+from bridge.state.expiring_names import BETWEEN_LOOKS
 
 KEYS = tuple(f"AIzaSticky0123456789abcdefghijklmnop{number}" for number in range(3))
 MODEL = "gemini-3.1-pro-preview"

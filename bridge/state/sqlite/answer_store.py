@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Progress
+from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Progress, Turn
 from bridge.state.sqlite.database import Database, SqliteStore
 from bridge.state.sqlite.migrations import Schema, statements
 
@@ -159,16 +159,10 @@ class SqliteAnswerStore(SqliteStore, AnswerStore):
         items: list[dict[str, Any]] = [] if row is None else orjson.loads(row[0])["output"]
         return items
 
-    def chain(self, owner: str, answer_id: str, admit: Admit) -> list[KeptAnswer] | None:
+    def _turns(self, owner: str, answer_id: str) -> list[Turn]:
         values = {"id": answer_id, "owner": owner, "oldest": self._oldest()}
         rows = self._database.read(lambda database: database.execute(_CHAIN, values).fetchall())
-        broken = not rows or (rows[-1][1] is not None and len(rows) < LONGEST_CHAIN)
-        if broken:
-            return None
-        admit(sum(size for _, _, size in rows))
-        turns = [self.find(owner, found) for found, _, _ in reversed(rows)]
-        whole = [turn for turn in turns if turn is not None]
-        return whole if len(whole) == len(turns) else None
+        return [Turn(*row) for row in rows]
 
     def conversation(self, answer_id: str) -> str:
         row = self._row("SELECT id FROM conversation WHERE answer = ?", (answer_id,))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from bridge.state.errors import StorageError, StorageUnavailable
-from bridge.state.sqlite.migrations import Schema, migrate
+from bridge.state.private_file import create_private, file_error
+from bridge.state.sqlite.migrations import Schema, migrate, version_of
 from bridge.state.store import Store, StoreCheck
 
 T = TypeVar("T")
@@ -79,6 +80,16 @@ class Database:
         except (sqlite3.Error, OSError) as error:
             raise storage_error(self.path, error) from error
 
+    def upgrade(self) -> tuple[int, int]:
+        """Bring the tables up to date, as opening does, and return the versions before and after."""
+        try:
+            with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as found:
+                before = version_of(found, self._schema, str(self.path))
+        except sqlite3.Error as error:
+            raise storage_error(self.path, error) from error
+        self.read(lambda _database: None)
+        return before, len(self._schema.steps)
+
     def __del__(self) -> None:
         if self._connection is not None and self._process == os.getpid():
             self._connection.close()
@@ -115,8 +126,15 @@ class Database:
 class SqliteStore(Store):
     """The part of a store that is the same for every SQLite file."""
 
+    _database: Database
+
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def upgrade(self) -> list[str]:
+        """Bring the tables up to date, if there is a file. Returns what was done."""
+        before, after = self._database.upgrade() if self._path.exists() else (0, 0)
+        return [] if before == after else [f"{self._path.name}: version {before} -> {after}"]
 
     @property
     def location(self) -> str:
@@ -150,26 +168,7 @@ def _problem(path: Path) -> tuple[str, str]:
 def storage_error(path: Path, error: sqlite3.Error | OSError) -> StorageError:
     """The same error in the terms of the interface."""
     if isinstance(error, OSError):
-        passing, reason = True, error.strerror or type(error).__name__
-    else:
-        passing = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _PASSING
-        reason = str(error)
+        return file_error(path, error)
+    passing = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _PASSING
     kind = StorageUnavailable if passing else StorageError
-    return kind(f"{path} cannot be used: {reason}", reason)
-
-
-def create_private(path: Path) -> None:
-    """Create a file that only its owner can open. A file that root creates on the command line belongs to the
-    owner of the folder, so that the service can open it."""
-    if path.exists():
-        return
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    except FileExistsError:
-        return
-    try:
-        if os.geteuid() == 0:
-            folder = path.parent.stat()
-            os.fchown(descriptor, folder.st_uid, folder.st_gid)
-    finally:
-        os.close(descriptor)
+    return kind(f"{path} cannot be used: {error}", str(error))

@@ -10,16 +10,14 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-import orjson
-
 from bridge.ids_and_clock import random_id
-from bridge.settings.limits import Limits
+from bridge.state.defined_keys import MARKER_FILE, DefinedKeys
 from bridge.state.errors import StorageError
 from bridge.state.key_store import (
+    REMEMBERED,
     Key,
     KeyRevoked,
     KeySecret,
@@ -30,15 +28,12 @@ from bridge.state.key_store import (
     NoSuchKey,
     Rules,
 )
+from bridge.state.rules_text import rules_from_text, rules_to_text
 from bridge.state.sqlite.database import ROLLBACK, Database, SqliteStore, Work, storage_error
-from bridge.state.sqlite.defined_keys import MARKER_FILE, DefinedKeys
 from bridge.state.sqlite.migrations import Schema, statements
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-#: An expired secret is kept for this long, so that the log can name its key.
-REMEMBERED = 30 * 86400
 
 NO_FILE = (0, 0)  #: the version of a store without a file
 
@@ -160,7 +155,7 @@ class SqliteKeyStore(SqliteStore, KeyStore):
 
         def insert(database: sqlite3.Connection) -> None:
             try:
-                database.execute(_ADD_KEY, (key_id, name, _rules_to_text(rules), self._now()))
+                database.execute(_ADD_KEY, (key_id, name, rules_to_text(rules), self._now()))
             except sqlite3.IntegrityError:
                 raise NameTaken(name) from None
             self._insert_secret(database, key_id, secret)
@@ -182,7 +177,7 @@ class SqliteKeyStore(SqliteStore, KeyStore):
     def change(self, name: str, changed: Callable[[Rules], Rules]) -> Key:
         def update(database: sqlite3.Connection) -> Key:
             key = _in_use(database, name)
-            rules = _rules_to_text(changed(key.rules))
+            rules = rules_to_text(changed(key.rules))
             database.execute("UPDATE key SET rules = ? WHERE id = ?", (rules, key.id))
             return _named(database, name)
 
@@ -240,24 +235,4 @@ def _in_use(database: sqlite3.Connection, name: str) -> Key:
 
 def _key(row: tuple[str, str, str, float, float | None]) -> Key:
     key_id, name, rules, created, revoked = row
-    return Key(key_id, name, _rules_from_text(rules), created, revoked)
-
-
-def _rules_to_text(rules: Rules) -> str:
-    return orjson.dumps(asdict(rules)).decode()
-
-
-def _rules_from_text(text: str) -> Rules:
-    """Fields that an older version did not write get their defaults; fields of a newer version are
-    ignored."""
-    written: dict[str, Any] = orjson.loads(text)
-    limits = Limits(**_known(Limits, written.pop("limits", {})))
-    values = _known(Rules, written)
-    for name in ("models", "networks"):
-        values[name] = tuple(values.get(name, ()))
-    return Rules(**values, limits=limits)
-
-
-def _known(owner: type, written: Mapping[str, Any]) -> dict[str, Any]:
-    names = {each.name for each in fields(owner)}
-    return {name: value for name, value in written.items() if name in names}
+    return Key(key_id, name, rules_from_text(rules), created, revoked)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from bridge.state.absent_ids import AbsentIds
 from bridge.state.errors import StorageError
 from bridge.state.signature_store import SignatureStore
 from bridge.state.sqlite.database import Database, SqliteStore, Work
@@ -21,10 +22,6 @@ MOST_ROWS = 100_000
 #: Tidying reads the whole table, so it runs once in this many writes.
 WRITES_BETWEEN_TIDYING = 500
 MOST_AT_ONCE = 500
-MOST_ABSENT = 20_000
-ABSENT_FOR = 300.0
-#: Clients choose the ids that are looked up, and absent ids are remembered. Gemini's ids are shorter.
-LONGEST_ID = 256
 
 SCHEMA = Schema(
     "owned_signature",
@@ -53,9 +50,7 @@ class SqliteSignatureStore(SqliteStore, SignatureStore):
         self._database = Database(path, SCHEMA)
         self._now = now
         self._writes = 0
-        self._absent: dict[
-            tuple[str, str, str], float
-        ] = {}  #: ids that were not found, until when to skip them
+        self._absent = AbsentIds(now)
 
     def keep(self, owner: str, family: str, signatures: Mapping[str, str]) -> None:
         rows = [(owner, family, call_id, signature, self._now()) for call_id, signature in signatures.items()]
@@ -67,16 +62,10 @@ class SqliteSignatureStore(SqliteStore, SignatureStore):
                 self._tidy(database)
 
         self._attempt(self._database.transaction, insert, None)
-        for call_id in signatures:
-            self._absent.pop((owner, family, call_id), None)
+        self._absent.forget(owner, family, signatures)
 
     def find(self, owner: str, family: str, call_ids: Iterable[str]) -> Mapping[str, str]:
-        now, absent = self._now(), self._absent
-        wanted = [
-            call_id
-            for call_id in call_ids
-            if len(call_id) <= LONGEST_ID and absent.get((owner, family, call_id), 0.0) < now
-        ]
+        wanted = self._absent.wanted(owner, family, call_ids)
         found: dict[str, str] = {}
         for start in range(0, len(wanted), MOST_AT_ONCE):
             found.update(self._found(owner, family, wanted[start : start + MOST_AT_ONCE]))
@@ -91,18 +80,11 @@ class SqliteSignatureStore(SqliteStore, SignatureStore):
 
         def look(database: sqlite3.Connection) -> dict[str, str]:
             found = dict(database.execute(query, (owner, family, *wanted)).fetchall())
-            self._remember_absent((owner, family, call_id) for call_id in wanted if call_id not in found)
+            self._absent.add(owner, family, (call_id for call_id in wanted if call_id not in found))
             return found
 
         nothing: dict[str, str] = {}
         return self._attempt(self._database.read, look, nothing)
-
-    def _remember_absent(self, absent: Iterable[tuple[str, str, str]]) -> None:
-        """Skip these ids for a while: agents send their whole history each turn, and a signature is stored
-        before the client learns the id of its call. Not forever, since two upstreams may use the same id."""
-        if len(self._absent) >= MOST_ABSENT:
-            self._absent.clear()
-        self._absent.update(dict.fromkeys(absent, self._now() + ABSENT_FOR))
 
     def _tidy(self, database: sqlite3.Connection) -> None:
         database.execute("DELETE FROM owned_signature WHERE kept < ?", (self._now() - LIFETIME,))

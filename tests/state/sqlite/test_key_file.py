@@ -14,10 +14,10 @@ from client_keys import ClientKeys
 
 from bridge.access.key_format import digest
 from bridge.settings.limits import Limits
+from bridge.state.defined_keys import MARKER_FILE, DefinedKeys
 from bridge.state.errors import StorageError
 from bridge.state.key_store import KeySecret, KeysLost, Rules
 from bridge.state.sqlite.database import ROLLBACK, Database
-from bridge.state.sqlite.defined_keys import MARKER_FILE, DefinedKeys
 from bridge.state.sqlite.key_store import SCHEMA
 
 ALL = Rules("Alice", ("gemini-*", "gpt-5"), ("10.0.0.0/8",), 2e9, Limits(1, 2, 3, 4.5, 6))

@@ -1,7 +1,7 @@
-"""Remembers, in a file beside the key store, that keys were defined.
+"""Remembers, in a file in the state folder, that keys were defined.
 
-Without it a lost or replaced key file would look like a bridge without keys, and such a bridge serves every
-client on its machine.
+Without it a lost or replaced key file, or another database, would look like a bridge without keys, and such a
+bridge serves every client on its machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bridge.ids_and_clock import random_id
-from bridge.state.sqlite.database import create_private, storage_error
+from bridge.state.private_file import create_private, file_error
 
 MARKER_FILE = "keys.defined"
 
@@ -28,7 +28,7 @@ class DefinedKeys:
                 # An unreadable text becomes an id that no store holds.
                 self._known = self._path.read_text("ascii", errors="replace").strip()
         except OSError as error:
-            raise storage_error(self._path, error) from error
+            raise file_error(self._path, error) from error
         return self._known
 
     def remember(self, key_id: str) -> None:
@@ -36,6 +36,7 @@ class DefinedKeys:
         self._known = key_id
         draft = self._path.with_suffix(f".{random_id('')}")  # several processes may write at the same time
         try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             create_private(draft)
             with draft.open("w", encoding="ascii") as file:
                 file.write(key_id + "\n")
@@ -43,4 +44,4 @@ class DefinedKeys:
                 os.fsync(file.fileno())
             draft.replace(self._path)
         except OSError as error:
-            raise storage_error(self._path, error) from error
+            raise file_error(self._path, error) from error

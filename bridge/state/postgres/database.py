@@ -1,0 +1,229 @@
+"""The database of all stores: a pool in each process, and a breaker for a server that does not answer.
+
+The pool exists only while the server works. The first failure closes the pool, which wakes all threads that
+wait for a connection; then every call fails at once, and one thread tries to connect until it succeeds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool
+
+from bridge.settings.database_url import secrets_in
+from bridge.state.errors import StorageError, StorageUnavailable
+from bridge.state.postgres.connection import CONNECT_TIMEOUT, Connection, connect, describe
+from bridge.state.postgres.errors import server_failed, storage_error
+from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck
+
+log = logging.getLogger(__name__)
+logging.getLogger("psycopg").setLevel(logging.ERROR)  # this module reports failures itself
+
+T = TypeVar("T")
+Values = Sequence[Any] | Mapping[str, Any]
+Work = Callable[[Connection], T]
+
+MOST_CONNECTIONS = 4
+#: Seconds to wait while all connections are busy with a server that answers.
+BUSY_TIMEOUT = 1.0
+#: Seconds between attempts to connect: the first pause, and the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
+
+#: Pools of the parent process. The child must not close their connections.
+_INHERITED: list[ConnectionPool[Connection]] = []
+
+
+class Database:
+    def __init__(self, url: str, patience: float = SERVING_PATIENCE) -> None:
+        """`patience`: seconds to wait for a server that does not answer."""
+        self.url = url
+        self.patience = patience
+        self.secrets = secrets_in(url)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[Connection] | None = None
+        self._connector: threading.Thread | None = None
+        self._attempted = threading.Event()  #: set when the first attempt to connect has ended
+        self._wait_until = 0.0  #: callers wait for that attempt until then
+        self._failure: StorageError | None = None
+        self.closed = False
+
+    @property
+    def location(self) -> str:
+        return describe(self.url)
+
+    # --- statements ----------------------------------------------------------------------------------
+
+    def run(self, query: str, values: Values = (), *, patience: float | None = None) -> list[TupleRow]:
+        """One statement, which is a transaction of its own. Returns its rows."""
+        with self._connection(patience) as connection:
+            cursor = connection.execute(query, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def changed(self, query: str, values: Values = ()) -> int:
+        """The number of rows that one statement changed."""
+        with self._connection(None) as connection:
+            return connection.execute(query, values).rowcount
+
+    def transaction(self, work: Work[T], *, patience: float | None = None) -> T:
+        with self._connection(patience) as connection, connection.transaction():
+            return work(connection)
+
+    @contextmanager
+    def _connection(self, patience: float | None) -> Iterator[Connection]:
+        pool = self._usable_pool()
+        try:
+            connection = pool.getconn()
+        except psycopg.Error as error:
+            raise storage_error(self.location, error, self.secrets) from error
+        try:
+            connection.patience = patience or self.patience
+            yield connection
+        except psycopg.Error as error:
+            if server_failed(error):
+                self._fail(pool, storage_error(self.location, error, self.secrets))
+            raise storage_error(self.location, error, self.secrets) from error
+        finally:
+            pool.putconn(connection)
+
+    # --- breaker -------------------------------------------------------------------------------------
+
+    @property
+    def working(self) -> bool:
+        """Whether calls reach the server at the moment."""
+        return self._pool is not None
+
+    def _usable_pool(self) -> ConnectionPool[Connection]:
+        if self._process != os.getpid():
+            _INHERITED.extend(filter(None, [self._pool]))
+            self._begin()
+        if (pool := self._pool) is not None:
+            return pool
+        self._start_connecting()
+        self._attempted.wait(max(0.0, self._wait_until - time.monotonic()))
+        if (pool := self._pool) is not None:
+            return pool
+        failure = self._failure
+        if failure is not None and not isinstance(failure, StorageUnavailable):
+            raise type(failure)(str(failure), failure.reason)
+        reason = failure.reason if failure else "no connection yet"
+        raise StorageUnavailable(f"{self.location} cannot be used: {reason}", reason)
+
+    def _fail(self, pool: ConnectionPool[Connection], failure: StorageError) -> None:
+        with self._lock:
+            if self._pool is not pool:
+                return  # another thread reported it
+            self._pool, self._failure = None, failure
+        log.warning("the database is not used until it answers again", extra={"reason": failure.reason})
+        pool.close(timeout=0)
+        self._start_connecting()
+
+    def _start_connecting(self) -> None:
+        with self._lock:
+            if self._connector is not None or self._pool is not None or self.closed:
+                return
+            first = self._failure is None
+            if first:
+                self._wait_until = time.monotonic() + self.patience
+            self._connector = threading.Thread(
+                target=_keep_connecting, args=(weakref.ref(self), first), name="database", daemon=True
+            )
+            self._connector.start()
+
+    def connect(self) -> bool:
+        """Make a pool. True if there is one, or if none is wanted any more."""
+        try:
+            pool = _opened_pool(self.url)
+        except StorageError as failure:
+            self._failure = failure
+        except psycopg.Error as error:
+            self._failure = storage_error(self.location, error, self.secrets)
+        else:
+            self._install(pool)
+            return True
+        self._attempted.set()
+        return self.closed
+
+    def _install(self, pool: ConnectionPool[Connection]) -> None:
+        with self._lock:
+            self._pool, self._connector = (None if self.closed else pool), None
+        if self.closed:
+            pool.close(timeout=0)
+            return
+        if self._failure is not None:
+            log.warning("the database is used again")
+        self._attempted.set()
+
+    def close(self) -> None:
+        """End the connections and the pool's threads, for example before a fork."""
+        with self._lock:
+            self.closed, pool, self._pool = True, self._pool, None
+        if pool is not None and self._process == os.getpid():
+            pool.close(timeout=1.0)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _opened_pool(url: str) -> ConnectionPool[Connection]:
+    """A pool with its first connection. The pool itself would not say why it cannot connect."""
+    connection, options = connect(url)
+    connection.close()
+    pool = ConnectionPool(
+        connection_class=Connection,
+        kwargs=options,
+        min_size=1,
+        max_size=MOST_CONNECTIONS,
+        timeout=BUSY_TIMEOUT,
+        num_workers=1,
+        open=False,
+        name="state",
+    )
+    pool.open(wait=True, timeout=CONNECT_TIMEOUT + SERVING_PATIENCE)
+    return pool
+
+
+def _keep_connecting(found: weakref.ref[Database], at_once: bool) -> None:
+    pause = 0.0 if at_once else FIRST_PAUSE
+    while True:
+        time.sleep(pause)
+        database = found()
+        if database is None or database.connect():
+            return
+        del database
+        pause = min(max(pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
+
+
+class PostgresStore(Store):
+    """The part of a store that is the same for every table. `tables`: those of the store, the main one
+    first."""
+
+    name: str
+    tables: tuple[str, ...]
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def location(self) -> str:
+        return f"{self._database.location} ({self.name})"
+
+    def check(self) -> StoreCheck:
+        exists = " OR ".join(f"EXISTS (SELECT 1 FROM gemini_bridge.{table})" for table in self.tables)
+        try:
+            ((found,),) = self._database.run(f"SELECT {exists}")
+        except StorageError as error:
+            return StoreCheck(self.name, True, error.reason, str(error))
+        return StoreCheck(self.name, bool(found))

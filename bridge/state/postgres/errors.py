@@ -1,0 +1,72 @@
+"""PostgreSQL's errors in the terms of the interface, with what the administrator has to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from bridge.state.errors import DatabaseUnfit, StorageError, StorageUnavailable
+
+UPGRADE = "run `gemini-bridge state upgrade`"
+
+#: What is wrong, by the code of the error or its first two characters.
+_UNFIT = {
+    "28": "PostgreSQL refuses the user or the password: correct them in BRIDGE_STATE_URL",
+    "3D000": "there is no such database: create it, or correct its name in BRIDGE_STATE_URL",
+    "3F000": f"the tables of the bridge are missing: {UPGRADE}",
+    "42P01": f"the tables of the bridge are missing or old: {UPGRADE}",
+    "42703": f"the tables of the bridge are old: {UPGRADE}",
+    "42883": f"the functions of the bridge are missing or old: {UPGRADE}",
+    "42501": "the user of BRIDGE_STATE_URL may not use the bridge's tables: "
+    "grant it the rights, or name the user who ran `gemini-bridge state upgrade`",
+}
+#: libpq reports a refused connection without a code. A server with another language gets the general text.
+_CODES_OF_MESSAGES = {
+    "password authentication failed": "28P01",
+    "no password supplied": "28P01",
+    "no pg_hba.conf entry": "28000",
+    'role "': "28000",
+    'database "': "3D000",
+}
+#: The server works, and only this statement failed: it waited for a lock, or was cancelled.
+_OF_ONE_STATEMENT = frozenset({"40001", "40P01", "55P03", "57014"})
+#: Lost connections, a server without resources, one that stops or starts, and one that cannot write.
+_PASSING = ("08", "25006", "53", "57", "58")
+
+POOL_ERRORS = (PoolClosed, PoolTimeout, TooManyRequests)
+
+
+def storage_error(location: str, error: psycopg.Error, secrets: Iterable[str] = ()) -> StorageError:
+    code, reason = _code_of(error), _first_line(error, secrets)
+    if told := _UNFIT.get(code) or _UNFIT.get(code[:2]):
+        return DatabaseUnfit(f"{location}: {told} ({reason})", reason)
+    passing = code in _OF_ONE_STATEMENT or server_failed(error) or isinstance(error, POOL_ERRORS)
+    kind = StorageUnavailable if passing else StorageError
+    return kind(f"{location} cannot be used: {reason}", reason)
+
+
+def server_failed(error: psycopg.Error) -> bool:
+    """Whether the next statement would fail too."""
+    code = _code_of(error)
+    if code in _OF_ONE_STATEMENT or isinstance(error, POOL_ERRORS):
+        return False
+    return code.startswith(_PASSING) or (not code and isinstance(error, psycopg.OperationalError))
+
+
+def _code_of(error: psycopg.Error) -> str:
+    if error.sqlstate or not isinstance(error, psycopg.OperationalError):
+        return error.sqlstate or ""
+    text = str(error)
+    if "FATAL" not in text and "no password supplied" not in text:
+        return ""
+    return next((code for sign, code in _CODES_OF_MESSAGES.items() if sign in text), "")
+
+
+def _first_line(error: psycopg.Error, secrets: Iterable[str]) -> str:
+    lines = str(error).strip().splitlines()
+    text = error.diag.message_primary or (lines[0] if lines else type(error).__name__)
+    for secret in secrets:
+        text = text.replace(secret, "[masked]")
+    return text

@@ -1,0 +1,38 @@
+"""All stores of one PostgreSQL database. They share one pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.settings import Settings
+from bridge.state.postgres.answer_store import PostgresAnswerStore
+from bridge.state.postgres.conversation_store import PostgresConversationStore
+from bridge.state.postgres.database import Database
+from bridge.state.postgres.event_store import PostgresEventStore
+from bridge.state.postgres.expiring_names import PostgresCooldownStore, PostgresLearntFactStore
+from bridge.state.postgres.key_store import PostgresKeyStore
+from bridge.state.postgres.ledger import PostgresLedger
+from bridge.state.postgres.signature_store import PostgresSignatureStore
+from bridge.state.postgres.usage_store import PostgresUsageStore
+
+
+def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
+    """The fields of `bridge.state.stores.Stores`."""
+    database = Database(settings.state.url, patience)
+    accounts, responses = settings.accounts, settings.responses
+    return {
+        "keys": PostgresKeyStore(database, settings.state.dir),
+        "ledger": PostgresLedger(database),
+        "usage": PostgresUsageStore(
+            database,
+            days=accounts.days,
+            request_days=accounts.request_days,
+            megabytes=accounts.max_mb,
+        ),
+        "answers": PostgresAnswerStore(database, responses.store_days, responses.store_mb),
+        "events": PostgresEventStore(database, responses.store_days, responses.store_mb),
+        "conversations": PostgresConversationStore(database, responses.store_days, responses.store_mb),
+        "signatures": PostgresSignatureStore(database),
+        "cooldowns": PostgresCooldownStore(database),
+        "learnt_facts": PostgresLearntFactStore(database),
+    }
