@@ -181,7 +181,7 @@ def test_a_failed_second_start_does_not_reset_the_metrics_of_the_first(service, 
 
 
 def test_guards_and_losses_are_counted(service, upstream):
-    body = {"tools": [{"type": "image_generation"}, {"type": f"my_own_{time.time()}"}], "input": "Hello"}
+    body = {"tools": [{"type": "file_search"}, {"type": f"my_own_{time.time()}"}], "input": "Hello"}
     answer = requests.post(f"{service.address}{RESPONSES}", json={"model": "gpt-5", **body}, timeout=60)
     assert answer.ok
     failed = {"role": "tool", "tool_call_id": "c", "content": "error: no such file"}
