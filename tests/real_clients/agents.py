@@ -60,6 +60,11 @@ class Agent(ABC):
         """Whether a second prompt can continue the conversation."""
         return True
 
+    @property
+    def shows_thoughts(self) -> bool:
+        """Whether it requests the text of thoughts. Claude Code requests thinking with `display: omitted`."""
+        return self.title != "Claude Code"
+
     @abstractmethod
     def set_up(self, address: str, folder: Path) -> None: ...
 

@@ -89,7 +89,8 @@ def test_thinking_and_signatures(user, gemini, record_property):
         record_property("told", "yes, in one run")
     assert talk.refused == []
     assert len(results(talk.asked[-1])) == commands
-    assert talk.asked[0].body["generationConfig"]["thinkingConfig"]["includeThoughts"] is True
+    thinking = talk.asked[0].body["generationConfig"]["thinkingConfig"]
+    assert thinking["includeThoughts"] is user.agent.shows_thoughts
 
 
 def test_a_refusal_is_shown(user, gemini):
