@@ -106,7 +106,7 @@ class Authenticator:
         client = client_address(peer, forwarded, self._trusted)
         if problem is None and not may_come_from(found.key, client):
             problem = "key_not_from_here"
-        return Identity(found.key, problem, owner=f"key:{found.key.id}", digest=shown)
+        return Identity(found.key, problem, owner=found.key.storage_owner, digest=shown)
 
     def recheck(self, identity: Identity) -> str | None:
         """Why the key of a running request is no longer valid; None if it is valid, or if that is unknown."""

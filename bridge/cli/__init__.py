@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bridge import __version__
+from bridge.cli.cache import CACHE
 from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
@@ -27,6 +28,7 @@ COMMANDS: Mapping[str, Command] = {
     "key": KEY,
     "usage": USAGE,
     "state": STATE,
+    "cache": CACHE,
     "check": CHECK,
     "doctor": DOCTOR,
 }

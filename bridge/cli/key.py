@@ -32,7 +32,7 @@ _LIMIT_WORDS: Mapping[str, str] = {
     "streams": "{:,} at the same time",
 }
 
-_COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "dialect", "strict")
+_COLUMNS = ("name", "owner", "state", "models", "limits", "from", "expires", "dialect", "strict", "cache")
 
 
 def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
@@ -134,6 +134,7 @@ def _row(key: Key) -> tuple[str, ...]:
         "never" if rules.expires is None else _moment(rules.expires),
         rules.dialect,
         "yes" if rules.strict else "no",
+        rules.cache or "auto",
     )
 
 

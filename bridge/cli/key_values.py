@@ -85,6 +85,12 @@ def parse_dialect(text: str) -> str:
         raise argparse.ArgumentTypeError(f"must be {_DIALECT.description}") from None
 
 
+def parse_cache(text: str) -> str:
+    if text not in ("on", "off", "auto"):
+        raise argparse.ArgumentTypeError("must be on, off or auto")
+    return "" if text == "auto" else text
+
+
 def parse_switch(text: str) -> bool:
     if text not in ("yes", "no"):
         raise argparse.ArgumentTypeError("must be yes or no")
@@ -153,6 +159,12 @@ OPTIONS: Mapping[str, Option] = {
         "strict",
         "yes|no",
         "whether requests of which the bridge would drop a part are refused with status 400",
+    ),
+    "--cache": Option(
+        parse_cache,
+        "cache",
+        "on|off|auto",
+        "the request cache: on, off (even if a request asks for it), or auto (the request decides)",
     ),
     "--rpm": Option(_amount("requests_per_minute"), "requests_per_minute", "N", "requests per minute"),
     "--tpm": Option(

@@ -28,17 +28,20 @@ def embed(
     record.upstream_model = model = _permitted_model(asked.model, caller, services, record)
     RequestLosses(caller, record).of_request(asked.losses)
     contents = _guarded(asked, services, record)
-    record.usage = Usage()
+    upstream = services.cached_upstream(caller, record)
+    record.usage = total = Usage()
     record.asks_model()
     kept = []
     for batch in _batches(contents, asked.most_at_once or len(contents)):
         if caller.interruption.error is not None:
             raise caller.interruption.error
         with record.waiting():
-            answer = services.upstream.unary_call(model, asked.method, asked.body(model, batch))
-        record.usage += _usage(answer, batch, record)
+            answer = upstream.unary_call(model, asked.method, asked.body(model, batch))
+        usage = _usage(answer, batch, record)
+        record.count(usage)
+        total += usage
         kept.append(asked.read(answer, len(batch)))
-    return asked.answer(kept, record.usage.prompt)
+    return asked.answer(kept, total.prompt)
 
 
 def _permitted_model(name: str, caller: Caller, services: Services, record: Record) -> str:

@@ -20,10 +20,11 @@ from bridge.exchange.losses import RequestLosses
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
 from bridge.exchange.model_directory import ModelDirectory
+from bridge.exchange.request_cache import RequestCache
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
-from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject
+from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
 from bridge.ids_and_clock import IdsAndClock
@@ -71,6 +72,13 @@ class Services:
     prices: PriceTable  #: a request under a cost limit needs a model with a price
     auto_tier: str  #: the service tier that the bridge uses for `auto`
     media: MediaByUrl
+    cache: RequestCache
+
+    def cached_upstream(self, caller: Caller, record: Record) -> Upstream:
+        """The upstream, behind the request cache if this request may use it."""
+        return self.cache.in_front_of(
+            self.upstream, caller, record, lambda model: self.models.capabilities(model).cache
+        )
 
 
 class Exchange:
@@ -237,14 +245,14 @@ class Exchange:
         self._batches = iter(())  # breaks a reference cycle
         chunks, record, machine = self._chunks, self._record, self._machine
         chunks.close()
-        record.usage = machine.usage
+        record.count(machine.usage)
         record.service_tier = machine.service_tier
         record.finish_reasons = machine.finish_reasons
         record.note(machine.losses)
         record.note(self._guards.notes)
         record.note(chunks.notes)
         record.model_version = chunks.model_version
-        record.usage += chunks.discarded
+        record.usage = (record.usage or Usage()) + chunks.discarded
         if chunks.request is not None:
             record.upstream_model = chunks.request.model
         if error := machine.error or machine.error_in_answer:
@@ -279,7 +287,9 @@ def open_exchange(
         chunks = CannedStream(guarded.text)
     else:
         guarded = services.media.fetched(guarded, caller.book_memory, record)
-        chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
+        # An answer to a prompt that a guard changed is not kept.
+        upstream = services.upstream if guards.notes else services.cached_upstream(caller, record)
+        chunks = _retrying_stream(guarded, caller, services, upstream, record, losses, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
 
@@ -300,6 +310,7 @@ def _retrying_stream(
     request: GenerateRequest,
     caller: Caller,
     services: Services,
+    upstream: Upstream,
     record: Record,
     losses: RequestLosses,
     trace: Trace | None,
@@ -326,7 +337,7 @@ def _retrying_stream(
         return prepared._replace(request=repaired)
 
     stream = RetryingStream(
-        services.upstream,
+        upstream,
         choices,
         prepare,
         services.policy,
@@ -360,13 +371,15 @@ def count_tokens(
     losses.of_request(asked.losses)
     request = services.media.fetched(request, caller.book_memory, record)
 
+    upstream = services.cached_upstream(caller, record)
+
     def count(model: str) -> int:
         record.upstream_model = model
         prepared = _adapted(request, model, caller.owner, services)
         repaired, learnt = services.models.without_known_problems(prepared.request)
         losses.of_attempt((*prepared.adapter.notes, *learnt))
         with record.waiting():
-            return services.upstream.count_tokens(repaired)
+            return upstream.count_tokens(repaired)
 
     for (model, *_), (following, *_) in pairwise(choices):
         try:

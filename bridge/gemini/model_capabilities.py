@@ -29,6 +29,7 @@ class ModelCapabilities:
     output_floor: int = 0  #: with a lower output limit, thoughts may use up all tokens
     draws: bool = False  #: its answers may contain images
     ignores_sampling: bool = False  #: it ignores or rejects sampling settings such as temperature
+    cache: str = ""  #: "on": the request cache is used for it; "off": it never is; "": the key decides
     fallbacks: tuple[str, ...] = ()  #: models to use while it is overloaded or out of quota
 
     def in_realm(self, realm: str) -> ModelCapabilities:

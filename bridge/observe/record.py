@@ -20,6 +20,7 @@ CLIENT_LEFT = "client_left"
 #: Failures that are not caused by the client's request.
 NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
+CACHE_HIT = "hit"  #: the value of `cache` for an answer from the request cache
 
 
 class Tokens(NamedTuple):
@@ -68,6 +69,9 @@ class Record:
     rule: str | None = None  #: the administrator's rule that refused the request
     reason: str | None = None  #: the error message, if the operator can act on it
     usage: Usage | None = None
+    cache: str | None = None  #: of the request cache: hit, miss, refresh, off; None if nothing asked for it
+    cache_age: float = 0.0  #: seconds since the cached answer was made
+    saved_usage: Usage | None = None  #: of a cached answer; it costs nothing, so `usage` leaves it out
     service_tier: str | None = None  #: the tier that served the request, if it is known
     finish_reasons: tuple[str, ...] = ()  #: as Gemini named them
     #: Counts of repairs and of values that could not be converted, by name. A text that the client chose
@@ -99,6 +103,13 @@ class Record:
         """Count each name once, or as often as a Counter says."""
         if names:  # rare
             self.notes.update(names)
+
+    def count(self, usage: Usage | None) -> None:
+        """Count the usage of the answer, or of one of its parts."""
+        if usage is not None and self.cache == CACHE_HIT:
+            self.saved_usage = (self.saved_usage or Usage()) + usage
+        elif usage is not None:
+            self.usage = usage if self.usage is None else self.usage + usage
 
     def first_byte(self) -> None:
         if self._first_byte is None:
@@ -193,6 +204,7 @@ class Record:
             "reason": self.reason,
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
+            "cache": self.cache,
             "finish": ", ".join(self.finish_reasons) or None,
             **self._token_fields(),
             "notes": dict(self.notes) or None,

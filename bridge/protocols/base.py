@@ -77,6 +77,7 @@ class Caller:
     key_dialect: str | None = None  #: the dialect that the administrator set for the caller's key
     #: Admits bytes that the bridge fetches for the request to the worker's memory, or raises.
     book_memory: Callable[[int], None] = lambda _size: None
+    key_cache: str = ""  #: the administrator's rule of the key for the request cache: on, off or none
     key_strict: bool = False  #: whether the administrator set the caller's key to strict mode
 
 

@@ -25,6 +25,7 @@ from bridge.settings.prices import FREE, PriceTable, load_prices
 from bridge.settings.sections import (
     AccessSettings,
     AccountsSettings,
+    CacheSettings,
     ConnectSettings,
     LogSettings,
     MediaSettings,
@@ -63,6 +64,7 @@ __all__ = [
     "AUTO",
     "AccessSettings",
     "AccountsSettings",
+    "CacheSettings",
     "CodeAssistSettings",
     "ConnectSettings",
     "LimitSettings",
@@ -100,6 +102,7 @@ SECTIONS: Mapping[str, type] = {
     "otel": OtelSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
+    "cache": CacheSettings,
     "models": ModelSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
@@ -136,6 +139,7 @@ class Settings:
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     state: StateSettings = field(default_factory=StateSettings)
     connect: ConnectSettings = field(default_factory=ConnectSettings)
     access: AccessSettings = field(default_factory=AccessSettings)

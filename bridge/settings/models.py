@@ -72,6 +72,8 @@ class ModelTable:
         self._default_row = tuple(default)
         self._pass_through = Patterns(pass_through)
         self._aliases = [(Patterns(row.match), row.model) for row in (*embeddings, *aliases)]
+        #: Whether a row switches the request cache on.
+        self.caches = any(row.capabilities.cache == "on" for row in rows)
         self._rows = [(Patterns(row.match), row.capabilities) for row in rows]
         self._cached_meaning = lru_cache(CACHED_NAMES)(self._find_meaning)
         self._cached_capabilities = lru_cache(CACHED_NAMES)(self._find_capabilities)
@@ -200,6 +202,8 @@ def _model(where: str, row: dict[str, Any]) -> ModelRow:
             raise SettingsError(
                 f"{where}: thinking_levels: {level} is not a thinking level; {suggestion(level, LEVELS)}"
             )
+    if capabilities.cache not in ("", "on", "off"):
+        raise SettingsError(f'{where}: cache must be "on" or "off", not {capabilities.cache!r}')
     if capabilities.thinking_levels and capabilities.thinking_budget:
         raise SettingsError(f"{where}: set either thinking_budget or thinking_levels, not both")
     return ModelRow(match, capabilities)

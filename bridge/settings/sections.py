@@ -125,6 +125,15 @@ class MediaSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """The request cache. It is used only where a key, a model's row or a request switches it on."""
+
+    lifetime: Annotated[float, Range(1, 30 * 86400)] = 3600.0
+    max_mb: Count = 128
+    scope: Annotated[str, OneOf(("key", "all"))] = "key"
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """The settings for models outside models.toml."""
 

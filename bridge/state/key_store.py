@@ -45,6 +45,7 @@ class Rules:
     expires: float | None = None
     limits: Limits = field(default_factory=Limits)
     dialect: str = AUTO  #: of the Responses protocol; auto: detected from the client's requests
+    cache: str = ""  #: "on": the request cache is used; "off": it never is; "": the request decides
     strict: bool = False  #: refuse each request of which a part would be dropped
 
 
@@ -57,6 +58,11 @@ class Key:
     rules: Rules
     created: float
     revoked: float | None = None
+
+    @property
+    def storage_owner(self) -> str:
+        """The owner of what the bridge stores for this key: answers, signatures, cached answers."""
+        return f"key:{self.id}"
 
     def expired(self, now: float) -> bool:
         return self.rules.expires is not None and self.rules.expires <= now

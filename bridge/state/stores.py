@@ -15,6 +15,7 @@ from bridge.state.event_store import EventStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
+from bridge.state.request_cache_store import RequestCacheStore
 from bridge.state.signature_store import SignatureStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.conversation_store import SqliteConversationStore
@@ -23,6 +24,7 @@ from bridge.state.sqlite.event_store import SqliteEventStore
 from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
+from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.store import SERVING_PATIENCE, StoreCheck
@@ -40,6 +42,7 @@ class Stores:
     signatures: SignatureStore
     cooldowns: CooldownStore
     learnt_facts: LearntFactStore
+    request_cache: RequestCacheStore
 
     def check(self) -> list[StoreCheck]:
         """Check the data of every store, without changing it."""
@@ -110,4 +113,5 @@ def _sqlite_stores(settings: Settings) -> Stores:
         signatures=SqliteSignatureStore(folder / "signatures.sqlite3"),
         cooldowns=SqliteCooldownStore(folder / "cooldowns.sqlite3"),
         learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),
+        request_cache=SqliteRequestCacheStore(folder / "cache.sqlite3", settings.cache.max_mb),
     )

@@ -17,6 +17,7 @@ from bridge.exchange.drain import Drain
 from bridge.exchange.exchange import Services
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
+from bridge.exchange.request_cache import RequestCache
 from bridge.fetch.media_fetcher import MediaFetcher
 from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
@@ -24,7 +25,7 @@ from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
 from bridge.observe.costs import cost_of
 from bridge.observe.metrics import RequestMetrics
-from bridge.observe.record import Observer, Record
+from bridge.observe.record import CACHE_HIT, Observer, Record
 from bridge.observe.usage_writer import UsageObserver
 from bridge.protocols import PROTOCOLS
 from bridge.server.app_keys import DRAIN, HEAD_TIMEOUT, SLOTS, SLOW_CLIENTS
@@ -62,6 +63,7 @@ OVERHEAD = "X-Bridge-Overhead-Ms"
 MODEL = "X-Bridge-Model"  #: the upstream's model that the request was sent to
 MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
 
+CACHE = "X-Bridge-Cache"  #: how the request cache was used
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
 LONGEST_LOSSES = 1024  #: characters
 
@@ -154,6 +156,7 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
+        cache=RequestCache(stores.request_cache, settings.cache, by_model=settings.models.caches),
         media=MediaByUrl(upstream, MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 
@@ -226,6 +229,10 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
                 response.headers[header] = _header_safe(model)
         if record.losses:
             response.headers[LOSSES] = _listed_losses(record.losses)
+        if record.cache:
+            response.headers[CACHE] = record.cache
+        if record.cache == CACHE_HIT:
+            response.headers["Age"] = f"{record.cache_age:.0f}"
         if not response.is_streamed:
             record.first_byte()
         return response

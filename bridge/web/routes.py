@@ -142,6 +142,7 @@ def make_caller(
         interruption=request.interruption,
         key_dialect=None if identity.key is None else identity.key.rules.dialect,
         book_memory=slot.memory.add,
+        key_cache="" if identity.key is None else identity.key.rules.cache,
         key_strict=identity.key is not None and identity.key.rules.strict,
     )
 

@@ -24,8 +24,10 @@ from bridge.state.postgres.expiring_names import PostgresCooldownStore, Postgres
 from bridge.state.postgres.key_store import PostgresKeyStore
 from bridge.state.postgres.ledger import PostgresLedger, by_the_server
 from bridge.state.postgres.migrations import upgrade
+from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
 from bridge.state.postgres.signature_store import PostgresSignatureStore
 from bridge.state.postgres.usage_store import PostgresUsageStore
+from bridge.state.request_cache_store import RequestCacheStore
 from bridge.state.signature_store import SignatureStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.conversation_store import SqliteConversationStore
@@ -33,6 +35,7 @@ from bridge.state.sqlite.event_store import SqliteEventStore
 from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
+from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.usage_store import UsageStore
@@ -84,6 +87,9 @@ class SqliteBackend:
     def learnt_facts(self, now: Now = time.time) -> LearntFactStore:
         return SqliteLearntFactStore(self.folder / "learnt.sqlite3", now)
 
+    def request_cache(self, now: Now = time.time, megabytes: int = 9) -> RequestCacheStore:
+        return SqliteRequestCacheStore(self.folder / "cache.sqlite3", megabytes, now)
+
 
 class PostgresBackend:
     """Each call opens the store as another bridge does: all of them share one database."""
@@ -125,6 +131,9 @@ class PostgresBackend:
 
     def learnt_facts(self, now: Now | None = None) -> LearntFactStore:
         return PostgresLearntFactStore(self.database(), now)
+
+    def request_cache(self, now: Now | None = None, megabytes: int = 9) -> RequestCacheStore:
+        return PostgresRequestCacheStore(self.database(), megabytes, now or by_the_server)
 
 
 Backend = SqliteBackend | PostgresBackend

@@ -12,6 +12,7 @@ from bridge.state.postgres.event_store import PostgresEventStore
 from bridge.state.postgres.expiring_names import PostgresCooldownStore, PostgresLearntFactStore
 from bridge.state.postgres.key_store import PostgresKeyStore
 from bridge.state.postgres.ledger import PostgresLedger
+from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
 from bridge.state.postgres.signature_store import PostgresSignatureStore
 from bridge.state.postgres.usage_store import PostgresUsageStore
 
@@ -35,4 +36,5 @@ def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
         "signatures": PostgresSignatureStore(database),
         "cooldowns": PostgresCooldownStore(database),
         "learnt_facts": PostgresLearntFactStore(database),
+        "request_cache": PostgresRequestCacheStore(database, settings.cache.max_mb),
     }

@@ -1,0 +1,303 @@
+"""The request cache: a request that was answered before gets the same answer without asking the upstream.
+
+It works between the retries and the upstream. There the request is final, so all protocols share entries, and
+a kept answer passes the same adapters, guards and event machines as a new one: it gets new ids and events.
+Nothing is cached unless a key, a model's row or a request switches the cache on.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from bridge import __version__
+from bridge.gemini.request_digest import is_repeatable, json_digest, request_digest
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, TextChunk
+from bridge.gemini.wire import chunk_from_json, chunk_to_json
+from bridge.observe.record import CACHE_HIT, Record
+from bridge.protocols.base import Caller
+from bridge.protocols.json_reading import invalid_field, quoted
+from bridge.settings.sections import CacheSettings
+from bridge.state.errors import StorageError
+from bridge.state.request_cache_store import RequestCacheStore
+from bridge.upstream.base import TICK, ChunkStream, Upstream
+
+HEADER = "x-bridge-cache"
+ON, OFF, REFRESH = "on", "off", "refresh"
+MISS = "miss"
+STORE_FAILED = "cache.store_failed"  #: the note for a store that could not be used
+
+LARGEST_ANSWER = 1 << 20  #: bytes of an answer that is kept
+MOST_CHUNKS = 20_000
+LONGEST_WAIT = 60.0  #: seconds for which a request waits for the answer to an equal request
+_MAX_AGE = re.compile(r"max-age=(\d{1,9})")
+
+
+class CacheUse(NamedTuple):
+    """How one request uses the cache."""
+
+    reads: bool
+    max_age: float  #: seconds
+
+
+class CacheWish(NamedTuple):
+    """What the headers of a request say about the cache."""
+
+    switch: str  #: on, off, refresh, or empty if the request leaves it to the rules
+    control: str  #: the value of Cache-Control
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> CacheWish:
+        switch = headers.get(HEADER, "")
+        if switch not in ("", ON, OFF, REFRESH):
+            raise invalid_field(f"must be {ON}, {OFF} or {REFRESH}, not {quoted(switch)}", HEADER)
+        return cls(switch, headers.get("Cache-Control", "").lower())
+
+    def use(self, rules: Sequence[str]) -> CacheUse | None:
+        """None if the request does not use the cache. One rule "off" of the key or of the model wins over all
+        others; after that the request's own header decides."""
+        if OFF in (self.switch, *rules) or not (self.switch or ON in rules):
+            return None
+        if self.switch:
+            return CacheUse(self.switch == ON, math.inf)
+        if "no-store" in self.control:
+            return None
+        named = _MAX_AGE.search(self.control)
+        return CacheUse("no-cache" not in self.control, float(named[1]) if named else math.inf)
+
+
+class RequestCache:
+    """The cache of one process."""
+
+    def __init__(self, store: RequestCacheStore, settings: CacheSettings, *, by_model: bool) -> None:
+        """`by_model`: whether the row of a model switches the cache on."""
+        self._store = store
+        self._settings = settings
+        self._by_model = by_model
+        self._lock = threading.Lock()
+        self._running: dict[tuple[str, bytes], threading.Event] = {}
+
+    def in_front_of(
+        self, upstream: Upstream, caller: Caller, record: Record, rule_of: Callable[[str], str]
+    ) -> Upstream:
+        """The upstream itself, if this request cannot use the cache. `rule_of` names the rule of a model."""
+        if not (self._by_model or caller.key_cache == ON or HEADER in caller.headers):
+            return upstream
+        scope = "" if self._settings.scope == "all" else caller.owner
+        wish, of_key = CacheWish.of(caller.headers), caller.key_cache
+        return CachedUpstream(self, upstream, scope, record, lambda model: wish.use((of_key, rule_of(model))))
+
+    # --- entries -------------------------------------------------------------------------------------
+
+    def find(self, key: tuple[str, bytes], use: CacheUse, record: Record) -> JsonObject | None:
+        """The kept value. A store that fails is an empty store."""
+        if not use.reads:
+            return None
+        try:
+            entry = self._store.find(*key)
+        except StorageError:
+            record.note([STORE_FAILED])
+            return None
+        if entry is None or entry.age > use.max_age:
+            return None
+        record.cache, record.cache_age = CACHE_HIT, entry.age
+        value: JsonObject = orjson.loads(zlib.decompress(entry.data))
+        return value
+
+    def keep(self, key: tuple[str, bytes], value: JsonObject, record: Record) -> None:
+        data = orjson.dumps(value)
+        if len(data) > LARGEST_ANSWER:
+            return
+        try:
+            self._store.keep(*key, zlib.compress(data, 1), self._settings.lifetime)
+        except StorageError:
+            record.note([STORE_FAILED])
+
+    # --- equal requests at the same time -------------------------------------------------------------
+
+    def join(self, key: tuple[str, bytes], mine: threading.Event) -> threading.Event:
+        """The event that is set when the running request with this key ends. It is `mine` if there was none:
+        then the caller must call `leave`."""
+        with self._lock:
+            return self._running.setdefault(key, mine)
+
+    def leave(self, key: tuple[str, bytes], mine: threading.Event) -> None:
+        with self._lock:
+            if self._running.get(key) is mine:
+                del self._running[key]
+        mine.set()
+
+
+class CachedUpstream(Upstream):
+    """An upstream for one request, which asks the cache first."""
+
+    def __init__(
+        self,
+        cache: RequestCache,
+        upstream: Upstream,
+        scope: str,
+        record: Record,
+        use_of: Callable[[str], CacheUse | None],
+    ) -> None:
+        self.home = upstream.home
+        self._cache = cache
+        self._upstream = upstream
+        self._scope = scope
+        self._record = record
+        self._use_of = use_of
+
+    def stream(self, request: GenerateRequest) -> ChunkStream:
+        use = self._use_of(request.model)
+        if use is None or not is_repeatable(request):
+            self._record.cache = OFF
+            return self._upstream.stream(request)
+        self._record.cache = MISS if use.reads else REFRESH
+        key = self._key("stream", request_digest(self.home, request))
+        return CachedStream(self._cache, key, use, self._record, lambda: self._upstream.stream(request))
+
+    def count_tokens(self, request: GenerateRequest) -> int:
+        value = self._unary(
+            request.model,
+            lambda: request_digest(self.home, request),
+            "count",
+            lambda: {"tokens": self._upstream.count_tokens(request)},
+        )
+        return int(value["tokens"])
+
+    def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
+        return self._unary(
+            model,
+            lambda: json_digest([self.home, model, body]),
+            method,
+            lambda: self._upstream.unary_call(model, method, body),
+        )
+
+    def models(self) -> Sequence[JsonObject]:
+        return self._upstream.models()
+
+    def _unary(
+        self, model: str, digest: Callable[[], bytes], method: str, ask: Callable[[], JsonObject]
+    ) -> JsonObject:
+        use = self._use_of(model)
+        if use is None:
+            self._record.cache = OFF
+            return ask()
+        self._record.cache = MISS if use.reads else REFRESH
+        key = self._key(method, digest())
+        found = self._cache.find(key, use, self._record)
+        if found is None:
+            found = ask()
+            self._cache.keep(key, found, self._record)
+        return found
+
+    def _key(self, method: str, digest: bytes) -> tuple[str, bytes]:
+        """A new version of the bridge may send other requests and keep other values."""
+        return self._scope, json_digest([__version__, method, digest.hex()])
+
+
+class CachedStream(ChunkStream):
+    """An answer from the cache, or an answer of the upstream that is kept at its end."""
+
+    def __init__(
+        self,
+        cache: RequestCache,
+        key: tuple[str, bytes],
+        use: CacheUse,
+        record: Record,
+        ask: Callable[[], ChunkStream],
+    ) -> None:
+        self._cache = cache
+        self._key = key
+        self._use = use
+        self._record = record
+        self._ask = ask
+        self._asked: ChunkStream | None = None
+        self._ended = threading.Event()  #: set when this stream no longer works on the request
+        self._closed = False
+        self._waited = 0.0
+
+    @property
+    def waited(self) -> float:  # type: ignore[override]
+        return self._waited + (self._asked.waited if self._asked is not None else 0.0)
+
+    def close(self) -> None:
+        self._closed = True
+        self._cache.leave(self._key, self._ended)
+        if self._asked is not None:
+            self._asked.close()
+
+    def __iter__(self) -> Iterator[Sequence[Chunk]]:
+        """An equal request that is running is waited for once. If its answer was not kept, this request is
+        sent too: the next one to wait for might have no better answer."""
+        running = self._cache.join(self._key, self._ended)
+        found = self._cache.find(self._key, self._use, self._record)
+        if found is None and running is not self._ended and self._use.reads:
+            yield from self._wait(running)
+            found = self._cache.find(self._key, self._use, self._record)
+        if found is not None:
+            yield [chunk_from_json(chunk) for chunk in found["chunks"]]
+        elif not self._closed:
+            yield from self._from_upstream()
+        self._cache.leave(self._key, self._ended)
+
+    def _wait(self, running: threading.Event) -> Iterator[Sequence[Chunk]]:
+        """Until the equal request has ended; an empty batch for each tick."""
+        until = time.monotonic() + LONGEST_WAIT
+        while not self._closed and time.monotonic() < until:
+            began = time.monotonic()
+            ended = running.wait(TICK)
+            self._waited += time.monotonic() - began
+            if ended:
+                return
+            yield ()
+
+    def _from_upstream(self) -> Iterator[Sequence[Chunk]]:
+        kept = _KeptAnswer()
+        self._asked = self._ask()
+        for chunks in self._asked:
+            kept.add(chunks)
+            yield chunks
+        if not self._closed and (value := kept.value()) is not None:
+            self._cache.keep(self._key, value, self._record)
+
+
+class _KeptAnswer:
+    """Collects the chunks of an answer, as long as the answer may be kept."""
+
+    def __init__(self) -> None:
+        self._chunks: list[Chunk] = []
+        self._characters = 0
+        self._keeps = True
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        if not self._keeps:
+            return
+        self._chunks.extend(chunks)
+        self._characters += sum(len(chunk.text) for chunk in chunks if isinstance(chunk, TextChunk))
+        if self._characters > LARGEST_ANSWER or len(self._chunks) > MOST_CHUNKS:
+            self._keeps = False
+            self._chunks.clear()
+
+    def value(self) -> JsonObject | None:
+        """None if the answer may not be kept: it is too long, did not end well, or is more than a text."""
+        if not self._keeps or not _is_whole_text(self._chunks):
+            return None
+        return {"chunks": list(map(chunk_to_json, self._chunks))}
+
+
+def _is_whole_text(chunks: Sequence[Chunk]) -> bool:
+    candidates = [candidate for chunk in chunks for candidate in chunk.candidates]
+    parts = [part for candidate in candidates for part in candidate.parts]
+    return (
+        [each.finish_reason for each in candidates if each.finish_reason] == ["STOP"]
+        and all(isinstance(part.data, str) for part in parts)
+        and any(part.data and not part.thought for part in parts)
+        and not any("groundingMetadata" in each.extra for each in candidates)
+    )
