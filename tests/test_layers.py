@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bridge.fetch": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
     "bridge.exchange": {
+        "bridge",
         "bridge.errors",
         "bridge.fetch",
         "bridge.gemini",

@@ -19,6 +19,7 @@ from bridge.gemini.repairs import (
     without_signatures,
     without_thinking_amount,
 )
+from bridge.gemini.request_digest import is_repeatable, request_digest
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import (
     Content,
@@ -322,6 +323,13 @@ def _patches(n: int) -> Work:
     return lambda: repair_patches(patch * n)
 
 
+def _digested_request(n: int) -> Work:
+    """A client switches the request cache on, and sends many parts, settings and labels."""
+    contents = (Content("user", (Part("word"),) * n),) * 3
+    request = GenerateRequest("m", contents, generation={f"x{number}": number for number in range(n)})
+    return lambda: (is_repeatable(request), request_digest("upstream", request))
+
+
 PIECES: dict[str, Case] = DECODERS | {
     "JSON: halves of pairs": _half_surrogates,
     "layout: texts": _layout_of_texts,
@@ -342,6 +350,7 @@ PIECES: dict[str, Case] = DECODERS | {
     "interactions: a chain": _resumed_interactions,
     "fields of a chunk": _fields_of_a_chunk,
     "counts of tokens": _counts_of_tokens,
+    "digest of a request": _digested_request,
     "settings of a generation": _settings_of_a_generation,
     "blanks in a word": lambda n: lambda: _split_command(["a" * 10 * n]),
     "store: a chain of answers": _stored_chain,

@@ -166,7 +166,7 @@ def test_set_changes_only_the_given_values(run, store: ClientKeys) -> None:
 def test_a_dialect_is_shown_and_removed(run, store: ClientKeys) -> None:
     run("add", "alice", "--dialect", "openai")
     assert "dialect  openai" in run("set", "alice", "--rpm", "3")[1]
-    assert run("list")[1].splitlines()[1].split()[-2] == "openai"
+    assert run("list")[1].splitlines()[1].split()[-3] == "openai"
     assert json.loads(run("list", "--json")[1])[0]["dialect"] == "openai"
     assert "dialect  auto" in run("set", "alice", "--dialect", "auto")[1]
 
@@ -177,6 +177,14 @@ def test_strict_mode_is_shown_and_turned_off(run, store: ClientKeys) -> None:
     assert json.loads(run("list", "--json")[1])[0]["strict"] is True
     assert "strict   no" in run("set", "alice", "--strict", "no")[1]
     assert store.all()[0].rules.strict is False
+
+
+def test_the_rule_for_the_cache_is_shown_and_removed(run, store: ClientKeys) -> None:
+    run("add", "alice", "--cache", "off")
+    assert "cache    off" in run("set", "alice", "--rpm", "3")[1]
+    assert json.loads(run("list", "--json")[1])[0]["cache"] == "off"
+    assert "cache    auto" in run("set", "alice", "--cache", "auto")[1]
+    assert store.all()[0].rules.cache == ""
 
 
 def test_rotate_prints_the_new_secret_and_the_old_ones_expiry(run, store: ClientKeys) -> None:
@@ -235,9 +243,10 @@ def test_list_prints_a_table_or_json(run) -> None:
         "EXPIRES",
         "DIALECT",
         "STRICT",
+        "CACHE",
     ]
     assert "1,000 requests/min" in alice
-    assert bob.split() == ["bob", "-", "good", "all", "none", "anywhere", "never", "auto", "no"]
+    assert bob.split() == ["bob", "-", "good", "all", "none", "anywhere", "never", "auto", "no", "auto"]
     listed = json.loads(run("list", "--json")[1])
     assert [key["name"] for key in listed] == ["alice", "bob"]
     assert listed[0]["limits"] == {"requests_per_minute": 1000}
