@@ -22,7 +22,7 @@ from bridge.gemini.turn import (
     TurnEnded,
     TurnStarted,
 )
-from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData, Usage
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, StreamFraming, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_thought
@@ -47,6 +47,7 @@ from bridge.protocols.openai_responses.hosted import (
 )
 from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
 from bridge.protocols.openai_responses.tools import CalledTool
+from bridge.protocols.openai_responses.usage import usage_from_gemini
 from bridge.protocols.openai_tiers import tier_for_answer
 from bridge.protocols.sse import encode_named
 
@@ -158,7 +159,11 @@ class ResponsesMachine(EventMachine):
 
     def on_turn_started(self, _step: TurnStarted) -> Iterator[Event]:
         self._response["service_tier"] = tier_for_answer(self.service_tier)
-        yield self._event("response.created", response=self._response)
+        queued = self._dialect.queued_event and self._response.get("background")
+        created = {**self._response, "status": "queued"} if queued else self._response
+        yield self._event("response.created", response=created)
+        if queued:
+            yield self._event("response.queued", response=created)
         yield self._event("response.in_progress", response=self._response)
 
     def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
@@ -382,16 +387,6 @@ def _text_part(text: str) -> dict[str, Any]:
 
 def _status(status: str, sent: bool) -> dict[str, str]:
     return {"status": status} if sent else {}
-
-
-def usage_from_gemini(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.thoughts},
-        "total_tokens": usage.total,
-    }
 
 
 def framing(converted: ConvertedRequest) -> StreamFraming:

@@ -11,6 +11,7 @@ from bridge.protocols.openai_responses.hosted import CODE_EVENTS, IMAGE_EVENTS
 class ResponsesState(Enum):
     IDLE = auto()  #: nothing sent
     CREATED = auto()
+    QUEUED = auto()  #: a background response before its work begins
     OPEN = auto()  #: between items
     ITEM = auto()  #: inside an output item
     TEXT = auto()  #: inside a text part of a message
@@ -25,7 +26,12 @@ _FAIL: dict[str, Enum] = {"response.failed": ResponsesState.FAILED}
 
 TRANSITIONS: Transitions = {
     ResponsesState.IDLE: {"response.created": ResponsesState.CREATED},
-    ResponsesState.CREATED: {"response.in_progress": ResponsesState.OPEN, **_FAIL},
+    ResponsesState.CREATED: {
+        "response.queued": ResponsesState.QUEUED,
+        "response.in_progress": ResponsesState.OPEN,
+        **_FAIL,
+    },
+    ResponsesState.QUEUED: {"response.in_progress": ResponsesState.OPEN, **_FAIL},
     ResponsesState.OPEN: {
         "response.output_item.added": ResponsesState.ITEM,
         "response.done": ResponsesState.ENDING,
