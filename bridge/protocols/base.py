@@ -109,6 +109,7 @@ class Protocol:
     identifying_headers: frozenset[str] = frozenset()
     counting: TokenCounting | None = None
     embedding: Embedding | None = None
+    compaction: Compaction | None = None
     storing: AnswerStoring | None = None
     conversations: ConversationRules | None = None
     #: Paths that always answer 404. Without them, a similar rule would answer a less helpful 405.
@@ -126,7 +127,7 @@ class Protocol:
     @property
     def all_paths(self) -> Iterator[str]:
         """All paths that this protocol serves."""
-        for route in (self, self.counting, self.embedding):
+        for route in (self, self.counting, self.embedding, self.compaction):
             yield from route.paths if route else ()
 
     @property
@@ -170,6 +171,19 @@ class Embedding:
     paths: tuple[str, ...]
     schema: Schema
     to_gemini: Callable[[JsonObject, Caller], ConvertedEmbedding]
+    label: str | None = None  #: its name in metrics and usage, if not the protocol's
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A protocol's endpoint that replaces a conversation by a shorter one."""
+
+    paths: tuple[str, ...]
+    schema: Schema
+    request: Callable[[JsonObject], JsonObject]  #: the protocol's request for a summary
+    body: Callable[
+        [JsonObject, JsonObject], JsonObject
+    ]  #: from the client's request and the summary's answer
 
 
 class PastTurn(NamedTuple):

@@ -36,6 +36,7 @@ def install_access(
 ) -> None:
     """`open_to_all` names the blueprints that need no key. The spelling of the path does not matter."""
     counted = {protocol.name for protocol in protocols}
+    labels = {f"{each.name}.embed": each.embedding.label for each in protocols if each.embedding is not None}
 
     @app.before_request
     def check_access() -> None:
@@ -44,7 +45,7 @@ def install_access(
         if blueprint in open_to_all:
             return
         if blueprint in counted:
-            request.record.protocol = blueprint
+            request.record.protocol = labels.get(request.endpoint or "") or blueprint
         request.identity = _authenticated(authenticator, request)
         if blueprint in counted:
             _admit(limiter, request)

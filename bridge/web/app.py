@@ -12,7 +12,6 @@ from bridge.access.authentication import Authenticator
 from bridge.access.key_cache import KeyCache
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
-from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
 from bridge.exchange.drain import Drain
 from bridge.exchange.exchange import Services
 from bridge.exchange.media_by_url import MediaByUrl
@@ -50,9 +49,9 @@ from bridge.web.metrics import make_metrics_blueprint
 from bridge.web.models import ModelList, make_models_blueprint
 from bridge.web.request import Request, current_request
 from bridge.web.request_id import HEADER, request_id
-from bridge.web.routes import ClientSide, make_blueprint
+from bridge.web.routes import ClientSide, ProtocolServing, make_blueprint
 from bridge.web.stored_answers import make_stored_blueprint
-from bridge.web.unary_calls import add_unary_calls, shown_path
+from bridge.web.unary_calls import add_unary_calls
 from bridge.web.user_agent import client_program
 
 #: Monitoring requests these every few seconds; their log lines would hide all others.
@@ -101,39 +100,24 @@ def create_app(
     )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
-        blueprint = make_blueprint(protocol, services, stores, client_side)
-        add_unary_calls(blueprint, protocol, services, stores, client_side)
-        app.register_blueprint(blueprint)
-        if protocol.storing is not None:
-            app.register_blueprint(
-                make_stored_blueprint(protocol, protocol.storing, services, stores, client_side)
-            )
-        if protocol.conversations is not None:
-            app.register_blueprint(
-                make_conversations_blueprint(
-                    protocol,
-                    protocol.conversations,
-                    stores.conversations,
-                    services.ids_and_clock,
-                    client_side,
-                )
-            )
+        _serve_protocol(app, ProtocolServing(protocol, services, stores, client_side))
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage.stored_bytes))
-    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.all_paths]
-    endpoints += [
-        "GET /v1/models",
-        "GET /v1/models/{id}",
-        f"GET {CODEX_CATALOG}",
-        "GET /docs",
-        "GET /openapi.json",
-        "GET /healthz",
-        "GET /readyz",
-    ]
-    app.register_blueprint(make_front_blueprint(settings, models, endpoints))
+    app.register_blueprint(make_front_blueprint(settings, models))
     return app
+
+
+def _serve_protocol(app: Flask, serving: ProtocolServing) -> None:
+    protocol = serving.protocol
+    blueprint = make_blueprint(serving)
+    add_unary_calls(blueprint, serving)
+    app.register_blueprint(blueprint)
+    if protocol.storing is not None:
+        app.register_blueprint(make_stored_blueprint(serving, protocol.storing))
+    if protocol.conversations is not None:
+        app.register_blueprint(make_conversations_blueprint(serving, protocol.conversations))
 
 
 def _services(

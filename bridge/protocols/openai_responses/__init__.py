@@ -5,6 +5,7 @@ from bridge.protocols.base import Protocol
 from bridge.protocols.openai_errors import error_body, error_status
 from bridge.protocols.openai_limits import limit_headers
 from bridge.protocols.openai_models import list_models, show_model
+from bridge.protocols.openai_responses.compaction import COMPACTION
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.converter import to_gemini
 from bridge.protocols.openai_responses.counting import COUNTING
@@ -27,7 +28,7 @@ PROTOCOL = Protocol(
     counting=COUNTING,
     storing=STORING,
     conversations=CONVERSATIONS,
-    unsupported_paths=("/v1/responses/compact",),
+    compaction=COMPACTION,
     limit_headers=limit_headers,
     max_retry_after=LONGEST_RETRY_AFTER,  # without a delay Codex shows the error
     request_losses=REQUEST_LOSSES,
