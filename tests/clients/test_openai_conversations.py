@@ -12,7 +12,10 @@ from scripted_gemini import CUT, Reply, call_chunk, sse, text_chunk
 from vendor_schemas import document
 from waiting import eventually
 
+from bridge.settings import load
+
 MODEL = "gemini-3.1-pro-preview"
+DEFAULT = load(environ={}).models.default
 HELLO = {"type": "message", "role": "user", "content": "Hello"}
 TOOLS = [{"type": "function", "name": "f", "strict": False, "parameters": {"type": "object"}}]
 
@@ -286,6 +289,14 @@ def test_input_tokens_are_counted_with_the_stored_history(client, gemini):
     client.responses.input_tokens.count(model=MODEL, conversation=talk.id)
     assert counted_texts(gemini) == ["Hello"]
     assert texts(client, talk.id) == ["Hello"]
+
+
+@pytest.mark.parametrize("named", [{}, {"model": None}])
+def test_input_tokens_are_counted_for_the_default_model_if_none_is_named(send, gemini, named):
+    gemini.will_say(Reply([b'{"totalTokens": 3}']))
+    counted = send("POST", "/responses/input_tokens", json={"input": "Hello", **named})
+    assert (counted.status_code, counted.json()["input_tokens"]) == (200, 3)
+    assert gemini.asked[-1].path.endswith(f"/models/{DEFAULT}:countTokens")
 
 
 @pytest.mark.parametrize(
