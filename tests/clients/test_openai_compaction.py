@@ -52,7 +52,8 @@ def test_messages_of_the_client_stay_and_the_rest_becomes_a_summary(client, gemi
     assert compacted.usage.total_tokens == 7
     asked = gemini.asked[-1].body
     system = "\n".join(part["text"] for part in asked["systemInstruction"]["parts"])
-    assert "Count boats." in system and "Be exact." in system
+    assert "Count boats." in system
+    assert "Be exact." in system
     assert asked["toolConfig"] == {"functionCallingConfig": {"mode": "NONE"}}
 
 

@@ -15,7 +15,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.image_generation": "The model draws in its own size and format.",
     "responses.max_tool_calls": "Gemini cannot limit the number of calls of its own tools.",
     "responses.moderation": "The bridge does not call OpenAI's moderation.",
-    "responses.context_management": "The bridge does not compact conversations; the client can compact them.",
+    "responses.context_management": "A conversation is compacted only by POST /v1/responses/compact.",
     "responses.truncation": "The bridge does not shorten conversations; one that is too long fails.",
     "responses.obfuscation": "The bridge does not pad the events of a stream.",
     "responses.reasoning_context": "Gemini decides which earlier thoughts it uses.",
