@@ -14,6 +14,7 @@ from bridge.protocols.base import Protocol
 from bridge.web.credentials import presented_keys
 from bridge.web.errors import protocol_of
 from bridge.web.request import Request, current_request
+from bridge.web.unary_calls import EMBED
 
 #: Headers that proxies add. They only show that a proxy sent the request; their values are not trusted.
 PROXY_HEADERS = (
@@ -36,7 +37,9 @@ def install_access(
 ) -> None:
     """`open_to_all` names the blueprints that need no key. The spelling of the path does not matter."""
     counted = {protocol.name for protocol in protocols}
-    labels = {f"{each.name}.embed": each.embedding.label for each in protocols if each.embedding is not None}
+    labels = {
+        f"{each.name}.{EMBED}": each.embedding.label for each in protocols if each.embedding is not None
+    }
 
     @app.before_request
     def check_access() -> None:

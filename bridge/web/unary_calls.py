@@ -19,6 +19,7 @@ from bridge.server.client_socket import ClientSocket
 from bridge.web.request import current_request
 from bridge.web.routes import ProtocolServing, json_body, json_response, validated
 
+EMBED = "embed"  #: the endpoint of embeddings
 UNSUPPORTED = "unsupported"  #: the endpoint of paths that always answer 404
 
 View = Callable[..., Response]
@@ -30,7 +31,7 @@ def add_unary_calls(blueprint: Blueprint, serving: ProtocolServing) -> None:
     calls = UnaryCalls(serving)
     routes = (
         ("count", protocol.counting, calls.count),
-        ("embed", protocol.embedding, calls.embed),
+        (EMBED, protocol.embedding, calls.embed),
         ("compact", protocol.compaction, calls.compact),
     )
     for endpoint, route, answer in routes:

@@ -42,6 +42,7 @@ from bridge.protocols.openai_chat.part_order import arrange
 from bridge.protocols.openai_completions.fences import FenceFilter
 from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, question
 from bridge.protocols.openai_embeddings import EMBEDDING as OPENAI_EMBEDDING
+from bridge.protocols.openai_responses.compaction import COMPACTION
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS as RESPONSES_CONVERSATIONS
 from bridge.protocols.openai_responses.hosted import code_parts
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
@@ -289,6 +290,19 @@ def _conversation_items(n: int) -> Work:
     return work
 
 
+def _compaction(n: int) -> Work:
+    """A conversation of many items, and its summary in many parts."""
+    body = {"model": "m", "input": [{"role": "user", "content": "x"}] * n}
+    said = {"type": "message", "content": [{"type": "output_text", "text": "x"}] * n}
+    answer = {"id": "", "created_at": 0, "status": "completed", "usage": {}, "output": [said] * 2}
+
+    def work() -> None:
+        COMPACTION.request(body)
+        COMPACTION.body(body, answer)
+
+    return work
+
+
 def _executed_code_outputs(n: int) -> Work:
     item = {"code": "1", "outputs": [{"type": "logs", "logs": "x"}] * n}
     return lambda: code_parts(item, "input[0]")
@@ -338,6 +352,7 @@ PIECES: dict[str, Case] = DECODERS | {
     "counting of tokens": _counted,
     "responses: a chain and references": _resumed_responses,
     "responses: items of a conversation": _conversation_items,
+    "a compaction": _compaction,
     "responses: outputs of executed code": _executed_code_outputs,
     "interactions: a chain": _resumed_interactions,
     "fields of a chunk": _fields_of_a_chunk,
