@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import orjson
@@ -59,7 +60,7 @@ class ClientSide:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProtocolServing:
     """One protocol, and the objects with which its views serve requests."""
 
@@ -68,10 +69,28 @@ class ProtocolServing:
     stores: Stores
     client_side: ClientSide
 
+    @cached_property
+    def preferences(self) -> Mapping[str, Any]:
+        return self.client_side.settings.preferences(self.protocol.name)
+
     def caller(self, request: Request, slot: Slot, address: Mapping[str, str]) -> Caller:
         """The caller of a request. `address` holds the parameters of its path."""
-        preferences = self.client_side.settings.preferences(self.protocol.name)
-        return make_caller(request, slot, address, preferences)
+        identity = request.identity
+        query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
+        headers = cast(Mapping[str, str], request.headers)
+        return Caller(
+            headers,
+            self.preferences,
+            identity.owner,
+            identity.permit,
+            request.cost_limited,
+            address,
+            query,
+            interruption=request.interruption,
+            key_dialect=None if identity.key is None else identity.key.rules.dialect,
+            book_memory=slot.memory.add,
+            key_strict=identity.key is not None and identity.key.rules.strict,
+        )
 
     def take_slot(self, request: Request) -> Slot:
         return request.resources.enter_context(self.client_side.slots.take(request.environ.get(SLOT)))
@@ -151,28 +170,6 @@ class AnswerView:
         wanted = ClientSocket(request.environ).still_connected
         pieces = replay.stream(pending["id"], 0, caller, wanted)
         return event_response(pieces, request.resources, exchange.headers)
-
-
-def make_caller(
-    request: Request, slot: Slot, address: Mapping[str, str], preferences: Mapping[str, Any]
-) -> Caller:
-    """The caller of a request. `address` holds the parameters of its path."""
-    identity = request.identity
-    query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
-    headers = cast(Mapping[str, str], request.headers)
-    return Caller(
-        headers,
-        preferences,
-        identity.owner,
-        identity.permit,
-        request.cost_limited,
-        address,
-        query,
-        interruption=request.interruption,
-        key_dialect=None if identity.key is None else identity.key.rules.dialect,
-        book_memory=slot.memory.add,
-        key_strict=identity.key is not None and identity.key.rules.strict,
-    )
 
 
 def _answer(exchange: Exchange, client: ClientSocket, resources: ExitStack, keep: Keep | None) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flask import Blueprint, Response, request
 from marshmallow import Schema
@@ -59,6 +59,8 @@ class UnaryCalls:
             body = validated(schema, json_body(request, client, serving.client_side, slot))
             caller = serving.caller(request, slot, address)
             turn = serving.turn(body, caller, slot, request.record)
+            if turn.chain:
+                caller = replace(caller, chain=turn.chain)
             return json_response(answer(turn.body, caller, request.record))
 
         return view

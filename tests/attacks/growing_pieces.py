@@ -352,7 +352,7 @@ PIECES: dict[str, Case] = DECODERS | {
     "counting of tokens": _counted,
     "responses: a chain and references": _resumed_responses,
     "responses: items of a conversation": _conversation_items,
-    "a compaction": _compaction,
+    "responses: a compaction": _compaction,
     "responses: outputs of executed code": _executed_code_outputs,
     "interactions: a chain": _resumed_interactions,
     "fields of a chunk": _fields_of_a_chunk,
