@@ -1,8 +1,8 @@
 """Repairs for requests that Gemini rejected, one function for each kind of rejection.
 
-Each repair drops something so that Gemini can answer: signatures, details of a schema, the settings for
-thinking, sampling, service tier or `store`. A function returns the same request object if there is nothing to
-drop.
+Each repair drops something so that Gemini can answer: signatures, details of a schema, Google's tools beside
+functions, the settings for thinking, sampling, service tier or `store`. A function returns the same request
+object if there is nothing to drop.
 """
 
 from __future__ import annotations
@@ -19,10 +19,18 @@ from bridge.errors import (
     SignaturesRefused,
     StoreRefused,
     ThinkingRefused,
+    ToolCombinationRefused,
     UpstreamOverloaded,
     UpstreamRateLimited,
+    UpstreamRefused,
 )
-from bridge.gemini.losses import SAMPLING_NOT_SENT, SCHEMA_DETAILS, THINKING_AMOUNT
+from bridge.gemini.google_tools import is_combined, without_google_tools, without_server_tools
+from bridge.gemini.losses import (
+    SAMPLING_NOT_SENT,
+    SCHEMA_DETAILS,
+    SEARCH_BESIDE_FUNCTIONS,
+    THINKING_AMOUNT,
+)
 from bridge.gemini.service_tier import FLEX
 from bridge.gemini.signatures import add_signatures
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
@@ -48,10 +56,11 @@ class _NoSignatures:
 
 
 def without_signatures(request: GenerateRequest) -> GenerateRequest:
-    """The request without signatures, with Google's documented dummy where Gemini requires one."""
+    """The request without signatures, with Google's documented dummy where Gemini requires one. Server-side
+    calls are dropped, since no dummy is documented for them."""
     bare = tuple(
         replace(content, parts=tuple(replace(part, signature=None) for part in content.parts))
-        for content in request.contents
+        for content in without_server_tools(request.contents)
     )
     contents = add_signatures(bare, "", required=True, store=_NoSignatures())
     return request if contents == request.contents else replace(request, contents=contents)
@@ -158,6 +167,12 @@ def _describe_choices(schema: JsonObject) -> str:
     return f"One of: {', '.join(map(str, values))}"[:_MAX_CHOICES_LENGTH] if values else ""
 
 
+def without_refused_combination(request: GenerateRequest) -> GenerateRequest:
+    """The request without Google's tools, if it used the combination. Gemini may refuse something in it with
+    words that no rule knows."""
+    return without_google_tools(request) if is_combined(request) else request
+
+
 class Repair(NamedTuple):
     apply: Callable[[GenerateRequest], GenerateRequest]
     #: The fact that an accepted repair proves. Later requests are then repaired before they are sent.
@@ -176,6 +191,10 @@ REPAIRS: Mapping[type[BridgeError], tuple[Repair, ...]] = {
         Repair(without_thinking, "thinking_refused"),
     ),
     SamplingRefused: (Repair(without_sampling, "sampling_refused", loss=SAMPLING_NOT_SENT),),
+    ToolCombinationRefused: (
+        Repair(without_google_tools, "search_beside_functions_refused", loss=SEARCH_BESIDE_FUNCTIONS),
+    ),
+    UpstreamRefused: (Repair(without_refused_combination, loss=SEARCH_BESIDE_FUNCTIONS),),
     StoreRefused: (Repair(without_store, "store_refused", for_all_models=True),),
     ServiceTierRefused: (Repair(without_service_tier, note="service_tier.refused"),),
 }

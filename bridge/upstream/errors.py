@@ -26,6 +26,7 @@ from bridge.errors import (
     SignaturesRefused,
     StoreRefused,
     ThinkingRefused,
+    ToolCombinationRefused,
     UnknownModel,
     UpstreamMalformed,
     UpstreamMisconfigured,
@@ -91,6 +92,13 @@ _REPAIRABLE = (
             r"(?:not supported|unsupported|deprecated|cannot be set|not allowed)"
         ),
         SamplingRefused,
+    ),
+    (
+        re.compile(
+            r"(?i)tool use with function calling|server_?side_?tool_?invocations"
+            r"|built-?in tools?\b.{0,40}function calling"
+        ),
+        ToolCombinationRefused,
     ),
     (
         re.compile(

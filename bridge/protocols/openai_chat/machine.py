@@ -18,6 +18,7 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.freeform import freeform_text
+from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
 from bridge.gemini.refusals import refusal_text
 from bridge.gemini.turn import (
@@ -154,7 +155,7 @@ class ChatMachine(EventMachine):
             yield from self._call(step.candidate, data, step.part.signature)
         elif isinstance(data, InlineData):
             yield self._image(step.candidate, data)
-        else:
+        elif not is_server_tool(data):  # the layout carries these
             self.losses.append("chat.part_not_shown")
 
     def _call(self, candidate: int, call: FunctionCall, signature: str | None) -> Iterator[Event]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome, outcome_of
+from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in, web_search_from
 from bridge.gemini.turn import (
     MetadataReceived,
@@ -22,10 +23,10 @@ from bridge.gemini.turn import (
     TurnEnded,
     TurnStarted,
 )
-from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData, Usage
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, StreamFraming, Transitions
-from bridge.protocols.carried_signatures import for_next_call, for_thought
+from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
 from bridge.protocols.openai_responses.calls import CallItem, call_item
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
@@ -47,6 +48,7 @@ from bridge.protocols.openai_responses.hosted import (
 )
 from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
 from bridge.protocols.openai_responses.tools import CalledTool
+from bridge.protocols.openai_responses.usage import usage_from_gemini
 from bridge.protocols.openai_tiers import tier_for_answer
 from bridge.protocols.sse import encode_named
 
@@ -96,6 +98,7 @@ class ResponsesMachine(EventMachine):
         self._called = False
         self._logprobs: list[dict[str, Any]] = []
         self._code: ExecutedCode | None = None  # the item that waits for its result
+        self._carried_signature = ""  # of the last server-side call, or of its response
 
     @property
     def over(self) -> bool:
@@ -183,11 +186,18 @@ class ResponsesMachine(EventMachine):
         data: PartData = None if part is None else part.data
         if isinstance(data, InlineData) and is_image(data):
             return self._image(data)
+        if part is not None and self._options.encrypted_reasoning and is_server_tool(data):
+            return self._carry(part)
         code = executed_code(data, self.ids_and_clock.new_id)
         if code is not None:
             return self._begin_code(code)
         self.losses.append("responses.part_not_shown")
         return ()
+
+    def _carry(self, part: Part) -> Iterator[Event]:
+        self._carried_signature = part.signature or ""
+        yield from self._reasoning()
+        yield from self._end_reasoning(for_part(part))
 
     def _begin_code(self, code: ExecutedCode) -> Iterator[Event]:
         self._code = code
@@ -253,8 +263,8 @@ class ResponsesMachine(EventMachine):
         yield self._item_event("response.content_part.added", content_index=0, part=_text_part(""))
 
     def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
-        if step.kind is RunKind.CALL:
-            return  # already sent before the call
+        if step.kind is RunKind.CALL or step.signature == self._carried_signature:
+            return  # already sent
         if step.kind is RunKind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
             yield from self._reasoning()
             whole = sum(map(len, self._pieces))
@@ -382,16 +392,6 @@ def _text_part(text: str) -> dict[str, Any]:
 
 def _status(status: str, sent: bool) -> dict[str, str]:
     return {"status": status} if sent else {}
-
-
-def usage_from_gemini(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.thoughts},
-        "total_tokens": usage.total,
-    }
 
 
 def framing(converted: ConvertedRequest) -> StreamFraming:
