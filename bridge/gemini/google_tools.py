@@ -17,15 +17,15 @@ import orjson
 from bridge.gemini.losses import SEARCH_BESIDE_FUNCTIONS
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.signatures import CallSignatures
+from bridge.gemini.strict_calls import AUTO, VALIDATED, calling_config, with_mode, without_validation
 from bridge.gemini.types import MODEL, Content, FunctionCall, GenerateRequest, OtherData, Part, PartData
 from bridge.gemini.wire import part_from_json, part_to_json
 
-VALIDATED = "VALIDATED"  #: the model answers with text, or with a call that follows its schema
 _CALL, _RESPONSE = "toolCall", "toolResponse"
 _FLAG = "includeServerSideToolInvocations"
 _SEARCH = "googleSearch"
 #: The combination has no mode AUTO; VALIDATED takes its place. ANY and NONE leave no choice to search.
-_MODES_WITH_SEARCH = (None, "AUTO", VALIDATED)
+_MODES_WITH_SEARCH = (AUTO, VALIDATED)
 #: A longer text is not stored; a search result has some kilobytes.
 _MOST_STORED = 64 * 1024
 
@@ -39,23 +39,21 @@ def is_server_tool(data: PartData) -> bool:
 
 
 def may_search_beside_functions(request: GenerateRequest, capabilities: ModelCapabilities) -> bool:
-    calling = request.tool_config.get("functionCallingConfig") or {}
     return (
         capabilities.search_beside_functions
         and _has_both_kinds(request)
         and any(_SEARCH in tool.extra for tool in request.tools)
-        and calling.get("mode") in _MODES_WITH_SEARCH
+        and calling_config(request).get("mode", AUTO) in _MODES_WITH_SEARCH
     )
 
 
 def with_search_beside_functions(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
     """The request with search and functions. Google documents no other tool of its own beside functions that
     the bridge can carry, so these are dropped."""
-    calling = request.tool_config.get("functionCallingConfig") or {}
-    config = {**request.tool_config, "functionCallingConfig": {**calling, "mode": VALIDATED}, _FLAG: True}
+    request = with_mode(request, VALIDATED)
     kept = tuple(tool for tool in request.tools if tool.functions or _SEARCH in tool.extra)
     notes = () if len(kept) == len(request.tools) else (SEARCH_BESIDE_FUNCTIONS,)
-    return replace(request, tools=kept, tool_config=config), notes
+    return replace(request, tools=kept, tool_config={**request.tool_config, _FLAG: True}), notes
 
 
 def is_combined(request: GenerateRequest) -> bool:
@@ -67,6 +65,8 @@ def without_google_tools(request: GenerateRequest) -> GenerateRequest:
     """The request without Google's tools and their parts, if it also declares functions."""
     if not _has_both_kinds(request):
         return request
+    if is_combined(request):
+        request = without_validation(request)
     config = {name: value for name, value in request.tool_config.items() if name != _FLAG}
     return replace(
         request,

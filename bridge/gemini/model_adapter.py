@@ -34,6 +34,7 @@ from bridge.gemini.signatures import (
     seal,
     unseal_contents,
 )
+from bridge.gemini.strict_calls import with_strict_calls
 from bridge.gemini.tool_names import ToolNames
 from bridge.gemini.types import (
     Candidate,
@@ -153,6 +154,7 @@ def adapt_request(
     searches = may_search_beside_functions(request, capabilities)
     contents, history_notes = _adapt_history(request, capabilities, signature_store, searches=searches)
     request = _declare_past_tools(replace(request, contents=contents))
+    request = request if request.native else with_strict_calls(request)
     request, search_notes = (with_search_beside_functions if searches else _drop_google_tools)(request)
     json_allowed = capabilities.json_beside_tools or request.native  # native clients know the rule
     request, json_notes = (request, ()) if json_allowed else ask_for_json_in_instruction(request)

@@ -1,8 +1,8 @@
 """Repairs for requests that Gemini rejected, one function for each kind of rejection.
 
 Each repair drops something so that Gemini can answer: signatures, details of a schema, Google's tools beside
-functions, the settings for thinking, sampling, service tier or `store`. A function returns the same request
-object if there is nothing to drop.
+functions, strict calls, the settings for thinking, sampling, service tier or `store`. A function returns the
+same request object if there is nothing to drop.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bridge.errors import (
     ServiceTierRefused,
     SignaturesRefused,
     StoreRefused,
+    StrictCallsRefused,
     ThinkingRefused,
     ToolCombinationRefused,
     UpstreamOverloaded,
@@ -29,10 +30,12 @@ from bridge.gemini.losses import (
     SAMPLING_NOT_SENT,
     SCHEMA_DETAILS,
     SEARCH_BESIDE_FUNCTIONS,
+    STRICT_CALLS,
     THINKING_AMOUNT,
 )
 from bridge.gemini.service_tier import FLEX
 from bridge.gemini.signatures import add_signatures
+from bridge.gemini.strict_calls import without_strict_calls
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
 
 #: Below this depth only the type of a schema is kept.
@@ -185,7 +188,12 @@ class Repair(NamedTuple):
 #: The repairs to try after each kind of rejection, in this order.
 REPAIRS: Mapping[type[BridgeError], tuple[Repair, ...]] = {
     SignaturesRefused: (Repair(without_signatures),),
-    SchemaRefused: (Repair(with_simple_schemas, loss=SCHEMA_DETAILS),),
+    SchemaRefused: (
+        Repair(without_refused_combination, loss=SEARCH_BESIDE_FUNCTIONS),  # it checks calls, too
+        Repair(without_strict_calls, loss=STRICT_CALLS),
+        Repair(with_simple_schemas, loss=SCHEMA_DETAILS),
+    ),
+    StrictCallsRefused: (Repair(without_strict_calls, "strict_calls_refused", loss=STRICT_CALLS),),
     ThinkingRefused: (
         Repair(without_thinking_amount, "thinking_amount_refused", loss=THINKING_AMOUNT),
         Repair(without_thinking, "thinking_refused"),

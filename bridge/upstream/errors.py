@@ -25,6 +25,7 @@ from bridge.errors import (
     ServiceTierRefused,
     SignaturesRefused,
     StoreRefused,
+    StrictCallsRefused,
     ThinkingRefused,
     ToolCombinationRefused,
     UnknownModel,
@@ -100,6 +101,7 @@ _REPAIRABLE = (
         ),
         ToolCombinationRefused,
     ),
+    (re.compile(r"(?i)\bvalidated\b|function_?calling_?config\.mode\b"), StrictCallsRefused),
     (
         re.compile(
             r"(?i)function_?declarations?|parameters_?json_?schema|too many states|nesting depth"

@@ -32,7 +32,6 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "messages.tool_field": "Gemini's own tool has no setting like this field.",
     "messages.tool_search_tool_result": "Gemini cannot receive results of Anthropic's tool search.",
     "messages.tool_allowed_callers": "Gemini calls a tool itself, and not from code that it runs.",
-    "messages.tool_strict": "Gemini has no strict mode for arguments.",
     "messages.transformations": "The bridge does not transform files.",
 }
 ANSWER_LOSSES: Mapping[str, str] = {
