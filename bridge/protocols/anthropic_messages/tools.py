@@ -109,6 +109,8 @@ class DeclaredTools:
         callers = tool.get("allowed_callers")
         if isinstance(callers, list) and callers and _DIRECT not in callers:
             self.losses.append("messages.tool_allowed_callers")
+        if tool.get("strict") and tool.get("name") not in self._functions:
+            self.losses.append("messages.tool_strict")
 
 
 def _in_order_of_loading(body: JsonObject) -> list[tuple[str, dict[str, Any]]]:
