@@ -18,7 +18,6 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
-from bridge.gemini.refusals import refusal_text
 from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.turn import (
     Ending,
@@ -321,7 +320,7 @@ class MessagesMachine(EventMachine):
         delta = {"stop_reason": reason, "stop_sequence": None}
         if reason != REFUSAL:
             return delta
-        explanation = refusal_text(self.finish_reason(ending.candidate))
+        explanation = self.refusal(ending.candidate)
         return {**delta, "stop_details": {"type": REFUSAL, "category": None, "explanation": explanation}}
 
     def on_turn_failed(self, error: BridgeError) -> tuple[Event, ...]:
