@@ -224,7 +224,8 @@ class MessagesMachine(EventMachine):
     def _carry(self, part: Part) -> Iterator[Event]:
         """A thinking block that the client returns with the next request."""
         self._sent_signature = part.signature or ""
-        self._held_thought = [*(self._held_thought or ()), part]
+        self._held_thought = self._held_thought or []
+        self._held_thought.append(part)
         if self._text_started:
             yield from self._stop_block()
         else:
