@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -11,6 +12,8 @@ import pytest
 import requests
 from gunicorn_bridge import Bridge
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
+
+from bridge.state.expiring_names import BETWEEN_LOOKS
 
 MODEL = "gemini-3.8-flash"
 LOSS = "tools.search_beside_functions"
@@ -344,7 +347,7 @@ ENABLE = "Please enable tool_config.include_server_side_tool_invocations to use 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("gemini-3.1-flash-lite", f"{ENABLE} with Function calling."),
+        ("gemini-3.6-flash", f"{ENABLE} with Function calling."),
         ("gemini-3.5-flash-lite", "Tool use with function calling is unsupported"),
     ],
 )
@@ -355,6 +358,7 @@ def test_a_refused_combination_is_dropped_and_remembered(bridge, gemini, model, 
     refused, repaired = (each.body for each in gemini.asked)
     assert len(refused["tools"]) == 2
     assert [sorted(tool) for tool in repaired["tools"]] == [["functionDeclarations"]]
+    time.sleep(BETWEEN_LOOKS)  # until every worker knows it
     answer = with_tools(bridge, WEB_SEARCH, model=model)
     assert len(gemini.asked) == 3
     assert [sorted(tool) for tool in sent(gemini)["tools"]] == [["functionDeclarations"]]

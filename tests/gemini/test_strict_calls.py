@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from bridge.errors import SchemaRefused, StrictCallsRefused
 from bridge.gemini.repairs import REPAIRS
 from bridge.gemini.strict_calls import with_strict_calls
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
+from bridge.state.expiring_names import BETWEEN_LOOKS
 from bridge.upstream.errors import error_from_response
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -80,6 +82,7 @@ def test_a_refused_mode_is_dropped_and_remembered(bridge, gemini):
     gemini.will_say(refusal("Invalid value at 'tool_config.function_calling_config.mode', \"VALIDATED\""))
     ask(bridge, "chat", True, **model)
     assert mode(gemini) == "AUTO"
+    time.sleep(BETWEEN_LOOKS)  # until every worker knows it
     answer = ask(bridge, "chat", True, **model)
     assert (len(gemini.asked), mode(gemini)) == (3, "AUTO")
     assert answer.headers["x-bridge-losses"] == LOSS
