@@ -22,6 +22,7 @@ class ModelCapabilities:
     needs_signatures: bool = False  #: it rejects a history whose calls are not signed
     tool_media: bool = False  #: a function response may contain images
     json_beside_tools: bool = False  #: a request may ask for a JSON answer and declare tools
+    search_beside_functions: bool = False  #: it searches and calls functions in one answer
     prefill: bool = False  #: the conversation may end with a model turn
     window: int = 0  #: the maximum of input tokens; 0 if unknown
     output_limit: int = 0  #: the maximum of output tokens; 0 if unknown
@@ -32,5 +33,8 @@ class ModelCapabilities:
     fallbacks: tuple[str, ...] = ()  #: models to use while it is overloaded or out of quota
 
     def in_realm(self, realm: str) -> ModelCapabilities:
-        """The same model at another upstream, whose signatures are not interchangeable with this one's."""
-        return replace(self, family=f"{realm}.{self.family}") if realm else self
+        """The same model at another upstream, whose signatures are not interchangeable with this one's. Only
+        Gemini's own API has the field for search beside functions."""
+        if not realm:
+            return self
+        return replace(self, family=f"{realm}.{self.family}", search_beside_functions=False)

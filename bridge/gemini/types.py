@@ -120,6 +120,7 @@ class FunctionDeclaration:
     description: str | None = None
     schema: JsonObject | None = None  #: `parametersJsonSchema`
     extra: JsonObject = EMPTY
+    strict: bool = False  #: the client wants calls that follow the schema; never sent
 
 
 @value_type

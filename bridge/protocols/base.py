@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 from marshmallow import Schema
 
 from bridge.errors import BridgeError, IllegalTransition
+from bridge.gemini.refusals import blocked_prompt_text, refusal_text
 from bridge.gemini.turn import (
     MetadataReceived,
     PartSigned,
@@ -320,6 +321,12 @@ class EventMachine(ABC):
 
     def finish_reason(self, candidate: int) -> str:
         return self._turn.finish_reason(candidate)
+
+    def refusal(self, candidate: int) -> str:
+        """Why Gemini stopped the answer or refused the prompt, in words."""
+        if (block_reason := self._turn.block_reason) is not None:
+            return blocked_prompt_text(str(block_reason)[:64])
+        return refusal_text(self.finish_reason(candidate))
 
     @property
     def over(self) -> bool:

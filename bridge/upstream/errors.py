@@ -25,7 +25,9 @@ from bridge.errors import (
     ServiceTierRefused,
     SignaturesRefused,
     StoreRefused,
+    StrictCallsRefused,
     ThinkingRefused,
+    ToolCombinationRefused,
     UnknownModel,
     UpstreamMalformed,
     UpstreamMisconfigured,
@@ -92,6 +94,14 @@ _REPAIRABLE = (
         ),
         SamplingRefused,
     ),
+    (
+        re.compile(
+            r"(?i)tool use with function calling|server_?side_?tool_?invocations"
+            r"|built-?in tools?\b.{0,40}function calling"
+        ),
+        ToolCombinationRefused,
+    ),
+    (re.compile(r"(?i)\bvalidated\b|function_?calling_?config\.mode\b"), StrictCallsRefused),
     (
         re.compile(
             r"(?i)function_?declarations?|parameters_?json_?schema|too many states|nesting depth"

@@ -52,9 +52,9 @@ def install_access(
         request.identity = _authenticated(authenticator, request)
         if blueprint in counted:
             _admit(limiter, request)
-            request.interruption = running.watch(request.identity, request.record)
         else:
             request.allowances = request.allowances_if_refused = limiter.look(request.identity.key)
+        request.interruption = running.watch(request.identity, request.record)
 
     @app.after_request
     def add_limit_headers(response: Response) -> Response:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,10 +16,12 @@ from bridge.errors import BridgeError
 from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.repairs import (
     with_simple_schemas,
+    without_refused_combination,
     without_sampling,
     without_signatures,
     without_thinking_amount,
 )
+from bridge.gemini.strict_calls import without_strict_calls
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import (
     Content,
@@ -34,6 +37,7 @@ from bridge.guards.apply_patch import repair_patches
 from bridge.guards.guard_runner import GuardRunner
 from bridge.guards.shell_arguments import _split_command
 from bridge.protocols.base import Caller, PastTurn
+from bridge.protocols.carried_signatures import for_part, read_thought
 from bridge.protocols.gemini_interactions.storing import STORING as INTERACTIONS
 from bridge.protocols.gemini_native.converter import counted_to_gemini
 from bridge.protocols.gemini_native.embedding import embedding_to_gemini
@@ -173,6 +177,49 @@ def _request(n: int) -> GenerateRequest:
 def _mended(n: int) -> Work:
     request = _request(n)
     return lambda: (without_signatures(request), with_simple_schemas(request))
+
+
+class _Remembering(dict[tuple[str, str], str]):
+    """A signature store in memory."""
+
+    def keep(self, family: str, signatures: Mapping[str, str]) -> None:
+        self.update({(family, call_id): text for call_id, text in signatures.items()})
+
+    def find(self, family: str, call_ids: Iterable[str]) -> dict[str, str]:
+        return {each: self[family, each] for each in call_ids if (family, each) in self}
+
+
+def _searches(n: int) -> Work:
+    """Searches before calls: stored with the answer, restored and carried, and dropped by the repairs."""
+    call = {"functionCall": {"id": "c", "name": "t"}}
+    halves = [
+        {kind: {"id": str(number)}, "thoughtSignature": "s"}
+        for number in range(n)
+        for kind in ("toolCall", "toolResponse")
+    ]
+    answer = chunk_from_json({"candidates": [{"content": {"role": "model", "parts": [*halves, call]}}]})
+    strict = FunctionDeclaration("t", "", {"type": "object"}, strict=True)
+    tools = (Tool((strict,) * n), Tool(extra={"googleSearch": {}}))
+    able = replace(CAPABILITIES, search_beside_functions=True)
+
+    def adapted(store: _Remembering, *contents: Content) -> GenerateRequest:
+        asked = GenerateRequest("m", contents, tools=tools)
+        request, adapter = adapt_request(asked, "gemini-test", able, store, counting_ids().new_id)
+        adapter.feed(answer)
+        return request
+
+    def work() -> None:
+        store = _Remembering()
+        for part in answer.candidates[0].parts[:-1]:
+            read_thought("", for_part(part))
+        adapted(store)  # the call keeps its id
+        adapted(store, Content("model", answer.candidates[0].parts))
+        turns = [Content("model", (Part(FunctionCall("t", {}, f"c{number}")),)) for number in range(n)]
+        request = adapted(store, *turns, Content("model", (Part(FunctionCall("t", {}, "c")),)))
+        for drop in (without_refused_combination, without_strict_calls, without_signatures):
+            drop(request)
+
+    return work
 
 
 def _signatures_in_the_vault(n: int) -> Work:
@@ -343,6 +390,7 @@ PIECES: dict[str, Case] = DECODERS | {
     "fold: log probabilities": _log_probabilities,
     "mask: events that quote the key": _masked,
     "repairs: calls and schemas": _mended,
+    "searches beside functions": _searches,
     "vault: signatures": _signatures_in_the_vault,
     "vault: signatures of another family": _foreign_signatures,
     "embeddings": _embedded,

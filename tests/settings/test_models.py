@@ -250,6 +250,7 @@ DEMO: dict[str, Any] = {
     "output_limit": 65536,
 }
 THREE_LEVELS = ("low", "medium", "high")
+SEARCHING = GEMINI_3 | {"search_beside_functions": True}
 
 
 @pytest.mark.parametrize(
@@ -283,12 +284,12 @@ THREE_LEVELS = ("low", "medium", "high")
         ),
         ("gemini-2.5-flash-image", ModelCapabilities("gemini-2.5", window=32768, draws=True)),
         ("gemini-3-pro-image", ModelCapabilities(**GEMINI_3 | {"window": 65536}, draws=True)),
-        ("gemini-3.1-pro-preview", ModelCapabilities(**GEMINI_3, thinking_levels=THREE_LEVELS)),
-        ("gemini-3-flash-preview", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.1-flash-lite", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.5-flash-lite", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.6-flash", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.8-flash", ModelCapabilities(**GEMINI_3, thinking_levels=THREE_LEVELS)),
+        ("gemini-3.1-pro-preview", ModelCapabilities(**SEARCHING, thinking_levels=THREE_LEVELS)),
+        ("gemini-3-flash-preview", ModelCapabilities(**SEARCHING, thinking_levels=LEVELS)),
+        ("gemini-3.1-flash-lite", ModelCapabilities(**SEARCHING, thinking_levels=LEVELS)),
+        ("gemini-3.5-flash-lite", ModelCapabilities(**SEARCHING, thinking_levels=LEVELS)),
+        ("gemini-3.6-flash", ModelCapabilities(**SEARCHING, thinking_levels=LEVELS)),
+        ("gemini-3.8-flash", ModelCapabilities(**SEARCHING, thinking_levels=THREE_LEVELS)),
         ("gemini-3.9-new", ModelCapabilities(**GEMINI_3, thinking_levels=("low", "high"))),
         (
             "gemini-4-argon",

@@ -9,8 +9,9 @@ from bridge.protocols.openai_responses.compaction import COMPACTION
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.converter import to_gemini
 from bridge.protocols.openai_responses.counting import COUNTING
+from bridge.protocols.openai_responses.framing import framing
 from bridge.protocols.openai_responses.losses import ANSWER_LOSSES, REQUEST_LOSSES
-from bridge.protocols.openai_responses.machine import ResponsesMachine, framing
+from bridge.protocols.openai_responses.machine import ResponsesMachine
 from bridge.protocols.openai_responses.schema import ResponsesSchema
 from bridge.protocols.openai_responses.storing import STORING
 

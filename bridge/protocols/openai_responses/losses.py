@@ -28,7 +28,6 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.tool": "Gemini cannot run this hosted tool.",
     "responses.tool_allowed_callers": "Every tool of the request can be called directly.",
     "responses.tool_output_schema": "Gemini takes no schema for the results of a tool.",
-    "responses.tool_strict": "Gemini does not promise that a call follows its schema exactly.",
     "responses.namespace_description": "Gemini has no namespaces; each function keeps its own description.",
     "responses.tool_search_execution": "The client searches for tools; the bridge does not.",
     "responses.search_offline": "Google Search always reads the live web.",
@@ -83,7 +82,6 @@ _TOOLS: Mapping[str, Mapping[str, _Dropped]] = {
     "function": {
         "allowed_callers": _CALLERS,
         "output_schema": _Dropped("tool_output_schema"),
-        "strict": _Dropped("tool_strict"),
     },
     "custom": {"allowed_callers": _CALLERS},
     "namespace": {"description": _Dropped("namespace_description")},

@@ -14,7 +14,7 @@ class ResponsesState(Enum):
     QUEUED = auto()  #: a background response before its work begins
     OPEN = auto()  #: between items
     ITEM = auto()  #: inside an output item
-    TEXT = auto()  #: inside a text part of a message
+    TEXT = auto()  #: inside a text or a refusal of a message
     SUMMARY = auto()  #: inside a summary part of a reasoning item
     FAILED = auto()  #: final in most dialects; the bridge's own adds two events
     ENDING = auto()  #: response.done was sent, response.completed not yet
@@ -60,6 +60,8 @@ TRANSITIONS: Transitions = {
     ResponsesState.TEXT: {
         "response.output_text.delta": ResponsesState.TEXT,
         "response.output_text.annotation.added": ResponsesState.TEXT,
+        "response.refusal.delta": ResponsesState.TEXT,
+        "response.refusal.done": ResponsesState.TEXT,
         "response.output_text.done": ResponsesState.TEXT,
         "response.content_part.done": ResponsesState.ITEM,
         **_FAIL,
