@@ -28,7 +28,7 @@ from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
-from bridge.protocols.openai_responses.calls import CallItem, call_item
+from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
@@ -233,11 +233,11 @@ class ResponsesMachine(EventMachine):
         entry: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
         has_status = entry.has_status or self._dialect.call_status != "completed"
         self._called = True
-        yield self._start_item({**entry.item, **entry.empty, **_status("in_progress", has_status)})
+        yield self._start_item({**entry.item, **entry.empty, **status_if(has_status, "in_progress")})
         if entry.event is not None:
             yield self._item_event(f"{entry.event}.delta", delta=entry.text)
             yield self._item_event(f"{entry.event}.done", **entry.done, **{entry.content: entry.text})
-        yield self._finish_item(**entry.whole, **_status(self._dialect.call_status, has_status))
+        yield self._finish_item(**entry.whole, **status_if(has_status, self._dialect.call_status))
 
     def on_text_added(self, step: TextAdded) -> Iterable[Event]:
         if step.kind is RunKind.THOUGHT:
@@ -398,7 +398,3 @@ class ResponsesMachine(EventMachine):
         *_, last = events
         response: JsonObject = last.data["response"]
         return response
-
-
-def _status(status: str, sent: bool) -> dict[str, str]:
-    return {"status": status} if sent else {}
