@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Progress, Turn
+from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore, KeptAnswer, Progress, Turn
 from bridge.state.postgres.bounded_store import NOW, BoundedStore
 
 _SIZE = "octet_length(question) + octet_length(answer)"  #: known without reading the values
@@ -98,15 +98,13 @@ class PostgresAnswerStore(BoundedStore, AnswerStore):
         row = self._row(_FIND_SIZE, self._values(id=answer_id, owner=owner))
         return None if row is None else int(row[0])
 
-    def items_beside(self, owner: str, item_id: str, admit: Admit) -> list[dict[str, Any]]:
-        values = self._values(item=item_id, owner=owner)
-        size = self._row(f"SELECT octet_length(answer) {_BESIDE}", values)
-        if size is None:
-            return []
-        admit(size[0])
-        row = self._row(f"SELECT answer {_BESIDE}", values)
-        items: list[dict[str, Any]] = [] if row is None else orjson.loads(row[0])["output"]
-        return items
+    def _size_beside(self, owner: str, item_id: str) -> int | None:
+        row = self._row(f"SELECT octet_length(answer) {_BESIDE}", self._values(item=item_id, owner=owner))
+        return None if row is None else int(row[0])
+
+    def _answer_beside(self, owner: str, item_id: str) -> bytes | None:
+        row = self._row(f"SELECT answer {_BESIDE}", self._values(item=item_id, owner=owner))
+        return None if row is None else bytes(row[0])
 
     def _turns(self, owner: str, answer_id: str) -> list[Turn]:
         return [Turn(*row) for row in self._database.run(_CHAIN, self._values(id=answer_id, owner=owner))]

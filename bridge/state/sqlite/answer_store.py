@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Progress, Turn
+from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore, KeptAnswer, Progress, Turn
 from bridge.state.sqlite.bounded_store import BoundedStore
 from bridge.state.sqlite.migrations import Schema, statements
 
@@ -74,6 +74,7 @@ WITH RECURSIVE turn (id, previous, size, depth) AS (
     WHERE owner = :owner AND kept > :oldest AND depth < {LONGEST_CHAIN}
 ) SELECT id, previous, size FROM turn ORDER BY depth
 """
+_BESIDE = "FROM answer WHERE id = (SELECT answer FROM item WHERE id = ?) AND owner = ? AND kept > ?"
 _KEEP = (
     "INSERT OR REPLACE INTO answer (id, owner, previous, kept, touched, cancelled, question, answer)"
     " VALUES (?, ?, ?, ?, ?, 0, ?, ?)"
@@ -135,16 +136,13 @@ class SqliteAnswerStore(BoundedStore, AnswerStore):
         row = self._row(query, (answer_id, owner, self._oldest()))
         return None if row is None else int(row[0])
 
-    def items_beside(self, owner: str, item_id: str, admit: Admit) -> list[dict[str, Any]]:
-        where = "id = (SELECT answer FROM item WHERE id = ?) AND owner = ? AND kept > ?"
-        values = (item_id, owner, self._oldest())
-        size = self._row(f"SELECT LENGTH(answer) FROM answer WHERE {where}", values)
-        if size is None:
-            return []
-        admit(size[0])
-        row = self._row(f"SELECT answer FROM answer WHERE {where}", values)
-        items: list[dict[str, Any]] = [] if row is None else orjson.loads(row[0])["output"]
-        return items
+    def _size_beside(self, owner: str, item_id: str) -> int | None:
+        row = self._row(f"SELECT LENGTH(answer) {_BESIDE}", (item_id, owner, self._oldest()))
+        return None if row is None else int(row[0])
+
+    def _answer_beside(self, owner: str, item_id: str) -> bytes | None:
+        row = self._row(f"SELECT answer {_BESIDE}", (item_id, owner, self._oldest()))
+        return None if row is None else bytes(row[0])
 
     def _turns(self, owner: str, answer_id: str) -> list[Turn]:
         values = {"id": answer_id, "owner": owner, "oldest": self._oldest()}
