@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 
 from bridge.settings import Settings, SettingsError
 from bridge.upstream.base import Upstream
-from bridge.upstream.code_assist import CodeAssistUpstream
 from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
-from bridge.upstream.demo import DemoUpstream
-from bridge.upstream.gemini import GeminiUpstream
-from bridge.upstream.sdk import SdkUpstream
-from bridge.upstream.vertex import VertexUpstream
 
-UPSTREAMS: Mapping[str, type[Upstream]] = {
-    "gemini": GeminiUpstream,
-    "vertex": VertexUpstream,
-    "code_assist": CodeAssistUpstream,
-    "sdk": SdkUpstream,
-    "demo": DemoUpstream,
-}
+
+class _Upstreams(Mapping[str, type[Upstream]]):
+    """Imports an upstream when it is used: the others would take memory in each process."""
+
+    def __init__(self, classes: Mapping[str, str]) -> None:
+        self._classes = classes
+
+    def __getitem__(self, name: str) -> type[Upstream]:
+        class_name = self._classes[name]
+        found: type[Upstream] = getattr(import_module(f"bridge.upstream.{name}"), class_name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+
+#: The names are those of the files and folders.
+UPSTREAMS = _Upstreams(
+    {
+        "gemini": "GeminiUpstream",
+        "vertex": "VertexUpstream",
+        "code_assist": "CodeAssistUpstream",
+        "sdk": "SdkUpstream",
+        "demo": "DemoUpstream",
+    }
+)
 
 
 def make_upstream(settings: Settings, cooldowns: Cooldowns | None = None) -> Upstream:

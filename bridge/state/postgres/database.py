@@ -70,7 +70,7 @@ class Database:
         """One statement, which is a transaction of its own. Returns its rows."""
         with self._connection(patience) as connection:
             cursor = connection.execute(query, values)
-            return cursor.fetchall() if cursor.description else []
+            return [] if cursor.rownumber is None else cursor.fetchall()
 
     def changed(self, query: str, values: Values = ()) -> int:
         """The number of rows that one statement changed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from psycopg.rows import TupleRow
@@ -64,11 +64,11 @@ class PostgresLedger(PostgresStore, Ledger):
         values = (
             request,
             [subject.id for subject in subjects],
-            [each.requests_per_minute for each in limits],
-            [each.tokens_per_minute for each in limits],
-            [each.tokens_per_day for each in limits],
-            [float(each.cost_per_day) for each in limits],
-            [each.streams for each in limits],
+            _array(each.requests_per_minute for each in limits),
+            _array(each.tokens_per_minute for each in limits),
+            _array(each.tokens_per_day for each in limits),
+            _array(each.cost_per_day for each in limits),
+            _array(each.streams for each in limits),
             self._now(),
         )
         rows = self._attempt(lambda: self._database.run(_ENTER, values))
@@ -128,6 +128,11 @@ class PostgresLedger(PostgresStore, Ledger):
         if rows:
             subjects, requests = map(list, zip(*rows, strict=True))
             self._database.run(_RESTORE, (subjects, requests, self._now()))
+
+
+def _array(numbers: Iterable[float]) -> str:
+    """An array in PostgreSQL's notation. psycopg needs much longer to write a list of numbers."""
+    return f"{{{','.join(map(repr, numbers))}}}"
 
 
 def _snapshot(rows: Sequence[TupleRow]) -> UsageSnapshot:
