@@ -17,6 +17,7 @@ from bridge.exchange.drain import Drain
 from bridge.exchange.exchange import Services
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
+from bridge.exchange.stored_answers import NOT_STORED
 from bridge.fetch.media_fetcher import MediaFetcher
 from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
@@ -81,6 +82,7 @@ def create_app(
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
+    stores.serve()
     services = _services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
@@ -224,8 +226,9 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
             if model:
                 response.headers[header] = _header_safe(model)
-        if record.losses:
-            response.headers[LOSSES] = _listed_losses(record.losses)
+        losses = (*record.losses, *(name for name in (NOT_STORED,) if record.notes[name]))
+        if losses:
+            response.headers[LOSSES] = _listed_losses(losses)
         if not response.is_streamed:
             record.first_byte()
         return response

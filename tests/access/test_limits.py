@@ -441,7 +441,7 @@ def test_a_request_that_could_not_be_booked_holds_no_slot(
     limiter, alice = worker(), key(streams=1)
     use(limiter, alice)
     monkeypatch.setattr(ledger_module, "_SET_RUNNING", "INSERT INTO nowhere VALUES (?, ?, ?, ?)")
-    assert not limiter.admit(alice).enforced
+    assert limiter.admit(alice).note == NOT_ENFORCED
     monkeypatch.undo()
     clock.now += PAUSE_AFTER_FAILURE
     assert passes(limiter.admit(alice))
@@ -457,7 +457,7 @@ def test_a_briefly_locked_file_is_waited_for(path: Path, monkeypatch: pytest.Mon
         assert limiter.look(alice)[0].remaining == 4, "who only looks waits for nobody"
         release = threading.Timer(moment / 5, holder.execute, ("ROLLBACK",))
         release.start()
-        assert limiter.admit(alice).enforced
+        assert limiter.admit(alice).note is None
         release.join()
 
 
