@@ -93,7 +93,7 @@ class AnswerRecorder:
         return answer_id.startswith(self.storing.id_prefix)
 
     def keeping(self, body: JsonObject, record: Record) -> Keep | None:
-        """A function that stores the answer to this request; None if the answer must not or cannot be stored."""
+        """A function that stores the answer to this request; None if the answer is not stored."""
         if not self.storing.should_store(body):
             return None
         if self.store.away:

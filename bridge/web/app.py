@@ -63,6 +63,8 @@ OVERHEAD = "X-Bridge-Overhead-Ms"
 MODEL = "X-Bridge-Model"  #: the upstream's model that the request was sent to
 MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
 
+STATE_METRICS = "bridge_state_metrics"  #: the key in `app.extensions`, which keeps the object
+
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
 LONGEST_LOSSES = 1024  #: characters
 
@@ -82,7 +84,7 @@ def create_app(
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
-    stores.serve()
+    _serve(stores, app)
     services = _services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
@@ -123,7 +125,7 @@ def create_app(
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
-    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage.stored_bytes))
+    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage))
     endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.all_paths]
     endpoints += [
         "GET /v1/models",
@@ -136,6 +138,15 @@ def create_app(
     ]
     app.register_blueprint(make_front_blueprint(settings, models, endpoints))
     return app
+
+
+def _serve(stores: Stores, app: Flask) -> None:
+    """Start the stores' threads, and those that watch a database server."""
+    stores.serve()
+    if stores.bridges is not None:
+        from bridge.observe.state_metrics import StateMetrics
+
+        app.extensions[STATE_METRICS] = StateMetrics(stores.bridges, stores.usage)
 
 
 def _services(

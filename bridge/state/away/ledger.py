@@ -1,7 +1,7 @@
 """The shared ledger, and a local one in its place while the database is away.
 
-The workers of a machine then admit the share of their bridge: each limit divided by the number of bridges that
-were last seen alive. A day starts from the usage that was last known. Usage waits in a local file, and is
+The workers of a machine then admit the share of their bridge: each limit divided by the number of bridges
+that were last seen alive. A day starts from the usage that was last known. Usage waits in a local file, and is
 booked in the database exactly once.
 """
 
