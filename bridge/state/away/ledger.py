@@ -1,8 +1,8 @@
 """The shared ledger, and a local one in its place while the database is away.
 
 The workers of a machine then admit the share of their bridge: each limit divided by the number of bridges
-that were last seen alive. A day starts from the usage that was last known. Usage waits in a local file, and is
-booked in the database exactly once.
+that were last seen alive. A day starts from the usage that was last known. Usage waits in a local file, and
+is booked in the database exactly once.
 """
 
 from __future__ import annotations
@@ -170,24 +170,17 @@ class FallbackLedger(Ledger):
 
 
 class _KnownNumber:
-    """A number, at least 1, that the next workers of this machine know too."""
+    """A number, at least 1, that all workers of this machine know, the next ones too."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._number: int | None = None
-
-    @property
-    def number(self) -> int:
-        if self._number is None:
-            self._number = self._read()
-        return self._number
 
     def change(self, number: int) -> None:
         if number != self.number:
-            self._number = number
             write_private(self._path, str(number).encode())
 
-    def _read(self) -> int:
+    @property
+    def number(self) -> int:
         try:
             return max(1, int(self._path.read_text("ascii")))
         except (OSError, ValueError):
