@@ -20,7 +20,7 @@ from bridge.state.rules_text import rules_from_text, rules_to_text
 log = logging.getLogger(__name__)
 
 #: With the keys' digests, as in the database. It holds no secret.
-COPY = "keys.copy"
+COPY = "keys.known"
 
 
 class RememberingKeyStore(PostgresKeyStore):
