@@ -110,7 +110,7 @@ def test_each_bridge_admits_its_share_and_books_it_once(service: Service) -> Non
     assert eventually(lambda: service.count(booked) >= 5 * 7)
     assert eventually(service.is_back)
     assert service.count(booked) == 5 * 7, "once"
-    notes = [line["notes"] or {} for line in service.bridge.requests(key="limited", method="POST")]
+    notes = [line.get("notes", {}) for line in service.bridge.requests(key="limited", method="POST")]
     assert len([each for each in notes if "limits_local" in each]) == 8
 
 
