@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,13 @@ class Service:
         store.add(name, Rules(limits=Limits(**limits)), NewSecret(digest(secret), secret[-4:]))
         database.close()
         keys = self.count("SELECT count(*) FROM gemini_bridge.key")
-        assert eventually(lambda: len(self.bridge.log_entries(message="keys read", keys=keys)) >= 2)
+        with ThreadPoolExecutor(8) as pool:  # so that each worker gets a request, and reads the keys
+
+            def known() -> bool:
+                list(pool.map(self.models, [secret] * 8))
+                return len(self.bridge.log_entries(message="keys read", keys=keys)) >= 2
+
+            assert eventually(known)
         return secret
 
     def models(self, secret: str) -> requests.Response:
