@@ -38,7 +38,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.settings",
         "bridge.socket_timeouts",
     },
-    "bridge.observe": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings", "bridge.state"},
+    "bridge.observe": {
+        "bridge",
+        "bridge.errors",
+        "bridge.gemini",
+        "bridge.ids_and_clock",
+        "bridge.periodic_thread",
+        "bridge.settings",
+        "bridge.state",
+    },
     "bridge.access": {
         "bridge.errors",
         "bridge.gemini",

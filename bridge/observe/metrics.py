@@ -185,8 +185,9 @@ def _of_note(note: str) -> tuple[Any, ...]:
 class _Moment(Collector):
     """Values that are read when the metrics are requested."""
 
-    def __init__(self, accounts_bytes: int) -> None:
+    def __init__(self, accounts_bytes: int, rows_waiting: int) -> None:
         self._accounts_bytes = accounts_bytes
+        self._rows_waiting = rows_waiting
 
     def collect(self) -> Iterator[Metric]:
         build = GaugeMetricFamily(
@@ -197,12 +198,17 @@ class _Moment(Collector):
         yield GaugeMetricFamily(
             f"{NAMESPACE}_accounts_bytes", "Size of the accounts on disk", self._accounts_bytes
         )
+        yield GaugeMetricFamily(
+            f"{NAMESPACE}_usage_rows_waiting",
+            "Requests in a local file that the state database has not counted yet",
+            self._rows_waiting,
+        )
 
 
-def exposition(accounts_bytes: int = 0) -> bytes:
+def exposition(accounts_bytes: int = 0, rows_waiting: int = 0) -> bytes:
     """All metrics in Prometheus' text format."""
     registry = CollectorRegistry()
-    registry.register(_Moment(accounts_bytes))
+    registry.register(_Moment(accounts_bytes, rows_waiting))
     folder = shared_folder()
     registry.register(MultiProcessCollector(None, path=str(folder)) if _is_folder(folder) else REGISTRY)
     return generate_latest(registry)

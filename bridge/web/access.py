@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from flask import Flask, Response
 
 from bridge.access.authentication import Authenticator, Identity
-from bridge.access.limits import NOT_ENFORCED, Limiter
+from bridge.access.limits import Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.errors import NotAuthorized
 from bridge.protocols.base import Protocol
@@ -86,8 +86,8 @@ def _admit(limiter: Limiter, request: Request) -> None:
     admission = limiter.admit(request.identity.key)
     request.cost_limited = limiter.on_cost(request.identity.key)
     request.allowances, request.allowances_if_refused = admission.allowances, admission.if_refused
-    if not admission.enforced:
-        record.notes[NOT_ENFORCED] += 1
+    if admission.note is not None:
+        record.notes[admission.note] += 1
     if admission.refusal is not None:
         raise admission.refusal
     if admission.settle is not None:

@@ -16,6 +16,7 @@ from bridge.exchange.drain import Drain
 from bridge.exchange.exchange import Services
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
+from bridge.exchange.stored_answers import NOT_STORED
 from bridge.fetch.media_fetcher import MediaFetcher
 from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
@@ -61,6 +62,8 @@ OVERHEAD = "X-Bridge-Overhead-Ms"
 MODEL = "X-Bridge-Model"  #: the upstream's model that the request was sent to
 MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
 
+STATE_METRICS = "bridge_state_metrics"  #: the key in `app.extensions`, which keeps the object
+
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
 LONGEST_LOSSES = 1024  #: characters
 
@@ -80,6 +83,7 @@ def create_app(
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
+    _serve_stores(stores, app)
     services = _services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
@@ -104,7 +108,7 @@ def create_app(
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
-    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage.stored_bytes))
+    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage))
     app.register_blueprint(make_front_blueprint(settings, models))
     return app
 
@@ -118,6 +122,15 @@ def _serve_protocol(app: Flask, serving: ProtocolServing) -> None:
         app.register_blueprint(make_stored_blueprint(serving, protocol.storing))
     if protocol.conversations is not None:
         app.register_blueprint(make_conversations_blueprint(serving, protocol.conversations))
+
+
+def _serve_stores(stores: Stores, app: Flask) -> None:
+    """Start the stores' threads, and those that watch a database server."""
+    stores.serve()
+    if stores.bridges is not None:
+        from bridge.observe.state_metrics import StateMetrics
+
+        app.extensions[STATE_METRICS] = StateMetrics(stores.bridges, stores.usage)
 
 
 def _services(
@@ -208,8 +221,9 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
             if model:
                 response.headers[header] = _header_safe(model)
-        if record.losses:
-            response.headers[LOSSES] = _listed_losses(record.losses)
+        losses = (*record.losses, *(name for name in (NOT_STORED,) if record.notes[name]))
+        if losses:
+            response.headers[LOSSES] = _listed_losses(losses)
         if not response.is_streamed:
             record.first_byte()
         return response
