@@ -40,10 +40,12 @@ from bridge.protocols.base import (
 )
 from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.settings.prices import PriceTable
+from bridge.settings.routes import Target
 from bridge.state.signature_store import SignatureStore
-from bridge.upstream.base import AnswerStream, Upstream
+from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.cooldowns import Cooldowns
+from bridge.upstream.directory import UpstreamDirectory
 from bridge.upstream.retries import LONGEST_HOLD, PreparedAttempt, RetryingStream, RetryPolicy
 
 log = logging.getLogger(__name__)
@@ -58,7 +60,7 @@ RETIRED = "model.retired"  #: the note for a retired model that another model re
 class Services:
     """The services that all exchanges of a process share."""
 
-    upstream: Upstream
+    upstreams: UpstreamDirectory
     models: ModelDirectory
     signatures: SignatureStore
     ids_and_clock: IdsAndClock
@@ -71,6 +73,12 @@ class Services:
     prices: PriceTable  #: a request under a cost limit needs a model with a price
     auto_tier: str  #: the service tier that the bridge uses for `auto`
     media: MediaByUrl
+
+    def note_target(self, record: Record, target: Target) -> None:
+        """Record the target that the request is sent to."""
+        record.upstream_model = target.model
+        if self.upstreams.several:
+            record.upstream = target.upstream
 
 
 class Exchange:
@@ -278,7 +286,6 @@ def open_exchange(
     if isinstance(guarded, ShortCircuit):
         chunks = CannedStream(guarded.text)
     else:
-        guarded = services.media.fetched(guarded, caller.book_memory, record)
         chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
@@ -304,7 +311,9 @@ def _retrying_stream(
     losses: RequestLosses,
     trace: Trace | None,
 ) -> RetryingStream:
-    choices = permitted_choices(request.model, caller, services.models)
+    choices = permitted_choices(request.model, caller, services.models, request.conversation)
+    serving = services.upstreams.serving(choices)
+    request = services.media.fetched(request, serving, caller.book_memory, record)
     tier = normalise_tier(request.service_tier or STANDARD)
     request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
     if caller.cost_limited:
@@ -312,12 +321,12 @@ def _retrying_stream(
     if services.models.is_replaced(request.model):
         record.note([RETIRED])
 
-    def prepare(model: str) -> PreparedAttempt:
-        prepared = _adapted(request, model, caller.owner, services)
+    def prepare(target: Target) -> PreparedAttempt:
+        prepared = _adapted(request, target, caller.owner, services)
         repaired, learnt = services.models.without_known_problems(
-            _without_storage(prepared.request, services)
+            _without_storage(prepared.request, services), target
         )
-        record.upstream_model = model
+        services.note_target(record, target)
         notes = (*prepared.adapter.notes, *learnt)
         record.note(notes)
         losses.of_attempt(notes)
@@ -326,7 +335,6 @@ def _retrying_stream(
         return prepared._replace(request=repaired)
 
     stream = RetryingStream(
-        services.upstream,
         choices,
         prepare,
         services.policy,
@@ -358,29 +366,31 @@ def count_tokens(
     losses = RequestLosses(caller, record)
     choices = permitted_choices(record.model, caller, services.models)
     losses.of_request(asked.losses)
-    request = services.media.fetched(request, caller.book_memory, record)
+    serving = services.upstreams.serving(choices)
+    request = services.media.fetched(request, serving, caller.book_memory, record)
 
-    def count(model: str) -> int:
-        record.upstream_model = model
-        prepared = _adapted(request, model, caller.owner, services)
-        repaired, learnt = services.models.without_known_problems(prepared.request)
+    def count(target: Target) -> int:
+        services.note_target(record, target)
+        prepared = _adapted(request, target, caller.owner, services)
+        repaired, learnt = services.models.without_known_problems(prepared.request, target)
         losses.of_attempt((*prepared.adapter.notes, *learnt))
         with record.waiting():
-            return services.upstream.count_tokens(repaired)
+            return prepared.upstream.count_tokens(repaired)
 
-    for (model, *_), (following, *_) in pairwise(choices):
+    targets = [target for choice in choices for target in choice if target.model == choice[0].model]
+    for target, following in pairwise(targets):
         try:
-            return count(model)
+            return count(target)
         except UnknownModel:
-            services.models.model_gone(model, following)
-    return count(choices[-1][0])
+            services.models.model_gone(target, following)
+    return count(targets[-1])
 
 
-def _adapted(request: GenerateRequest, model: str, owner: str, services: Services) -> PreparedAttempt:
-    capabilities = services.models.capabilities(model).in_realm(services.upstream.realm)
+def _adapted(request: GenerateRequest, target: Target, owner: str, services: Services) -> PreparedAttempt:
+    capabilities = services.models.capabilities(target)
+    signatures = services.signatures.of(owner)
     with reject_deep_nesting():
-        return PreparedAttempt(
-            *adapt_request(
-                request, model, capabilities, services.signatures.of(owner), services.ids_and_clock.new_id
-            )
+        adapted = adapt_request(
+            request, target.model, capabilities, signatures, services.ids_and_clock.new_id
         )
+        return PreparedAttempt(target, services.upstreams[target.upstream], *adapted)

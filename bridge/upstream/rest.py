@@ -16,13 +16,18 @@ from urllib.parse import quote, urlencode, urlsplit
 from bridge.errors import BridgeError, UpstreamMalformed, UpstreamMisconfigured
 from bridge.gemini.service_tier import FLEX
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
-from bridge.settings import Settings
+from bridge.settings import Settings, SettingsError, UpstreamRow
 from bridge.upstream.auth.credentials import Credential, CredentialSource
 from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import Unwrap, chunks_in, objects_in
-from bridge.upstream.transport.connection_pool import PoolPerProcess, UpstreamCall
+from bridge.upstream.transport.connection_pool import (
+    OF_ENVIRONMENT,
+    NetworkRoute,
+    PoolPerProcess,
+    UpstreamCall,
+)
 from bridge.upstream.transport.exception_map import foreign_errors_translated
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
@@ -48,13 +53,14 @@ class RestUpstream(Upstream):
         timeouts: Timeouts,
         pool_size: int,
         unwrap: Unwrap | None = None,
+        route: NetworkRoute = OF_ENVIRONMENT,
     ) -> None:
         """`unwrap` extracts the chunk from a payload; None if the payload is the chunk."""
         self.unwrap = unwrap
         self.home = base_url.rstrip("/")
         self._credentials = credentials
         self._timeouts = timeouts
-        self._connections = PoolPerProcess(self.home, pool_size)
+        self._connections = PoolPerProcess(self.home, pool_size, route)
 
     @abstractmethod
     def _stream_call(self, request: GenerateRequest) -> UpstreamCall: ...
@@ -166,15 +172,22 @@ def _with_flex_limits(call: UpstreamCall) -> UpstreamCall:
     return replace(call, timeouts=timeouts, quota=f"{call.model}:{FLEX}")
 
 
-def timeouts_from(settings: Settings) -> Timeouts:
-    upstream = settings.upstream
+def timeouts_of(row: UpstreamRow, settings: Settings) -> Timeouts:
     return Timeouts(
-        upstream.connect_timeout,
-        upstream.first_byte_timeout,
-        upstream.read_timeout,
-        upstream.answer_timeout,
+        row.connect_timeout,
+        row.first_byte_timeout,
+        row.read_timeout,
+        row.answer_timeout,
         min(TICK, settings.server.heartbeat),
     )
+
+
+def route_of(row: UpstreamRow) -> NetworkRoute:
+    if row.ca is not None and not row.ca.is_file():
+        raise SettingsError(
+            f"{row.place}, and its ca {row.ca} does not exist: name a file with CA certificates"
+        )
+    return NetworkRoute(row.proxy, str(row.ca) if row.ca is not None else "")
 
 
 def quoted(name: str) -> str:
