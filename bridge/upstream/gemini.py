@@ -9,8 +9,9 @@ from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings import Settings, SettingsError
 from bridge.upstream.auth.credentials import ApiKeyCredentials
 from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
+from bridge.upstream.http_upstream import quoted, timeouts_from
 from bridge.upstream.payloads import count_request_bytes, json_bytes, request_bytes
-from bridge.upstream.rest import RestUpstream, quoted, timeouts_from
+from bridge.upstream.rest import RestUpstream
 from bridge.upstream.transport.connection_pool import UpstreamCall
 from bridge.upstream.transport.http_response import Timeouts
 

@@ -22,8 +22,9 @@ from bridge.upstream.auth.credentials import CredentialSource
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.extras import needing
+from bridge.upstream.http_upstream import quoted, timeouts_from
 from bridge.upstream.payloads import json_bytes, request_bytes
-from bridge.upstream.rest import RestUpstream, quoted, timeouts_from
+from bridge.upstream.rest import RestUpstream
 from bridge.upstream.transport.connection_pool import UpstreamCall
 from bridge.upstream.transport.http_response import Timeouts
 

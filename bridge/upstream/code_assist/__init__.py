@@ -26,8 +26,9 @@ from bridge.upstream.capabilities import Capability
 from bridge.upstream.code_assist.login import Login
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.errors import ADMINISTRATOR
+from bridge.upstream.http_upstream import AcceptedResponse, timeouts_from, wait_for
 from bridge.upstream.payloads import json_bytes
-from bridge.upstream.rest import AcceptedResponse, RestUpstream, timeouts_from, wait_for
+from bridge.upstream.rest import RestUpstream
 from bridge.upstream.transport.connection_pool import UpstreamCall
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
