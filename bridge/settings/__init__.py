@@ -52,6 +52,8 @@ from bridge.settings.source import (
     variable_entries,
     variable_name,
 )
+from bridge.settings.upstreams import FILE as UPSTREAMS_FILE
+from bridge.settings.upstreams import UpstreamRow, default_row, load_upstreams
 from bridge.settings.value import (
     AUTO,
     SettingsError,
@@ -77,6 +79,7 @@ __all__ = [
     "SettingsError",
     "ShownSetting",
     "StateSettings",
+    "UpstreamRow",
     "UpstreamSettings",
     "VertexSettings",
     "check_file",
@@ -128,6 +131,7 @@ class Settings:
     prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    upstreams: tuple[UpstreamRow, ...] = ()  #: the rows of upstreams.toml
     vertex: VertexSettings = field(default_factory=VertexSettings)
     code_assist: CodeAssistSettings = field(default_factory=CodeAssistSettings)
     log: LogSettings = field(default_factory=LogSettings)
@@ -150,9 +154,15 @@ class Settings:
         return GEMINI if self.upstream.api_keys else DEMO
 
     @property
+    def default_upstream(self) -> UpstreamRow:
+        """The upstream of the section [upstream]."""
+        return default_row(self.transport_in_force, self.upstream, self.vertex, self.code_assist)
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not appear in the log."""
-        keys = (*self.upstream.api_keys, self.code_assist.client_secret)
+        named = (key for row in self.upstreams for key in row.api_keys)
+        keys = (*self.upstream.api_keys, *named, self.code_assist.client_secret)
         return tuple(filter(None, (*keys, *secrets_in(self.state.url))))
 
     @property
@@ -219,6 +229,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     return _resolved(
         Settings(
             models=models,
+            upstreams=load_upstreams(folder / UPSTREAMS_FILE, environ, built["upstream"]),
             guards=load_guards(_own_or_default(folder, "guards.toml")),
             prices=load_prices(_own_or_default(folder, "prices.toml")),
             origins=MappingProxyType(origins),
