@@ -11,11 +11,14 @@ THINKING_AMOUNT = "generation.thinking_amount"
 IMAGES_NOT_DRAWN = "tools.image_generation"
 SAMPLING_NOT_SENT = "generation.sampling_not_sent"
 
+SETTINGS_NOT_SENT = "upstream.settings"
+
 REQUEST_LOSSES: Mapping[str, str] = {
     "tools.references_cut": "A schema that refers to itself is expanded to a limited depth.",
     IMAGES_NOT_DRAWN: "The model cannot draw images.",
     "tools.search_beside_functions": "The model does not allow Google Search beside functions.",
     SCHEMA_DETAILS: "Gemini refused the schema of a tool; only its basic keywords are sent.",
     SAMPLING_NOT_SENT: "The model does not accept sampling settings.",
+    SETTINGS_NOT_SENT: "The upstream of this model has no such setting.",
     THINKING_AMOUNT: "The model does not accept an effort or a budget for thinking.",
 }
