@@ -69,6 +69,11 @@ class UpstreamRow:
     listed: tuple[str, ...] = ()  #: the models to list; empty: ask the upstream
 
     @property
+    def key_setting(self) -> str:
+        """The name under which the operator sets the keys."""
+        return "GEMINI_API_KEY" if self.name == DEFAULT else "api_key"
+
+    @property
     def place(self) -> str:
         """The row for messages: the text that they begin with."""
         return f"{self.origin} {self.kind}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridge.settings import Settings, SettingsError
+from bridge.settings import Settings, SettingsError, UpstreamRow
+from bridge.settings.upstreams import DEFAULT
+from bridge.settings.value import suggestion
 from bridge.upstream.base import Upstream
 from bridge.upstream.code_assist import CodeAssistUpstream
 from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
@@ -22,12 +24,20 @@ UPSTREAMS: Mapping[str, type[Upstream]] = {
 }
 
 
-def make_upstream(settings: Settings, cooldowns: Cooldowns | None = None) -> Upstream:
-    kind = UPSTREAMS.get(settings.transport_in_force)
+def make_upstream(
+    settings: Settings, cooldowns: Cooldowns | None = None, row: UpstreamRow | None = None
+) -> Upstream:
+    """The upstream of the row; without a row, the upstream of the section [upstream]."""
+    row = row or settings.default_upstream
+    kind = UPSTREAMS.get(row.kind)
     if kind is None:
-        allowed = ", ".join(("auto", *UPSTREAMS))
-        raise SettingsError(
-            f"{settings.origins.get('upstream.transport')}: upstream.transport is "
-            f"{settings.upstream.transport!r}; allowed are {allowed}"
-        )
-    return kind.from_settings(settings, cooldowns or LocalCooldowns())
+        raise _unknown_kind(row, settings)
+    return kind.from_row(row, settings, cooldowns or LocalCooldowns())
+
+
+def _unknown_kind(row: UpstreamRow, settings: Settings) -> SettingsError:
+    if row.name != DEFAULT:
+        return SettingsError(f"{row.origin} {row.kind!r}; {suggestion(row.kind, UPSTREAMS)}")
+    allowed = ", ".join(("auto", *UPSTREAMS))
+    origin = settings.origins.get("upstream.transport")
+    return SettingsError(f"{origin}: {row.origin} {row.kind!r}; allowed are {allowed}")

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 from bridge.errors import UnknownModel
 from bridge.gemini.types import USER, Chunk, Content, GenerateRequest, JsonObject, Part, Usage
-from bridge.settings import Settings
+from bridge.settings import Settings, UpstreamRow
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 
@@ -66,8 +66,8 @@ class Upstream(ABC):
     notices: Sequence[str] = ()
 
     @classmethod
-    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> Self:
-        """Opens no connection; raises SettingsError if a setting is missing."""
+    def from_row(cls, row: UpstreamRow, settings: Settings, cooldowns: Cooldowns) -> Self:
+        """Opens no connection; raises SettingsError if a setting is missing or not supported."""
         raise NotImplementedError
 
     @abstractmethod

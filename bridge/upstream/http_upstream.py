@@ -14,13 +14,18 @@ from urllib.parse import quote, urlsplit
 
 from bridge.errors import BridgeError, UpstreamMisconfigured
 from bridge.gemini.types import Chunk, JsonObject
-from bridge.settings import Settings
+from bridge.settings import Settings, SettingsError, UpstreamRow
 from bridge.upstream.auth.credentials import Credential, CredentialSource
 from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import objects_in
-from bridge.upstream.transport.connection_pool import PoolPerProcess, UpstreamCall
+from bridge.upstream.transport.connection_pool import (
+    OF_ENVIRONMENT,
+    NetworkRoute,
+    PoolPerProcess,
+    UpstreamCall,
+)
 from bridge.upstream.transport.exception_map import GEMINI, foreign_errors_translated
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
@@ -46,6 +51,7 @@ class HttpUpstream(Upstream):
         credentials: CredentialSource,
         timeouts: Timeouts,
         pool_size: int,
+        route: NetworkRoute = OF_ENVIRONMENT,
         server: str = GEMINI,
     ) -> None:
         """`server` is the name of the server in errors."""
@@ -53,7 +59,7 @@ class HttpUpstream(Upstream):
         self.server = server
         self._credentials = credentials
         self._timeouts = timeouts
-        self._connections = PoolPerProcess(self.home, pool_size, server)
+        self._connections = PoolPerProcess(self.home, pool_size, route, server)
 
     def _refusal(self, status: int, body: bytes, model: str, delay: float | None) -> BridgeError:
         """The error for a response with another status than 200."""
@@ -139,15 +145,22 @@ class HttpUpstream(Upstream):
         return self._refusal(response.status, body, call.model, response.retry_after)
 
 
-def timeouts_from(settings: Settings) -> Timeouts:
-    upstream = settings.upstream
+def timeouts_of(row: UpstreamRow, settings: Settings) -> Timeouts:
     return Timeouts(
-        upstream.connect_timeout,
-        upstream.first_byte_timeout,
-        upstream.read_timeout,
-        upstream.answer_timeout,
+        row.connect_timeout,
+        row.first_byte_timeout,
+        row.read_timeout,
+        row.answer_timeout,
         min(TICK, settings.server.heartbeat),
     )
+
+
+def route_of(row: UpstreamRow) -> NetworkRoute:
+    if row.ca is not None and not row.ca.is_file():
+        raise SettingsError(
+            f"{row.place}, and its ca {row.ca} does not exist: name a file with CA certificates"
+        )
+    return NetworkRoute(row.proxy, str(row.ca) if row.ca is not None else "")
 
 
 def quoted(name: str) -> str:

@@ -19,7 +19,7 @@ from bridge.upstream.base import ChunkStream
 from bridge.upstream.http_upstream import HttpStream, HttpUpstream
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import Unwrap, chunks_in
-from bridge.upstream.transport.connection_pool import UpstreamCall
+from bridge.upstream.transport.connection_pool import OF_ENVIRONMENT, NetworkRoute, UpstreamCall
 from bridge.upstream.transport.http_response import Timeouts
 
 MOST_MODEL_PAGES = 20
@@ -34,9 +34,16 @@ class RestUpstream(HttpUpstream):
         timeouts: Timeouts,
         pool_size: int,
         unwrap: Unwrap | None = None,
+        route: NetworkRoute = OF_ENVIRONMENT,
     ) -> None:
         """`unwrap` extracts the chunk from a payload; None if the payload is the chunk."""
-        super().__init__(base_url=base_url, credentials=credentials, timeouts=timeouts, pool_size=pool_size)
+        super().__init__(
+            base_url=base_url,
+            credentials=credentials,
+            timeouts=timeouts,
+            pool_size=pool_size,
+            route=route,
+        )
         self._unwrap = unwrap
 
     @abstractmethod

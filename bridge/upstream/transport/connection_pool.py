@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import requests
@@ -67,16 +67,30 @@ def _without_body(method: str, url: str, headers: tuple[tuple[str, str], ...]) -
     return request
 
 
+class NetworkRoute(NamedTuple):
+    """The proxy and the CA bundle of one upstream; empty: those of the environment."""
+
+    proxy: str = ""
+    ca_bundle: str = ""
+
+
+OF_ENVIRONMENT = NetworkRoute()
+
+
 class ConnectionPool:
     """Raises what `requests` raises if the address, the proxy or the CA bundle cannot be used."""
 
-    def __init__(self, address: str, size: int, server: str = GEMINI) -> None:
+    def __init__(
+        self, address: str, size: int, route: NetworkRoute = OF_ENVIRONMENT, server: str = GEMINI
+    ) -> None:
         self._server = server
         self._adapter = HTTPAdapter(pool_connections=1, pool_maxsize=size)
         request = requests.Request("GET", address).prepare()
         with requests.Session() as session:
             settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
-        self._proxies, verify = settings["proxies"], settings["verify"]
+        self._proxies, verify = settings["proxies"], route.ca_bundle or settings["verify"]
+        if route.proxy:
+            self._proxies = {"http": route.proxy, "https": route.proxy}
         pool: Any = self._adapter.get_connection_with_tls_context(request, verify, self._proxies)
         self._adapter.cert_verify(pool, request.url, verify, None)  # type: ignore[no-untyped-call]
         self._pool = pool
@@ -134,15 +148,19 @@ def _send(sock: Any, head: bytes, body: bytes | None) -> None:
 class PoolPerProcess:
     """A pool for each process: two processes on one TLS connection would garble it."""
 
-    def __init__(self, address: str, pool_size: int, server: str = GEMINI) -> None:
+    def __init__(
+        self, address: str, pool_size: int, route: NetworkRoute = OF_ENVIRONMENT, server: str = GEMINI
+    ) -> None:
         self._address = address
         self._server = server
         self._pool_size = pool_size
+        self._route = route
         self._by_process: dict[int, ConnectionPool] = {}
 
     def of_this_process(self) -> ConnectionPool:
         process = os.getpid()
         pool = self._by_process.get(process)
-        return pool or self._by_process.setdefault(
-            process, ConnectionPool(self._address, self._pool_size, self._server)
-        )
+        if pool is None:
+            opened = ConnectionPool(self._address, self._pool_size, self._route, self._server)
+            pool = self._by_process.setdefault(process, opened)
+        return pool
