@@ -51,6 +51,7 @@ log = logging.getLogger(__name__)
 #: Returns whether the client still waits for the answer.
 Wanted = Callable[[], bool]
 CHECK_INTERVAL = 1.0  #: seconds between two calls of `Wanted`
+USAGE_ESTIMATED = "usage.estimated"  #: the note for tokens that the upstream did not count
 RETIRED = "model.retired"  #: the note for a retired model that another model replaces
 
 
@@ -238,6 +239,8 @@ class Exchange:
         chunks, record, machine = self._chunks, self._record, self._machine
         chunks.close()
         record.usage = machine.usage
+        if record.usage.estimated:
+            record.note([USAGE_ESTIMATED])
         record.service_tier = machine.service_tier
         record.finish_reasons = machine.finish_reasons
         record.note(machine.losses)
@@ -318,7 +321,7 @@ def _retrying_stream(
             _without_storage(prepared.request, services)
         )
         record.upstream_model = model
-        notes = (*prepared.adapter.notes, *learnt)
+        notes = (*prepared.adapter.notes, *learnt, *services.upstream.losses_of(repaired))
         record.note(notes)
         losses.of_attempt(notes)
         if trace:
@@ -365,6 +368,8 @@ def count_tokens(
         prepared = _adapted(request, model, caller.owner, services)
         repaired, learnt = services.models.without_known_problems(prepared.request)
         losses.of_attempt((*prepared.adapter.notes, *learnt))
+        if services.upstream.estimates_counts:
+            record.note([USAGE_ESTIMATED])
         with record.waiting():
             return services.upstream.count_tokens(repaired)
 
@@ -377,7 +382,8 @@ def count_tokens(
 
 
 def _adapted(request: GenerateRequest, model: str, owner: str, services: Services) -> PreparedAttempt:
-    capabilities = services.models.capabilities(model).in_realm(services.upstream.realm)
+    upstream = services.upstream
+    capabilities = upstream.completed(services.models.capabilities(model)).in_realm(upstream.realm)
     with reject_deep_nesting():
         return PreparedAttempt(
             *adapt_request(

@@ -12,6 +12,8 @@ from bridge.upstream.code_assist import CodeAssistUpstream
 from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
 from bridge.upstream.demo import DemoUpstream
 from bridge.upstream.gemini import GeminiUpstream
+from bridge.upstream.ollama import OllamaUpstream
+from bridge.upstream.openai import OpenAiUpstream
 from bridge.upstream.sdk import SdkUpstream
 from bridge.upstream.vertex import VertexUpstream
 
@@ -20,6 +22,8 @@ UPSTREAMS: Mapping[str, type[Upstream]] = {
     "vertex": VertexUpstream,
     "code_assist": CodeAssistUpstream,
     "sdk": SdkUpstream,
+    "openai": OpenAiUpstream,
+    "ollama": OllamaUpstream,
     "demo": DemoUpstream,
 }
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from bridge.upstream.openai import thinking
 from bridge.upstream.openai.call_ids import CallId, keep_id, nine_characters
-from bridge.upstream.openai.counting import CountMethod
+from bridge.upstream.openai.counting import BY_MESSAGES, BY_TEMPLATE, CountMethod
 from bridge.upstream.openai.thinking import Switch
 
 
@@ -87,7 +87,7 @@ VLLM = Dialect(
     reasoning_field="reasoning",
     reasoning_back=ReasoningBack.WITH_CALLS,
     audio=True,
-    count=CountMethod.MESSAGES,
+    count=BY_MESSAGES,
 )
 LLAMACPP = Dialect(
     base_url="http://127.0.0.1:8080/v1",
@@ -96,7 +96,7 @@ LLAMACPP = Dialect(
     reasoning_back=ReasoningBack.WITH_CALLS,
     audio=True,
     named_tool=False,
-    count=CountMethod.TEMPLATE,
+    count=BY_TEMPLATE,
 )
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(

@@ -67,9 +67,8 @@ class ChatReader:
         for event in objects_of(parsed(self._mask(payload), self._server), self._server):
             if (error := self._find_error(event)) is not None:
                 raise self._find_error(self._mask.in_object(event)) or error
-            event = self._translate(event)
-            if (chunk := self._answer.feed(event)) is not None:
+            if (chunk := self._answer.feed(self._translate(event))) is not None:
                 yield chunk
-            if event.get("done") is True:
+            if event.get("done") is True:  # Ollama's last event
                 self.complete = True
                 yield from self._answer.end(announced=True)
