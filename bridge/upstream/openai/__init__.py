@@ -37,7 +37,7 @@ OFF = "off"  #: the row's setting that turns thinking off
 
 
 class ChatUpstream(HttpUpstream):
-    """What servers with models of other vendors share: errors, capabilities, and the row's thinking switch."""
+    """What the servers of other vendors share: errors, capabilities, and the row's thinking switch."""
 
     def __init__(
         self, row: UpstreamRow, settings: Settings, base_url: str, credentials: CredentialSource

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from types import MappingProxyType
 
@@ -46,7 +46,7 @@ TOP_K: Mapping[str, str] = MappingProxyType({**COMMON_FIELDS, "topK": "top_k"})
 
 
 def _without(fields: Mapping[str, str], *names: str, **renamed: str) -> Mapping[str, str]:
-    kept = {name: field for name, field in fields.items() if name not in names}
+    kept = {name: wire for name, wire in fields.items() if name not in names}
     return MappingProxyType({**kept, **renamed})
 
 
@@ -55,7 +55,7 @@ class Dialect:
     base_url: str = ""  #: empty: the row must set it
     auth_header: str = "Authorization"
     auth_prefix: str = "Bearer "
-    fields: Mapping[str, str] = COMMON_FIELDS
+    fields: Mapping[str, str] = field(default_factory=lambda: COMMON_FIELDS)
     stream_options: bool = True  #: it accepts the request for usage in a stream
     thinking: Switch | None = None
     reasoning_field: str = "reasoning_content"  #: of an earlier message
