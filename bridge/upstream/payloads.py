@@ -15,7 +15,7 @@ from bridge.gemini.wire import chunk_from_json, request_to_json
 from bridge.upstream.errors import error_from_payload
 from bridge.upstream.masking import Mask
 from bridge.upstream.transport.exception_map import GEMINI
-from bridge.upstream.transport.sse_decoder import SseDecoder
+from bridge.upstream.transport.sse_decoder import FIELD, SseDecoder
 
 #: More bytes than the texts and pictures of the largest answer.
 LARGEST_ANSWER = 256 << 20
@@ -150,6 +150,6 @@ def parsed(payload: bytes, server: str) -> Any:
 
 
 def not_json(payload: bytes, server: str, at_end: bool) -> BridgeError:
-    if at_end and payload.startswith((b"{", b"[")):
+    if at_end and (payload.startswith((b"{", b"[")) or FIELD.startswith(payload)):
         return UpstreamTruncated(f"The answer of {server} ended in the middle of a chunk.")
     return UpstreamMalformed(f"{server} sent data that is not JSON.")
