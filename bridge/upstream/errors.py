@@ -78,13 +78,20 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 #: Errors after which the bridge repairs the request and sends it again.
 _REPAIRABLE = (
     (re.compile(r"(?i)thought[ _]signature"), SignaturesRefused),
-    (re.compile(r"(?i)thinking[ _]?(?:config|level|budget)|\bthinking (?:is|are) not\b"), ThinkingRefused),
+    (
+        re.compile(
+            r"(?i)thinking[ _]?(?:config|level|budget)|\bthinking (?:is|are) not\b|does not support thinking"
+            r"|\b(?:reasoning_effort|chat_template_kwargs|enable_thinking)\b"
+        ),
+        ThinkingRefused,
+    ),
     (re.compile(r"(?i)service[ _]?tier|\b(?:flex|priority) (?:api|inference|tier)\b"), ServiceTierRefused),
     (re.compile(r"(?i)unknown name \W*store\b|\bstore\b.{0,40}not supported"), StoreRefused),
     (
         re.compile(
             r"(?i)\b(?:temperature|top_?[pk]|(?:presence|frequency)_?penalty)\b.{0,60}"
             r"(?:not supported|unsupported|deprecated|cannot be set|not allowed)"
+            r"|unsupported (?:parameter|value)\W{1,4}(?:temperature|top_[pk]|\w{8,9}_penalty)\b"
         ),
         SamplingRefused,
     ),

@@ -16,6 +16,7 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.gemini.types import JsonObject
 from bridge.upstream.errors import Report, classify, mask
+from bridge.upstream.overflow import overflow_in
 
 #: The status that an error's `type` or `code` means, where the error has no number.
 STATUS_OF_WORD: Mapping[str, int] = {
@@ -111,7 +112,9 @@ def _report(status: int, envelope: JsonObject, server: str, delay: float | None)
     named = [envelope.get(name) for name in ("type", "code")]
     words = [each for each in named if isinstance(each, str) and not each.isdecimal()]
     text = _SECRET.sub("[key]", mask(_text(envelope).strip()))
-    return Report(status, " ".join(mask(word)[:40] for word in words[:1]), text, (), server, delay)
+    if overflow_in(text) is not None:
+        status = 400  # some servers answer 413, 422 or 500
+    return Report(status, mask(words[0])[:40] if words else "", text, (), server, delay)
 
 
 def _text(envelope: JsonObject) -> str:
