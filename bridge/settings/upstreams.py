@@ -69,6 +69,10 @@ class UpstreamRow:
     listed: tuple[str, ...] = ()  #: the models to list; empty: ask the upstream
 
     @property
+    def location_in_file(self) -> str:
+        return self.origin.partition(": kind is")[0]
+
+    @property
     def key_setting(self) -> str:
         """The name under which the operator sets the keys."""
         return "GEMINI_API_KEY" if self.name == DEFAULT else "api_key"
