@@ -112,6 +112,18 @@ QUIRKS = [
         ids=["a", "b"],
     ),
     Quirk(
+        "a text and a repeated call after the calls",
+        sse(
+            calls(piece(LOOK, WHERE_TEXT, index=0, id="a")),
+            text("So."),
+            calls(piece(LOOK, WHERE_TEXT, id="a")),
+            end(),
+        ),
+        "So.",
+        calls=ONE,
+        ids=["a"],
+    ),
+    Quirk(
         "index missing, both calls in one delta",
         sse(calls(piece(LOOK, WHERE_TEXT), piece(LIST, AT)), end()),
         calls=TWO,

@@ -44,6 +44,7 @@ NEVER_CUMULATIVE = 1 << 60
 class OllamaUpstream(ChatUpstream):
     realm = "ollama"
     CANNOT: ClassVar = {
+        Capability.THINKING: "Ollama turns thinking only on and off",
         Capability.SIGNATURES: "only Gemini signs its thoughts",
         Capability.SEARCH: "Ollama has no search of Google",
         Capability.RESULT_MEDIA: "media follow the result in a message of the user",

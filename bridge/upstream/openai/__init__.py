@@ -111,13 +111,15 @@ def key_credentials(row: UpstreamRow, cooldowns: Cooldowns, header: str, prefix:
 class OpenAiUpstream(ChatUpstream):
     realm = "openai"
     CANNOT: ClassVar = {
+        Capability.THINKING: "the server's own switch stands for them",
         Capability.SIGNATURES: "only Gemini signs its thoughts",
         Capability.SEARCH: "such servers have no search of Google",
         Capability.RESULT_MEDIA: "media follow the result in a message of the user",
         Capability.NEW_FIELDS: "Chat Completions has other fields",
         Capability.FINISH_REASONS: "such servers have a few finish reasons of their own",
         Capability.USAGE_DETAILS: "such servers do not count by modality",
-        Capability.NO_STORAGE: "Chat Completions stores nothing unless it is asked to",
+        Capability.COUNTS: "only vLLM and llama.cpp count tokens; else the bridge estimates them",
+        Capability.NO_STORAGE: "Chat Completions stores nothing unless the request asks for it",
     }
 
     def __init__(

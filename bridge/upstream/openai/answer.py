@@ -1,7 +1,7 @@
 """Reads the chunks of a Chat Completions stream as Gemini's chunks: one incremental machine for one answer.
 
-Texts and thoughts are passed on at once. Calls are passed on when their choice ends, because only then is it
-certain that they are whole. Each finish reason comes with the usage in the last chunk.
+Texts and thoughts are passed on at once. Calls are passed on when the choice ends or a text follows them,
+because only then is it certain that they are whole. The last chunk has each finish reason and the usage.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class _Choice:
         if (thought := self.thoughts.new_text(spoken.thoughts)) and self._asked.thoughts:
             yield {"text": thought, "thought": True}
         if text := self.text.new_text(spoken.text):
+            yield from _call_parts(self._slots.whole_calls())
             yield {"text": text}
 
     def end(self, word: str) -> list[Fields]:
@@ -85,9 +86,9 @@ class _Choice:
         finish = FINISH.get(word, FinishReason.OTHER)
         if word in CALLING and not self._slots:
             raise UpstreamMalformed(f"{self._asked.server} announced a call and sent none.")
-        calls = self._slots.calls(truncated=finish is not FinishReason.STOP)
+        parts = _call_parts(self._slots.calls(truncated=finish is not FinishReason.STOP))
         self.finish = finish
-        return [{"functionCall": call} for call in calls]
+        return parts
 
 
 class ChatAnswer:
@@ -137,6 +138,10 @@ class ChatAnswer:
         text = sum(choice.text.length for choice in self._choices.values())
         thoughts = sum(choice.thoughts.length for choice in self._choices.values())
         return gemini_usage(self._usage, self._asked.prompt_estimate, text, thoughts)
+
+
+def _call_parts(calls: list[Fields]) -> list[Fields]:
+    return [{"functionCall": call} for call in calls]
 
 
 def _said(parts: list[Fields]) -> Fields:

@@ -28,6 +28,8 @@ from bridge.gemini.types import (
 
 SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
 
+#: The fields of a result that is only a text, in Gemini's history.
+TEXT_FIELDS = ("result", "output")
 _EXECUTED = {"executableCode": ("code", "```python\n"), "codeExecutionResult": ("output", "```\n")}
 
 Media = InlineData | FileData
@@ -116,8 +118,10 @@ def _questions(content: Content, pending: _PendingCalls) -> Iterator[Message]:
 
 def _result(response: FunctionResponse) -> str:
     """The result as text: servers accept no object. A result that is only a text stays that text."""
-    if len(response.response) == 1 and isinstance(text := next(iter(response.response.values())), str):
-        return text
+    if len(response.response) == 1:
+        ((name, text),) = response.response.items()
+        if name in TEXT_FIELDS and isinstance(text, str):
+            return text
     return orjson.dumps(dict(response.response)).decode()
 
 

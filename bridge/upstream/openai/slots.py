@@ -57,6 +57,7 @@ class Slot:
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
+        self.taken = False  #: the client has the call
         self._pieces: list[str] = []
         self._length = 0  #: of all pieces
         self._object: dict[str, Any] | None = None  #: arguments that came as an object
@@ -124,12 +125,14 @@ class ToolSlots:
     def __init__(self, declared: frozenset[str], server: str) -> None:
         self._declared = declared
         self._server = server
-        self._slots: list[Slot] = []
+        self._slots: list[Slot] = []  #: not taken yet
+        self._open: set[Slot] = set()  #: slots whose arguments are not whole
         self._by_id: dict[str, Slot] = {}
         self._by_label: dict[Hashable, Slot] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._slots)
+        """Whether the answer has a call."""
+        return bool(self._by_label)
 
     def feed(self, deltas: Iterable[Any]) -> None:
         for position, delta in enumerate(deltas):
@@ -150,8 +153,11 @@ class ToolSlots:
         slot = self._slot(
             index if isinstance(index, int) else ("position", position), call_id, name, arguments
         )
+        if slot.taken and not slot.repeats(arguments):
+            raise self._malformed(slot.name)
         self._name(slot, name)
         slot.add(arguments)
+        (self._open.discard if slot.whole else self._open.add)(slot)
 
     def _slot(self, label: Hashable, call_id: str, name: str, arguments: Any) -> Slot:
         slot = self._by_id.get(call_id) or self._by_label.get(label)
@@ -183,17 +189,23 @@ class ToolSlots:
             raise self._malformed(slot.name)
         slot.name = name if name.startswith(slot.name) else slot.name + name
 
+    def whole_calls(self) -> list[dict[str, Any]]:
+        """The calls so far, if all of them are whole: the answer goes on with something else."""
+        return [] if self._open else self.calls(truncated=False)
+
     def calls(self, *, truncated: bool) -> list[dict[str, Any]]:
         """The calls in Gemini's form. `truncated`: the answer did not end by itself, so that the last call
         may be half a call, which is dropped."""
         found = []
         for slot in self._slots:
+            slot.taken = True
             arguments = slot.arguments() if slot.begun or not truncated else None
             if slot.name and arguments is not None:
                 call = {"id": slot.id} if slot.id else {}
                 found.append({**call, "name": slot.name, "args": arguments})
             elif not truncated:
                 raise self._malformed(slot.name)
+        self._slots = []
         return found
 
     def _malformed(self, name: str) -> UpstreamMalformed:

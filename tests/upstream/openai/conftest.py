@@ -4,16 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
-from scripted_gemini import Reply, ScriptedGemini
+from scripted_gemini import ScriptedGemini
 
 from bridge.settings import UpstreamRow, load
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
 
 CONFIG = Path(__file__).parent.parent.parent.parent / "config"
-SHOWN = {"model_info": {"qwen3.context_length": 40960}, "capabilities": ["completion", "tools", "thinking"]}
 Make = Callable[..., Upstream]
 
 
@@ -36,9 +34,3 @@ def make(api: ScriptedGemini) -> Make:
         return make_upstream(load(CONFIG, environ), None, row)
 
     return made
-
-
-@pytest.fixture
-def shown(api: ScriptedGemini) -> None:
-    """The scripted server first answers what Ollama says about a model."""
-    api.will_say(Reply([orjson.dumps(SHOWN)]))

@@ -206,8 +206,6 @@ def test_log_probabilities(make: Make, api: ScriptedGemini) -> None:
 
 @pytest.mark.parametrize(("kind", "body"), [("openai", SAID), ("ollama", None)])
 def test_a_row_can_turn_thinking_off(kind: str, body: bytes | None, make: Make, api: ScriptedGemini) -> None:
-    if kind == "ollama":
-        api.will_say(answer({"capabilities": ["thinking"]}))
     thinking = choice({"reasoning": "Hm."}) if body else line({"thinking": "Hm."})
     last = [line({"content": "Hi"}), line({}, done=True)]
     api.will_say(Reply([sse(thinking, text("Hi"), end("stop")) if body else lines(thinking, *last)]))
@@ -327,26 +325,28 @@ def test_credentials_are_checked_by_the_list(make: Make, api: ScriptedGemini) ->
 def test_ollama_gets_a_window_with_each_request(
     shown: Any, window: int, make: Make, api: ScriptedGemini
 ) -> None:
-    api.will_say(answer(shown), *[Reply([lines(line({"content": "Hi"}), line({}, done=True))])] * 2)
+    api.will_show(shown)
+    api.will_say(*[Reply([lines(line({"content": "Hi"}), line({}, done=True))])] * 2)
     upstream = make("ollama")
     read(upstream, REQUEST)
     read(upstream, REQUEST)
-    assert [asked.path for asked in api.asked] == ["/api/show", "/api/chat", "/api/chat"]
+    assert [asked.path for asked in api.asked] == ["/api/chat", "/api/chat"]
+    assert [asked.body for asked in api.listings] == [{"model": "qwen3"}]
     assert api.asked[-1].body["options"]["num_ctx"] == window
     assert "think" not in api.asked[-1].body
 
 
 def test_a_prompt_that_ollama_would_cut_is_refused(make: Make, api: ScriptedGemini) -> None:
-    api.will_say(answer({"model_info": {"qwen3.context_length": 100}}))
+    api.will_show({"model_info": {"qwen3.context_length": 100}})
     long = GenerateRequest("qwen3", (Content("user", (Part("x" * 400),)),))
     with pytest.raises(errors.ContextOverflow) as caught:
         make("ollama").stream(long)
     assert (caught.value.tokens, caught.value.limit) == (133, 100)
-    assert [asked.path for asked in api.asked] == ["/api/show"]
+    assert not api.asked
 
 
 def test_a_model_that_ollama_lacks_is_unknown(make: Make, api: ScriptedGemini) -> None:
-    api.will_say(answer({"error": "model 'qwen3' not found"}, 404))
+    api.will_show(answer({"error": "model 'qwen3' not found"}, 404))
     with pytest.raises(errors.UnknownModel):
         make("ollama").stream(REQUEST)
 
@@ -363,7 +363,7 @@ def test_a_model_that_ollama_lacks_is_unknown(make: Make, api: ScriptedGemini) -
     ],
 )
 def test_bad_answers_of_ollama(body: bytes, kind: type[BridgeError], make: Make, api: ScriptedGemini) -> None:
-    api.will_say(answer({}), Reply([body]))
+    api.will_say(Reply([body]))
     with pytest.raises(kind) as caught:
         read(make("ollama"), REQUEST)
     assert "Gemini" not in caught.value.message
@@ -371,14 +371,12 @@ def test_bad_answers_of_ollama(body: bytes, kind: type[BridgeError], make: Make,
 
 def test_ollamas_models_and_vectors(make: Make, api: ScriptedGemini) -> None:
     api.will_list({"models": [{"name": "qwen3:8b"}, {"no": "name"}]})
-    api.will_say(
-        answer({"model_info": {"qwen3.context_length": 8192}}),
-        answer({"embeddings": [[0.5]], "prompt_eval_count": 2}),
-    )
+    api.will_show({"model_info": {"qwen3.context_length": 8192}})
+    api.will_say(answer({"embeddings": [[0.5]], "prompt_eval_count": 2}))
     upstream = make("ollama")
     (model,) = upstream.models()
     assert (model["name"], model["inputTokenLimit"]) == ("models/qwen3:8b", 8192)
-    assert api.listings[-1].path == "/api/tags"
+    assert api.listings[0].path == "/api/tags"
     said = upstream.unary_call("bge", "embedContent", {"content": {"parts": [{"text": "a"}]}})
     assert said == {"embedding": {"values": [0.5]}, "usageMetadata": {"promptTokenCount": 2}}
 

@@ -80,8 +80,6 @@ def served(_served: Served) -> Served:
 
 def answer_of_an_agent(asked: Asked) -> Reply:
     """First a thought, a text and a call; after the result of the call, a text that repeats the result."""
-    if asked.path == "/api/show":
-        return Reply([orjson.dumps({"capabilities": ["tools", "thinking"]})])
     if asked.path == "/tokenize":
         return Reply([b'{"count": 31}'])
     results = [message["content"] for message in asked.body["messages"] if message["role"] == "tool"]

@@ -32,11 +32,8 @@ def name_of(quirk: Quirk) -> str:
 each_quirk = pytest.mark.parametrize("quirk", QUIRKS, ids=name_of)
 
 
-def upstream_of(quirk: Quirk, make: Callable[..., Upstream], request: pytest.FixtureRequest) -> Upstream:
-    if quirk.kind == "ollama":
-        request.getfixturevalue("shown")
-        return make("ollama")
-    return make(dialect=quirk.dialect)
+def upstream_of(quirk: Quirk, make: Callable[..., Upstream]) -> Upstream:
+    return make(quirk.kind, dialect=quirk.dialect)
 
 
 def joined(chunks: list[Chunk]) -> dict[str, Any]:
@@ -79,9 +76,9 @@ def decoder(upstream: Upstream) -> Decode:
 
 @each_quirk
 def test_the_answer_over_a_socket_one_byte_at_a_time(
-    quirk: Quirk, make: Callable[..., Upstream], api: ScriptedGemini, request: pytest.FixtureRequest
+    quirk: Quirk, make: Callable[..., Upstream], api: ScriptedGemini
 ) -> None:
-    upstream = upstream_of(quirk, make, request)
+    upstream = upstream_of(quirk, make)
     api.will_say(
         Reply([quirk.body]), Reply([quirk.body[place : place + 1] for place in range(len(quirk.body))])
     )
@@ -90,19 +87,17 @@ def test_the_answer_over_a_socket_one_byte_at_a_time(
 
 
 @each_quirk
-def test_the_answer_cut_at_every_byte_into_two_pieces(
-    quirk: Quirk, make: Callable[..., Upstream], request: pytest.FixtureRequest
-) -> None:
-    decode, body = decoder(upstream_of(quirk, make, request)), quirk.body
+def test_the_answer_cut_at_every_byte_into_two_pieces(quirk: Quirk, make: Callable[..., Upstream]) -> None:
+    decode, body = decoder(upstream_of(quirk, make)), quirk.body
     for place in range(1, len(body)):
         check(quirk, list(decode([body[:place], body[place:]])))
 
 
 @each_quirk
 def test_a_truncated_answer_is_an_error_and_never_half_a_call(
-    quirk: Quirk, make: Callable[..., Upstream], request: pytest.FixtureRequest
+    quirk: Quirk, make: Callable[..., Upstream]
 ) -> None:
-    decode, body = decoder(upstream_of(quirk, make, request)), quirk.body
+    decode, body = decoder(upstream_of(quirk, make)), quirk.body
     for place in range(len(body)):
         chunks: list[Chunk] = []
         try:
@@ -117,9 +112,9 @@ def test_a_truncated_answer_is_an_error_and_never_half_a_call(
 
 @each_quirk
 def test_a_connection_that_breaks_in_the_middle(
-    quirk: Quirk, make: Callable[..., Upstream], api: ScriptedGemini, request: pytest.FixtureRequest
+    quirk: Quirk, make: Callable[..., Upstream], api: ScriptedGemini
 ) -> None:
-    upstream = upstream_of(quirk, make, request)
+    upstream = upstream_of(quirk, make)
     for place in range(1, len(quirk.body) - 10, STRIDE):
         api.will_say([quirk.body[:place], CUT])
         with pytest.raises(errors.UpstreamTruncated):
