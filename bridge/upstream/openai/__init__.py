@@ -192,12 +192,12 @@ class OpenAiUpstream(ChatUpstream):
         if self._listed:
             return [listed_model(name, 0) for name in self._listed]
         answer = self._fetch_object(UpstreamCall("GET", f"{self.home}/models", self._unary_timeouts))
-        return [
-            listed_model(model["id"], window_of(model))
-            for model in _objects(answer.get("data"))
-            if isinstance(model.get("id"), str)
-        ]
+        return listed_models(answer.get("data"))
 
 
-def _objects(items: Any) -> list[JsonObject]:
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+def listed_models(data: Any) -> list[JsonObject]:
+    """The models of a `/models` answer."""
+    models = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+    return [
+        listed_model(model["id"], window_of(model)) for model in models if isinstance(model.get("id"), str)
+    ]
