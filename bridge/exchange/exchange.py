@@ -18,7 +18,7 @@ from bridge.errors import BridgeError, ClientDisconnected, InternalError, Shutti
 from bridge.exchange.drain import Drain
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.media_by_url import MediaByUrl
-from bridge.exchange.model_choices import Choices, permitted_choices, priced_choices, unknown_model
+from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.model_adapter import adapt_request
@@ -76,6 +76,7 @@ class Services:
     media: MediaByUrl
 
     def note_target(self, record: Record, target: Target) -> None:
+        """Record the target that the request is sent to."""
         record.upstream_model = target.model
         if self.upstreams.several:
             record.upstream = target.upstream
@@ -314,7 +315,8 @@ def _retrying_stream(
     trace: Trace | None,
 ) -> RetryingStream:
     choices = permitted_choices(request.model, caller, services.models, request.conversation)
-    request = _with_media(request, choices, caller, services, record)
+    serving = services.upstreams.serving(choices)
+    request = services.media.fetched(request, serving, caller.book_memory, record)
     tier = normalise_tier(request.service_tier or STANDARD)
     request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
     if caller.cost_limited:
@@ -348,14 +350,6 @@ def _retrying_stream(
     return stream
 
 
-def _with_media(
-    request: GenerateRequest, choices: Choices, caller: Caller, services: Services, record: Record
-) -> GenerateRequest:
-    names = {target.upstream for choice in choices for target in choice}
-    upstreams = [services.upstreams[name] for name in names]
-    return services.media.fetched(request, upstreams, caller.book_memory, record)
-
-
 def _without_storage(request: GenerateRequest, services: Services) -> GenerateRequest:
     """Tell Google not to store data, even if the client allows it, unless the operator allows it too."""
     if services.store:
@@ -375,7 +369,8 @@ def count_tokens(
     losses = RequestLosses(caller, record)
     choices = permitted_choices(record.model, caller, services.models)
     losses.of_request(asked.losses)
-    request = _with_media(request, choices, caller, services, record)
+    serving = services.upstreams.serving(choices)
+    request = services.media.fetched(request, serving, caller.book_memory, record)
 
     def count(target: Target) -> int:
         services.note_target(record, target)
@@ -387,12 +382,13 @@ def count_tokens(
         with record.waiting():
             return prepared.upstream.count_tokens(repaired)
 
-    for (target, *_), (following, *_) in pairwise(choices):
+    targets = [target for choice in choices for target in choice if target.model == choice[0].model]
+    for target, following in pairwise(targets):
         try:
             return count(target)
         except UnknownModel:
             services.models.model_gone(target, following)
-    return count(choices[-1][0])
+    return count(targets[-1])
 
 
 def _adapted(request: GenerateRequest, target: Target, owner: str, services: Services) -> PreparedAttempt:

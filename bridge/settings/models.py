@@ -91,10 +91,6 @@ class ModelTable:
         fallbacks = (model for _, row in self._rows for model in row.capabilities.fallbacks)
         return tuple(dict.fromkeys((*targets, *map(self.routes.target, fallbacks))))
 
-    @property
-    def known_models(self) -> tuple[str, ...]:
-        return tuple(map(str, self.known_targets))
-
     def meaning(self, name: str, day: date | None = None) -> ResolvedModel:
         """The models for the client's name."""
         return self._cached_meaning(None if len(name) > LONGEST_NAME else name, day or today())

@@ -45,6 +45,10 @@ class UpstreamDirectory:
         """All upstreams; raises SettingsError if one cannot be used."""
         return [self[name] for name in self.rows]
 
+    def serving(self, choices: Iterable[Iterable[Target]]) -> list[Upstream]:
+        """The upstreams of all these targets."""
+        return [self[name] for name in {target.upstream for choice in choices for target in choice}]
+
     def ranked(self, model: str, names: Sequence[str], conversation: str) -> list[Target]:
         """The model at each of these upstreams, in the order in which they are tried: those in cool-down
         last. Without a conversation, each call chooses anew by weight."""

@@ -186,7 +186,7 @@ def test_no_label_names_a_key_or_a_path():
 def test_the_documentation_lists_every_log_field():
     record = ended(key="k", client="c", stream=True)
     record.usage = Usage({"promptTokenCount": 1})
-    record.error = record.reason = record.model = "x"
+    record.error = record.reason = record.model = record.upstream = "x"
     record.session = record.agent = record.conversation = record.model_version = record.service_tier = "x"
     record.finish_reasons = ("STOP",)
     record.notes["n"] += 1

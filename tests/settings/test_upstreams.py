@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from gunicorn_bridge import ROOT
 
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.routes import Target
+from bridge.settings.upstreams import ROW as ROW_SHAPES
 from bridge.settings.upstreams import load_upstreams
 
 KEY = "AIzaCanary0000000000000000000000000one"
@@ -51,6 +53,11 @@ def written(tmp_path: Path) -> Write:
 
 def test_the_delivered_file_has_no_row() -> None:
     assert load_upstreams(ROOT / "config" / "upstreams.toml", {}, load(environ={}).upstream) == ()
+
+
+def test_the_delivered_file_describes_every_key_of_a_row() -> None:
+    text = (ROOT / "config" / "upstreams.toml").read_text()
+    assert [key for key in ROW_SHAPES if not re.search(rf"\b{key}\b", text)] == []
 
 
 def test_without_rows_the_only_upstream_is_that_of_the_section(written: Write) -> None:
@@ -122,9 +129,10 @@ def test_a_catch_all_serves_only_what_no_other_pattern_matches(written: Write) -
 
 
 def test_a_retired_model_is_replaced_at_the_same_upstream(written: Write) -> None:
-    meant = written(ONE).models.meaning("one:gemini-1.5-flash")
-    assert meant.retired == "gemini-1.5-flash"
-    assert meant.models[0] == Target("one", "gemini-flash-latest")
+    lifecycle = "[[lifecycle]]\nmatch = ['old']\nshut_down = 2026-01-01\nreplacement = ['new']\n"
+    meant = written(ONE, lifecycle).models.meaning("one:old")
+    assert meant.retired == "old"
+    assert meant.models == (Target("one", "new"),)
 
 
 def test_without_a_key_there_is_no_default_beside_rows(written: Write) -> None:
