@@ -93,11 +93,7 @@ def server_name(row: UpstreamRow) -> str:
 def listed_model(name: str, window: int) -> JsonObject:
     """A model as in Google's list."""
     limit = {"inputTokenLimit": window} if window else {}
-    return {
-        "name": f"models/{name}",
-        **limit,
-        "supportedGenerationMethods": ["generateContent", "countTokens"],
-    }
+    return {"name": f"models/{name}", **limit, "supportedGenerationMethods": METHODS}
 
 
 def key_credentials(row: UpstreamRow, cooldowns: Cooldowns, header: str, prefix: str) -> CredentialSource:

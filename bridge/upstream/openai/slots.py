@@ -142,17 +142,13 @@ class ToolSlots:
     def _add(self, position: int, delta: dict[str, Any]) -> None:
         function = delta.get("function")
         function = function if isinstance(function, dict) else {}
-        call_id, name, arguments = (
-            _text(delta.get("id")),
-            _text(function.get("name")),
-            function.get("arguments"),
-        )
+        call_id, name = _text(delta.get("id")), _text(function.get("name"))
+        arguments = function.get("arguments")
         if not isinstance(arguments, str | dict | None):
             raise self._malformed(name)
         index = delta.get("index")
-        slot = self._slot(
-            index if isinstance(index, int) else ("position", position), call_id, name, arguments
-        )
+        label = index if isinstance(index, int) else ("position", position)
+        slot = self._slot(label, call_id, name, arguments)
         if slot.taken and not slot.repeats(arguments):
             raise self._malformed(slot.name)
         self._name(slot, name)
@@ -161,9 +157,8 @@ class ToolSlots:
 
     def _slot(self, label: Hashable, call_id: str, name: str, arguments: Any) -> Slot:
         slot = self._by_id.get(call_id) or self._by_label.get(label)
-        if slot is None or (
-            call_id not in self._by_id and self._begins_another(slot, call_id, name, arguments)
-        ):
+        known = call_id in self._by_id
+        if slot is None or (not known and self._begins_another(slot, call_id, name, arguments)):
             slot = Slot()
             self._slots.append(slot)
         self._by_label[label] = slot
