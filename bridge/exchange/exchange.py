@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 #: Returns whether the client still waits for the answer.
 Wanted = Callable[[], bool]
 CHECK_INTERVAL = 1.0  #: seconds between two calls of `Wanted`
+USAGE_ESTIMATED = "usage.estimated"  #: the note for tokens that the upstream did not count
 RETIRED = "model.retired"  #: the note for a retired model that another model replaces
 
 
@@ -246,6 +247,8 @@ class Exchange:
         chunks, record, machine = self._chunks, self._record, self._machine
         chunks.close()
         record.usage = machine.usage
+        if record.usage.estimated:
+            record.note([USAGE_ESTIMATED])
         record.service_tier = machine.service_tier
         record.finish_reasons = machine.finish_reasons
         record.note(machine.losses)
@@ -327,7 +330,7 @@ def _retrying_stream(
             _without_storage(prepared.request, services), target
         )
         services.note_target(record, target)
-        notes = (*prepared.adapter.notes, *learnt)
+        notes = (*prepared.adapter.notes, *learnt, *prepared.upstream.losses_of(repaired))
         record.note(notes)
         losses.of_attempt(notes)
         if trace:
@@ -374,6 +377,8 @@ def count_tokens(
         prepared = _adapted(request, target, caller.owner, services)
         repaired, learnt = services.models.without_known_problems(prepared.request, target)
         losses.of_attempt((*prepared.adapter.notes, *learnt))
+        if prepared.upstream.estimates_counts:
+            record.note([USAGE_ESTIMATED])
         with record.waiting():
             return prepared.upstream.count_tokens(repaired)
 

@@ -116,7 +116,8 @@ class ModelDirectory:
         if not capabilities.window:
             listed = self._lists[target.upstream].at_hand()
             capabilities = _completed(capabilities, listed.get(target.model))
-        return capabilities.in_realm(self.upstreams[target.upstream].realm)
+        upstream = self.upstreams[target.upstream]
+        return upstream.completed(capabilities).in_realm(upstream.realm)
 
     # --- learnt facts --------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ SAMPLING_NOT_SENT = "generation.sampling_not_sent"
 STRICT_CALLS = "tools.strict"
 SEARCH_BESIDE_FUNCTIONS = "tools.search_beside_functions"
 
+SETTINGS_NOT_SENT = "upstream.settings"
+
 REQUEST_LOSSES: Mapping[str, str] = {
     "tools.references_cut": "A schema that refers to itself is expanded to a limited depth.",
     IMAGES_NOT_DRAWN: "The model cannot draw images.",
@@ -20,5 +22,6 @@ REQUEST_LOSSES: Mapping[str, str] = {
     SCHEMA_DETAILS: "Gemini refused the schema of a tool; only its basic keywords are sent.",
     STRICT_CALLS: "Gemini refused to check calls against the schema of their function.",
     SAMPLING_NOT_SENT: "The model does not accept sampling settings.",
+    SETTINGS_NOT_SENT: "The upstream of this model has no such setting.",
     THINKING_AMOUNT: "The model does not accept an effort or a budget for thinking.",
 }

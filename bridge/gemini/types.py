@@ -165,6 +165,9 @@ class GenerateRequest:
     conversation: str = field(default="", compare=False)
 
 
+#: In `usageMetadata`: the names of counts that the bridge estimated, because the upstream did not count them.
+ESTIMATED_USAGE = "estimated"
+
 #: A larger count is a mistake: some JSON parsers and databases cannot hold it.
 MAX_TOKEN_COUNT = 1 << 50
 
@@ -211,6 +214,11 @@ class Usage:
     @property
     def service_tier(self) -> str | None:
         return tier_from_usage(self.raw)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the bridge estimated a count."""
+        return ESTIMATED_USAGE in self.raw
 
     @property
     def total(self) -> int:

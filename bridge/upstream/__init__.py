@@ -38,6 +38,8 @@ UPSTREAMS = _Upstreams(
         "vertex": "VertexUpstream",
         "code_assist": "CodeAssistUpstream",
         "sdk": "SdkUpstream",
+        "openai": "OpenAiUpstream",
+        "ollama": "OllamaUpstream",
         "demo": "DemoUpstream",
     }
 )

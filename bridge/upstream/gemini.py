@@ -10,8 +10,9 @@ from bridge.settings import Settings, SettingsError, UpstreamRow
 from bridge.settings.sections import GEMINI_ADDRESS
 from bridge.upstream.auth.credentials import ApiKeyCredentials
 from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
+from bridge.upstream.http_upstream import quoted, route_of, timeouts_of
 from bridge.upstream.payloads import count_request_bytes, json_bytes, request_bytes
-from bridge.upstream.rest import RestUpstream, quoted, route_of, timeouts_of
+from bridge.upstream.rest import RestUpstream
 from bridge.upstream.transport.connection_pool import OF_ENVIRONMENT, NetworkRoute, UpstreamCall
 from bridge.upstream.transport.http_response import Timeouts
 

@@ -233,7 +233,7 @@ class RetryingStream(AnswerStream):
             if isinstance(step, TurnEnded) and all(
                 ending.outcome is Outcome.COMPLETE for ending in step.endings
             ):
-                raise UpstreamMalformed("Gemini's answer was empty.")
+                raise UpstreamMalformed("The model's answer was empty.")
 
     def _check_output_limit(self, chunks: Sequence[Chunk]) -> None:
         usage = _usage(chunks)

@@ -23,8 +23,9 @@ from bridge.upstream.auth.credentials import CredentialSource
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.extras import credentials_origin, needing
+from bridge.upstream.http_upstream import quoted, route_of, timeouts_of
 from bridge.upstream.payloads import json_bytes, request_bytes
-from bridge.upstream.rest import RestUpstream, quoted, route_of, timeouts_of
+from bridge.upstream.rest import RestUpstream
 from bridge.upstream.transport.connection_pool import OF_ENVIRONMENT, NetworkRoute, UpstreamCall
 from bridge.upstream.transport.http_response import Timeouts
 

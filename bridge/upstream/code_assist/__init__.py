@@ -27,8 +27,9 @@ from bridge.upstream.capabilities import Capability
 from bridge.upstream.code_assist.login import Login
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.errors import ADMINISTRATOR
+from bridge.upstream.http_upstream import AcceptedResponse, route_of, timeouts_of, wait_for
 from bridge.upstream.payloads import json_bytes
-from bridge.upstream.rest import AcceptedResponse, RestUpstream, route_of, timeouts_of, wait_for
+from bridge.upstream.rest import RestUpstream
 from bridge.upstream.transport.connection_pool import OF_ENVIRONMENT, NetworkRoute, UpstreamCall
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 

@@ -23,8 +23,8 @@ from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.extras import needing
 from bridge.upstream.gemini import GeminiUpstream
+from bridge.upstream.http_upstream import timeouts_of
 from bridge.upstream.payloads import json_bytes
-from bridge.upstream.rest import timeouts_of
 from bridge.upstream.sdk.reader import ReaderStream
 from bridge.upstream.transport.http_response import Timeouts
 
