@@ -16,6 +16,7 @@ from itertools import chain, pairwise
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
 from bridge.exchange.drain import Drain
+from bridge.exchange.in_text import before_adapting, prepared_in_text
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
@@ -313,7 +314,7 @@ def _retrying_stream(
         record.note([RETIRED])
 
     def prepare(model: str) -> PreparedAttempt:
-        prepared = _adapted(request, model, caller.owner, services)
+        prepared = _adapted(request, model, caller.owner, services, record)
         repaired, learnt = services.models.without_known_problems(
             _without_storage(prepared.request, services)
         )
@@ -362,7 +363,7 @@ def count_tokens(
 
     def count(model: str) -> int:
         record.upstream_model = model
-        prepared = _adapted(request, model, caller.owner, services)
+        prepared = _adapted(request, model, caller.owner, services, record)
         repaired, learnt = services.models.without_known_problems(prepared.request)
         losses.of_attempt((*prepared.adapter.notes, *learnt))
         with record.waiting():
@@ -376,11 +377,15 @@ def count_tokens(
     return count(choices[-1][0])
 
 
-def _adapted(request: GenerateRequest, model: str, owner: str, services: Services) -> PreparedAttempt:
+def _adapted(
+    request: GenerateRequest, model: str, owner: str, services: Services, record: Record
+) -> PreparedAttempt:
     capabilities = services.models.capabilities(model).in_realm(services.upstream.realm)
+    request, capabilities = before_adapting(request, capabilities)
     with reject_deep_nesting():
-        return PreparedAttempt(
+        prepared = PreparedAttempt(
             *adapt_request(
                 request, model, capabilities, services.signatures.of(owner), services.ids_and_clock.new_id
             )
         )
+        return prepared_in_text(prepared, request, capabilities, record)

@@ -10,6 +10,7 @@ SCHEMA_DETAILS = "tools.schema_details"
 THINKING_AMOUNT = "generation.thinking_amount"
 IMAGES_NOT_DRAWN = "tools.image_generation"
 SAMPLING_NOT_SENT = "generation.sampling_not_sent"
+TOOL_CHOICE_IN_TEXT = "tools.choice_in_text"
 
 REQUEST_LOSSES: Mapping[str, str] = {
     "tools.references_cut": "A schema that refers to itself is expanded to a limited depth.",
@@ -17,5 +18,6 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "tools.search_beside_functions": "The model does not allow Google Search beside functions.",
     SCHEMA_DETAILS: "Gemini refused the schema of a tool; only its basic keywords are sent.",
     SAMPLING_NOT_SENT: "The model does not accept sampling settings.",
+    TOOL_CHOICE_IN_TEXT: "The model gets its tools as text, so the required tool call is only a request.",
     THINKING_AMOUNT: "The model does not accept an effort or a budget for thinking.",
 }

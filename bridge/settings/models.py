@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
+from bridge.gemini.model_capabilities import CHOICES, LEVELS, ModelCapabilities
 from bridge.gemini.model_names import plain_name
 from bridge.settings.lifecycle import REFUSE, REPLACE, Lifecycle, Retirement, load_lifecycle
 from bridge.settings.name_patterns import Patterns
@@ -200,6 +200,9 @@ def _model(where: str, row: dict[str, Any]) -> ModelRow:
             raise SettingsError(
                 f"{where}: thinking_levels: {level} is not a thinking level; {suggestion(level, LEVELS)}"
             )
+    for name, allowed in CHOICES.items():
+        if name in values and values[name] not in allowed:
+            raise SettingsError(f"{where}: {name} must be one of: {', '.join(allowed)}")
     if capabilities.thinking_levels and capabilities.thinking_budget:
         raise SettingsError(f"{where}: set either thinking_budget or thinking_levels, not both")
     return ModelRow(match, capabilities)

@@ -64,6 +64,20 @@ class PreparedAttempt(NamedTuple):
 
     request: GenerateRequest
     adapter: AnswerAdapter
+    #: Makes the reader of one answer, if the model writes calls or thoughts as text.
+    new_text_reader: Callable[[], TextAnswerReader] | None = None
+
+    def new_feed(self) -> Callable[[Chunk], Chunk]:
+        """The function that adapts each chunk of one answer."""
+        adapt = self.adapter.feed
+        if self.new_text_reader is None:
+            return adapt
+        read = self.new_text_reader().feed
+        return lambda chunk: adapt(read(chunk))
+
+
+class TextAnswerReader(Protocol):
+    def feed(self, chunk: Chunk) -> Chunk: ...
 
 
 class LearntFromErrors(Protocol):
@@ -166,7 +180,7 @@ class RetryingStream(AnswerStream):
     def _start_attempt(self) -> None:
         self._paused, self._stream = self.waited, None
         self._stream = self._upstream.stream(self._prepared.request)
-        self._feed, self._batches = self._prepared.adapter.feed, iter(self._stream)
+        self._feed, self._batches = self._prepared.new_feed(), iter(self._stream)
 
     def _adapt(self, chunks: Sequence[Chunk]) -> list[Chunk]:
         return list(map(self._feed, chunks))
@@ -179,8 +193,9 @@ class RetryingStream(AnswerStream):
             for chunks in batches:
                 if chunks and not held:
                     self._learn_from_success(chunks[0])
-                held.extend(map(feed, chunks))
-                self._visible = any(map(_is_visible, chunks))
+                fed = list(map(feed, chunks))
+                held.extend(fed)
+                self._visible = any(map(_is_visible, fed))
                 if self._visible or (held and self._held_long_enough()):
                     self._shown = True
                     yield held
@@ -199,7 +214,7 @@ class RetryingStream(AnswerStream):
         for chunks in self._batches:
             fed = self._adapt(chunks)
             yield fed
-            if any(map(_is_visible, chunks)):
+            if any(map(_is_visible, fed)):
                 return
             last = fed or last
         self._check_output_limit(last)
