@@ -102,10 +102,9 @@ def _parsed(text: str) -> Any:
         pass
     try:  # models write line breaks into strings
         value = json.loads(text, strict=False)
-        orjson.dumps(value)
+        return value if orjson.loads(orjson.dumps(value)) == value else None
     except (ValueError, RecursionError, TypeError):
         return None
-    return value if can_be_serialised(value, count_brackets(text)) else None
 
 
 def _call(value: Any, tools: Mapping[str, KnownTool], tagged: bool) -> FunctionCall | None:

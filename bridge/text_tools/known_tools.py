@@ -39,11 +39,11 @@ class KnownTool:
 
     def own_arguments(self, arguments: JsonObject) -> dict[str, Any]:
         """The arguments under the tool's own names. An argument never replaces another."""
-        named = {name: self.own_name(name) for name in arguments}
-        return {
-            own if own == name or own not in arguments else name: arguments[name]
-            for name, own in named.items()
-        }
+        renamed: dict[str, Any] = {}
+        for name, value in arguments.items():
+            own = self.own_name(name)
+            renamed[name if own in arguments or own in renamed else own] = value
+        return renamed
 
     def typed(self, parameter: str, text: str) -> Any:
         """The value of an argument that the model wrote as plain text."""

@@ -82,7 +82,7 @@ class TextReader:
         return self._take()
 
     def finish(self, *, complete: bool) -> list[Part]:
-        """The last parts. `complete`: the model ended the answer, so a call lacks at most its closing tags."""
+        """The last parts. `complete`: the model itself ended the answer, so no limit cut off a call."""
         held, self._held = self._held, ""
         if self._block is not None:
             self._end_block(self._block.repaired_calls(self._tools) if complete else [], repaired=True)
