@@ -17,6 +17,7 @@ from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
 from bridge.cli.state import STATE
+from bridge.cli.upstream import UPSTREAM
 from bridge.cli.usage import USAGE
 from bridge.settings import SettingsError
 
@@ -26,6 +27,7 @@ COMMANDS: Mapping[str, Command] = {
     "connect": CONNECT,
     "key": KEY,
     "usage": USAGE,
+    "upstream": UPSTREAM,
     "state": STATE,
     "check": CHECK,
     "doctor": DOCTOR,

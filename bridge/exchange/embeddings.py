@@ -15,6 +15,7 @@ from bridge.guards.guard_runner import GuardRunner
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller, ConvertedEmbedding, Embedding
 from bridge.protocols.json_reading import reject_deep_nesting
+from bridge.settings.routes import Target
 
 ESTIMATED = "embedding.tokens_estimated"  #: the note for an answer of Google's without a count
 
@@ -25,7 +26,9 @@ def embed(
     with reject_deep_nesting():
         asked = embedding.to_gemini(body, caller)
     record.model = asked.model
-    record.upstream_model = model = _permitted_model(asked.model, caller, services, record)
+    target = _permitted_target(asked.model, caller, services, record)
+    services.note_target(record, target)
+    upstream = services.upstreams[target.upstream]
     RequestLosses(caller, record).of_request(asked.losses)
     contents = _guarded(asked, services, record)
     record.usage = Usage()
@@ -35,19 +38,20 @@ def embed(
         if caller.interruption.error is not None:
             raise caller.interruption.error
         with record.waiting():
-            answer = services.upstream.unary_call(model, asked.method, asked.body(model, batch))
+            answer = upstream.unary_call(target.model, asked.method, asked.body(target.model, batch))
         record.usage += _usage(answer, batch, record)
         kept.append(asked.read(answer, len(batch)))
     return asked.answer(kept, record.usage.prompt)
 
 
-def _permitted_model(name: str, caller: Caller, services: Services, record: Record) -> str:
+def _permitted_target(name: str, caller: Caller, services: Services, record: Record) -> Target:
     """One model: another model's vectors do not fit into the same index."""
-    model = services.models.choices(name)[0]
-    caller.permit(name, model)
+    chosen = services.models.choices(name)[0]
+    caller.permit(name, chosen.model)
+    target = services.models.routed(chosen)[0]
     if caller.cost_limited:
-        priced_choices([[model]], STANDARD, services.prices, record)
-    return model
+        priced_choices([[target]], STANDARD, services.prices, record)
+    return target
 
 
 def _guarded(asked: ConvertedEmbedding, services: Services, record: Record) -> Sequence[Content]:

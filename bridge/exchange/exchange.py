@@ -16,15 +16,16 @@ from itertools import chain, pairwise
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
 from bridge.exchange.drain import Drain
+from bridge.exchange.google_storage import without_storage
 from bridge.exchange.in_text import before_adapting, prepared_in_text
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.media_by_url import MediaByUrl
-from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
+from bridge.exchange.model_choices import Choices, permitted_choices, priced_choices, unknown_model
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
-from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
 from bridge.ids_and_clock import IdsAndClock
@@ -41,11 +42,14 @@ from bridge.protocols.base import (
 )
 from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.settings.prices import PriceTable
+from bridge.settings.routes import Target
 from bridge.state.signature_store import SignatureStore
-from bridge.upstream.base import AnswerStream, Upstream
+from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.cooldowns import Cooldowns
-from bridge.upstream.retries import LONGEST_HOLD, PreparedAttempt, RetryingStream, RetryPolicy
+from bridge.upstream.directory import UpstreamDirectory
+from bridge.upstream.prepared_attempt import PreparedAttempt
+from bridge.upstream.retries import LONGEST_HOLD, RetryingStream, RetryPolicy
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +63,7 @@ RETIRED = "model.retired"  #: the note for a retired model that another model re
 class Services:
     """The services that all exchanges of a process share."""
 
-    upstream: Upstream
+    upstreams: UpstreamDirectory
     models: ModelDirectory
     signatures: SignatureStore
     ids_and_clock: IdsAndClock
@@ -72,6 +76,11 @@ class Services:
     prices: PriceTable  #: a request under a cost limit needs a model with a price
     auto_tier: str  #: the service tier that the bridge uses for `auto`
     media: MediaByUrl
+
+    def note_target(self, record: Record, target: Target) -> None:
+        record.upstream_model = target.model
+        if self.upstreams.several:
+            record.upstream = target.upstream
 
 
 class Exchange:
@@ -279,7 +288,6 @@ def open_exchange(
     if isinstance(guarded, ShortCircuit):
         chunks = CannedStream(guarded.text)
     else:
-        guarded = services.media.fetched(guarded, caller.book_memory, record)
         chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
@@ -305,7 +313,8 @@ def _retrying_stream(
     losses: RequestLosses,
     trace: Trace | None,
 ) -> RetryingStream:
-    choices = permitted_choices(request.model, caller, services.models)
+    choices = permitted_choices(request.model, caller, services.models, request.conversation)
+    request = _with_media(request, choices, caller, services, record)
     tier = normalise_tier(request.service_tier or STANDARD)
     request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
     if caller.cost_limited:
@@ -313,12 +322,11 @@ def _retrying_stream(
     if services.models.is_replaced(request.model):
         record.note([RETIRED])
 
-    def prepare(model: str) -> PreparedAttempt:
-        prepared = _adapted(request, model, caller.owner, services, record)
-        repaired, learnt = services.models.without_known_problems(
-            _without_storage(prepared.request, services)
-        )
-        record.upstream_model = model
+    def prepare(target: Target) -> PreparedAttempt:
+        prepared = _adapted(request, target, caller.owner, services, record)
+        allowed = prepared.request if services.store else without_storage(prepared.request)
+        repaired, learnt = services.models.without_known_problems(allowed, target)
+        services.note_target(record, target)
         notes = (*prepared.adapter.notes, *learnt)
         record.note(notes)
         losses.of_attempt(notes)
@@ -327,7 +335,6 @@ def _retrying_stream(
         return prepared._replace(request=repaired)
 
     stream = RetryingStream(
-        services.upstream,
         choices,
         prepare,
         services.policy,
@@ -340,12 +347,12 @@ def _retrying_stream(
     return stream
 
 
-def _without_storage(request: GenerateRequest, services: Services) -> GenerateRequest:
-    """Tell Google not to store data, even if the client allows it, unless the operator allows it too."""
-    if services.store:
-        return request
-    extra = {name: value for name, value in request.extra.items() if name != "store"}
-    return replace(request, store=False, extra=extra or EMPTY)
+def _with_media(
+    request: GenerateRequest, choices: Choices, caller: Caller, services: Services, record: Record
+) -> GenerateRequest:
+    names = {target.upstream for choice in choices for target in choice}
+    upstreams = [services.upstreams[name] for name in names]
+    return services.media.fetched(request, upstreams, caller.book_memory, record)
 
 
 def count_tokens(
@@ -359,33 +366,33 @@ def count_tokens(
     losses = RequestLosses(caller, record)
     choices = permitted_choices(record.model, caller, services.models)
     losses.of_request(asked.losses)
-    request = services.media.fetched(request, caller.book_memory, record)
+    request = _with_media(request, choices, caller, services, record)
 
-    def count(model: str) -> int:
-        record.upstream_model = model
-        prepared = _adapted(request, model, caller.owner, services, record)
-        repaired, learnt = services.models.without_known_problems(prepared.request)
+    def count(target: Target) -> int:
+        services.note_target(record, target)
+        prepared = _adapted(request, target, caller.owner, services, record)
+        repaired, learnt = services.models.without_known_problems(prepared.request, target)
         losses.of_attempt((*prepared.adapter.notes, *learnt))
         with record.waiting():
-            return services.upstream.count_tokens(repaired)
+            return prepared.upstream.count_tokens(repaired)
 
-    for (model, *_), (following, *_) in pairwise(choices):
+    for (target, *_), (following, *_) in pairwise(choices):
         try:
-            return count(model)
+            return count(target)
         except UnknownModel:
-            services.models.model_gone(model, following)
+            services.models.model_gone(target, following)
     return count(choices[-1][0])
 
 
 def _adapted(
-    request: GenerateRequest, model: str, owner: str, services: Services, record: Record
+    request: GenerateRequest, target: Target, owner: str, services: Services, record: Record
 ) -> PreparedAttempt:
-    capabilities = services.models.capabilities(model).in_realm(services.upstream.realm)
-    request, capabilities = before_adapting(request, capabilities)
+    capabilities = services.models.capabilities(target)
+    request, capabilities = before_adapting(request, capabilities, services.upstreams.rows[target.upstream])
+    signatures = services.signatures.of(owner)
     with reject_deep_nesting():
-        prepared = PreparedAttempt(
-            *adapt_request(
-                request, model, capabilities, services.signatures.of(owner), services.ids_and_clock.new_id
-            )
+        adapted = adapt_request(
+            request, target.model, capabilities, signatures, services.ids_and_clock.new_id
         )
+        prepared = PreparedAttempt(target, services.upstreams[target.upstream], *adapted)
         return prepared_in_text(prepared, request, capabilities, record)

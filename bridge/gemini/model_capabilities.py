@@ -38,14 +38,15 @@ class ModelCapabilities:
     draws: bool = False  #: its answers may contain images
     ignores_sampling: bool = False  #: it ignores or rejects sampling settings such as temperature
     fallbacks: tuple[str, ...] = ()  #: models to use while it is overloaded or out of quota
-    tools: str = "native"  #: `text`: it gets the tools in its instruction, and writes calls as text
+    # Empty or not set: the row of the upstream decides.
+    tools: str = ""  #: `text`: it gets the tools in its instruction, and writes calls as text
     preserve_context: bool = True  #: an answer with calls in its text keeps the text around them
     #: For each tool, other spellings of its parameters that the model uses in calls as text.
     parameter_map: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     think: str = (
         ""  #: what happens to thoughts between <think> tags; empty: the bridge does not look for them
     )
-    think_opens: str = "model"  #: `template`: the prompt ends with <think>, so answers begin inside a thought
+    think_opens: str = ""  #: `template`: the prompt ends with <think>, so answers begin inside a thought
     soft_switch: str = ""  #: the text before a user's text that switches thinking off
 
     def in_realm(self, realm: str) -> ModelCapabilities:

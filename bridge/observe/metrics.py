@@ -68,6 +68,12 @@ _ENDLESS = Counter(
     "Streams that ended without their protocol's last event although the client was there: always 0",
     **_ours,
 )
+_UPSTREAM_REQUESTS = Counter(
+    "upstream_requests_total",
+    "Requests that were sent to a model, by the upstream that was asked last; only with upstreams.toml",
+    ("upstream", "outcome", "error"),
+    **_ours,
+)
 _RETRIES = Counter(
     "upstream_retries_total",
     "Requests sent to the upstream once more, by what had failed",
@@ -140,6 +146,8 @@ class RequestMetrics:
         _series(_REQUESTS, record.protocol or NONE, model, record.outcome, error).inc()
         if record.asked_model:
             self._count_answer(record, model)
+            if record.upstream:
+                _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
         if record.outcome == LOST:
             _ENDLESS.inc()
         for note, times in record.notes.items():

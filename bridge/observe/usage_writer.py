@@ -63,7 +63,7 @@ class UsageObserver:
             record.protocol or "",
             record.client or "",
             _name(record.model),
-            _name(record.upstream_model),
+            _name(record.target_name),
             *record.tokens,
             cost_of(record, self._prices),
             record.seconds,

@@ -11,6 +11,7 @@ from bridge.upstream.base import Upstream
 from bridge.upstream.code_assist import CodeAssistUpstream
 from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
 from bridge.upstream.demo import DemoUpstream
+from bridge.upstream.directory import UpstreamDirectory
 from bridge.upstream.gemini import GeminiUpstream
 from bridge.upstream.sdk import SdkUpstream
 from bridge.upstream.vertex import VertexUpstream
@@ -24,11 +25,23 @@ UPSTREAMS: Mapping[str, type[Upstream]] = {
 }
 
 
+def make_directory(
+    settings: Settings, cooldowns: Cooldowns | None = None, default: Upstream | None = None
+) -> UpstreamDirectory:
+    """`default` replaces the upstream of the section [upstream]."""
+    shared = cooldowns or LocalCooldowns()
+
+    def make(row: UpstreamRow) -> Upstream:
+        return default if default and row.name == DEFAULT else make_upstream(settings, shared, row)
+
+    return UpstreamDirectory(settings.all_upstreams, make, shared)
+
+
 def make_upstream(
     settings: Settings, cooldowns: Cooldowns | None = None, row: UpstreamRow | None = None
 ) -> Upstream:
-    """The upstream of the row; without a row, the upstream of the section [upstream]."""
-    row = row or settings.default_upstream
+    """The upstream of the row; without a row, the first of all upstreams."""
+    row = row or settings.all_upstreams[0]
     kind = UPSTREAMS.get(row.kind)
     if kind is None:
         raise _unknown_kind(row, settings)

@@ -36,9 +36,8 @@ from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
 from bridge.state.stores import Stores, open_stores
 from bridge.state.usage_store import UsageStore
-from bridge.upstream import make_upstream
+from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
-from bridge.upstream.listed_models import ListedModels
 from bridge.upstream.retries import RetryPolicy
 from bridge.web.access import install_access
 from bridge.web.conversations import make_conversations_blueprint
@@ -59,6 +58,7 @@ from bridge.web.user_agent import client_program
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 
 OVERHEAD = "X-Bridge-Overhead-Ms"
+UPSTREAM = "X-Bridge-Upstream"  #: the name of the upstream, if there are several
 MODEL = "X-Bridge-Model"  #: the upstream's model that the request was sent to
 MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
 
@@ -139,11 +139,10 @@ def create_app(
 def _services(
     settings: Settings, stores: Stores, upstream: Upstream | None, network: Network | None
 ) -> Services:
-    upstream = upstream or make_upstream(settings, stores.cooldowns)
-    listed = ListedModels(upstream, settings.upstream.models_ttl)
+    upstreams = make_directory(settings, stores.cooldowns, upstream)
     return Services(
-        upstream=upstream,
-        models=ModelDirectory(settings.models, stores.learnt_facts, listed, upstream.home),
+        upstreams=upstreams,
+        models=ModelDirectory(settings.models, stores.learnt_facts, upstreams, settings.upstream.models_ttl),
         signatures=stores.signatures,
         ids_and_clock=IdsAndClock(),
         guards=ActiveGuards(settings.guards),
@@ -154,7 +153,7 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
-        media=MediaByUrl(upstream, MediaFetcher(settings.media, network) if settings.media.fetch else None),
+        media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 
 
@@ -180,7 +179,7 @@ def _cost_by(settings: Settings) -> CostOf:
 
 
 def _observers(settings: Settings, usage: UsageStore) -> tuple[Observer, ...]:
-    models = {settings.models.default, *(model for _, model in settings.models.aliases)}
+    models = {row[0].model for row in settings.models.target_rows}
     observers: list[Observer] = [
         RequestMetrics(models),
         UsageObserver(usage, settings.prices_in_force),
@@ -221,6 +220,8 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         response.headers[HEADER] = record.request_id
         if record.overhead is not None:
             response.headers[OVERHEAD] = f"{record.overhead * 1000:.1f}"
+        if record.upstream:
+            response.headers[UPSTREAM] = record.upstream
         for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
             if model:
                 response.headers[header] = _header_safe(model)

@@ -13,7 +13,8 @@ from gunicorn_bridge import ROOT
 
 from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.settings import SettingsError, load
-from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable, load_models
+from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable
+from bridge.settings.models_file import load_models
 
 SHIPPED = load_models(ROOT / "config" / "models.toml")
 
@@ -193,7 +194,8 @@ shut_down = 2026-01-01
 def test_a_retired_model_is_replaced_from_its_retirement_date(
     aged: Callable[[str], ModelTable], name: str, day: str, models: tuple[str, ...], retired: str | None
 ) -> None:
-    assert aged("replace").meaning(name, date.fromisoformat(day)) == (models, retired)
+    meant = aged("replace").meaning(name, date.fromisoformat(day))
+    assert (tuple(target.model for target in meant.models), meant.retired) == (models, retired)
 
 
 def test_replacing_retired_models_can_be_switched_off(

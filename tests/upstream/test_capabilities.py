@@ -136,7 +136,7 @@ def result_media(rig: Rig) -> bool:
 def media_addresses(rig: Rig) -> bool:
     picture = Part(FileData("https://example.com/cat.png", "image/png", param="input"))
     asked = request(Content("user", (picture,)))
-    allowed = MediaByUrl(rig.upstream, None).fetched(asked, lambda _size: None, Record("r", "POST", "/"))
+    allowed = MediaByUrl(None).fetched(asked, [rig.upstream], lambda _size: None, Record("r", "POST", "/"))
     return allowed == asked and arrives(rig, asked)
 
 
