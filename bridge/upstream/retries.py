@@ -31,7 +31,7 @@ from bridge.gemini.repairs import REPAIRS, REPAIRS_FOR_AUTO_TIER, Repair
 from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.signatures import dummy_notes
 from bridge.gemini.turn import Step, Turn, TurnEnded, TurnFailed
-from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextChunk, Usage
+from bridge.gemini.types import Chunk, JsonObject, Part, TextChunk, Usage
 from bridge.settings.routes import Target
 from bridge.upstream.base import TICK, AnswerStream, ChunkStream
 from bridge.upstream.cooldowns import Cooldowns, model_cooldown, upstream_cooldown
