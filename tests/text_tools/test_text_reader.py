@@ -165,7 +165,7 @@ TEXTS = {
     "half a tag": "I write <tool_c",
     "undeclared parameter": "<tool_call><function=read><parameter=nope>1</parameter></function></tool_call>",
     "an infinite number": '<tool_call>{"name": "now", "arguments": {"a": 1e400}}</tool_call>',
-    "too large": '<tool_call>{"name": "now", "arguments": {"a": "\n", "b": 99999999999999999999}}</tool_call>',
+    "too large": '<tool_call>{"name": "now", "arguments": {"a": "\n", "b": 99999999999999999999}}',
     "half a surrogate": '<tool_call>{"name": "now", "arguments": {"a": "\\ud800"}}</tool_call>',
     "too deep": '<tool_call>{"name": "now", "arguments": {"a": ' + "[" * 300 + "]" * 300 + "}}</tool_call>",
 }
