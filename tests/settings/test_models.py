@@ -15,6 +15,8 @@ from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.settings import SettingsError, load
 from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable
 from bridge.settings.models_file import load_models
+from bridge.settings.routes import Target
+from bridge.settings.upstreams import DEFAULT
 
 SHIPPED = load_models(ROOT / "config" / "models.toml")
 
@@ -203,8 +205,14 @@ def test_replacing_retired_models_can_be_switched_off(
 ) -> None:
     table, day = aged("refuse"), date(2026, 6, 1)
     assert table.meaning("older", day) == ((), "older")
-    assert table.meaning("unheard-of", day) == (("new",), "old")  # the next model of the row is current
-    assert table.meaning("moved", day) == (("newer",), "moved")  # as Google itself resolves it
+    assert table.meaning("unheard-of", day) == (
+        (Target(DEFAULT, "new"),),
+        "old",
+    )  # the next model of the row is current
+    assert table.meaning("moved", day) == (
+        (Target(DEFAULT, "newer"),),
+        "moved",
+    )  # as Google itself resolves it
 
 
 def test_a_table_of_an_earlier_version_uses_the_delivered_retirements(tmp_path: Path) -> None:
@@ -220,13 +228,13 @@ def test_a_table_of_an_earlier_version_uses_the_delivered_retirements(tmp_path: 
     "name", ["text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002"]
 )
 def test_a_name_of_an_embedding_model_means_one_model_and_is_in_no_list(name: str) -> None:
-    assert SHIPPED.meaning(name) == (("gemini-embedding-2",), None)
+    assert SHIPPED.meaning(name) == ((Target(DEFAULT, "gemini-embedding-2"),), None)
     assert "gemini-embedding-2" not in SHIPPED.known_models
     assert name not in dict(SHIPPED.aliases)
 
 
 def test_every_model_in_the_delivered_table_is_current() -> None:
-    named = {model for row in SHIPPED.target_rows for model in row}
+    named = {target.model for row in SHIPPED.target_rows for target in row}
     named |= {model for row in SHIPPED.lifecycle.rows for model in row.replacement}
     retired = {model: SHIPPED.lifecycle.row_of(model) for model in named}
     assert [model for model, row in retired.items() if row and row.since <= date(2026, 11, 18)] == []
