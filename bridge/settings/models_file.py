@@ -101,8 +101,10 @@ def _model(where: str, row: dict[str, Any]) -> ModelRow:
                 f"{where}: thinking_levels: {level} is not a thinking level; {suggestion(level, LEVELS)}"
             )
     for name, allowed in CHOICES.items():
-        if name in values and values[name] not in allowed:
-            raise SettingsError(f"{where}: {name} must be {' or '.join(allowed)}, not {values[name]!r}")
+        if (value := values.get(name, allowed[0])) not in allowed:
+            raise SettingsError(
+                f"{where}: {name}: {value} is not a possible value; {suggestion(value, allowed)}"
+            )
     if capabilities.thinking_levels and capabilities.thinking_budget:
         raise SettingsError(f"{where}: set either thinking_budget or thinking_levels, not both")
     return ModelRow(match, capabilities, upstream)

@@ -107,7 +107,7 @@ def instruction(gemini: ScriptedGemini) -> str:
 def assert_second_turn(gemini: ScriptedGemini, result: str = "sunny") -> None:
     """The request of the second turn has the call and its result as text, and declares nothing."""
     first, second = (asked.body for asked in gemini.asked[-2:])
-    assert "tools" not in second and "toolConfig" not in second
+    assert not {"tools", "toolConfig"} & second.keys()
     assert '"name":"get_weather"' in instruction(gemini)
     assert second["systemInstruction"] == first["systemInstruction"]
     assert second["contents"][: len(first["contents"])] == first["contents"]
@@ -219,17 +219,37 @@ def test_gemini(text_bridge: Bridge, answers: ScriptedGemini, method: str) -> No
     assert_second_turn(answers)
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_gemini_interactions(text_bridge: Bridge, answers: ScriptedGemini, stream: bool) -> None:
+def interact(bridge: Bridge, **fields: Any) -> dict[str, Any]:
+    """The interaction; its steps are those of the whole answer, or joined from the events of the stream."""
     tool = {"type": "function", "name": "get_weather", "description": "", "parameters": SCHEMA}
     answer = requests.post(
-        f"{text_bridge.address}/v1beta/interactions",
-        json={"model": "qwen3", "input": "Weather?", "tools": [tool], "stream": stream},
+        f"{bridge.address}/v1beta/interactions",
+        json={"model": "qwen3", "tools": [tool], **fields},
         headers={"x-goog-api-key": "key"},
         timeout=60,
     )
     assert answer.status_code == 200, answer.text
-    assert "Rom}" in answer.text and "<tool_call>" not in answer.text and "<think>" not in answer.text
+    if not fields.get("stream"):
+        return dict(answer.json())
+    lines = [line for line in answer.text.splitlines() if line.startswith("data: {")]
+    events = [json.loads(line.removeprefix("data: ")) for line in lines]
+    steps = [event["step"] for event in events if event["event_type"] == "step.start"]
+    for event in events:
+        if event["event_type"] == "step.delta" and event["delta"]["type"] == "arguments_delta":
+            steps[event["index"]]["arguments"] = json.loads(event["delta"]["arguments"])
+    return {"id": events[0]["interaction"]["id"], "steps": steps}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_gemini_interactions(text_bridge: Bridge, answers: ScriptedGemini, stream: bool) -> None:
+    first = interact(text_bridge, input="Weather?", stream=stream)
+    assert [step["type"] for step in first["steps"]] == ["model_output", "function_call"]
+    call = first["steps"][-1]
+    assert (call["name"], call["arguments"]) == ("get_weather", {"city": "Rom}"})
+    result = {"type": "function_result", "call_id": call["id"], "name": "get_weather", "result": "sunny"}
+    second = interact(text_bridge, input=[result], previous_interaction_id=first["id"])
+    assert second["steps"][-1]["content"] == [{"type": "text", "text": "It is sunny."}]
+    assert_second_turn(answers)
 
 
 # --- settings of the row -----------------------------------------------------------------------------
