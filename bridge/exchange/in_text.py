@@ -54,7 +54,9 @@ def prepared_in_text(
     no_thinking = asked.thinking is not None and is_off(asked.thinking)
     written = request_in_text(prepared.request, capabilities, no_thinking=no_thinking)
     prepared.adapter.notes += written.notes
+    prepared = prepared._replace(request=written.request)
+    if not (written.tools or capabilities.think):  # there is nothing to find in the answer
+        return prepared
     return prepared._replace(
-        request=written.request,
-        new_text_reader=lambda: written.new_answer_reader(lambda name: record.note([name])),
+        new_text_reader=lambda: written.new_answer_reader(lambda name: record.note([name]))
     )
