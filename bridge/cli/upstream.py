@@ -76,6 +76,6 @@ def _as_json(health: Health) -> dict[str, Any]:
         "weight": health.row.weight,
         "healthy": not health.error,
         "error": health.error or None,
-        "cooldown_seconds": round(health.cooldown, 1),
+        "resting": list(health.resting),
         "models": list(health.models),
     }

@@ -1,4 +1,4 @@
-"""Tests each upstream: whether it lists its models, and its cool-down. Used by the doctor and by
+"""Tests each upstream: whether it lists its models, and which are in cool-down. Used by the doctor and by
 `gemini-bridge upstream`."""
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.doctor.upstream import TIMEOUT
 from bridge.errors import BridgeError
 from bridge.settings import Settings, SettingsError, UpstreamRow
+from bridge.settings.routes import Target
 from bridge.state.errors import StorageError
 from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 from bridge.upstream import make_upstream
-from bridge.upstream.cooldowns import upstream_cooldown
+from bridge.upstream.cooldowns import model_cooldown
 
 TIME_LIMIT = 8.0  #: seconds for all upstreams together
 
@@ -27,19 +28,19 @@ class Health:
     address: str = ""
     models: tuple[str, ...] = ()
     error: str = "no answer in time"
-    cooldown: float = 0.0  #: seconds until the running bridge uses it again
+    resting: tuple[str, ...] = ()  #: configured models that are in cool-down in the running bridge
 
     @property
     def state(self) -> str:
         if self.error:
             return self.error
-        resting = f", in cool-down for {self.cooldown:.0f} s" if self.cooldown else ""
+        resting = f", in cool-down: {', '.join(self.resting)}" if self.resting else ""
         return f"{len(self.models)} model{'' if len(self.models) == 1 else 's'}{resting}"
 
 
 def examine_upstreams(settings: Settings, rows: Iterable[UpstreamRow]) -> list[Health]:
     """The health of each upstream; they are tested at the same time."""
-    found = [Health(row, cooldown=_cooldown(settings, row)) for row in rows]
+    found = [Health(row, resting=_resting(settings, row)) for row in rows]
     threads = [threading.Thread(target=_test, args=(settings, each), daemon=True) for each in found]
     for thread in threads:
         thread.start()
@@ -62,11 +63,26 @@ def _test(settings: Settings, health: Health) -> None:
     health.error = ""
 
 
-def _cooldown(settings: Settings, row: UpstreamRow) -> float:
+def _resting(settings: Settings, row: UpstreamRow) -> tuple[str, ...]:
     try:
-        return open_stores(settings, PATIENT).cooldowns.left(upstream_cooldown(row.name))
+        left = open_stores(settings, PATIENT).cooldowns.left
+        return tuple(
+            model for model in _configured(settings, row) if left(model_cooldown(Target(row.name, model)))
+        )
     except StorageError:  # the state files have a check of their own
-        return 0.0
+        return ()
+
+
+def _configured(settings: Settings, row: UpstreamRow) -> tuple[str, ...]:
+    """The models that models.toml and the row itself name for this upstream."""
+    table = settings.models
+    served = [
+        target.model
+        for target in table.known_targets
+        if row.name in ((target.upstream,) if target.upstream else table.upstreams_of(target.model))
+    ]
+    plain = [pattern for pattern in row.models if "*" not in pattern]
+    return tuple(dict.fromkeys((*served, *plain)))
 
 
 def check_upstreams(installation: Installation) -> Finding:
@@ -88,8 +104,6 @@ def check_upstreams(installation: Installation) -> Finding:
 def _models_not_listed(settings: Settings, found: list[Health]) -> Iterator[str]:
     """The models that the tables name and that their upstream does not list."""
     for each in found:
-        named = [target.model for target in settings.models.known_targets if target.upstream == each.row.name]
-        plain = [pattern for pattern in each.row.models if "*" not in pattern]
-        for model in dict.fromkeys((*named, *plain)):
+        for model in _configured(settings, each.row):
             if model not in each.models:
                 yield f"{each.row.name}:{model}"

@@ -84,7 +84,7 @@ class ModelDirectory:
             )
         if len(names) == 1:
             return [Target(names[0], model)]
-        targets = [Target(name, model) for name in self.upstreams.ranked(names, conversation)]
+        targets = self.upstreams.ranked(model, names, conversation)
         return [each for each in targets if not self._knows(GONE, each)] or targets
 
     def _existing(self, targets: tuple[Target, ...]) -> tuple[Target, ...]:

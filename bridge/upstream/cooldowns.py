@@ -1,4 +1,4 @@
-"""Cool-downs of keys that were refused, of models that are overloaded and of upstreams out of reach.
+"""Cool-downs of keys that were refused, and of models that are overloaded or out of reach at an upstream.
 
 The caller chooses the name of a cool-down. `bridge/state/cooldown_store.py` shares cool-downs between all
 workers; LocalCooldowns is for a single process.
@@ -38,12 +38,7 @@ class LocalCooldowns:
         return max(0.0, self._wakes.get(name, 0.0) - self._clock())
 
 
-def model_cooldown(target: Target, tier: str | None) -> str:
+def model_cooldown(target: Target, tier: str | None = None) -> str:
     """The flex tier has a name of its own: it can be full while other tiers have capacity."""
     name = f"model:{target}"
     return f"{name}:{FLEX}" if tier == FLEX else name
-
-
-def upstream_cooldown(name: str) -> str:
-    """The cool-down of an upstream that could not be reached."""
-    return f"upstream:{name}"

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 
 from bridge.settings import UpstreamRow
+from bridge.settings.routes import Target
 from bridge.upstream.base import Upstream
-from bridge.upstream.cooldowns import Cooldowns, upstream_cooldown
+from bridge.upstream.cooldowns import Cooldowns, model_cooldown
 
 Make = Callable[[UpstreamRow], Upstream]
 
@@ -44,14 +45,14 @@ class UpstreamDirectory:
         """All upstreams; raises SettingsError if one cannot be used."""
         return [self[name] for name in self.rows]
 
-    def ranked(self, names: Sequence[str], conversation: str) -> list[str]:
-        """The upstreams to try, in order: those in cool-down last. Without a conversation, each call chooses
-        anew by weight."""
+    def ranked(self, model: str, names: Sequence[str], conversation: str) -> list[Target]:
+        """The model at each of these upstreams, in the order in which they are tried: those in cool-down
+        last. Without a conversation, each call chooses anew by weight."""
         order = sorted(names, key=lambda name: _score(name, conversation, self.rows[name].weight))
-        return sorted(order, key=self.is_resting)
+        return sorted((Target(name, model) for name in order), key=self._is_resting)
 
-    def is_resting(self, name: str) -> bool:
-        return self._cooldowns.left(upstream_cooldown(name)) > 0
+    def _is_resting(self, target: Target) -> bool:
+        return self._cooldowns.left(model_cooldown(target)) > 0
 
 
 def _score(name: str, conversation: str, weight: int) -> float:

@@ -34,14 +34,13 @@ from bridge.gemini.turn import Step, Turn, TurnEnded, TurnFailed
 from bridge.gemini.types import Chunk, JsonObject, Part, TextChunk, Usage
 from bridge.settings.routes import Target
 from bridge.upstream.base import TICK, AnswerStream, ChunkStream
-from bridge.upstream.cooldowns import Cooldowns, model_cooldown, upstream_cooldown
+from bridge.upstream.cooldowns import Cooldowns, model_cooldown
 from bridge.upstream.prepared_attempt import PreparedAttempt
 
 #: Seconds for which thoughts and the head of a stream are held back: clients expect bytes within ten seconds.
 LONGEST_HOLD = 9.0
 FIRST_PAUSE = 0.5
 MODEL_COOLDOWN = 30.0
-UPSTREAM_COOLDOWN = 30.0
 MOST_CANDIDATES = 8
 
 #: Errors that a retry may avoid. Timeouts are not listed: the client has already waited too long.
@@ -257,10 +256,7 @@ class RetryingStream(AnswerStream):
     def _leaves_model(self, error: BridgeError) -> bool:
         if not isinstance(error, MODEL_SPECIFIC):
             return False
-        cooldown = MODEL_COOLDOWN if error.retry_after is None else error.retry_after
-        target, tier = self._prepared.target, self._prepared.request.service_tier
-        self._cooldowns.rest(model_cooldown(target, tier), cooldown)
-        self.notes[f"cooldown.{error.kind}"] += 1
+        self._rest(error)
         if not self._targets:
             return False
         self._fall_back()
@@ -272,11 +268,16 @@ class RetryingStream(AnswerStream):
         others = [target for target in self._targets if target.upstream != failed]
         if not others or not isinstance(error, UPSTREAM_SPECIFIC):
             return False
-        self._cooldowns.rest(upstream_cooldown(failed), UPSTREAM_COOLDOWN)
-        self.notes[f"cooldown.{error.kind}"] += 1
+        self._rest(error)
         self._targets = others
         self._fall_back()
         return True
+
+    def _rest(self, error: BridgeError) -> None:
+        cooldown = MODEL_COOLDOWN if error.retry_after is None else error.retry_after
+        target, tier = self._prepared.target, self._prepared.request.service_tier
+        self._cooldowns.rest(model_cooldown(target, tier), cooldown)
+        self.notes[f"cooldown.{error.kind}"] += 1
 
     def _is_repaired(self, error: BridgeError) -> bool:
         for repair in self._repairs.get(type(error), ()):
@@ -329,18 +330,14 @@ class RetryingStream(AnswerStream):
     def _take_next_choice(self) -> None:
         """Skip a target in cool-down, unless its fallbacks are all in cool-down too."""
         targets = self._choices.pop(0)
-        several = any(target.upstream != targets[0].upstream for target in targets)
-        ready = next((each for each in targets if not self._is_resting(each, several)), targets[0])
+        ready = next((each for each in targets if not self._is_resting(each)), targets[0])
         self._targets = targets[targets.index(ready) + 1 :]
         if ready != targets[0]:
             self.notes["fallback"] += 1
         self._use(self._prepare(ready))
 
-    def _is_resting(self, target: Target, several: bool) -> bool:
-        left = self._cooldowns.left
-        return bool(
-            left(model_cooldown(target, self._tier)) or (several and left(upstream_cooldown(target.upstream)))
-        )
+    def _is_resting(self, target: Target) -> bool:
+        return self._cooldowns.left(model_cooldown(target, self._tier)) > 0
 
     def _fall_back(self) -> None:
         self._use(self._prepare(self._targets.pop(0)))

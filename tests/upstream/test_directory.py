@@ -6,7 +6,7 @@ from collections import Counter
 
 from bridge.settings import UpstreamRow
 from bridge.upstream.base import Upstream
-from bridge.upstream.cooldowns import LocalCooldowns, upstream_cooldown
+from bridge.upstream.cooldowns import LocalCooldowns, model_cooldown
 from bridge.upstream.demo import DemoUpstream
 from bridge.upstream.directory import UpstreamDirectory
 
@@ -21,7 +21,7 @@ def directory(cooldowns: LocalCooldowns | None = None, **weights: int) -> Upstre
 
 def first_choices(upstreams: UpstreamDirectory) -> list[str]:
     names = tuple(upstreams.rows)
-    return [upstreams.ranked(names, conversation)[0] for conversation in IDS]
+    return [upstreams.ranked("m", names, conversation)[0].upstream for conversation in IDS]
 
 
 def test_100_000_conversations_are_shared_by_weight_within_one_percent() -> None:
@@ -45,16 +45,17 @@ def test_a_larger_weight_moves_conversations_only_to_its_upstream() -> None:
 
 def test_calls_without_a_conversation_are_shared_too() -> None:
     upstreams = directory(one=1, two=3)
-    counts = Counter(upstreams.ranked(("one", "two"), "")[0] for _ in range(4000))
+    counts = Counter(upstreams.ranked("m", ("one", "two"), "")[0].upstream for _ in range(4000))
     assert 0.2 < counts["one"] / 4000 < 0.3
 
 
 def test_an_upstream_in_cooldown_is_tried_last() -> None:
     cooldowns = LocalCooldowns()
     upstreams = directory(cooldowns, one=1, two=1, three=1)
-    first, *others = upstreams.ranked(NAMES, "c")
-    cooldowns.rest(upstream_cooldown(first), 60)
-    assert upstreams.ranked(NAMES, "c") == [*others, first]
+    first, *others = upstreams.ranked("m", NAMES, "c")
+    cooldowns.rest(model_cooldown(first), 60)
+    assert upstreams.ranked("m", NAMES, "c") == [*others, first]
+    assert upstreams.ranked("n", NAMES, "c")[0].upstream == first.upstream
 
 
 def test_an_upstream_is_created_once_and_only_when_it_is_used() -> None:
