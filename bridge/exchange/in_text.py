@@ -14,7 +14,6 @@ from bridge.upstream.prepared_attempt import PreparedAttempt
 
 NO_THINKING = Thinking("none", show=False)
 
-
 #: Upstreams whose models may write thoughts between tags, if the operator sets nothing else.
 TAGS_EXPECTED = ("openai", "ollama")
 
