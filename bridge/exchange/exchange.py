@@ -16,6 +16,8 @@ from itertools import chain, pairwise
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
 from bridge.exchange.drain import Drain
+from bridge.exchange.google_storage import without_storage
+from bridge.exchange.in_text import before_adapting, prepared_in_text
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
@@ -23,7 +25,7 @@ from bridge.exchange.model_directory import ModelDirectory
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
-from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import ActiveGuards, GuardRunner
 from bridge.ids_and_clock import IdsAndClock
@@ -46,7 +48,8 @@ from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.directory import UpstreamDirectory
-from bridge.upstream.retries import LONGEST_HOLD, PreparedAttempt, RetryingStream, RetryPolicy
+from bridge.upstream.prepared_attempt import PreparedAttempt
+from bridge.upstream.retries import LONGEST_HOLD, RetryingStream, RetryPolicy
 
 log = logging.getLogger(__name__)
 
@@ -325,10 +328,9 @@ def _retrying_stream(
         record.note([RETIRED])
 
     def prepare(target: Target) -> PreparedAttempt:
-        prepared = _adapted(request, target, caller.owner, services)
-        repaired, learnt = services.models.without_known_problems(
-            _without_storage(prepared.request, services), target
-        )
+        prepared = _adapted(request, target, caller.owner, services, record)
+        allowed = prepared.request if services.store else without_storage(prepared.request)
+        repaired, learnt = services.models.without_known_problems(allowed, target)
         services.note_target(record, target)
         notes = (*prepared.adapter.notes, *learnt, *prepared.upstream.losses_of(repaired))
         record.note(notes)
@@ -350,14 +352,6 @@ def _retrying_stream(
     return stream
 
 
-def _without_storage(request: GenerateRequest, services: Services) -> GenerateRequest:
-    """Tell Google not to store data, even if the client allows it, unless the operator allows it too."""
-    if services.store:
-        return request
-    extra = {name: value for name, value in request.extra.items() if name != "store"}
-    return replace(request, store=False, extra=extra or EMPTY)
-
-
 def count_tokens(
     counting: TokenCounting, body: JsonObject, caller: Caller, services: Services, record: Record
 ) -> int:
@@ -374,7 +368,7 @@ def count_tokens(
 
     def count(target: Target) -> int:
         services.note_target(record, target)
-        prepared = _adapted(request, target, caller.owner, services)
+        prepared = _adapted(request, target, caller.owner, services, record)
         repaired, learnt = services.models.without_known_problems(prepared.request, target)
         losses.of_attempt((*prepared.adapter.notes, *learnt))
         if prepared.upstream.estimates_counts:
@@ -391,11 +385,15 @@ def count_tokens(
     return count(targets[-1])
 
 
-def _adapted(request: GenerateRequest, target: Target, owner: str, services: Services) -> PreparedAttempt:
+def _adapted(
+    request: GenerateRequest, target: Target, owner: str, services: Services, record: Record
+) -> PreparedAttempt:
     capabilities = services.models.capabilities(target)
+    request, capabilities = before_adapting(request, capabilities, services.upstreams.rows[target.upstream])
     signatures = services.signatures.of(owner)
     with reject_deep_nesting():
         adapted = adapt_request(
             request, target.model, capabilities, signatures, services.ids_and_clock.new_id
         )
-        return PreparedAttempt(target, services.upstreams[target.upstream], *adapted)
+        prepared = PreparedAttempt(target, services.upstreams[target.upstream], *adapted)
+        return prepared_in_text(prepared, request, capabilities, record)

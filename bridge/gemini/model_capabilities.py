@@ -5,10 +5,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 #: All thinking levels, the lowest first. A model may support only some of them.
 LEVELS = ("minimal", "low", "medium", "high")
+
+#: The allowed values of capabilities that are one of several words.
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "tools": ("native", "text"),
+    "think": ("show", "drop", "off"),
+    "think_opens": ("model", "template"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,16 @@ class ModelCapabilities:
     draws: bool = False  #: its answers may contain images
     ignores_sampling: bool = False  #: it ignores or rejects sampling settings such as temperature
     fallbacks: tuple[str, ...] = ()  #: models to use while it is overloaded or out of quota
+    # Empty or not set: the row of the upstream decides.
+    tools: str = ""  #: `text`: it gets the tools in its instruction, and writes calls as text
+    preserve_context: bool = True  #: an answer with calls in its text keeps the text around them
+    #: For each tool, other spellings of its parameters that the model uses in calls as text.
+    parameter_map: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    think: str = (
+        ""  #: what happens to thoughts between <think> tags; empty: the bridge does not look for them
+    )
+    think_opens: str = ""  #: `template`: the prompt ends with <think>, so answers begin inside a thought
+    soft_switch: str = ""  #: the text before a user's text that switches thinking off
 
     def in_realm(self, realm: str) -> ModelCapabilities:
         """The same model at another upstream, whose signatures are not interchangeable with this one's. Only
@@ -38,3 +56,8 @@ class ModelCapabilities:
         if not realm:
             return self
         return replace(self, family=f"{realm}.{self.family}", search_beside_functions=False)
+
+    @property
+    def in_text(self) -> bool:
+        """Whether the model gets or writes as text what other models get or write as separate parts."""
+        return self.tools == "text" or bool(self.think or self.soft_switch)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
+from bridge.gemini.model_capabilities import CHOICES, LEVELS, ModelCapabilities
 from bridge.settings.lifecycle import REPLACE, Lifecycle, load_lifecycle
 from bridge.settings.models import Alias, ModelRow, ModelTable
 from bridge.settings.route_checks import check_routes
@@ -99,6 +99,11 @@ def _model(where: str, row: dict[str, Any]) -> ModelRow:
         if level not in LEVELS:
             raise SettingsError(
                 f"{where}: thinking_levels: {level} is not a thinking level; {suggestion(level, LEVELS)}"
+            )
+    for name, allowed in CHOICES.items():
+        if (value := values.get(name, allowed[0])) not in allowed:
+            raise SettingsError(
+                f"{where}: {name}: {value} is not a possible value; {suggestion(value, allowed)}"
             )
     if capabilities.thinking_levels and capabilities.thinking_budget:
         raise SettingsError(f"{where}: set either thinking_budget or thinking_levels, not both")

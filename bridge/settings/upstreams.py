@@ -54,7 +54,8 @@ class UpstreamRow:
     tools: Annotated[str, OneOf(("native", "text"))] = "native"
     preserve_context: bool = True
     parameter_map: ParameterMap = field(default_factory=dict)
-    think: Annotated[str, OneOf(("show", "drop", "off"))] = "show"
+    think: Annotated[str, OneOf(("show", "drop", "off"))] = ""  #: empty: as the kind needs
+    think_opens: Annotated[str, OneOf(("model", "template"))] = "model"
     soft_switch: str = ""
     connect_timeout: Timeout = 10.0
     first_byte_timeout: Timeout = 300.0

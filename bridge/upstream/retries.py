@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from bridge.errors import (
     BridgeError,
@@ -27,15 +27,15 @@ from bridge.errors import (
     UpstreamUnreachable,
 )
 from bridge.gemini.finish import Outcome
-from bridge.gemini.model_adapter import AnswerAdapter
 from bridge.gemini.repairs import REPAIRS, REPAIRS_FOR_AUTO_TIER, Repair
 from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.signatures import dummy_notes
 from bridge.gemini.turn import Step, Turn, TurnEnded, TurnFailed
-from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextChunk, Usage
+from bridge.gemini.types import Chunk, JsonObject, Part, TextChunk, Usage
 from bridge.settings.routes import Target
-from bridge.upstream.base import TICK, AnswerStream, ChunkStream, Upstream
+from bridge.upstream.base import TICK, AnswerStream, ChunkStream
 from bridge.upstream.cooldowns import Cooldowns, model_cooldown
+from bridge.upstream.prepared_attempt import PreparedAttempt
 
 #: Seconds for which thoughts and the head of a stream are held back: clients expect bytes within ten seconds.
 LONGEST_HOLD = 9.0
@@ -61,15 +61,6 @@ UPSTREAM_SPECIFIC = (UpstreamTimeout, UpstreamUnreachable)
 class RetryPolicy:
     attempts: int  #: the total for each model
     longest_wait: float  #: seconds, the sum of all pauses
-
-
-class PreparedAttempt(NamedTuple):
-    """The request adapted to one target, the adapter for its answer, and the target's upstream."""
-
-    target: Target
-    upstream: Upstream
-    request: GenerateRequest
-    adapter: AnswerAdapter
 
 
 class LearntFromErrors(Protocol):
@@ -170,7 +161,7 @@ class RetryingStream(AnswerStream):
     def _start_attempt(self) -> None:
         self._paused, self._stream = self.waited, None
         self._stream = self._prepared.upstream.stream(self._prepared.request)
-        self._feed, self._batches = self._prepared.adapter.feed, iter(self._stream)
+        self._feed, self._batches = self._prepared.new_feed(), iter(self._stream)
 
     def _adapt(self, chunks: Sequence[Chunk]) -> list[Chunk]:
         return list(map(self._feed, chunks))
@@ -183,8 +174,9 @@ class RetryingStream(AnswerStream):
             for chunks in batches:
                 if chunks and not held:
                     self._learn_from_success(chunks[0])
-                held.extend(map(feed, chunks))
-                self._visible = any(map(_is_visible, chunks))
+                fed = list(map(feed, chunks))
+                held.extend(fed)
+                self._visible = any(map(_is_visible, fed))
                 if self._visible or (held and self._held_long_enough()):
                     self._shown = True
                     yield held
@@ -203,7 +195,7 @@ class RetryingStream(AnswerStream):
         for chunks in self._batches:
             fed = self._adapt(chunks)
             yield fed
-            if any(map(_is_visible, chunks)):
+            if any(map(_is_visible, fed)):
                 return
             last = fed or last
         self._check_output_limit(last)

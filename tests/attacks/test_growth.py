@@ -19,11 +19,12 @@ from bridge.protocols import PROTOCOLS
 from tests.attacks.growing_answers import ANSWERS, answer_cases
 from tests.attacks.growing_pieces import PIECES
 from tests.attacks.growing_requests import DIMENSIONS, request_cases
+from tests.attacks.growing_texts import TEXT_CASES
 from tests.attacks.growing_upstreams import UPSTREAM_CASES
 from tests.attacks.measuring import Case, Lines, cpu_seconds
 from tests.attacks.protocol_writers import PROTOCOL_CLIENTS
 
-CASES: dict[str, Case] = request_cases() | answer_cases() | PIECES | UPSTREAM_CASES
+CASES: dict[str, Case] = request_cases() | answer_cases() | PIECES | TEXT_CASES | UPSTREAM_CASES
 
 #: Start sizes. A limit that takes effect between two sizes looks like growth, but only at one start size.
 SIZES = (10, 80)
@@ -52,7 +53,8 @@ LONG = (
     "sources of many texts",
     "chunks that quote the key",
 )
-TIMED = [name for name in CASES if name.endswith(LONG) or name in PIECES | UPSTREAM_CASES]
+SMALL = PIECES | TEXT_CASES | UPSTREAM_CASES
+TIMED = [name for name in CASES if name.endswith(LONG) or name in SMALL]
 #: The start sizes for whole requests and for pieces; the second measurement uses eight times as much.
 WHOLE, PIECE = (100, 800), (250, 2000)
 #: The allowed time ratio for eight times the input; 64 would be quadratic.
@@ -82,9 +84,7 @@ def test_executed_lines_grow_linearly(name: str) -> None:
 def test_cpu_time_grows_linearly(name: str) -> None:
     times = []
     for _ in range(ATTEMPTS):
-        small, large = (
-            cpu_seconds(CASES[name](size)) for size in (PIECE if name in PIECES | UPSTREAM_CASES else WHOLE)
-        )
+        small, large = (cpu_seconds(CASES[name](size)) for size in (PIECE if name in SMALL else WHOLE))
         if large <= MOST_TIMES * small + 0.001:
             return
         times.append(f"{small * 1000:.2f} ms, and {large * 1000:.2f} ms for eight times as much")
@@ -118,6 +118,7 @@ LOOKED_AT = (
     "protocols",
     "gemini",
     "guards",
+    "text_tools",
     "upstream/masking.py",
     "upstream/ollama",
     "upstream/openai",
@@ -142,6 +143,8 @@ BOUNDED = {
     "protocols/openai_responses/tools.py:_image_generation": "over the settings of the tool",
     "gemini/generation.py:_drop_fields": "over the names of the sampling fields",
     "gemini/media_types.py:accepted_type": "over the known kinds of media",
+    "text_tools/openers.py:by_first_character": "over the openers",
+    "text_tools/words.py:match_words": "over the words of an opener",
     "guards/tool_policy.py:__init__": "over the operator's rules",
     "protocols/anthropic_messages/models.py:_for_the_picker": "over the operator's models",
     "protocols/anthropic_messages/models.py:list_models": "over the operator's models",

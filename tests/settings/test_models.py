@@ -394,6 +394,22 @@ def lifecycle(*rows: str) -> str:
             ["[[model]] 1: thinking_levels: hihg is not a thinking level; did you mean high?"],
         ),
         (
+            'default = "m"\n[[model]]\nmatch = ["a"]\ntools = "txt"',
+            ["[[model]] 1: tools: txt is not a possible value; did you mean text?"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nthink = "hide"',
+            ["[[model]] 1: think: hide is not a possible value; known names: show, drop, off"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nthink_opens = "templat"',
+            ["[[model]] 1: think_opens: templat is not a possible value; did you mean template?"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nparameter_map = { read = "path" }',
+            ["[[model]] 1: parameter_map must be a table of tables of texts, not a table"],
+        ),
+        (
             'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_levels = ["low"]\nthinking_budget = [1, 2]',
             ["[[model]] 1: set either thinking_budget or thinking_levels, not both"],
         ),
