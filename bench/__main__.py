@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import orjson
@@ -17,6 +18,7 @@ from bench.figures import Row, rows
 from bench.gateways import BRIDGE, FLOOR
 from bench.measure import measured
 from bench.peers import peers, versions
+from bench.postgres import bridges_with_limits, differences
 from bench.results import Results
 from bench.scenarios import EFFORTS, SCENARIOS, START
 from bench.table import notes, table
@@ -27,6 +29,9 @@ NAMES = [*(scenario.name for scenario in SCENARIOS), START]
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--peers", action="store_true", help="measure LiteLLM and Portkey too")
+    parser.add_argument(
+        "--postgres", action="store_true", help="measure limits on PostgreSQL and on SQLite too"
+    )
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="run only these scenarios")
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results.json")
     for effort, meaning in (("quick", "about a minute"), ("smoke", "only checks that the benchmark works")):
@@ -59,12 +64,16 @@ def main() -> int:
     scenarios = [each for each in map(effort.fitted, SCENARIOS) if each and each.name in arguments.only]
     others = peers(scenarios) if arguments.peers else []
     starts = effort.starts if START in arguments.only else 0
-    results = measured([FLOOR, BRIDGE, *others], scenarios, starts, _progress)
+    with ExitStack() as stack:
+        if arguments.postgres:
+            others += stack.enter_context(bridges_with_limits())
+        results = measured([FLOOR, BRIDGE, *others], scenarios, starts, _progress)
     names = [gateway.name for gateway in others]
     found = list(rows(results, names))
-    document = _document(results, found, arguments.effort) | {"versions": versions() if names else {}}
+    document = _document(results, found, arguments.effort)
+    document["versions"] = versions() if arguments.peers else {}
     arguments.json.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-    print(table(found, names), *notes(found, results), sep="\n\n")
+    print(table(found, names), *notes(found, results), *differences(results), sep="\n\n")
     return int(any(who.gateway == BRIDGE.name for who, _, _ in results.wrong()))
 
 

@@ -27,11 +27,11 @@ class Figure:
     of_gateway: bool = False  #: of the process, the same in every protocol
 
 
-def _of(scenario: str, quantity: str) -> Series:
+def of(scenario: str, quantity: str) -> Series:
     return lambda results, who: results.series(who, scenario, quantity)
 
 
-def _further_chunk(results: Results, who: Who) -> list[float]:
+def further_chunk(results: Results, who: Who) -> list[float]:
     long, short = (results.series(who, scenario, "cpu_ms") for scenario in ("S2", "S0"))
     return [(more - less) * 1000 / FURTHER_CHUNKS for more, less in zip(long, short, strict=False)]
 
@@ -43,25 +43,25 @@ def _added_first(results: Results, who: Who) -> list[float]:
 
 FIGURES = (
     Figure(
-        "S1", "whole answer of 1 KB, 50 chunks upstream", "ms", _of("S1", "cpu_ms"), 1.4, None, {"litellm": 7}
+        "S1", "whole answer of 1 KB, 50 chunks upstream", "ms", of("S1", "cpu_ms"), 1.4, None, {"litellm": 7}
     ),
-    Figure("S1few", "the same in 4 chunks upstream", "ms", _of("S1few", "cpu_ms"), 1.4, None, {"litellm": 7}),
-    Figure("S0", "stream of 2 chunks", "ms", _of("S0", "cpu_ms")),
-    Figure("S2", "burst of 200 chunks", "ms", _of("S2", "cpu_ms"), 1.5, None, {"litellm": 35}),
-    Figure("S2", "a further chunk in a burst", "µs", _further_chunk, 1.7, None, {"litellm": 40}),
-    Figure("S3", "200 paced streams, per chunk", "µs", _of("S3", "cpu_chunk_us"), 1.2, None, {"litellm": 10}),
-    Figure("S3", "lateness of a chunk, p50", "ms late", _of("S3", "late_p50_ms"), 1.3),
-    Figure("S3", "lateness of a chunk, p99", "ms late", _of("S3", "late_p99_ms")),
-    Figure("S3x50", "lateness p99 of 50 streams", "ms late", _of("S3x50", "late_p99_ms")),
-    Figure("S3x100", "lateness p99 of 100 streams", "ms late", _of("S3x100", "late_p99_ms")),
-    Figure("S3x400", "lateness p99 of 400 streams", "ms late", _of("S3x400", "late_p99_ms")),
+    Figure("S1few", "the same in 4 chunks upstream", "ms", of("S1few", "cpu_ms"), 1.4, None, {"litellm": 7}),
+    Figure("S0", "stream of 2 chunks", "ms", of("S0", "cpu_ms")),
+    Figure("S2", "burst of 200 chunks", "ms", of("S2", "cpu_ms"), 1.5, None, {"litellm": 35}),
+    Figure("S2", "a further chunk in a burst", "µs", further_chunk, 1.7, None, {"litellm": 40}),
+    Figure("S3", "200 paced streams, per chunk", "µs", of("S3", "cpu_chunk_us"), 1.2, None, {"litellm": 10}),
+    Figure("S3", "lateness of a chunk, p50", "ms late", of("S3", "late_p50_ms"), 1.3),
+    Figure("S3", "lateness of a chunk, p99", "ms late", of("S3", "late_p99_ms")),
+    Figure("S3x50", "lateness p99 of 50 streams", "ms late", of("S3x50", "late_p99_ms")),
+    Figure("S3x100", "lateness p99 of 100 streams", "ms late", of("S3x100", "late_p99_ms")),
+    Figure("S3x400", "lateness p99 of 400 streams", "ms late", of("S3x400", "late_p99_ms")),
     Figure(
-        "S4", "agent's request of 388 KB", "ms", _of("S4", "cpu_ms"), 1.9, None, {"litellm": 10, "portkey": 1}
+        "S4", "agent's request of 388 KB", "ms", of("S4", "cpu_ms"), 1.9, None, {"litellm": 10, "portkey": 1}
     ),
     Figure("S0", "added time to the first text", "ms passed", _added_first, None, 2.0, {"litellm": 8}),
-    Figure(START, "idle memory, resident", "MB", _of(START, "resident_mb"), None, 80, {"litellm": 4}, True),
-    Figure(START, "idle memory, shared counted once", "MB", _of(START, "proportional_mb"), of_gateway=True),
-    Figure(START, "start to first answer", "s", _of(START, "start_s"), None, 0.7, {"litellm": 10}, True),
+    Figure(START, "idle memory, resident", "MB", of(START, "resident_mb"), None, 80, {"litellm": 4}, True),
+    Figure(START, "idle memory, shared counted once", "MB", of(START, "proportional_mb"), of_gateway=True),
+    Figure(START, "start to first answer", "s", of(START, "start_s"), None, 0.7, {"litellm": 10}, True),
 )
 
 

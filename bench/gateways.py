@@ -37,7 +37,7 @@ def _floor(place: Place) -> Command:
     return Command((*GUNICORN, *words), {"BENCH_UPSTREAM": place.upstream})
 
 
-def _bridge(place: Place) -> Command:
+def bridge_command(place: Place, more: Mapping[str, str]) -> Command:
     """With its default settings, guards and log, but one worker and enough threads for all streams."""
     return Command(
         (*GUNICORN, "-c", "gunicorn.conf.py", "app:app"),
@@ -50,9 +50,10 @@ def _bridge(place: Place) -> Command:
             "BRIDGE_SERVER__THREADS": THREADS,
             "BRIDGE_SERVER__GRACEFUL_TIMEOUT": "4",
             **MEMORY,
+            **more,
         },
     )
 
 
 FLOOR = Gateway("floor", (GEMINI,), _floor)
-BRIDGE = Gateway("bridge", (CHAT, RESPONSES, MESSAGES), _bridge)
+BRIDGE = Gateway("bridge", (CHAT, RESPONSES, MESSAGES), lambda place: bridge_command(place, {}))

@@ -23,6 +23,8 @@
     │ ├ UpstreamRefused              refused            400   Gemini rejected the request
     │ │ ├ SignaturesRefused          refused            400   because of a thought signature
     │ │ ├ SchemaRefused              refused            400   because of the schema of a tool
+    │ │ ├ StrictCallsRefused         refused            400   because calls must follow their schema
+    │ │ ├ ToolCombinationRefused     refused            400   because of Google's tools beside functions
     │ │ ├ ThinkingRefused            refused            400   because of the thinking settings
     │ │ ├ SamplingRefused            refused            400   because of a sampling setting
     │ │ ├ StoreRefused               refused            400   because of the field `store`
@@ -187,6 +189,14 @@ class SignaturesRefused(UpstreamRefused):
 
 
 class SchemaRefused(UpstreamRefused):
+    pass
+
+
+class ToolCombinationRefused(UpstreamRefused):
+    pass
+
+
+class StrictCallsRefused(UpstreamRefused):
     pass
 
 

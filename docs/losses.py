@@ -21,6 +21,9 @@ refused with status 400, or dropped. Each dropped field has a name:
 * The request header `x-bridge-strict: 1`, or a key with `--strict yes`, turns each loss of a request into
   status 400. The error names the losses, and the request is not sent to Gemini.
 
+A response to `store: true` that could not be stored, because the state database is away, has the name
+`answer_not_stored` in the same header. It is no loss of the request: strict mode does not refuse the request.
+
 Some names end with the client's own text after a colon: `responses.tool:file_search`. What an answer of
 Gemini loses is only counted, because the head of a stream is sent before the loss is known.
 """

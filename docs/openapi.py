@@ -58,6 +58,7 @@ EXAMPLES: dict[str, Json] = {
     "/embeddings": {"model": "gemini-embedding-2", "input": ["Hi"]},
     "/responses": {"model": "gemini-flash", "input": "Hi"},
     "/input_tokens": {"model": "gemini-flash", "input": "Hi"},
+    "/responses/compact": {"model": "gemini-flash", "input": "Hi"},
     "/conversations": {"items": [{"role": "user", "content": "Hi"}]},
     "/conversations/{conversation_id}": {"metadata": {"topic": "demo"}},
     "/{conversation_id}/items": {"items": [{"role": "user", "content": "Hi"}]},
@@ -80,6 +81,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "/messages": ("id", "type", "role", "model", "content", "stop_reason", "usage"),
     "/count_tokens": ("input_tokens",),
     "/input_tokens": ("object", "input_tokens"),
+    "/responses/compact": ("id", "object", "created_at", "output", "usage"),
     ":generateContent": ("usageMetadata", "modelVersion"),
     ":countTokens": ("totalTokens",),
     ":embedContent": ("embedding",),
@@ -252,6 +254,7 @@ def _requests() -> Iterator[Operation]:
             "Create an answer": protocol,
             "Count the tokens of a request": protocol.counting,
             "Compute embeddings": protocol.embedding,
+            "Compact a conversation": protocol.compaction,
         }
         for purpose, asked in purposes.items():
             for path in written(asked.paths if asked else ()):

@@ -33,12 +33,11 @@ class OneMore(DemoUpstream):
 BODY = {"model": "claude-x", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]}
 
 
-def list_it(path: Path, last: str, line: str, imported: str) -> None:
-    """Add one line after the last of the list, and its import."""
+def list_it(path: Path, last: str, line: str) -> None:
+    """Add one line after the last of the list."""
     before, found, after = path.read_text().partition(f"    {last}\n")
     assert found
-    head, mark, rest = before.rpartition("\nfrom bridge")
-    path.write_text(f"{head}\n{imported}{mark}{rest}{found}    {line}\n{after}")
+    path.write_text(f"{before}{found}    {line}\n{after}")
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +51,9 @@ def larger_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (protocols / "one_more").mkdir()
     (protocols / "one_more" / "__init__.py").write_text(PROTOCOL)
     (upstreams / "one_more.py").write_text(UPSTREAM)
-    list_it(
-        protocols / "__init__.py",
-        "gemini_native.PROTOCOL,",
-        "one_more.PROTOCOL,",
-        "from bridge.protocols import one_more",
-    )
-    list_it(
-        upstreams / "__init__.py",
-        '"demo": DemoUpstream,',
-        '"one_more": OneMore,',
-        "from bridge.upstream.one_more import OneMore",
-    )
+    list_it(protocols / "__init__.py", "gemini_native,", "one_more,")
+    list_it(protocols / "__init__.py", "gemini_native.PROTOCOL,", "one_more.PROTOCOL,")
+    list_it(upstreams / "__init__.py", '"demo": "DemoUpstream",', '"one_more": "OneMore",')
     return root
 
 

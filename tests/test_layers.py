@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.rate_limit_status": set(),
     "bridge.socket_timeouts": set(),
     "bridge.gemini": {"bridge.errors"},
+    "bridge.text_tools": {"bridge.errors", "bridge.gemini"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
     "bridge.state": {"bridge.ids_and_clock", "bridge.periodic_thread", "bridge.settings"},
@@ -38,7 +39,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.settings",
         "bridge.socket_timeouts",
     },
-    "bridge.observe": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings", "bridge.state"},
+    "bridge.observe": {
+        "bridge",
+        "bridge.errors",
+        "bridge.gemini",
+        "bridge.ids_and_clock",
+        "bridge.periodic_thread",
+        "bridge.settings",
+        "bridge.state",
+    },
     "bridge.access": {
         "bridge.errors",
         "bridge.gemini",
@@ -62,6 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.protocols",
         "bridge.settings",
         "bridge.state",
+        "bridge.text_tools",
         "bridge.upstream",
     },
     "bridge.server": {

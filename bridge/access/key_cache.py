@@ -1,7 +1,8 @@
 """The keys in the memory of one worker. They are read again after one second, and are never older than two.
 
 Almost no request waits for the store, and no data of a client reaches it: a key is found in a dictionary,
-by the digest of its secret. While the store cannot be read, the keys of the last successful read are used.
+by the digest of its secret. While the store cannot be read, the keys of the last successful read are used, by
+this worker or by another one of its machine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from bridge.state.errors import StorageError
-from bridge.state.key_store import KeySecret, KeyStore
+from bridge.state.key_store import KeySecret, KeysLost, KeyStore
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +44,7 @@ class KeyCache:
 
     def expire(self) -> None:
         """Look at the store with the next request."""
-        if self.readable:
-            self._due = self._clock()
+        self._due = self._clock()
 
     def any(self) -> bool:
         """Whether a key is defined at all, in force or not."""
@@ -75,9 +75,18 @@ class KeyCache:
                 keys = {each.key.id for each in self._known.secrets.values()}
                 log.info("keys read", extra={"keys": len(keys)})
         except StorageError as error:
-            log.warning("keys cannot be read", extra={"reason": error.reason})
+            if self.readable:  # else the failure was reported before
+                log.warning("keys cannot be read", extra={"reason": error.reason})
+            if self._known is None and not isinstance(error, KeysLost):
+                self._use_copy()
             # Without any known keys every request is refused, so the next attempt comes sooner.
             pause = BETWEEN_LOOKS if self._known is None else PAUSE_AFTER_FAILURE
             self.readable, self._due = False, self._clock() + pause
             return
         self.readable, self._due = True, self._clock() + BETWEEN_LOOKS
+
+    def _use_copy(self) -> None:
+        """A copy without keys is not used: it would open a bridge that has got keys since."""
+        if secrets := self._store.last_known():
+            self._known = _Known(None, secrets)
+            log.warning("the keys that were last known are used")

@@ -1,13 +1,14 @@
 """Limits of a key, and of all clients together. They are checked before a request, and its usage is recorded
 when it ends.
 
-If the ledger cannot be read, limits are not enforced: a failure of the bridge must not refuse requests.
+If the ledger cannot be read, limits are not enforced: a failure of the bridge must not refuse requests. While
+a shared database is away, its ledger enforces the share of this bridge.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -25,6 +26,7 @@ from bridge.state.ledger import (
     LimitedSubject,
     SubjectAtLimit,
     UsageSnapshot,
+    shares,
     subjects_at_limit,
 )
 from bridge.state.rate_window import DAILY
@@ -33,6 +35,7 @@ from bridge.state.rate_window import DAILY
 CostOf = Callable[[Record], float]
 
 NOT_ENFORCED = "limits_not_enforced"
+LOCAL = "limits_local"  #: the shares of this bridge were enforced, because the database is away
 
 
 def free(_record: Record) -> float:
@@ -47,7 +50,7 @@ class Admission:
     refusal: LimitReached | None = None
     if_refused: tuple[RateLimitStatus, ...] = ()  #: what is left if the request is refused for another reason
     settle: Observer | None = None  #: to be called when the request has ended
-    enforced: bool = True  #: false if the ledger could not be used
+    note: str | None = None  #: for the record, if the limits are not enforced as usual
 
 
 class Limiter:
@@ -63,11 +66,11 @@ class Limiter:
         try:
             before, reached, booking = self._ledger.enter(subjects)
         except StorageError:
-            return Admission(enforced=False)
-        left = _left(subjects, before, 0)
+            return Admission(note=NOT_ENFORCED)
+        left, note = _left(subjects, before, 0), LOCAL if before.parts else None
         if booking is None:
-            return Admission(left, _refusal(reached, before.now), left)
-        return Admission(_left(subjects, before, 1), None, left, partial(self._settle, booking))
+            return Admission(left, _refusal(reached, before.now), left, note=note)
+        return Admission(_left(subjects, before, 1), None, left, partial(self._settle, booking), note)
 
     def look(self, key: Key | None) -> tuple[RateLimitStatus, ...]:
         """What is left, for a request that does not count."""
@@ -86,7 +89,8 @@ class Limiter:
             snapshot = self._ledger.look(subjects)
         except StorageError:
             return None
-        reached = [each for each in subjects_at_limit(subjects, snapshot) if each.limit.name in DAILY]
+        applied = shares(subjects, snapshot.parts)
+        reached = [each for each in subjects_at_limit(applied, snapshot) if each.limit.name in DAILY]
         return _refusal(reached, snapshot.now) if reached else None
 
     def on_cost(self, key: Key | None) -> bool:
@@ -113,11 +117,11 @@ class Limiter:
 
 
 def _left(
-    subjects: Iterable[LimitedSubject], snapshot: UsageSnapshot, entering: int
+    subjects: Sequence[LimitedSubject], snapshot: UsageSnapshot, entering: int
 ) -> tuple[RateLimitStatus, ...]:
     return scarcest(
         allowance
-        for subject, spent in zip(subjects, snapshot.spent, strict=True)
+        for subject, spent in zip(shares(subjects, snapshot.parts), snapshot.spent, strict=True)
         for allowance in allowances(subject.limits, spent, snapshot.now, entering)
     )
 

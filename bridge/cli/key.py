@@ -106,7 +106,7 @@ def _in_words(seconds: float) -> str:
 
 def _warn_of_patterns(rules: Rules) -> None:
     """Warn of patterns for model names of other vendors, because they allow no model."""
-    served = load().models.known_models
+    served = [target.model for target in load().models.known_targets]
     for pattern in rules.models:
         if "*" in pattern and not any(map(Patterns([pattern]).match, served)):
             _explain(

@@ -16,6 +16,7 @@ from bridge.doctor.upstream import (
     check_keys,
     check_route,
 )
+from bridge.doctor.upstream_health import check_upstreams
 
 CHECKS: tuple[Check, ...] = (
     Check("python", check_python),
@@ -30,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     Check("certificate", check_certificate),
     Check("clock", check_clock),
     Check("upstream key", check_keys),
+    Check("upstreams", check_upstreams),
     Check("models", check_models),
     Check("model lifecycle", check_lifecycle),
     Check("prices", check_prices),

@@ -12,11 +12,13 @@ from pathlib import Path
 from bridge.access.authentication import describe_access
 from bridge.doctor.gunicorn_settings import gunicorn_settings
 from bridge.guards.guard_runner import ActiveGuards
-from bridge.settings import Settings, SettingsError, check_file, config_folder, load
+from bridge.settings import Settings, SettingsError, UpstreamRow, check_file, config_folder, load
 from bridge.settings.guards import load_guards
-from bridge.settings.models import load_models
+from bridge.settings.models_file import load_models
 from bridge.settings.prices import load_prices
+from bridge.settings.sections import UpstreamSettings
 from bridge.settings.source import PROJECT, label, read_toml
+from bridge.settings.upstreams import DEFAULT, load_upstreams
 from bridge.upstream import make_upstream
 from bridge.upstream.capabilities import Capability
 
@@ -29,6 +31,7 @@ READERS: Mapping[str, Callable[[Path], object]] = {
     "models.toml": load_models,
     "guards.toml": load_guards,
     "prices.toml": load_prices,
+    "upstreams.toml": partial(load_upstreams, environ=os.environ, inherited=UpstreamSettings()),
 }
 
 
@@ -103,12 +106,16 @@ def _guards(settings: Settings) -> str:
 
 
 def _upstream(settings: Settings) -> str:
-    upstream = make_upstream(settings)
+    return "; ".join(_described(settings, row) for row in settings.all_upstreams)
+
+
+def _described(settings: Settings, row: UpstreamRow) -> str:
+    upstream, keys = make_upstream(settings, row=row), len(row.api_keys)
+    named = f"{row.name}: " if settings.upstreams else ""
     if not upstream.home:
-        return "no key: the offline demo model"
-    keys = len(settings.upstream.api_keys)
+        return f"{named}{'no key: ' if row.name == DEFAULT else ''}the offline demo model"
     credentials = upstream.CANNOT.get(Capability.KEY_ROTATION, f"{keys} key{'s' if keys > 1 else ''}")
-    return f"{upstream.home}, {credentials}"
+    return f"{named}{upstream.home}, {credentials}"
 
 
 def _gunicorn(_settings: Settings) -> str:

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
-from bridge.doctor.upstream import OFFLINE, with_short_timeouts
+from bridge.doctor.upstream import NOT_CONFIGURED, OFFLINE, with_short_timeouts
 from bridge.errors import BridgeError
 from bridge.exchange.model_directory import GONE, fact_name
-from bridge.settings import Settings
+from bridge.settings import NONE, Settings
 from bridge.settings.lifecycle import Retirement
 from bridge.settings.models import today
+from bridge.settings.routes import Target
+from bridge.settings.upstreams import DEFAULT
 from bridge.state.errors import StorageError
 from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
@@ -30,6 +32,8 @@ MOST_SHOWN = 8
 
 def check_models(installation: Installation) -> Finding:
     settings = installation.settings
+    if settings.transport_in_force == NONE:
+        return NOT_CONFIGURED
     upstream = with_short_timeouts(settings, settings.upstream.api_keys)
     if not upstream.home:
         return OFFLINE
@@ -66,14 +70,19 @@ def _served_instead(settings: Settings, upstream: Upstream, names: set[str], row
 
 
 def _usable_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
-    """The lists of models in models.toml, with retired models replaced."""
-    lifecycle = settings.models.lifecycle
-    for row in settings.models.target_rows:
+    """The lists of models in models.toml at the upstream `default`, with retired models replaced."""
+    table = settings.models
+    for row in table.target_rows:
+        models = [target.model for target in row if DEFAULT in _upstreams(settings, target)]
         usable = tuple(
-            dict.fromkeys(each for model in row for each in lifecycle.usable_models(model, today()))
+            dict.fromkeys(each for model in models for each in table.lifecycle.usable_models(model, today()))
         )
         if usable:
             yield usable
+
+
+def _upstreams(settings: Settings, target: Target) -> tuple[str, ...]:
+    return (target.upstream,) if target.upstream else settings.models.upstreams_of(target.model)
 
 
 def _exists(settings: Settings, upstream: Upstream, names: set[str], model: str) -> bool:
@@ -109,9 +118,9 @@ def check_lifecycle(installation: Installation) -> Finding:
 
 def _configured(settings: Settings) -> Iterator[str]:
     for row in settings.models.target_rows:
-        yield from row
-        for model in row:
-            yield from settings.models.capabilities(model).fallbacks
+        yield from (target.model for target in row)
+        for target in row:
+            yield from (fallback.model for fallback in settings.models.fallbacks(target.model))
 
 
 def _requested(settings: Settings) -> list[str]:

@@ -18,7 +18,7 @@ MOST_NAMED = 10
 
 def check_prices(installation: Installation) -> Finding:
     settings = installation.settings
-    used = [model for model in _used(settings) if not settings.prices_in_force.knows(model)]
+    used = [model for model in _used(settings) if not _is_priced(settings, model)]
     unpriced = list(dict.fromkeys((*settings.unpriced_models, *used)))
     if not unpriced:
         return green(f"every configured or used model has a price{_next_change(settings)}")
@@ -29,6 +29,10 @@ def check_prices(installation: Installation) -> Finding:
         f"no price for {_named(unpriced)}: {settings.unpriced_effect}",
         "add a row to prices.toml, then reload",
     )
+
+
+def _is_priced(settings: Settings, model: str) -> bool:
+    return settings.prices_in_force.knows(*settings.models.routes.target(model).price_names)
 
 
 def _used(settings: Settings) -> list[str]:

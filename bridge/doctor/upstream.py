@@ -18,7 +18,7 @@ from bridge.errors import (
     UpstreamOverloaded,
     UpstreamRateLimited,
 )
-from bridge.settings import Settings
+from bridge.settings import NONE, Settings
 from bridge.upstream import make_upstream
 from bridge.upstream.base import Upstream
 from bridge.upstream.capabilities import Capability
@@ -31,6 +31,7 @@ SKEW_ERROR = 300.0
 GOOGLE_HOSTS = ".googleapis.com"
 GOOGLE_ISSUER = "Google"  #: matches every name of Google Trust Services
 
+NOT_CONFIGURED = green("not needed: the section [upstream] names no upstream")
 OFFLINE = green("not needed: the offline demo model answers")
 TEMPORARY = (UpstreamOverloaded, UpstreamRateLimited)
 WAIT = "wait; if it continues, ask Google for a higher quota"
@@ -42,7 +43,10 @@ def _needs_address(check: Callable[[str], Finding]) -> Callable[[Installation], 
 
     @wraps(check)
     def checked(installation: Installation) -> Finding:
-        address = make_upstream(installation.settings).home
+        settings = installation.settings
+        if settings.transport_in_force == NONE:
+            return NOT_CONFIGURED
+        address = make_upstream(settings).home
         return check(address) if address else OFFLINE
 
     return checked
@@ -102,13 +106,15 @@ def check_clock(address: str) -> Finding:
 
 def check_keys(installation: Installation) -> Finding:
     settings = installation.settings
+    if settings.transport_in_force == NONE:
+        return NOT_CONFIGURED
     upstream = with_short_timeouts(settings, settings.upstream.api_keys)
     if not upstream.home:
         return yellow(
             "no key: the offline demo model answers", f"set a key in {_key_place()}, then restart the service"
         )
     if Capability.KEY_ROTATION in upstream.CANNOT:
-        return _check_login(upstream, settings.models.targets[0])
+        return _check_login(upstream, settings.models.target_rows[0][0].model)
     refused = dict(_refusals(settings))
     keys = len(settings.upstream.api_keys)
     if not refused:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bridge.exchange.exchange import Services
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import priced_choices
+from bridge.exchange.services import Services
 from bridge.gemini.generation import estimated_tokens
 from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Usage
@@ -15,6 +15,7 @@ from bridge.guards.guard_runner import GuardRunner
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller, ConvertedEmbedding, Embedding
 from bridge.protocols.json_reading import reject_deep_nesting
+from bridge.settings.routes import Target
 
 ESTIMATED = "embedding.tokens_estimated"  #: the note for an answer of Google's without a count
 
@@ -25,10 +26,12 @@ def embed(
     with reject_deep_nesting():
         asked = embedding.to_gemini(body, caller)
     record.model = asked.model
-    record.upstream_model = model = _permitted_model(asked.model, caller, services, record)
+    target = _permitted_target(asked.model, caller, services, record)
+    services.note_target(record, target)
+    rule = services.models.capabilities(target).cache
+    upstream = services.cache.in_front_of(services.upstreams[target.upstream], rule, None, caller, record)
     RequestLosses(caller, record).of_request(asked.losses)
     contents = _guarded(asked, services, record)
-    upstream = services.cached_upstream(caller, record)
     record.usage = total = Usage()
     record.asks_model()
     kept = []
@@ -36,7 +39,7 @@ def embed(
         if caller.interruption.error is not None:
             raise caller.interruption.error
         with record.waiting():
-            answer = upstream.unary_call(model, asked.method, asked.body(model, batch))
+            answer = upstream.unary_call(target.model, asked.method, asked.body(target.model, batch))
         usage = _usage(answer, batch, record)
         record.count(usage)
         total += usage
@@ -44,13 +47,14 @@ def embed(
     return asked.answer(kept, total.prompt)
 
 
-def _permitted_model(name: str, caller: Caller, services: Services, record: Record) -> str:
+def _permitted_target(name: str, caller: Caller, services: Services, record: Record) -> Target:
     """One model: another model's vectors do not fit into the same index."""
-    model = services.models.choices(name)[0]
-    caller.permit(name, model)
+    chosen = services.models.choices(name)[0]
+    caller.permit(name, chosen.model)
+    target = services.models.routed(chosen)[0]
     if caller.cost_limited:
-        priced_choices([[model]], STANDARD, services.prices, record)
-    return model
+        priced_choices([[target]], STANDARD, services.prices, record)
+    return target
 
 
 def _guarded(asked: ConvertedEmbedding, services: Services, record: Record) -> Sequence[Content]:

@@ -57,6 +57,9 @@ class EventReplay:
         watch = _Watch(self.recorder, answer_id)
         last_write = time.monotonic()
         while wanted() and not self.drain.over:
+            if (error := caller.interruption.error) is not None:  # for example a revoked key
+                yield replay.ending(watch.failed(error), position, caller)
+                return
             batches = self._read(answer_id, position)
             for batch in batches:
                 yield batch.since(position)
@@ -100,11 +103,11 @@ class _Watch:
         try:
             return self._ended()
         except UnknownAnswer:
-            return self._failed(InternalError(DELETED))
+            return self.failed(InternalError(DELETED))
         except (BridgeError, StorageError):
             if now - self._seen <= LOST_AFTER:
                 return None
-            return self._failed(InternalError("The bridge's store of answers cannot be used"))
+            return self.failed(InternalError("The bridge's store of answers cannot be used"))
 
     def _ended(self) -> JsonObject | None:
         progress = self._recorder.store.progress(self._recorder.owner, self._answer_id)
@@ -114,5 +117,5 @@ class _Watch:
         self._answer = self._recorder.current(self._recorder.found(self._answer_id))
         return None if self._answer.get("status") in UNFINISHED_STATUSES else self._answer
 
-    def _failed(self, error: BridgeError) -> JsonObject:
+    def failed(self, error: BridgeError) -> JsonObject:
         return self._recorder.storing.as_failed(self._answer, error)

@@ -11,23 +11,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from dataclasses import replace
+from itertools import chain
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
-from bridge.exchange.drain import Drain
+from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
+from bridge.exchange.google_storage import without_storage
 from bridge.exchange.losses import RequestLosses
-from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
-from bridge.exchange.model_directory import ModelDirectory
-from bridge.exchange.request_cache import RequestCache
+from bridge.exchange.request_cache import OFF
+from bridge.exchange.services import Services
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
-from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
-from bridge.gemini.types import EMPTY, Chunk, GenerateRequest, JsonObject, Usage
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
-from bridge.guards.guard_runner import ActiveGuards, GuardRunner
-from bridge.ids_and_clock import IdsAndClock
+from bridge.guards.guard_runner import GuardRunner
 from bridge.interruption import Interruption
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
@@ -37,15 +35,13 @@ from bridge.protocols.base import (
     Event,
     EventMachine,
     Protocol,
-    TokenCounting,
 )
 from bridge.protocols.json_reading import reject_deep_nesting
-from bridge.settings.prices import PriceTable
-from bridge.state.signature_store import SignatureStore
-from bridge.upstream.base import AnswerStream, Upstream
+from bridge.settings.routes import Target
+from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
-from bridge.upstream.cooldowns import Cooldowns
-from bridge.upstream.retries import LONGEST_HOLD, PreparedAttempt, RetryingStream, RetryPolicy
+from bridge.upstream.prepared_attempt import PreparedAttempt
+from bridge.upstream.retries import LONGEST_HOLD, RetryingStream
 
 log = logging.getLogger(__name__)
 
@@ -53,32 +49,6 @@ log = logging.getLogger(__name__)
 Wanted = Callable[[], bool]
 CHECK_INTERVAL = 1.0  #: seconds between two calls of `Wanted`
 RETIRED = "model.retired"  #: the note for a retired model that another model replaces
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The services that all exchanges of a process share."""
-
-    upstream: Upstream
-    models: ModelDirectory
-    signatures: SignatureStore
-    ids_and_clock: IdsAndClock
-    guards: ActiveGuards
-    cooldowns: Cooldowns
-    policy: RetryPolicy
-    drain: Drain
-    heartbeat: float
-    store: bool  #: whether Google may store prompts and answers
-    prices: PriceTable  #: a request under a cost limit needs a model with a price
-    auto_tier: str  #: the service tier that the bridge uses for `auto`
-    media: MediaByUrl
-    cache: RequestCache
-
-    def cached_upstream(self, caller: Caller, record: Record) -> Upstream:
-        """The upstream, behind the request cache if this request may use it."""
-        return self.cache.in_front_of(
-            self.upstream, caller, record, lambda model: self.models.capabilities(model).cache
-        )
 
 
 class Exchange:
@@ -246,6 +216,8 @@ class Exchange:
         chunks, record, machine = self._chunks, self._record, self._machine
         chunks.close()
         record.count(machine.usage)
+        if machine.usage.estimated:
+            record.note([USAGE_ESTIMATED])
         record.service_tier = machine.service_tier
         record.finish_reasons = machine.finish_reasons
         record.note(machine.losses)
@@ -286,10 +258,9 @@ def open_exchange(
     if isinstance(guarded, ShortCircuit):
         chunks = CannedStream(guarded.text)
     else:
-        guarded = services.media.fetched(guarded, caller.book_memory, record)
-        # An answer to a prompt that a guard changed is not kept.
-        upstream = services.upstream if guards.notes else services.cached_upstream(caller, record)
-        chunks = _retrying_stream(guarded, caller, services, upstream, record, losses, trace)
+        if guards.notes:  # the answer to a prompt that a guard changed is not kept
+            caller = replace(caller, key_cache=OFF)
+        chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
 
@@ -310,12 +281,13 @@ def _retrying_stream(
     request: GenerateRequest,
     caller: Caller,
     services: Services,
-    upstream: Upstream,
     record: Record,
     losses: RequestLosses,
     trace: Trace | None,
 ) -> RetryingStream:
-    choices = permitted_choices(request.model, caller, services.models)
+    choices = permitted_choices(request.model, caller, services.models, request.conversation)
+    serving = services.upstreams.serving(choices)
+    request = services.media.fetched(request, serving, caller.book_memory, record)
     tier = normalise_tier(request.service_tier or STANDARD)
     request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
     if caller.cost_limited:
@@ -323,13 +295,12 @@ def _retrying_stream(
     if services.models.is_replaced(request.model):
         record.note([RETIRED])
 
-    def prepare(model: str) -> PreparedAttempt:
-        prepared = _adapted(request, model, caller.owner, services)
-        repaired, learnt = services.models.without_known_problems(
-            _without_storage(prepared.request, services)
-        )
-        record.upstream_model = model
-        notes = (*prepared.adapter.notes, *learnt)
+    def prepare(target: Target) -> PreparedAttempt:
+        prepared = adapted(request, target, caller, services, record)
+        allowed = prepared.request if services.store else without_storage(prepared.request)
+        repaired, learnt = services.models.without_known_problems(allowed, target)
+        services.note_target(record, target)
+        notes = (*prepared.adapter.notes, *learnt, *prepared.upstream.losses_of(repaired))
         record.note(notes)
         losses.of_attempt(notes)
         if trace:
@@ -337,7 +308,6 @@ def _retrying_stream(
         return prepared._replace(request=repaired)
 
     stream = RetryingStream(
-        upstream,
         choices,
         prepare,
         services.policy,
@@ -348,52 +318,3 @@ def _retrying_stream(
     )
     stream.prepare_first()
     return stream
-
-
-def _without_storage(request: GenerateRequest, services: Services) -> GenerateRequest:
-    """Tell Google not to store data, even if the client allows it, unless the operator allows it too."""
-    if services.store:
-        return request
-    extra = {name: value for name, value in request.extra.items() if name != "store"}
-    return replace(request, store=False, extra=extra or EMPTY)
-
-
-def count_tokens(
-    counting: TokenCounting, body: JsonObject, caller: Caller, services: Services, record: Record
-) -> int:
-    with reject_deep_nesting():
-        asked = counting.to_gemini(body, caller)
-    record.model = asked.request.model
-    guards = GuardRunner(services.guards, record.request_id)
-    request = replace(guards.for_token_count(asked.request), service_tier=None)
-    losses = RequestLosses(caller, record)
-    choices = permitted_choices(record.model, caller, services.models)
-    losses.of_request(asked.losses)
-    request = services.media.fetched(request, caller.book_memory, record)
-
-    upstream = services.cached_upstream(caller, record)
-
-    def count(model: str) -> int:
-        record.upstream_model = model
-        prepared = _adapted(request, model, caller.owner, services)
-        repaired, learnt = services.models.without_known_problems(prepared.request)
-        losses.of_attempt((*prepared.adapter.notes, *learnt))
-        with record.waiting():
-            return upstream.count_tokens(repaired)
-
-    for (model, *_), (following, *_) in pairwise(choices):
-        try:
-            return count(model)
-        except UnknownModel:
-            services.models.model_gone(model, following)
-    return count(choices[-1][0])
-
-
-def _adapted(request: GenerateRequest, model: str, owner: str, services: Services) -> PreparedAttempt:
-    capabilities = services.models.capabilities(model).in_realm(services.upstream.realm)
-    with reject_deep_nesting():
-        return PreparedAttempt(
-            *adapt_request(
-                request, model, capabilities, services.signatures.of(owner), services.ids_and_clock.new_id
-            )
-        )

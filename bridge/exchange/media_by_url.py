@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from bridge.errors import InvalidRequest
@@ -19,16 +19,20 @@ Fetched = Mapping[str, InlineData]
 class MediaByUrl:
     """An address in the native protocols has no `param`: it is sent to the upstream as it is."""
 
-    def __init__(self, upstream: Upstream, fetcher: MediaFetcher | None) -> None:
+    def __init__(self, fetcher: MediaFetcher | None) -> None:
         """Without `fetcher` the bridge fetches nothing."""
-        self._upstream_fetches = Capability.MEDIA_ADDRESSES not in upstream.CANNOT
         self._fetcher = fetcher
 
-    def fetched(self, request: GenerateRequest, book: Book, record: Record) -> GenerateRequest:
-        """The request with the media that the bridge fetches; raises if nobody may fetch an address."""
+    def fetched(
+        self, request: GenerateRequest, upstreams: Iterable[Upstream], book: Book, record: Record
+    ) -> GenerateRequest:
+        """The request with the media that the bridge fetches; raises if neither the bridge nor each of the
+        `upstreams` fetches an address."""
         files = {file.uri: file for content in request.contents for file in _files(content)}
+        if not files:
+            return request
         ours = {uri: file for uri, file in files.items() if self._fetcher and not is_youtube(uri)}
-        if not self._upstream_fetches:
+        if any(Capability.MEDIA_ADDRESSES in upstream.CANNOT for upstream in upstreams):
             for file in files.values():
                 if file.uri not in ours:
                     raise _refused(file)

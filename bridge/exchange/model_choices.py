@@ -1,7 +1,8 @@
-"""Selects the models for a request: its key must allow them, and under a cost limit they need a price.
+"""Selects the targets for a request: its key must allow them, and under a cost limit they need a price.
 
-A choice is a model with its fallbacks, which are used while the model is overloaded. The next choice is
-used if the upstream does not have the model of the choice before.
+A choice is a model at each upstream that serves it, with its fallbacks, which are used while the model is
+overloaded or its upstream cannot be reached. The next choice is used if no upstream has the model of the
+choice before.
 """
 
 from __future__ import annotations
@@ -9,25 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bridge.errors import NotAllowed, UnknownModel
-from bridge.exchange.model_directory import ModelDirectory
+from bridge.exchange.model_directory import LONGEST_SHOWN, ModelDirectory
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller
 from bridge.settings.prices import PriceTable
+from bridge.settings.routes import Target
 
-LONGEST_SHOWN = 100  #: characters of a model name in a message, because the client chose the name
-
-Choices = list[list[str]]
+Choices = list[list[Target]]
 
 
-def permitted_choices(name: str, caller: Caller, models: ModelDirectory) -> Choices:
+def permitted_choices(name: str, caller: Caller, models: ModelDirectory, conversation: str = "") -> Choices:
     """Raises NotAllowed if the caller may not use the first choice."""
     choices = models.choices(name)
-    caller.permit(name, choices[0])
+    caller.permit(name, choices[0].model)
 
-    def allowed(candidates: Iterable[str]) -> list[str]:
-        return [model for model in candidates if _may_use(caller, name, model)]
+    def routed(candidates: Iterable[Target]) -> list[Target]:
+        allowed = (target for target in candidates if _may_use(caller, name, target.model))
+        return [each for target in allowed for each in models.routed(target, conversation)]
 
-    return [[model, *allowed(models.table.capabilities(model).fallbacks)] for model in allowed(choices)]
+    return [
+        list(dict.fromkeys(routed((target, *models.table.fallbacks(target.model)))))
+        for target in choices
+        if _may_use(caller, name, target.model)
+    ]
 
 
 def _may_use(caller: Caller, name: str, model: str) -> bool:
@@ -38,19 +43,22 @@ def _may_use(caller: Caller, name: str, model: str) -> bool:
     return True
 
 
-def priced_choices(choices: Sequence[list[str]], tier: str, prices: PriceTable, record: Record) -> Choices:
+def priced_choices(choices: Sequence[list[Target]], tier: str, prices: PriceTable, record: Record) -> Choices:
     """Raises NotAllowed if the first choice has no price, because the request asked for that model."""
     first = choices[0][0]
-    if not prices.knows(first, tier):
-        of_tier = f" in the service tier {tier[:LONGEST_SHOWN]!r}" if prices.knows(first) else ""
+    if not prices.knows(*first.price_names, tier=tier):
+        has_other_tiers = prices.knows(*first.price_names)
+        of_tier = f" in the service tier {tier[:LONGEST_SHOWN]!r}" if has_other_tiers else ""
         raise NotAllowed(
-            f"The model {first[:LONGEST_SHOWN]!r} has no known price here{of_tier}, and a limit on cost "
+            f"The model {str(first)[:LONGEST_SHOWN]!r} has no known price here{of_tier}, and a limit on cost "
             "applies to this request. The administrator can add its price to config/prices.toml, or set "
             'limits.unpriced to "allow".',
             param="model",
             rule="limits.unpriced",
         )
-    priced = [[model for model in choice if prices.knows(model, tier)] for choice in choices]
+    priced = [
+        [target for target in choice if prices.knows(*target.price_names, tier=tier)] for choice in choices
+    ]
     record.note(["fallback.unpriced"] * (sum(map(len, choices)) - sum(map(len, priced))))
     return [choice for choice in priced if choice]
 

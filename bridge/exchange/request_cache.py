@@ -46,6 +46,11 @@ class CacheUse(NamedTuple):
     reads: bool
     max_age: float  #: seconds
 
+    @property
+    def without_entry(self) -> str:
+        """What the record says until an entry is found."""
+        return MISS if self.reads else REFRESH
+
 
 class CacheWish(NamedTuple):
     """What the headers of a request say about the cache."""
@@ -76,23 +81,30 @@ class CacheWish(NamedTuple):
 class RequestCache:
     """The cache of one process."""
 
-    def __init__(self, store: RequestCacheStore, settings: CacheSettings, *, by_model: bool) -> None:
-        """`by_model`: whether the row of a model switches the cache on."""
+    def __init__(self, store: RequestCacheStore, settings: CacheSettings) -> None:
         self._store = store
         self._settings = settings
-        self._by_model = by_model
         self._lock = threading.Lock()
         self._running: dict[tuple[str, bytes], threading.Event] = {}
 
     def in_front_of(
-        self, upstream: Upstream, caller: Caller, record: Record, rule_of: Callable[[str], str]
+        self,
+        upstream: Upstream,
+        of_model: str,
+        asked: GenerateRequest | None,
+        caller: Caller,
+        record: Record,
     ) -> Upstream:
-        """The upstream itself, if this request cannot use the cache. `rule_of` names the rule of a model."""
-        if not (self._by_model or caller.key_cache == ON or HEADER in caller.headers):
+        """The upstream, behind the cache if this request may use it. `of_model` is the rule of the model;
+        `asked` is the request before it was adapted."""
+        if not (of_model == ON or caller.key_cache == ON or HEADER in caller.headers):
+            return upstream
+        use = CacheWish.of(caller.headers).use((caller.key_cache, of_model))
+        if use is None or not (asked is None or is_repeatable(asked)):
+            record.cache = OFF
             return upstream
         scope = "" if self._settings.scope == "all" else caller.owner
-        wish, of_key = CacheWish.of(caller.headers), caller.key_cache
-        return CachedUpstream(self, upstream, scope, record, lambda model: wish.use((of_key, rule_of(model))))
+        return CachedUpstream(self, upstream, scope, record, use)
 
     # --- entries -------------------------------------------------------------------------------------
 
@@ -139,59 +151,41 @@ class CachedUpstream(Upstream):
     """An upstream for one request, which asks the cache first."""
 
     def __init__(
-        self,
-        cache: RequestCache,
-        upstream: Upstream,
-        scope: str,
-        record: Record,
-        use_of: Callable[[str], CacheUse | None],
+        self, cache: RequestCache, upstream: Upstream, scope: str, record: Record, use: CacheUse
     ) -> None:
         self.home = upstream.home
+        self.estimates_counts = upstream.estimates_counts
         self._cache = cache
         self._upstream = upstream
         self._scope = scope
         self._record = record
-        self._use_of = use_of
+        self._use = use
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
-        use = self._use_of(request.model)
-        if use is None or not is_repeatable(request):
+        if not is_repeatable(request):
             self._record.cache = OFF
             return self._upstream.stream(request)
-        self._record.cache = MISS if use.reads else REFRESH
         key = self._key("stream", request_digest(self.home, request))
-        return CachedStream(self._cache, key, use, self._record, lambda: self._upstream.stream(request))
+        self._record.cache = self._use.without_entry
+        return CachedStream(self._cache, key, self._use, self._record, lambda: self._upstream.stream(request))
 
     def count_tokens(self, request: GenerateRequest) -> int:
-        value = self._unary(
-            request.model,
-            lambda: request_digest(self.home, request),
-            "count",
-            lambda: {"tokens": self._upstream.count_tokens(request)},
-        )
-        return int(value["tokens"])
+        key = self._key("count", request_digest(self.home, request))
+        return int(self._unary(key, lambda: {"tokens": self._upstream.count_tokens(request)})["tokens"])
 
     def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
-        return self._unary(
-            model,
-            lambda: json_digest([self.home, model, body]),
-            method,
-            lambda: self._upstream.unary_call(model, method, body),
-        )
+        key = self._key(method, json_digest([self.home, model, body]))
+        return self._unary(key, lambda: self._upstream.unary_call(model, method, body))
 
     def models(self) -> Sequence[JsonObject]:
         return self._upstream.models()
 
-    def _unary(
-        self, model: str, digest: Callable[[], bytes], method: str, ask: Callable[[], JsonObject]
-    ) -> JsonObject:
-        use = self._use_of(model)
-        if use is None:
-            self._record.cache = OFF
-            return ask()
-        self._record.cache = MISS if use.reads else REFRESH
-        key = self._key(method, digest())
-        found = self._cache.find(key, use, self._record)
+    def losses_of(self, request: GenerateRequest) -> Sequence[str]:
+        return self._upstream.losses_of(request)
+
+    def _unary(self, key: tuple[str, bytes], ask: Callable[[], JsonObject]) -> JsonObject:
+        self._record.cache = self._use.without_entry
+        found = self._cache.find(key, self._use, self._record)
         if found is None:
             found = ask()
             self._cache.keep(key, found, self._record)

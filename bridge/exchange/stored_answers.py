@@ -11,22 +11,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bridge.errors import (
-    InternalError,
-    InvalidRequest,
-    UnknownAnswer,
-)
+from bridge.errors import InternalError, InvalidRequest, TooBusy, UnknownAnswer
 from bridge.gemini.conversation import digest
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.protocols.base import UNFINISHED_STATUSES, AnswerStoring, PastTurn
 from bridge.state.answer_store import Admit, AnswerStore, KeptAnswer
-from bridge.state.errors import StorageError
+from bridge.state.errors import StorageError, StorageUnavailable
 
 log = logging.getLogger(__name__)
 
 #: A background answer counts as failed if its worker has not touched it for so many seconds.
 LOST_AFTER = 60.0
+
+AWAY = (
+    "The bridge cannot reach its stored answers and conversations at the moment; try again in a few seconds"
+)
+AWAY_RETRY_AFTER = 5.0
+#: Counted in the record, and named in the response header, if the answer is not stored although it should be.
+NOT_STORED = "answer_not_stored"
 
 Keep = Callable[[JsonObject], None]
 
@@ -35,6 +38,9 @@ Keep = Callable[[JsonObject], None]
 def store_errors_translated() -> Iterator[None]:
     try:
         yield
+    except StorageUnavailable as error:
+        log.warning("answer store not usable", extra={"reason": error.reason})
+        raise TooBusy(AWAY, retry_after=AWAY_RETRY_AFTER) from None
     except StorageError as error:
         log.warning("answer store not usable", extra={"reason": error.reason})
         raise InternalError("The bridge's store of answers cannot be used; its log says why") from None
@@ -87,8 +93,13 @@ class AnswerRecorder:
         return answer_id.startswith(self.storing.id_prefix)
 
     def keeping(self, body: JsonObject, record: Record) -> Keep | None:
-        """A function that stores the answer to this request; None if the answer must not be stored."""
+        """A function that stores the answer to this request; None if the answer is not stored."""
         if not self.storing.should_store(body):
+            return None
+        if self.store.away:
+            if self.storing.is_background(body):
+                raise TooBusy(AWAY, retry_after=AWAY_RETRY_AFTER)
+            record.notes[NOT_STORED] += 1
             return None
         question, previous = self.storing.input_items(body), self.storing.previous_id(body)
 
@@ -97,6 +108,7 @@ class AnswerRecorder:
                 self.store.keep(self.owner, dict(answer), question, previous, record.conversation)
             except Exception as error:  # the client gets its answer even if storing fails
                 log.warning("answer not stored", extra={"reason": type(error).__name__})
+                record.notes[NOT_STORED] += 1
 
         return keep
 

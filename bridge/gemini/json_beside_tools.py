@@ -9,21 +9,27 @@ from dataclasses import replace
 
 import orjson
 
-from bridge.gemini.types import Content, GenerateRequest, Part
+from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part
 
 NOTE = "generation.json_beside_tools"
 
-_JSON_ONLY = "When you answer, and do not call a tool, answer with JSON alone: no other words, no code fence."
+_WHEN_ANSWERING = "When you answer, and do not call a tool, answer"
 _SCHEMAS = ("responseJsonSchema", "responseSchema")
+
+
+def json_instruction(beginning: str, schema: JsonObject | None) -> str:
+    """The sentence that asks for JSON, in place of a setting."""
+    text = f"{beginning} with JSON alone: no other words, no code fence."
+    return (
+        text if schema is None else f"{text} It must fit this JSON schema:\n{orjson.dumps(schema).decode()}"
+    )
 
 
 def ask_for_json_in_instruction(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
     if not request.tools or request.generation.get("responseMimeType") != "application/json":
         return request, ()
     schema = next((request.generation[name] for name in _SCHEMAS if name in request.generation), None)
-    text = _JSON_ONLY
-    if schema is not None:
-        text += f" It must fit this JSON schema:\n{orjson.dumps(schema).decode()}"
+    text = json_instruction(_WHEN_ANSWERING, schema)
     parts = () if request.system is None else request.system.parts
     dropped = ("responseMimeType", *_SCHEMAS)
     generation = {name: value for name, value in request.generation.items() if name not in dropped}

@@ -10,12 +10,19 @@ SCHEMA_DETAILS = "tools.schema_details"
 THINKING_AMOUNT = "generation.thinking_amount"
 IMAGES_NOT_DRAWN = "tools.image_generation"
 SAMPLING_NOT_SENT = "generation.sampling_not_sent"
+STRICT_CALLS = "tools.strict"
+SEARCH_BESIDE_FUNCTIONS = "tools.search_beside_functions"
+SETTINGS_NOT_SENT = "upstream.settings"
+TOOL_CHOICE_IN_TEXT = "tools.choice_in_text"
 
 REQUEST_LOSSES: Mapping[str, str] = {
     "tools.references_cut": "A schema that refers to itself is expanded to a limited depth.",
     IMAGES_NOT_DRAWN: "The model cannot draw images.",
-    "tools.search_beside_functions": "The model does not allow Google Search beside functions.",
+    SEARCH_BESIDE_FUNCTIONS: "The model does not allow this tool of Google beside functions.",
     SCHEMA_DETAILS: "Gemini refused the schema of a tool; only its basic keywords are sent.",
+    STRICT_CALLS: "Gemini refused to check calls against the schema of their function.",
     SAMPLING_NOT_SENT: "The model does not accept sampling settings.",
+    SETTINGS_NOT_SENT: "The upstream of this model has no such setting.",
+    TOOL_CHOICE_IN_TEXT: "The model gets its tools as text, so the required tool call is only a request.",
     THINKING_AMOUNT: "The model does not accept an effort or a budget for thinking.",
 }

@@ -12,8 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.gemini.generation import adapt_generation
+from bridge.gemini.google_tools import (
+    ServerToolKeeper,
+    may_search_beside_functions,
+    restore_server_tools,
+    with_complete_server_tools,
+    with_search_beside_functions,
+    without_google_tools,
+    without_server_tools,
+)
 from bridge.gemini.history import repair_history
 from bridge.gemini.json_beside_tools import ask_for_json_in_instruction
+from bridge.gemini.losses import SEARCH_BESIDE_FUNCTIONS
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.signatures import (
     CallSignatures,
@@ -24,6 +34,7 @@ from bridge.gemini.signatures import (
     seal,
     unseal_contents,
 )
+from bridge.gemini.strict_calls import with_strict_calls
 from bridge.gemini.tool_names import ToolNames
 from bridge.gemini.types import (
     Candidate,
@@ -34,6 +45,7 @@ from bridge.gemini.types import (
     FunctionResponse,
     GenerateRequest,
     JsonObject,
+    OtherData,
     Part,
     TextChunk,
     Tool,
@@ -67,6 +79,7 @@ class AnswerAdapter:
         self._signature_store = signature_store
         self._new_id = new_id
         self._call_ids: set[str] = set()
+        self._server_tools = ServerToolKeeper(capabilities.family, signature_store)
 
     def reserve(self, call_ids: Iterable[str | None]) -> None:
         """Exclude the ids of earlier turns: clients lose a turn whose call reuses one."""
@@ -115,7 +128,10 @@ class AnswerAdapter:
         }
         if signatures:
             self._signature_store.keep(self._family, signatures)
-        if self._native:
+        if not self._native:
+            for after, before in zip(adapted.candidates, original.candidates, strict=True):
+                self._server_tools.feed(after.number, zip(before.parts, after.parts, strict=True))
+        else:
             said = (part.signature for candidate in original.candidates for part in candidate.parts)
             remember_family(self._family, filter(None, said), self._signature_store)
 
@@ -123,7 +139,7 @@ class AnswerAdapter:
 def _needs_adapting(chunk: Chunk) -> bool:
     for candidate in chunk.candidates:
         for part in candidate.parts:
-            if part.signature is not None or isinstance(part.data, FunctionCall):
+            if part.signature is not None or isinstance(part.data, FunctionCall | OtherData):
                 return True
     return False
 
@@ -135,20 +151,16 @@ def adapt_request(
     signature_store: CallSignatures,
     new_id: NewId,
 ) -> tuple[GenerateRequest, AnswerAdapter]:
-    # Unseal first: the repair then removes parts that held nothing but a foreign signature.
-    history = repair_history(
-        _restore_signatures(request, capabilities.family, signature_store), prefill=capabilities.prefill
-    )
-    contents = add_signatures(
-        history.contents, capabilities.family, required=capabilities.needs_signatures, store=signature_store
-    )
-    request, search_notes = _drop_clashing_search(_declare_past_tools(replace(request, contents=contents)))
+    searches = may_search_beside_functions(request, capabilities)
+    contents, history_notes = _adapt_history(request, capabilities, signature_store, searches=searches)
+    request = _declare_past_tools(replace(request, contents=contents))
+    request = request if request.native else with_strict_calls(request)
+    request, search_notes = (with_search_beside_functions if searches else _drop_google_tools)(request)
     json_allowed = capabilities.json_beside_tools or request.native  # native clients know the rule
     request, json_notes = (request, ()) if json_allowed else ask_for_json_in_instruction(request)
     adapter = AnswerAdapter(capabilities, signature_store, new_id, native=request.native)
     generation, generation_notes = adapt_generation(request, capabilities)
-    dummies = dummy_notes(history.contents, contents)
-    adapter.notes = (*history.notes, *dummies, *search_notes, *json_notes, *generation_notes)
+    adapter.notes = (*history_notes, *search_notes, *json_notes, *generation_notes)
     adapter.reserve(call.id for content in contents for call in content.calls())
     adapted = replace(
         request,
@@ -160,6 +172,22 @@ def adapt_request(
         thinking=None,
     )
     return adapted, adapter
+
+
+def _adapt_history(
+    request: GenerateRequest, capabilities: ModelCapabilities, store: CallSignatures, *, searches: bool
+) -> tuple[tuple[Content, ...], tuple[str, ...]]:
+    """The contents in the form that Gemini accepts, with notes. `searches`: Gemini may search beside
+    functions, so the parts of earlier searches return to it."""
+    family = capabilities.family
+    # Unseal first: the repair then removes parts that held nothing but a foreign signature.
+    contents = _restore_signatures(request, family, store)
+    if not request.native:
+        contents = (with_complete_server_tools if searches else without_server_tools)(contents)
+    history = repair_history(contents, prefill=capabilities.prefill)
+    signed = add_signatures(history.contents, family, required=capabilities.needs_signatures, store=store)
+    notes = (*history.notes, *dummy_notes(history.contents, signed))
+    return restore_server_tools(signed, family, store) if searches else signed, notes
 
 
 def _restore_signatures(
@@ -183,16 +211,9 @@ def _declare_past_tools(request: GenerateRequest) -> GenerateRequest:
     return replace(request, tools=(*request.tools, Tool(declared)), tool_config=forbidden)
 
 
-def _drop_clashing_search(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
-    """Gemini rejects its own search beside functions. An agent can work without search, but not without
-    tools."""
-    clash = any(tool.functions for tool in request.tools) and not all(
-        tool.functions for tool in request.tools
-    )
-    if not clash or request.native:
-        return request, ()
-    kept = tuple(tool for tool in request.tools if tool.functions)
-    return replace(request, tools=kept), ("tools.search_beside_functions",)
+def _drop_google_tools(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
+    kept = without_google_tools(request)
+    return kept, () if kept is request else (SEARCH_BESIDE_FUNCTIONS,)
 
 
 def _adapt_content(content: Content, capabilities: ModelCapabilities, names: ToolNames) -> Content:

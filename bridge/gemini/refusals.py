@@ -22,8 +22,25 @@ _REASONS: Mapping[str, str] = {
     _R.IMAGE_RECITATION: "the image was too close to an image with copyright",
     _R.NO_IMAGE: "it made no image",
 }
+#: The reasons why Gemini does not answer a prompt at all.
+_BLOCKS: Mapping[str, str] = {
+    "SAFETY": "its safety filter objected to the prompt",
+    "BLOCKLIST": "the prompt contains a forbidden term",
+    "PROHIBITED_CONTENT": "the prompt contains content that Google prohibits",
+    "IMAGE_SAFETY": "its safety filter objected to an image that the prompt contains or asks for",
+    "MODEL_ARMOR": "the rules of Model Armor forbid the prompt",
+    "JAILBREAK": "the prompt looks like an attempt to get around the safety rules",
+}
 _UNNAMED = "Google names no reason"
 
 
 def refusal_text(finish_reason: str) -> str:
-    return f"{PREFIX}: {_REASONS.get(finish_reason, _UNNAMED)} ({finish_reason})."
+    return _text(_REASONS.get(finish_reason, _UNNAMED), finish_reason)
+
+
+def blocked_prompt_text(block_reason: str) -> str:
+    return _text(_BLOCKS.get(block_reason, _UNNAMED), block_reason)
+
+
+def _text(words: str, reason: str) -> str:
+    return f"{PREFIX}: {words} ({reason})."

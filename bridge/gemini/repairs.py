@@ -1,8 +1,8 @@
 """Repairs for requests that Gemini rejected, one function for each kind of rejection.
 
-Each repair drops something so that Gemini can answer: signatures, details of a schema, the settings for
-thinking, sampling, service tier or `store`. A function returns the same request object if there is nothing to
-drop.
+Each repair drops something so that Gemini can answer: signatures, details of a schema, Google's tools beside
+functions, strict calls, the settings for thinking, sampling, service tier or `store`. A function returns the
+same request object if there is nothing to drop.
 """
 
 from __future__ import annotations
@@ -18,13 +18,24 @@ from bridge.errors import (
     ServiceTierRefused,
     SignaturesRefused,
     StoreRefused,
+    StrictCallsRefused,
     ThinkingRefused,
+    ToolCombinationRefused,
     UpstreamOverloaded,
     UpstreamRateLimited,
+    UpstreamRefused,
 )
-from bridge.gemini.losses import SAMPLING_NOT_SENT, SCHEMA_DETAILS, THINKING_AMOUNT
+from bridge.gemini.google_tools import is_combined, without_google_tools, without_server_tools
+from bridge.gemini.losses import (
+    SAMPLING_NOT_SENT,
+    SCHEMA_DETAILS,
+    SEARCH_BESIDE_FUNCTIONS,
+    STRICT_CALLS,
+    THINKING_AMOUNT,
+)
 from bridge.gemini.service_tier import FLEX
 from bridge.gemini.signatures import add_signatures
+from bridge.gemini.strict_calls import without_strict_calls
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
 
 #: Below this depth only the type of a schema is kept.
@@ -48,10 +59,11 @@ class _NoSignatures:
 
 
 def without_signatures(request: GenerateRequest) -> GenerateRequest:
-    """The request without signatures, with Google's documented dummy where Gemini requires one."""
+    """The request without signatures, with Google's documented dummy where Gemini requires one. Server-side
+    calls are dropped, since no dummy is documented for them."""
     bare = tuple(
         replace(content, parts=tuple(replace(part, signature=None) for part in content.parts))
-        for content in request.contents
+        for content in without_server_tools(request.contents)
     )
     contents = add_signatures(bare, "", required=True, store=_NoSignatures())
     return request if contents == request.contents else replace(request, contents=contents)
@@ -158,6 +170,12 @@ def _describe_choices(schema: JsonObject) -> str:
     return f"One of: {', '.join(map(str, values))}"[:_MAX_CHOICES_LENGTH] if values else ""
 
 
+def without_refused_combination(request: GenerateRequest) -> GenerateRequest:
+    """The request without Google's tools, if it used the combination. Gemini may refuse something in it with
+    words that no rule knows."""
+    return without_google_tools(request) if is_combined(request) else request
+
+
 class Repair(NamedTuple):
     apply: Callable[[GenerateRequest], GenerateRequest]
     #: The fact that an accepted repair proves. Later requests are then repaired before they are sent.
@@ -170,12 +188,21 @@ class Repair(NamedTuple):
 #: The repairs to try after each kind of rejection, in this order.
 REPAIRS: Mapping[type[BridgeError], tuple[Repair, ...]] = {
     SignaturesRefused: (Repair(without_signatures),),
-    SchemaRefused: (Repair(with_simple_schemas, loss=SCHEMA_DETAILS),),
+    SchemaRefused: (
+        Repair(without_refused_combination, loss=SEARCH_BESIDE_FUNCTIONS),  # it checks calls, too
+        Repair(without_strict_calls, loss=STRICT_CALLS),
+        Repair(with_simple_schemas, loss=SCHEMA_DETAILS),
+    ),
+    StrictCallsRefused: (Repair(without_strict_calls, "strict_calls_refused", loss=STRICT_CALLS),),
     ThinkingRefused: (
         Repair(without_thinking_amount, "thinking_amount_refused", loss=THINKING_AMOUNT),
         Repair(without_thinking, "thinking_refused"),
     ),
     SamplingRefused: (Repair(without_sampling, "sampling_refused", loss=SAMPLING_NOT_SENT),),
+    ToolCombinationRefused: (
+        Repair(without_google_tools, "search_beside_functions_refused", loss=SEARCH_BESIDE_FUNCTIONS),
+    ),
+    UpstreamRefused: (Repair(without_refused_combination, loss=SEARCH_BESIDE_FUNCTIONS),),
     StoreRefused: (Repair(without_store, "store_refused", for_all_models=True),),
     ServiceTierRefused: (Repair(without_service_tier, note="service_tier.refused"),),
 }

@@ -30,7 +30,7 @@ def thinking_config(capabilities: ModelCapabilities, thinking: Thinking | None) 
     if thinking is None:
         return {"includeThoughts": True}
     # Gemini rejects includeThoughts if thinking is off.
-    config: dict[str, Any] = {"includeThoughts": thinking.show and not _is_off(thinking)}
+    config: dict[str, Any] = {"includeThoughts": thinking.show and not is_off(thinking)}
     if capabilities.thinking_levels:
         level = _level(capabilities.thinking_levels, thinking)
         return config if level is None else config | {"thinkingLevel": level.upper()}
@@ -38,14 +38,14 @@ def thinking_config(capabilities: ModelCapabilities, thinking: Thinking | None) 
     return config if budget is None else config | {"thinkingBudget": budget}
 
 
-def _is_off(thinking: Thinking) -> bool:
+def is_off(thinking: Thinking) -> bool:
     return thinking.budget == 0 if thinking.budget is not None else thinking.effort == "none"
 
 
 def _budget(capabilities: ModelCapabilities, thinking: Thinking) -> int | None:
     assert capabilities.thinking_budget is not None
     least, most = capabilities.thinking_budget
-    if _is_off(thinking):
+    if is_off(thinking):
         return 0 if capabilities.thinking_can_be_off else least
     if thinking.budget == AUTOMATIC:
         return AUTOMATIC
@@ -56,7 +56,7 @@ def _budget(capabilities: ModelCapabilities, thinking: Thinking) -> int | None:
 
 
 def _level(allowed: tuple[str, ...], thinking: Thinking) -> str | None:
-    if _is_off(thinking):
+    if is_off(thinking):
         return min(allowed, key=LEVELS.index)
     if thinking.budget is not None:
         wanted = _level_of_budget(thinking.budget)

@@ -101,7 +101,7 @@ class Turn:
         self._any_reason = any_finish_reason_ends
         self._candidates: dict[int, _CandidateRuns] = {}
         self._begun = False
-        self._blocked: str | None = None
+        self.block_reason: str | None = None  #: why Gemini refused the prompt
 
     @property
     def usage(self) -> Usage:
@@ -128,7 +128,7 @@ class Turn:
         if chunk.usage is not None:
             self._usage_fields = chunk.usage.raw
         if chunk.prompt_feedback:
-            self._blocked = chunk.prompt_feedback.get("blockReason") or self._blocked
+            self.block_reason = chunk.prompt_feedback.get("blockReason") or self.block_reason
         for candidate in chunk.candidates:
             if candidate.number < self._max_candidates:
                 self._runs_of(candidate.number).feed(candidate, steps)
@@ -144,7 +144,7 @@ class Turn:
         """The last steps, after the stream ended. An answer without a finish reason failed; its open run
         stays open."""
         runs = [self._candidates[number] for number in sorted(self._candidates)]
-        if self._blocked is not None:
+        if self.block_reason is not None:
             runs = runs or [self._runs_of(0)]
             for each in runs:
                 each.mark_blocked()
@@ -232,7 +232,7 @@ class _CandidateRuns:
         self._open, self._parts = None, []
 
     def mark_blocked(self) -> None:
-        """Gemini mark_blocked the prompt: set the finish reason, if the candidate has none."""
+        """Gemini blocked the prompt: set the finish reason, if the candidate has none."""
         self.reason = self.reason or FinishReason.SAFETY
 
     def failure(self, any_finish_reason_ends: bool) -> BridgeError | None:

@@ -120,6 +120,7 @@ class FunctionDeclaration:
     description: str | None = None
     schema: JsonObject | None = None  #: `parametersJsonSchema`
     extra: JsonObject = EMPTY
+    strict: bool = False  #: the client wants calls that follow the schema; never sent
 
 
 @value_type
@@ -163,6 +164,9 @@ class GenerateRequest:
     #: The id of the conversation, by which some upstreams choose a key. It is not sent to Gemini.
     conversation: str = field(default="", compare=False)
 
+
+#: In `usageMetadata`: the names of counts that the bridge estimated, because the upstream did not count them.
+ESTIMATED_USAGE = "estimated"
 
 #: A larger count is a mistake: some JSON parsers and databases cannot hold it.
 MAX_TOKEN_COUNT = 1 << 50
@@ -210,6 +214,11 @@ class Usage:
     @property
     def service_tier(self) -> str | None:
         return tier_from_usage(self.raw)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the bridge estimated a count."""
+        return ESTIMATED_USAGE in self.raw
 
     @property
     def total(self) -> int:

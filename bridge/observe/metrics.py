@@ -68,6 +68,12 @@ _ENDLESS = Counter(
     "Streams that ended without their protocol's last event although the client was there: always 0",
     **_ours,
 )
+_UPSTREAM_REQUESTS = Counter(
+    "upstream_requests_total",
+    "Requests that were sent to a model, by the upstream that was asked last; only with upstreams.toml",
+    ("upstream", "outcome", "error"),
+    **_ours,
+)
 _RETRIES = Counter(
     "upstream_retries_total",
     "Requests sent to the upstream once more, by what had failed",
@@ -140,6 +146,8 @@ class RequestMetrics:
         _series(_REQUESTS, record.protocol or NONE, model, record.outcome, error).inc()
         if record.asked_model:
             self._count_answer(record, model)
+            if record.upstream:
+                _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
         if record.outcome == LOST:
             _ENDLESS.inc()
         for note, times in record.notes.items():
@@ -185,8 +193,9 @@ def _of_note(note: str) -> tuple[Any, ...]:
 class _Moment(Collector):
     """Values that are read when the metrics are requested."""
 
-    def __init__(self, accounts_bytes: int) -> None:
+    def __init__(self, accounts_bytes: int, rows_waiting: int) -> None:
         self._accounts_bytes = accounts_bytes
+        self._rows_waiting = rows_waiting
 
     def collect(self) -> Iterator[Metric]:
         build = GaugeMetricFamily(
@@ -197,12 +206,17 @@ class _Moment(Collector):
         yield GaugeMetricFamily(
             f"{NAMESPACE}_accounts_bytes", "Size of the accounts on disk", self._accounts_bytes
         )
+        yield GaugeMetricFamily(
+            f"{NAMESPACE}_usage_rows_waiting",
+            "Requests in a local file that the state database has not counted yet",
+            self._rows_waiting,
+        )
 
 
-def exposition(accounts_bytes: int = 0) -> bytes:
+def exposition(accounts_bytes: int = 0, rows_waiting: int = 0) -> bytes:
     """All metrics in Prometheus' text format."""
     registry = CollectorRegistry()
-    registry.register(_Moment(accounts_bytes))
+    registry.register(_Moment(accounts_bytes, rows_waiting))
     folder = shared_folder()
     registry.register(MultiProcessCollector(None, path=str(folder)) if _is_folder(folder) else REGISTRY)
     return generate_latest(registry)

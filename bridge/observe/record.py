@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, UpstreamError
 from bridge.gemini.types import Usage
+from bridge.settings.routes import Target
 
 log = logging.getLogger("bridge.access")
 
@@ -57,6 +58,7 @@ class Record:
     conversation: str = ""  #: a digest: bridge/gemini/conversation.py
     protocol: str | None = None
     model: str | None = None  #: as the client named it
+    upstream: str | None = None  #: its name, if there are several upstreams
     upstream_model: str | None = None
     model_version: str | None = None  #: the model that answered, as the upstream names it
     stream: bool = False
@@ -119,6 +121,13 @@ class Record:
         """Called before each attempt to send the request to the model."""
         if self._asked is None:
             self._asked = time.monotonic()
+
+    @property
+    def target_name(self) -> str | None:
+        """The upstream's model, with the name of the upstream if models.toml would need it."""
+        if self.upstream_model is None or self.upstream is None:
+            return self.upstream_model
+        return str(Target(self.upstream, self.upstream_model))
 
     @property
     def asked_model(self) -> bool:
@@ -193,6 +202,7 @@ class Record:
             "path": self.path,
             "protocol": self.protocol,
             "model": self.model,
+            "upstream": self.upstream,
             "upstream_model": self.upstream_model,
             "model_version": self.model_version,
             "service_tier": self.service_tier,

@@ -3,7 +3,7 @@
 It never slows down a request and never makes one fail: a request only puts a row into a bounded queue. One
 thread in each process starts with the first row and writes the rows in batches. While the store is
 unavailable the rows wait. When the queue is full, rows are dropped and counted. The end of the process
-writes the rest of the queue.
+writes the rest of the queue. A store with a local file keeps each row at once, and writes it by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 
+from bridge.ids_and_clock import random_id
 from bridge.observe import metrics
 from bridge.observe.costs import cost_of
 from bridge.observe.record import Record
@@ -63,7 +64,7 @@ class UsageObserver:
             record.protocol or "",
             record.client or "",
             _name(record.model),
-            _name(record.upstream_model),
+            _name(record.target_name),
             *record.tokens,
             cost_of(record, self._prices),
             record.seconds,
@@ -71,6 +72,7 @@ class UsageObserver:
             record.outcome,
             record.error or "",
             record.status,
+            random_id("usage_"),
             record.service_tier or "",
         )
 
@@ -100,6 +102,8 @@ class UsageWriter:
     def put(self, row: UsageRow) -> None:
         if self._process != os.getpid():
             self._start()
+        if self._store.keep(row):
+            return
         if self._rows.qsize() < MOST_WAITING:
             self._rows.put(row)
         else:
@@ -124,6 +128,7 @@ class UsageWriter:
         self._ending.set()
         self._rows.put(None)  # wakes the thread
         self._thread.join(LAST_WORDS)
+        self._store.flush()
 
     def _start(self) -> None:
         """Called in the process that writes: threads and queues do not survive a fork."""
@@ -151,7 +156,7 @@ class UsageWriter:
     def _gathered(self) -> list[UsageRow]:
         """The rows of the next batch; none if no row came for a long time."""
         try:
-            first = self._rows.get(timeout=TIDYING)
+            first = self._rows.get(timeout=RETRY if self._refusals else TIDYING)
         except queue.Empty:
             return []
         self._ending.wait(GATHERING)

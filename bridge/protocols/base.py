@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 from marshmallow import Schema
 
 from bridge.errors import BridgeError, IllegalTransition
+from bridge.gemini.refusals import blocked_prompt_text, refusal_text
 from bridge.gemini.turn import (
     MetadataReceived,
     PartSigned,
@@ -110,6 +111,7 @@ class Protocol:
     identifying_headers: frozenset[str] = frozenset()
     counting: TokenCounting | None = None
     embedding: Embedding | None = None
+    compaction: Compaction | None = None
     storing: AnswerStoring | None = None
     conversations: ConversationRules | None = None
     #: Paths that always answer 404. Without them, a similar rule would answer a less helpful 405.
@@ -127,7 +129,7 @@ class Protocol:
     @property
     def all_paths(self) -> Iterator[str]:
         """All paths that this protocol serves."""
-        for route in (self, self.counting, self.embedding):
+        for route in (self, self.counting, self.embedding, self.compaction):
             yield from route.paths if route else ()
 
     @property
@@ -171,6 +173,19 @@ class Embedding:
     paths: tuple[str, ...]
     schema: Schema
     to_gemini: Callable[[JsonObject, Caller], ConvertedEmbedding]
+    label: str | None = None  #: its name in metrics and usage, if not the protocol's
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A protocol's endpoint that replaces a conversation by a shorter one."""
+
+    paths: tuple[str, ...]
+    schema: Schema
+    request: Callable[[JsonObject], JsonObject]  #: the protocol's request for a summary
+    body: Callable[
+        [JsonObject, JsonObject], JsonObject
+    ]  #: from the client's request and the summary's answer
 
 
 class PastTurn(NamedTuple):
@@ -307,6 +322,12 @@ class EventMachine(ABC):
 
     def finish_reason(self, candidate: int) -> str:
         return self._turn.finish_reason(candidate)
+
+    def refusal(self, candidate: int) -> str:
+        """Why Gemini stopped the answer or refused the prompt, in words."""
+        if (block_reason := self._turn.block_reason) is not None:
+            return blocked_prompt_text(str(block_reason)[:64])
+        return refusal_text(self.finish_reason(candidate))
 
     @property
     def over(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from bridge.gemini.refusals import PREFIX as REFUSAL_PREFIX
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import USER, Content, FileData, FunctionResponse, InlineData, JsonObject, Part
 from bridge.protocols.json_reading import each_object, invalid_field, lookup_by, required
@@ -29,7 +30,9 @@ def text_part(part: JsonObject, path: str) -> Part:
 
 
 def refusal_part(part: JsonObject, path: str) -> Part:
-    return Part(required(part, "refusal", str, path))
+    """A refusal of another model. The bridge's own are no text of Gemini's."""
+    refusal = required(part, "refusal", str, path)
+    return Part("" if refusal.startswith(REFUSAL_PREFIX) else refusal)
 
 
 def only_texts(parts: Sequence[Part], param: str) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bridge.gemini.strict_calls import VALIDATED
 from bridge.gemini.types import EMPTY, JsonObject, Tool
 from bridge.protocols.json_reading import invalid_field, quoted
 
 MUST_CALL = "ANY"
-CHECKED = "VALIDATED"  #: like AUTO, but calls follow their schema, and the tools can be limited by name
+CHECKED = VALIDATED  #: like AUTO, but calls follow their schema, and the tools can be limited by name
 
 #: The modes of both OpenAI protocols, and `validated`, which OpenAI clients send for Gemini.
 MODES = {"auto": "AUTO", "required": MUST_CALL, "none": "NONE", "validated": CHECKED}

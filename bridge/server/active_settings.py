@@ -14,7 +14,7 @@ from bridge.access.authentication import describe_access
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.database_url import secrets_in
 from bridge.settings.value import SHORTEST_SECRET
-from bridge.upstream import make_upstream
+from bridge.upstream import make_directory
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class ActiveSettings(NamedTuple):
     settings: Settings
     access: str  #: a text that says which clients are served
-    home: str  #: the address of the upstream; empty for the demo model
+    home: str  #: the addresses of the upstreams; empty for the demo model
     notices: Sequence[str]  #: warnings for the operator about secrets, upstream and tables
 
 
@@ -35,7 +35,7 @@ def load_active_settings() -> ActiveSettings:
     global _in_force
     try:
         settings = load()
-        upstream = make_upstream(settings)  # checks its settings; opens no connection
+        upstreams = make_directory(settings).all()  # checks their settings; opens no connection
         access = describe_access(settings)
     except SettingsError as error:
         if _in_force is None:
@@ -45,8 +45,10 @@ def load_active_settings() -> ActiveSettings:
             extra={"reason": str(error)},
         )
         return _in_force
-    notices = (*_short_secrets(settings), *upstream.notices, *_price_notices(settings))
-    _in_force = ActiveSettings(settings, access, upstream.home, notices)
+    told = dict.fromkeys(notice for upstream in upstreams for notice in upstream.notices)
+    notices = (*_short_secrets(settings), *told, *_price_notices(settings))
+    homes = dict.fromkeys(upstream.home for upstream in upstreams if upstream.home)
+    _in_force = ActiveSettings(settings, access, ", ".join(homes), notices)
     return _in_force
 
 
@@ -60,6 +62,7 @@ def _price_notices(settings: Settings) -> list[str]:
 def _short_secrets(settings: Settings) -> Iterator[str]:
     secrets = {
         "upstream.api_keys": settings.upstream.api_keys,
+        **{f"{row.location_in_file}: api_key": row.api_keys for row in settings.upstreams},
         "code_assist.client_secret": (settings.code_assist.client_secret,),
         "state.url": secrets_in(settings.state.url),
     }

@@ -20,8 +20,10 @@ from bridge.settings.database_url import secrets_in
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
-from bridge.settings.models import ModelTable, load_models
+from bridge.settings.models import ModelTable
+from bridge.settings.models_file import load_models
 from bridge.settings.prices import FREE, PriceTable, load_prices
+from bridge.settings.routes import Routes
 from bridge.settings.sections import (
     AccessSettings,
     AccountsSettings,
@@ -53,6 +55,8 @@ from bridge.settings.source import (
     variable_entries,
     variable_name,
 )
+from bridge.settings.upstreams import FILE as UPSTREAMS_FILE
+from bridge.settings.upstreams import UpstreamRow, default_row, load_upstreams
 from bridge.settings.value import (
     AUTO,
     SettingsError,
@@ -79,6 +83,7 @@ __all__ = [
     "SettingsError",
     "ShownSetting",
     "StateSettings",
+    "UpstreamRow",
     "UpstreamSettings",
     "VertexSettings",
     "check_file",
@@ -88,6 +93,7 @@ __all__ = [
 
 GEMINI = "gemini"
 DEMO = "demo"
+NONE = "none"  #: the section [upstream] names no upstream
 BUILT_IN = "built in"
 OTEL_PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 
@@ -131,6 +137,7 @@ class Settings:
     prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    upstreams: tuple[UpstreamRow, ...] = ()  #: the rows of upstreams.toml
     vertex: VertexSettings = field(default_factory=VertexSettings)
     code_assist: CodeAssistSettings = field(default_factory=CodeAssistSettings)
     log: LogSettings = field(default_factory=LogSettings)
@@ -151,12 +158,23 @@ class Settings:
     def transport_in_force(self) -> str:
         if self.upstream.transport != AUTO:
             return self.upstream.transport
-        return GEMINI if self.upstream.api_keys else DEMO
+        if self.upstream.api_keys:
+            return GEMINI
+        return DEMO if self.models.routes.default else NONE
+
+    @property
+    def all_upstreams(self) -> tuple[UpstreamRow, ...]:
+        """The upstream of the section [upstream], if there is one, and those of upstreams.toml."""
+        kind = self.transport_in_force
+        if kind == NONE:
+            return self.upstreams
+        return (default_row(kind, self.upstream, self.vertex, self.code_assist), *self.upstreams)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not appear in the log."""
-        keys = (*self.upstream.api_keys, self.code_assist.client_secret)
+        named = (key for row in self.upstreams for key in row.api_keys)
+        keys = (*self.upstream.api_keys, *named, self.code_assist.client_secret)
         return tuple(filter(None, (*keys, *secrets_in(self.state.url))))
 
     @property
@@ -167,12 +185,13 @@ class Settings:
     @property
     def prices_in_force(self) -> PriceTable:
         """The price table; the offline demo model is free under every name."""
-        return FREE if self.transport_in_force == DEMO else self.prices
+        return FREE if self.transport_in_force == DEMO and not self.upstreams else self.prices
 
     @property
     def unpriced_models(self) -> list[str]:
         """The models in models.toml that have no price."""
-        return [model for model in self.models.known_models if not self.prices_in_force.knows(model)]
+        prices = self.prices_in_force
+        return [str(target) for target in self.models.known_targets if not prices.knows(*target.price_names)]
 
     @property
     def unpriced_effect(self) -> str:
@@ -219,10 +238,13 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
         sections[section][key] = _value(entry)
         origins[entry.key] = entry.origin
     built: dict[str, Any] = {section: owner(**sections[section]) for section, owner in SECTIONS.items()}
-    models, origins["models.default"] = _models(folder, environ, built.pop("models"))
+    upstreams = load_upstreams(folder / UPSTREAMS_FILE, environ, built["upstream"])
+    routes = Routes(upstreams, default=_has_default(built["upstream"], upstreams))
+    models, origins["models.default"] = _models(folder, environ, built.pop("models"), routes)
     return _resolved(
         Settings(
             models=models,
+            upstreams=upstreams,
             guards=load_guards(_own_or_default(folder, "guards.toml")),
             prices=load_prices(_own_or_default(folder, "prices.toml")),
             origins=MappingProxyType(origins),
@@ -287,12 +309,18 @@ def _secret_place(key: str) -> str:
     return f"{variable_name(key)} in the environment"
 
 
-def _models(folder: Path, environ: Mapping[str, str], wanted: ModelSettings) -> tuple[ModelTable, str]:
+def _has_default(upstream: UpstreamSettings, named: tuple[UpstreamRow, ...]) -> bool:
+    return bool(upstream.transport != AUTO or upstream.api_keys or not named)
+
+
+def _models(
+    folder: Path, environ: Mapping[str, str], wanted: ModelSettings, routes: Routes
+) -> tuple[ModelTable, str]:
     path = folder / "models.toml"
     override = environ.get("DEFAULT_MODEL", "").strip()
     origin = "environment DEFAULT_MODEL" if override else label(path)
     delivered = PROJECT / "config" / "models.toml"
-    return load_models(path, override, wanted.retired, delivered), origin
+    return load_models(path, override, wanted.retired, delivered, routes), origin
 
 
 def _resolved(settings: Settings, base: Path) -> Settings:

@@ -11,6 +11,8 @@ from bridge.settings.value import AUTO, MatchesPattern, Secret, WebAddress, WebA
 Project = Annotated[str, MatchesPattern(r"[a-z0-9.:-]+", ": lower-case letters, digits and dashes")]
 Location = Annotated[str, MatchesPattern(r"[a-z0-9-]+", ": lower-case letters, digits and dashes")]
 
+CODE_ASSIST_ADDRESS = "https://cloudcode-pa.googleapis.com"
+
 
 @dataclass(frozen=True, slots=True)
 class VertexSettings:
@@ -24,7 +26,7 @@ class VertexSettings:
 @dataclass(frozen=True, slots=True)
 class CodeAssistSettings:
     project: Project = AUTO
-    base_url: Annotated[str, WebAddress()] = "https://cloudcode-pa.googleapis.com"
+    base_url: Annotated[str, WebAddress()] = CODE_ASSIST_ADDRESS
     credentials: Path = Path("~/.gemini/oauth_creds.json")
     client_id: str = AUTO
     client_secret: Annotated[str, Secret()] = field(default="", repr=False)

@@ -27,10 +27,24 @@ class Limits:
         """Whether a limit depends on the tokens of an answer, which are known only when it has ended."""
         return bool(self.tokens_per_minute or self.tokens_per_day or self.cost_per_day)
 
+    def divided(self, parts: int) -> Limits:
+        """The share of one of so many bridges, at least one request, token and answer."""
+        return Limits(
+            _part(self.requests_per_minute, parts),
+            _part(self.tokens_per_minute, parts),
+            _part(self.tokens_per_day, parts),
+            self.cost_per_day / parts,
+            _part(self.streams, parts),
+        )
+
     @property
     def has_budget(self) -> bool:
         """Whether there is a daily limit."""
         return bool(self.tokens_per_day or self.cost_per_day)
+
+
+def _part(limit: int, parts: int) -> int:
+    return max(1, limit // parts) if limit else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,11 +71,13 @@ class PriceTable:
         price = next((found for found in prices if found is not None), None)
         return None if price is None else price.of(usage) * factor
 
-    def knows(self, model: str, tier: str = STANDARD, day: date | None = None) -> bool:
-        """Whether every request to the model has a price, whatever the length of its prompt."""
-        if tier not in self._factors:
-            return False
-        for row in self._rows_of(model[: LONGEST_NAME + 1], day or today()):
+    def knows(self, *models: str, tier: str = STANDARD, day: date | None = None) -> bool:
+        """Whether every request has a price, whatever the length of its prompt. `models` are the names of
+        one model."""
+        return tier in self._factors and any(self._knows(model, day or today()) for model in models)
+
+    def _knows(self, model: str, day: date) -> bool:
+        for row in self._rows_of(model[: LONGEST_NAME + 1], day):
             if row.price is None or row.prompt_up_to is None:
                 return row.price is not None
         return False

@@ -25,6 +25,8 @@ Timeout = Annotated[float, Range(0.1, 3600)]
 Duration = Annotated[float, Range(0, 86400)]
 Count = Annotated[int, Range(1)]
 
+GEMINI_ADDRESS = "https://generativelanguage.googleapis.com"
+
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
@@ -55,7 +57,7 @@ class ServerSettings:
 @dataclass(frozen=True, slots=True)
 class UpstreamSettings:
     transport: str = AUTO
-    base_url: Annotated[str, WebAddress()] = "https://generativelanguage.googleapis.com"
+    base_url: Annotated[str, WebAddress()] = GEMINI_ADDRESS
     api_keys: Annotated[tuple[str, ...], Secret()] = field(default=(), repr=False)
     connect_timeout: Timeout = 10.0
     first_byte_timeout: Timeout = 300.0

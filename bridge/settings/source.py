@@ -206,11 +206,11 @@ def credential_entries(environ: Mapping[str, str]) -> Iterator[Entry]:
         yield Entry("vertex.credentials", str(file), f"credential {GOOGLE_CREDENTIAL}")
     for name, key in ((CREDENTIAL, "upstream.api_keys"), (STATE_CREDENTIAL, "state.url")):
         origin = f"credential {name}"
-        if text := _credential(Path(folder) / name, origin):
+        if text := read_credential(Path(folder) / name, origin):
             yield Entry(key, ",".join(text.splitlines()), origin)
 
 
-def _credential(path: Path, origin: str) -> str:
+def read_credential(path: Path, origin: str) -> str:
     """The text of a credential; empty if there is none."""
     try:
         return path.read_text("utf-8").strip()

@@ -208,6 +208,12 @@ def _span(value: Any) -> tuple[int, int]:
     return least, most
 
 
+def _texts_by_name(value: Any) -> dict[str, dict[str, str]]:
+    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+        raise ValueError
+    return {name: {key: _text(text) for key, text in table.items()} for name, table in value.items()}
+
+
 def _tables(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise ValueError
@@ -220,6 +226,8 @@ KINDS: Mapping[Any, ValueKind] = {
     float: ValueKind("a number", _number),
     bool: ValueKind("true or false", _switch),
     Path: ValueKind("a path", lambda value: Path(_text(value))),
+    Path | None: ValueKind("a path", lambda value: Path(_text(value))),
+    Mapping[str, Mapping[str, str]]: ValueKind("a table of tables of texts", _texts_by_name),
     date: ValueKind("a date such as 2026-12-01", _date),
     tuple[str, ...]: ValueKind("a list of texts", _texts),
     tuple[int, int] | None: ValueKind("a list of two whole numbers, the smaller first", _span),

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import orjson
+
 from bridge.state.store import Store
 
 #: A longer chain does not fit into any context window.
@@ -72,9 +74,23 @@ class AnswerStore(Store):
     def size(self, owner: str, answer_id: str) -> int | None:
         """The bytes of a kept answer and its question; None if there is no such answer."""
 
-    @abstractmethod
     def items_beside(self, owner: str, item_id: str, admit: Admit) -> list[dict[str, Any]]:
         """All items of the stored answer that contains this item; empty if there is none."""
+        size = self._size_beside(owner, item_id)
+        if size is None:
+            return []
+        admit(size)
+        answer = self._answer_beside(owner, item_id)
+        items: list[dict[str, Any]] = [] if answer is None else orjson.loads(answer)["output"]
+        return items
+
+    @abstractmethod
+    def _size_beside(self, owner: str, item_id: str) -> int | None:
+        """The bytes of the stored answer that contains this item."""
+
+    @abstractmethod
+    def _answer_beside(self, owner: str, item_id: str) -> bytes | None:
+        """The stored answer that contains this item, as JSON."""
 
     def chain(self, owner: str, answer_id: str, admit: Admit) -> list[KeptAnswer] | None:
         """This turn and the turns before it, the oldest first; None if one of them is missing. Each is read

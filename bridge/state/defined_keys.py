@@ -6,12 +6,10 @@ bridge serves every client on its machine.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
-from bridge.ids_and_clock import random_id
-from bridge.state.private_file import create_private, file_error
+from bridge.state.private_file import file_error, write_private
 
 MARKER_FILE = "keys.defined"
 
@@ -34,14 +32,4 @@ class DefinedKeys:
     def remember(self, key_id: str) -> None:
         """The process remembers the id even if the file cannot be written."""
         self._known = key_id
-        draft = self._path.with_suffix(f".{random_id('')}")  # several processes may write at the same time
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            create_private(draft)
-            with draft.open("w", encoding="ascii") as file:
-                file.write(key_id + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self._path)
-        except OSError as error:
-            raise file_error(self._path, error) from error
+        write_private(self._path, f"{key_id}\n".encode("ascii"))

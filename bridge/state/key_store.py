@@ -106,6 +106,10 @@ class KeyStore(Store):
     def secrets_by_digest(self) -> Mapping[bytes, KeySecret]:
         """All secrets of all keys, revoked and expired ones too. Raises KeysLost."""
 
+    def last_known(self) -> Mapping[bytes, KeySecret]:
+        """The secrets that a worker of this machine read last, if the store keeps a copy. Does not raise."""
+        return {}
+
     # --- for the administrator -----------------------------------------------------------------------
 
     @abstractmethod

@@ -28,6 +28,7 @@ class UsageSnapshot(NamedTuple):
 
     spent: Sequence[Spent]
     now: float  #: by the clock of the store
+    parts: int = 0  #: not 0: counted on this machine alone, with limits divided by this number
 
 
 class SubjectAtLimit(NamedTuple):
@@ -62,6 +63,17 @@ class Ledger(Store):
     @abstractmethod
     def look(self, subjects: Sequence[LimitedSubject]) -> UsageSnapshot:
         """The usage now. Nothing is booked."""
+
+
+def shares(subjects: Sequence[LimitedSubject], parts: int) -> list[LimitedSubject]:
+    """The subjects with the limits that apply to one of so many bridges; 0: all bridges together."""
+    if not parts:
+        return list(subjects)
+    where = "on this bridge while its database is away"
+    return [
+        LimitedSubject(each.id, f"{each.description} {where}", each.limits.divided(parts))
+        for each in subjects
+    ]
 
 
 def subjects_at_limit(

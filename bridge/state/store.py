@@ -20,8 +20,25 @@ class StoreCheck(NamedTuple):
     remedy: str = ""
 
 
+class StoreHealth(NamedTuple):
+    """The connections of this process to a database server."""
+
+    away: bool = False  #: calls fail without an attempt, until the server answers again
+    used: int = 0  #: connections that calls use at the moment
+    size: int = 0
+    outages: int = 0  #: since the start of the process
+
+
 class Store(ABC):
     """Every method of a store raises StorageError, unless the method says otherwise."""
+
+    @property
+    def away(self) -> bool:
+        """Whether calls fail without an attempt at the moment, because an attempt failed."""
+        return False
+
+    def serve(self) -> None:  # noqa: B027 - most stores need no threads
+        """Start the threads that the store needs in a process that serves clients."""
 
     @property
     @abstractmethod

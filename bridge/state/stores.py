@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 
 from bridge.settings import Settings, SettingsError
 from bridge.state.answer_store import AnswerStore
+from bridge.state.bridges import Bridges
 from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
 from bridge.state.event_store import EventStore
@@ -27,7 +28,7 @@ from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
-from bridge.state.store import SERVING_PATIENCE, StoreCheck
+from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck
 from bridge.state.usage_store import UsageStore
 
 
@@ -43,10 +44,20 @@ class Stores:
     cooldowns: CooldownStore
     learnt_facts: LearntFactStore
     request_cache: RequestCacheStore
+    bridges: Bridges | None = None  #: those that share a database server
 
     def check(self) -> list[StoreCheck]:
         """Check the data of every store, without changing it."""
-        return [getattr(self, each.name).check() for each in fields(self)]
+        return [store.check() for store in self._all()]
+
+    def serve(self) -> None:
+        """Start the threads that the stores need in a process that serves clients."""
+        for store in self._all():
+            store.serve()
+
+    def _all(self) -> list[Store]:
+        found = (getattr(self, each.name) for each in fields(self))
+        return [store for store in found if store is not None]
 
 
 def open_stores(settings: Settings, patience: float = SERVING_PATIENCE) -> Stores:
@@ -67,8 +78,7 @@ def check_database(settings: Settings) -> None:
 def upgrade(settings: Settings) -> list[str]:
     """Bring the tables up to date. Returns what was done, a line for each change."""
     if not settings.state.url:
-        stores = _sqlite_stores(settings)
-        found = (getattr(stores, each.name) for each in fields(stores))
+        found = _sqlite_stores(settings)._all()
         return [line for store in found if isinstance(store, SqliteStore) for line in store.upgrade()]
     with _needing_the_extra():
         from bridge.state.postgres import migrations
@@ -89,8 +99,22 @@ def _needing_the_extra() -> Iterator[None]:
 def _postgres_stores(settings: Settings, patience: float) -> Stores:
     with _needing_the_extra():
         from bridge.state.postgres.stores import postgres_stores
+    from bridge.state.away.ledger import FallbackLedger
+    from bridge.state.away.usage_store import WaitingUsageStore
+    from bridge.state.sqlite.local_ledger import SqliteLocalLedger
+    from bridge.state.sqlite.waiting_rows import SqliteWaitingRows
 
-    return Stores(**postgres_stores(settings, patience))
+    folder = settings.state.dir
+    found = postgres_stores(settings, patience)
+    found["usage"] = WaitingUsageStore(found["usage"], SqliteWaitingRows(folder / "usage_waiting.sqlite3"))
+    found["ledger"] = FallbackLedger(
+        found["ledger"],
+        SqliteLocalLedger(folder / "limits_away.sqlite3"),
+        SqliteWaitingRows(folder / "limits_waiting.sqlite3"),
+        found["bridges"],
+        folder / "bridges.alive",
+    )
+    return Stores(**found)
 
 
 def _sqlite_stores(settings: Settings) -> Stores:

@@ -41,6 +41,7 @@ class UsageRow(NamedTuple):
     outcome: str
     error: str
     status: int
+    id: str  #: by which a database server notices a row that arrives twice; files do not keep it
     tier: str = ""  #: the service tier that served the request
 
 
@@ -98,6 +99,23 @@ class UsageQuery:
 
 
 class UsageStore(Store):
+    def keep(self, row: UsageRow) -> bool:
+        """Keep one row at once, where a killed process does not lose it. False if the store has no such
+        place, or no space in it: then `write` takes the row."""
+        return False
+
+    def flush(self) -> None:
+        """Try to write the kept rows. Does not raise."""
+
+    def waiting(self) -> int:
+        """The number of kept rows that are not written yet. Does not raise."""
+        return 0
+
+    @property
+    def dropped(self) -> int:
+        """The number of kept rows that were dropped, because the database refuses their contents."""
+        return 0
+
     @abstractmethod
     def write(self, rows: Sequence[UsageRow]) -> None: ...
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 from bridge.errors import UnknownModel
+from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import USER, Chunk, Content, GenerateRequest, JsonObject, Part, Usage
-from bridge.settings import Settings
+from bridge.settings import Settings, UpstreamRow
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 
@@ -65,9 +66,12 @@ class Upstream(ABC):
     #: Messages for the operator, logged at the start.
     notices: Sequence[str] = ()
 
+    #: Whether `count_tokens` estimates, because the server cannot count.
+    estimates_counts: bool = False
+
     @classmethod
-    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> Self:
-        """Opens no connection; raises SettingsError if a setting is missing."""
+    def from_row(cls, row: UpstreamRow, settings: Settings, cooldowns: Cooldowns) -> Self:
+        """Opens no connection; raises SettingsError if a setting is missing or not supported."""
         raise NotImplementedError
 
     @abstractmethod
@@ -77,6 +81,14 @@ class Upstream(ABC):
     @abstractmethod
     def count_tokens(self, request: GenerateRequest) -> int:
         """The number of tokens of the request, with its instruction and tools."""
+
+    def losses_of(self, request: GenerateRequest) -> Sequence[str]:
+        """The names of the losses: what this upstream drops from the request."""
+        return ()
+
+    def completed(self, capabilities: ModelCapabilities) -> ModelCapabilities:
+        """The capabilities of a model as this upstream serves it."""
+        return capabilities
 
     def check_credentials(self, model: str) -> None:
         """Make a free call that needs valid credentials; raises its error."""

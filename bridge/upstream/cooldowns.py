@@ -1,4 +1,4 @@
-"""Cool-downs of keys that were refused and of models that are overloaded.
+"""Cool-downs of keys that were refused, and of models that are overloaded or out of reach at an upstream.
 
 The caller chooses the name of a cool-down. `bridge/state/cooldown_store.py` shares cool-downs between all
 workers; LocalCooldowns is for a single process.
@@ -9,6 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Protocol
+
+from bridge.gemini.service_tier import FLEX
+from bridge.settings.routes import Target
 
 
 class Cooldowns(Protocol):
@@ -33,3 +36,9 @@ class LocalCooldowns:
 
     def left(self, name: str) -> float:
         return max(0.0, self._wakes.get(name, 0.0) - self._clock())
+
+
+def model_cooldown(target: Target, tier: str | None = None) -> str:
+    """The flex tier has a name of its own: it can be full while other tiers have capacity."""
+    name = f"model:{target}"
+    return f"{name}:{FLEX}" if tier == FLEX else name

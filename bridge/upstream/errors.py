@@ -25,7 +25,9 @@ from bridge.errors import (
     ServiceTierRefused,
     SignaturesRefused,
     StoreRefused,
+    StrictCallsRefused,
     ThinkingRefused,
+    ToolCombinationRefused,
     UnknownModel,
     UpstreamMalformed,
     UpstreamMisconfigured,
@@ -36,6 +38,8 @@ from bridge.errors import (
     UpstreamUnreachable,
 )
 from bridge.gemini.types import JsonObject
+from bridge.upstream.overflow import Overflow, overflow_in
+from bridge.upstream.transport.exception_map import GEMINI
 
 #: google.rpc.Code and its HTTP status. In a stream only the name of the code is reliable.
 HTTP_STATUS = {
@@ -69,12 +73,6 @@ _SECRETS = (
 )
 _BAD_KEY = re.compile(r"(?i)api[ _]key (?:not valid|invalid|expired|not found|was reported)")
 _FOREIGN_RESOURCE = re.compile(r"(?i)access the file|not in an active state|cachedcontent not found")
-_OVERFLOW = re.compile(
-    r"(?i)token count\D*(?P<count>\d+)?\D*exceeds the maximum number of tokens"
-    r"|token count is (?P<vertex_count>\d+) but"
-    r"|exceeds the maximum number of tokens|prompt is too long|input is too long"
-)
-_LIMIT = re.compile(r"(?i)(?:tokens allowed|supports up to)\D{0,8}(\d+)")
 _PAYLOAD_SIZE = re.compile(r"(?i)request payload size exceeds")
 _RETRY_TEXT = re.compile(r"(?i)please retry in ((?:[0-9.]+(?:ms|h|m|s))+)")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)")
@@ -82,16 +80,31 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 #: Errors after which the bridge repairs the request and sends it again.
 _REPAIRABLE = (
     (re.compile(r"(?i)thought[ _]signature"), SignaturesRefused),
-    (re.compile(r"(?i)thinking[ _]?(?:config|level|budget)|\bthinking (?:is|are) not\b"), ThinkingRefused),
+    (
+        re.compile(
+            r"(?i)thinking[ _]?(?:config|level|budget)|\bthinking (?:is|are) not\b|does not support thinking"
+            r"|\b(?:reasoning_effort|chat_template_kwargs|enable_thinking)\b"
+        ),
+        ThinkingRefused,
+    ),
     (re.compile(r"(?i)service[ _]?tier|\b(?:flex|priority) (?:api|inference|tier)\b"), ServiceTierRefused),
     (re.compile(r"(?i)unknown name \W*store\b|\bstore\b.{0,40}not supported"), StoreRefused),
     (
         re.compile(
             r"(?i)\b(?:temperature|top_?[pk]|(?:presence|frequency)_?penalty)\b.{0,60}"
             r"(?:not supported|unsupported|deprecated|cannot be set|not allowed)"
+            r"|unsupported (?:parameter|value)\W{1,4}(?:temperature|top_[pk]|\w{8,9}_penalty)\b"
         ),
         SamplingRefused,
     ),
+    (
+        re.compile(
+            r"(?i)tool use with function calling|server_?side_?tool_?invocations"
+            r"|built-?in tools?\b.{0,40}function calling"
+        ),
+        ToolCombinationRefused,
+    ),
+    (re.compile(r"(?i)\bvalidated\b|function_?calling_?config\.mode\b"), StrictCallsRefused),
     (
         re.compile(
             r"(?i)function_?declarations?|parameters_?json_?schema|too many states|nesting depth"
@@ -112,13 +125,15 @@ def mask(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Report:
-    """The readable fields of an envelope."""
+class Report:
+    """The readable fields of an error."""
 
     code: int
     status: str
     text: str
-    details: tuple[JsonObject, ...]
+    details: tuple[JsonObject, ...] = ()
+    server: str = GEMINI
+    delay: float | None = None  #: seconds until a retry, from the response's header
 
     @property
     def heading(self) -> str:
@@ -126,7 +141,7 @@ class _Report:
 
     @property
     def message(self) -> str:
-        return f"Gemini answered {self.heading}" + (f": {self.text}" if self.text else "")
+        return f"{self.server} answered {self.heading}" + (f": {self.text}" if self.text else "")
 
     @property
     def logged(self) -> str:
@@ -134,7 +149,7 @@ class _Report:
         about_credentials = self.code in (401, 402, 403, 407) or self.status == "FAILED_PRECONDITION"
         status = self.status if self.status in HTTP_STATUS else ""
         message = f": {_QUOTATION.sub('…', self.text)}" if about_credentials and self.text else ""
-        return f"Gemini answered {self.code} {status}".rstrip() + message
+        return f"{self.server} answered {self.code} {status}".rstrip() + message
 
     @property
     def reasons(self) -> list[str]:
@@ -146,7 +161,7 @@ class _Report:
             if (delay := _seconds(detail.get("retryDelay"))) is not None:
                 return delay
         found = _RETRY_TEXT.search(self.text)
-        return _seconds(found[1]) if found else None
+        return _seconds(found[1]) if found else self.delay
 
     def quotas(self) -> Iterator[str]:
         for detail in self.details:
@@ -155,9 +170,9 @@ class _Report:
                 yield str(violation.get("quotaId")) if isinstance(violation, dict) else ""
 
 
-def error_from_response(status: int, body: bytes, model: str) -> BridgeError:
-    """The error for an HTTP response with another status than 200."""
-    return _classify(_report(_envelope(body), status), model)
+def error_from_response(status: int, body: bytes, model: str, delay: float | None = None) -> BridgeError:
+    """The error for an HTTP response with another status than 200; `delay` is its retry-after."""
+    return classify(_report(_envelope(body), status, delay), model)
 
 
 def error_from_payload(payload: JsonObject, model: str) -> BridgeError:
@@ -166,7 +181,7 @@ def error_from_payload(payload: JsonObject, model: str) -> BridgeError:
     fields = envelope if isinstance(envelope, dict) else {}
     code = fields.get("code")
     fallback = code if isinstance(code, int) and code >= 400 else 500
-    return _classify(_report(envelope, HTTP_STATUS.get(_string(fields, "status"), fallback)), model)
+    return classify(_report(envelope, HTTP_STATUS.get(_string(fields, "status"), fallback)), model)
 
 
 def _envelope(body: bytes) -> Any:
@@ -179,16 +194,17 @@ def _envelope(body: bytes) -> Any:
     return document.get("error") if isinstance(document, dict) else None
 
 
-def _report(envelope: Any, code: int) -> _Report:
+def _report(envelope: Any, code: int, delay: float | None = None) -> Report:
     if isinstance(envelope, str):
         envelope = {"message": envelope}
     fields = envelope if isinstance(envelope, dict) else {}
     details = fields.get("details")
-    return _Report(
+    return Report(
         code,
         mask(_string(fields, "status"))[:40],
         mask(_string(fields, "message").strip()),
         tuple(item for item in details if isinstance(item, dict)) if isinstance(details, list) else (),
+        delay=delay,
     )
 
 
@@ -208,14 +224,14 @@ def _seconds(duration: Any) -> float | None:
 # --- one function per kind of error ------------------------------------------------------------------
 
 
-def _classify(report: _Report, model: str) -> BridgeError:
+def classify(report: Report, model: str) -> BridgeError:
     error = _error_for(report, model)
     if report.text and report.text.rstrip(".") in error.message:
         error.logged = report.logged
     return error
 
 
-def _error_for(report: _Report, model: str) -> BridgeError:
+def _error_for(report: Report, model: str) -> BridgeError:
     if (build := _BY_CODE.get(report.code)) is not None:
         return build(report, model)
     if report.code >= 499:
@@ -225,44 +241,43 @@ def _error_for(report: _Report, model: str) -> BridgeError:
     return UpstreamMalformed(report.message)
 
 
-def _bad_request(report: _Report, model: str) -> BridgeError:
+def _bad_request(report: Report, model: str) -> BridgeError:
     if _is_about_the_key(report):
         return _bad_key(report)
     if report.status == "FAILED_PRECONDITION":
         return _forbidden(report, model)
     if _PAYLOAD_SIZE.search(report.text):
         return _too_large(report, model)
-    if (overflow := _OVERFLOW.search(report.text)) is not None:
-        return _overflow(report, overflow["count"] or overflow["vertex_count"])
+    if (overflow := overflow_in(report.text)) is not None:
+        return _overflow(report, overflow)
     return _refused(report, model)
 
 
-def _overflow(report: _Report, count: str | None) -> ContextOverflow:
+def _overflow(report: Report, found: Overflow) -> ContextOverflow:
     error = ContextOverflow(report.text)
-    if count is not None:
-        error.tokens = int(count)
-    if (limit := _LIMIT.search(report.text)) is not None:
-        error.limit = int(limit[1])
+    error.tokens, error.limit = found
     return error
 
 
-def _refused(report: _Report, _model: str) -> BridgeError:
+def _refused(report: Report, _model: str) -> BridgeError:
     kind = next((kind for pattern, kind in _REPAIRABLE if pattern.search(report.text)), UpstreamRefused)
-    return kind(report.text or f"Gemini refused the request ({report.heading}) without a reason.")
+    return kind(report.text or f"{report.server} refused the request ({report.heading}) without a reason.")
 
 
-def _is_about_the_key(report: _Report) -> bool:
+def _is_about_the_key(report: Report) -> bool:
     return any(reason.startswith("API_KEY") for reason in report.reasons) or bool(
         _BAD_KEY.search(report.text)
     )
 
 
-def _bad_key(report: _Report) -> BridgeError:
+def _bad_key(report: Report) -> BridgeError:
     reasons = ", ".join([report.heading, *map(mask, report.reasons)])
-    return UpstreamMisconfigured(f"The bridge's own Gemini key was refused ({reasons}). {ADMINISTRATOR}")
+    return UpstreamMisconfigured(
+        f"The bridge's own {report.server} key was refused ({reasons}). {ADMINISTRATOR}"
+    )
 
 
-def _forbidden(report: _Report, model: str) -> BridgeError:
+def _forbidden(report: Report, model: str) -> BridgeError:
     if _FOREIGN_RESOURCE.search(report.text):
         return _refused(report, model)  # a file that the client named, not the bridge's key
     if _is_about_the_key(report):
@@ -270,35 +285,39 @@ def _forbidden(report: _Report, model: str) -> BridgeError:
     return UpstreamMisconfigured(f"{report.message.rstrip('.')}. {ADMINISTRATOR}")
 
 
-def _unknown_model(report: _Report, model: str) -> BridgeError:
+def _unknown_model(report: Report, model: str) -> BridgeError:
     said = (
         report.text
         or "the answer was 404 without a message; if every model is unknown, check the upstream address"
     )
-    return UnknownModel(f"Gemini has no model {model[:100]!r}: {said}", param="model")
+    return UnknownModel(f"{report.server} has no model {model[:100]!r}: {said}", param="model")
 
 
-def _too_large(report: _Report, _model: str) -> BridgeError:
-    return RequestTooLarge(report.text or "The request is larger than Gemini accepts.")
+def _too_large(report: Report, _model: str) -> BridgeError:
+    return RequestTooLarge(report.text or f"The request is larger than {report.server} accepts.")
 
 
-def _rate_limited(report: _Report, _model: str) -> BridgeError:
+def _rate_limited(report: Report, _model: str) -> BridgeError:
     delay = report.retry_after
     if any(map(_LONG_QUOTA.search, report.quotas())) or "limit: 0" in report.text:
         # Google names a delay of seconds even for a daily quota.
         delay = max(delay or 0.0, float(LONGEST_RETRY_AFTER))
-    return UpstreamRateLimited(report.text or "Gemini's quota is used up for now.", retry_after=delay)
+    return UpstreamRateLimited(
+        report.text or f"The quota of {report.server} is used up for now.", retry_after=delay
+    )
 
 
-def _overloaded(report: _Report, _model: str) -> BridgeError:
-    return UpstreamOverloaded(report.text or "Gemini is overloaded.", retry_after=report.retry_after)
+def _overloaded(report: Report, _model: str) -> BridgeError:
+    return UpstreamOverloaded(
+        report.text or f"{report.server} is overloaded.", retry_after=report.retry_after
+    )
 
 
-def _timed_out(report: _Report, _model: str) -> BridgeError:
+def _timed_out(report: Report, _model: str) -> BridgeError:
     return UpstreamTimeout(report.message)
 
 
-_BY_CODE: dict[int, Callable[[_Report, str], BridgeError]] = {
+_BY_CODE: dict[int, Callable[[Report, str], BridgeError]] = {
     400: _bad_request,
     401: _forbidden,
     402: _forbidden,

@@ -1,4 +1,4 @@
-"""Optional packages that only some upstreams need."""
+"""What only some upstreams need: optional packages and files with credentials."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bridge.settings import Settings, SettingsError
+from bridge.settings import Settings, SettingsError, UpstreamRow
+from bridge.settings.upstreams import DEFAULT
 
 
 @contextmanager
-def needing(extra: str, settings: Settings) -> Iterator[None]:
+def needing(extra: str, row: UpstreamRow) -> Iterator[None]:
     """Wraps an import that needs an extra; a missing package becomes a SettingsError."""
     try:
         yield
     except ModuleNotFoundError:
         raise SettingsError(
-            f"upstream.transport is {settings.transport_in_force}, but its packages are not installed: "
+            f"{row.place}, but its packages are not installed: "
             f"{sys.executable} -m pip install 'gemini-bridge[{extra}]'"
         ) from None
+
+
+def credentials_origin(row: UpstreamRow, settings: Settings) -> str:
+    """The source of the row's `credentials`, for messages."""
+    if row.name != DEFAULT:
+        return f"{row.place}: credentials"
+    key = f"{row.kind}.credentials"
+    return settings.origins.get(key, key)

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.gemini.types import GenerateRequest, JsonObject
-from bridge.settings import Settings, SettingsError
+from bridge.settings import Settings, SettingsError, UpstreamRow
+from bridge.settings.sections import GEMINI_ADDRESS
 from bridge.upstream.auth.credentials import ApiKeyCredentials
 from bridge.upstream.cooldowns import Cooldowns, LocalCooldowns
+from bridge.upstream.http_upstream import quoted, route_of, timeouts_of
 from bridge.upstream.payloads import count_request_bytes, json_bytes, request_bytes
-from bridge.upstream.rest import RestUpstream, quoted, timeouts_from
-from bridge.upstream.transport.connection_pool import UpstreamCall
+from bridge.upstream.rest import RestUpstream
+from bridge.upstream.transport.connection_pool import OF_ENVIRONMENT, NetworkRoute, UpstreamCall
 from bridge.upstream.transport.http_response import Timeouts
 
 
@@ -25,25 +27,28 @@ class GeminiUpstream(RestUpstream):
         key_cooldown: float,
         pool_size: int,
         cooldowns: Cooldowns | None = None,
+        route: NetworkRoute = OF_ENVIRONMENT,
     ) -> None:
-        credentials = ApiKeyCredentials(keys, key_cooldown, cooldowns or LocalCooldowns())
-        super().__init__(base_url=base_url, credentials=credentials, timeouts=timeouts, pool_size=pool_size)
+        super().__init__(
+            base_url=base_url,
+            credentials=ApiKeyCredentials(keys, key_cooldown, cooldowns or LocalCooldowns()),
+            timeouts=timeouts,
+            pool_size=pool_size,
+            route=route,
+        )
 
     @classmethod
-    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> GeminiUpstream:
-        upstream = settings.upstream
-        if not upstream.api_keys:
-            raise SettingsError(
-                f"upstream.transport is {settings.transport_in_force}, but no API key is set: "
-                "set GEMINI_API_KEY"
-            )
+    def from_row(cls, row: UpstreamRow, settings: Settings, cooldowns: Cooldowns) -> GeminiUpstream:
+        if not row.api_keys:
+            raise SettingsError(f"{row.place}, but no API key is set: set {row.key_setting}")
         return cls(
-            base_url=upstream.base_url,
-            keys=upstream.api_keys,
-            timeouts=timeouts_from(settings),
-            key_cooldown=upstream.key_cooldown,
+            base_url=row.base_url or GEMINI_ADDRESS,
+            keys=row.api_keys,
+            timeouts=timeouts_of(row, settings),
+            key_cooldown=row.key_cooldown,
             pool_size=settings.server.threads,
             cooldowns=cooldowns,
+            route=route_of(row),
         )
 
     def _stream_call(self, request: GenerateRequest) -> UpstreamCall:

@@ -1,45 +1,31 @@
-"""Base classes of the upstreams that speak Gemini's API over REST.
+"""Base class of the upstreams that speak Gemini's API over REST.
 
 An upstream provides the URLs and bodies of its calls, a function that unwraps its chunks, and its
-`CredentialSource`. Exceptions of `requests` and urllib3 are translated here.
+`CredentialSource`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode
 
-from bridge.errors import BridgeError, UpstreamMalformed, UpstreamMisconfigured
+from bridge.errors import UpstreamMalformed
 from bridge.gemini.service_tier import FLEX
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
-from bridge.settings import Settings
-from bridge.upstream.auth.credentials import Credential, CredentialSource
-from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
-from bridge.upstream.errors import error_from_payload, error_from_response
+from bridge.upstream.auth.credentials import CredentialSource
+from bridge.upstream.base import ChunkStream
+from bridge.upstream.http_upstream import HttpStream, HttpUpstream
 from bridge.upstream.masking import Mask
-from bridge.upstream.payloads import Unwrap, chunks_in, objects_in
-from bridge.upstream.transport.connection_pool import PoolPerProcess, UpstreamCall
-from bridge.upstream.transport.exception_map import foreign_errors_translated
-from bridge.upstream.transport.http_response import HttpResponse, Timeouts
+from bridge.upstream.payloads import Unwrap, chunks_in
+from bridge.upstream.transport.connection_pool import OF_ENVIRONMENT, NetworkRoute, UpstreamCall
+from bridge.upstream.transport.http_response import Timeouts
 
-LARGEST_ERROR_BODY = 1 << 20
-LARGEST_WHOLE_ANSWER = 16 << 20
 MOST_MODEL_PAGES = 20
-LONGEST_UNARY_CALL = 30.0
-
-T = TypeVar("T")
 
 
-class AcceptedResponse(NamedTuple):
-    response: HttpResponse
-    mask: Mask  #: removes the secret from the response's payloads
-
-
-class RestUpstream(Upstream):
+class RestUpstream(HttpUpstream):
     def __init__(
         self,
         *,
@@ -48,13 +34,17 @@ class RestUpstream(Upstream):
         timeouts: Timeouts,
         pool_size: int,
         unwrap: Unwrap | None = None,
+        route: NetworkRoute = OF_ENVIRONMENT,
     ) -> None:
         """`unwrap` extracts the chunk from a payload; None if the payload is the chunk."""
-        self.unwrap = unwrap
-        self.home = base_url.rstrip("/")
-        self._credentials = credentials
-        self._timeouts = timeouts
-        self._connections = PoolPerProcess(self.home, pool_size)
+        super().__init__(
+            base_url=base_url,
+            credentials=credentials,
+            timeouts=timeouts,
+            pool_size=pool_size,
+            route=route,
+        )
+        self._unwrap = unwrap
 
     @abstractmethod
     def _stream_call(self, request: GenerateRequest) -> UpstreamCall: ...
@@ -64,24 +54,19 @@ class RestUpstream(Upstream):
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
         call = replace(self._stream_call(request), conversation=request.conversation)
-        return RestStream(self, _with_flex_limits(call) if request.service_tier == FLEX else call)
+        if request.service_tier == FLEX:
+            call = _with_flex_limits(call)
+
+        def decode(body: Iterator[bytes], mask: Mask) -> Iterator[Sequence[Chunk]]:
+            return chunks_in(body, call.model, mask, self._unwrap)
+
+        return HttpStream(self, call, decode)
 
     def count_tokens(self, request: GenerateRequest) -> int:
         total = self._fetch_object(self._count_call(request)).get("totalTokens")
         if not isinstance(total, int):
             raise UpstreamMalformed("Gemini's token count has no totalTokens.")
         return total
-
-    # --- calls ---------------------------------------------------------------------------------------
-
-    def _post(self, path: str, body: bytes, timeouts: Timeouts, model: str = "") -> UpstreamCall:
-        return UpstreamCall("POST", f"{self.home}{path}", timeouts, body, model)
-
-    @property
-    def _unary_timeouts(self) -> Timeouts:
-        """For a call whose answer is not a stream: one limit for the whole call."""
-        seconds = min(self._timeouts.between, LONGEST_UNARY_CALL)
-        return replace(self._timeouts, first_byte=seconds, between=seconds, whole=seconds)
 
     def _pages(self, path: str, size: int) -> Iterator[JsonObject]:
         """The pages of a list, up to MOST_MODEL_PAGES."""
@@ -95,147 +80,8 @@ class RestUpstream(Upstream):
                 return
             query["pageToken"] = token
 
-    def _fetch_object(self, call: UpstreamCall) -> JsonObject:
-        """The JSON object of an answer that is not a stream."""
-        responses: list[HttpResponse] = []
-        try:
-            response, mask = wait_for(self.accepted_response(call, responses.append))
-            body = mask.in_body(b"".join(_limited(LARGEST_WHOLE_ANSWER, response.body())))
-            fetched = objects_in(body)[0]
-        finally:
-            for each in responses:
-                each.close()
-        if "error" in fetched:
-            raise error_from_payload(fetched, call.model)
-        return fetched
-
-    # --- sending -------------------------------------------------------------------------------------
-
-    def accepted_response(
-        self, call: UpstreamCall, on_response: Callable[[HttpResponse], None] = lambda _response: None
-    ) -> Generator[Tick, None, AcceptedResponse]:
-        """Send the call with one credential after another until the upstream answers 200.
-
-        `on_response` gets each response before its head is read, so that another thread can close it.
-        """
-        refusal: BridgeError = UpstreamMisconfigured("The bridge has no credential for Gemini.")
-        quota = call.quota or call.model
-        for credential in self._credentials.credentials(quota, call.conversation):
-            if not isinstance(credential, Credential):
-                yield credential
-                continue
-            response = self._send(call, credential)
-            on_response(response)
-            for _ in response.head():
-                yield ()
-            if response.status == 200:
-                return AcceptedResponse(response, Mask(credential.secret, call.body))
-            refusal = yield from self._read_refusal(response, call, credential)
-            if not self._credentials.refused(credential, response.status, refusal, quota):
-                break
-        raise refusal
-
-    def _send(self, call: UpstreamCall, credential: Credential) -> HttpResponse:
-        with foreign_errors_translated():
-            request = call.prepared(credential.headers)
-            pool = self._connections.of_this_process()
-        return pool.send(request, call.timeouts)
-
-    def _read_refusal(
-        self, response: HttpResponse, call: UpstreamCall, credential: Credential
-    ) -> Generator[Tick, None, BridgeError]:
-        pieces: list[bytes] = []
-        with suppress(BridgeError):  # the status is enough if the body is incomplete
-            for data in _limited(LARGEST_ERROR_BODY, response.body()):
-                pieces.append(data)
-                if not data:
-                    yield ()
-        response.close()
-        if 300 <= response.status < 400 or (response.status == 404 and not call.model):
-            # Another credential cannot help, so none is tried.
-            raise UpstreamMisconfigured(
-                f"{_without_userinfo(self.home)} answered {response.status}: it is not the Gemini API."
-            )
-        body = Mask(credential.secret).in_body(b"".join(pieces))
-        return error_from_response(response.status, body, call.model)
-
 
 def _with_flex_limits(call: UpstreamCall) -> UpstreamCall:
     """An answer of the flex tier may begin after minutes, and the tier has a quota of its own."""
     timeouts = replace(call.timeouts, first_byte=call.timeouts.whole)
     return replace(call, timeouts=timeouts, quota=f"{call.model}:{FLEX}")
-
-
-def timeouts_from(settings: Settings) -> Timeouts:
-    upstream = settings.upstream
-    return Timeouts(
-        upstream.connect_timeout,
-        upstream.first_byte_timeout,
-        upstream.read_timeout,
-        upstream.answer_timeout,
-        min(TICK, settings.server.heartbeat),
-    )
-
-
-def quoted(name: str) -> str:
-    """Percent-encode a name that the client chose, so that it stays one segment of the path."""
-    return quote(name, safe="", errors="replace")
-
-
-def wait_for(waiting: Generator[Tick, None, T]) -> T:
-    """Block until the result; for callers that need no ticks."""
-    while True:
-        try:
-            next(waiting)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-def _limited(limit: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    for data in pieces:
-        yield data[:limit]
-        limit -= len(data)
-        if limit <= 0:
-            return
-
-
-def _without_userinfo(address: str) -> str:
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-class RestStream(ChunkStream):
-    def __init__(self, upstream: RestUpstream, call: UpstreamCall) -> None:
-        self._upstream = upstream
-        self._call = call
-        self._response: HttpResponse | None = None
-        self._waited_before = 0.0  #: seconds spent on responses that refused the request
-        self._closed = False
-
-    @property
-    def waited(self) -> float:  # type: ignore[override]
-        return self._waited_before + (self._response.waited if self._response is not None else 0.0)
-
-    def __iter__(self) -> Iterator[Sequence[Chunk]]:
-        if self._closed:
-            return
-        try:
-            response, mask = yield from self._upstream.accepted_response(self._call, self._use)
-            yield from chunks_in(response.body(), self._call.model, mask, self._upstream.unwrap)
-        except BridgeError:
-            if not self._closed:  # closing the stream causes errors here
-                raise
-        finally:
-            self.close()
-
-    def _use(self, response: HttpResponse) -> None:
-        self._waited_before = self.waited
-        self._response = response
-        if self._closed:
-            response.close()
-
-    def close(self) -> None:
-        self._closed = True
-        if self._response is not None:
-            self._response.close()

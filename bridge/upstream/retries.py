@@ -2,8 +2,8 @@
 
 Chunks are held back until one has visible content: a text, a call or an image. Until then a failed, empty or
 malformed answer costs only time, so the request is sent again: repaired, if Gemini's error names the problem;
-after a pause, if Gemini is overloaded; to a fallback model, if the operator configured one. Thoughts are held
-back too, for some seconds, because most malformed calls come right after them.
+after a pause, if Gemini is overloaded; to a fallback model or to another upstream, if the operator configured
+one. Thoughts are held back too, for some seconds, because most malformed calls come right after them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from bridge.errors import (
     BridgeError,
@@ -22,18 +22,20 @@ from bridge.errors import (
     UpstreamMalformed,
     UpstreamOverloaded,
     UpstreamRateLimited,
+    UpstreamTimeout,
     UpstreamTruncated,
     UpstreamUnreachable,
 )
 from bridge.gemini.finish import Outcome
-from bridge.gemini.model_adapter import AnswerAdapter
 from bridge.gemini.repairs import REPAIRS, REPAIRS_FOR_AUTO_TIER, Repair
-from bridge.gemini.service_tier import AUTO, FLEX, STANDARD
+from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.signatures import dummy_notes
 from bridge.gemini.turn import Step, Turn, TurnEnded, TurnFailed
-from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Part, TextChunk, Usage
-from bridge.upstream.base import TICK, AnswerStream, ChunkStream, Upstream
-from bridge.upstream.cooldowns import Cooldowns
+from bridge.gemini.types import Chunk, JsonObject, Part, TextChunk, Usage
+from bridge.settings.routes import Target
+from bridge.upstream.base import TICK, AnswerStream, ChunkStream
+from bridge.upstream.cooldowns import Cooldowns, model_cooldown
+from bridge.upstream.prepared_attempt import PreparedAttempt
 
 #: Seconds for which thoughts and the head of a stream are held back: clients expect bytes within ten seconds.
 LONGEST_HOLD = 9.0
@@ -51,6 +53,8 @@ RETRYABLE = (
 )
 #: Errors that a fallback model may avoid.
 MODEL_SPECIFIC = (UpstreamOverloaded, UpstreamRateLimited)
+#: Errors that another upstream may avoid.
+UPSTREAM_SPECIFIC = (UpstreamTimeout, UpstreamUnreachable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +63,12 @@ class RetryPolicy:
     longest_wait: float  #: seconds, the sum of all pauses
 
 
-class PreparedAttempt(NamedTuple):
-    """The request adapted to one model, and the adapter for its answer."""
-
-    request: GenerateRequest
-    adapter: AnswerAdapter
-
-
 class LearntFromErrors(Protocol):
     """Remembers what a refusal or a successful repair showed."""
 
-    def model_gone(self, model: str, instead: str) -> None: ...
+    def model_gone(self, missing: Target, instead: Target) -> None: ...
 
-    def repaired(self, repair: Repair, model: str) -> None: ...
+    def repaired(self, repair: Repair, target: Target) -> None: ...
 
 
 class RetryingStream(AnswerStream):
@@ -81,9 +78,8 @@ class RetryingStream(AnswerStream):
 
     def __init__(
         self,
-        upstream: Upstream,
-        choices: Sequence[Sequence[str]],
-        prepare: Callable[[str], PreparedAttempt],
+        choices: Sequence[Sequence[Target]],
+        prepare: Callable[[Target], PreparedAttempt],
         policy: RetryPolicy,
         cooldowns: Cooldowns,
         learnt: LearntFromErrors,
@@ -91,17 +87,16 @@ class RetryingStream(AnswerStream):
         *,
         strict: bool = False,
     ) -> None:
-        """A choice is a model with its fallbacks; the next choice is used if the upstream does not have the
-        model. `tier` is the service tier that the client requested. `strict` forbids repairs that lose a
-        setting of the client."""
+        """A choice is a model, at each upstream that serves it, with its fallbacks; the next choice is used
+        if no upstream has the model. `tier` is the service tier that the client requested. `strict` forbids
+        repairs that lose a setting of the client."""
         super().__init__()
-        self._upstream = upstream
         self._prepare = prepare
         self._policy = policy
         self._cooldowns = cooldowns
         self._learnt = learnt
-        self._choices = [list(models) for models in choices]
-        self._models: list[str] = []
+        self._choices = [list(targets) for targets in choices]
+        self._targets: list[Target] = []
         self._tier = tier
         self._strict = strict
         self._repairs = REPAIRS_FOR_AUTO_TIER if tier == AUTO else REPAIRS
@@ -165,8 +160,8 @@ class RetryingStream(AnswerStream):
 
     def _start_attempt(self) -> None:
         self._paused, self._stream = self.waited, None
-        self._stream = self._upstream.stream(self._prepared.request)
-        self._feed, self._batches = self._prepared.adapter.feed, iter(self._stream)
+        self._stream = self._prepared.upstream.stream(self._prepared.request)
+        self._feed, self._batches = self._prepared.new_feed(), iter(self._stream)
 
     def _adapt(self, chunks: Sequence[Chunk]) -> list[Chunk]:
         return list(map(self._feed, chunks))
@@ -179,8 +174,9 @@ class RetryingStream(AnswerStream):
             for chunks in batches:
                 if chunks and not held:
                     self._learn_from_success(chunks[0])
-                held.extend(map(feed, chunks))
-                self._visible = any(map(_is_visible, chunks))
+                fed = list(map(feed, chunks))
+                held.extend(fed)
+                self._visible = any(map(_is_visible, fed))
                 if self._visible or (held and self._held_long_enough()):
                     self._shown = True
                     yield held
@@ -199,7 +195,7 @@ class RetryingStream(AnswerStream):
         for chunks in self._batches:
             fed = self._adapt(chunks)
             yield fed
-            if any(map(_is_visible, chunks)):
+            if any(map(_is_visible, fed)):
                 return
             last = fed or last
         self._check_output_limit(last)
@@ -213,7 +209,7 @@ class RetryingStream(AnswerStream):
             if (
                 repair.fact and not request.native
             ):  # values that a native client chose prove nothing about the model
-                self._learnt.repaired(repair, request.model)
+                self._learnt.repaired(repair, self._prepared.target)
 
     def _held_long_enough(self) -> bool:
         return time.monotonic() - self._began > LONGEST_HOLD
@@ -229,7 +225,7 @@ class RetryingStream(AnswerStream):
             if isinstance(step, TurnEnded) and all(
                 ending.outcome is Outcome.COMPLETE for ending in step.endings
             ):
-                raise UpstreamMalformed("Gemini's answer was empty.")
+                raise UpstreamMalformed("The model's answer was empty.")
 
     def _check_output_limit(self, chunks: Sequence[Chunk]) -> None:
         usage = _usage(chunks)
@@ -248,21 +244,40 @@ class RetryingStream(AnswerStream):
         """Prepare the next attempt; returns the seconds to wait before it, or raises `error`."""
         if self._is_repaired(error) or self._is_replaced(error):
             return 0.0
-        if not isinstance(error, RETRYABLE):
+        if isinstance(error, RETRYABLE):
+            wait = self._wait(error)
+            if self._tries < self._policy.attempts and self._waited + wait <= self._policy.longest_wait:
+                self._waited += wait
+                return wait
+        if not (self._leaves_model(error) or self._leaves_upstream(error)):
             raise error
-        wait = self._wait(error)
-        if self._tries < self._policy.attempts and self._waited + wait <= self._policy.longest_wait:
-            self._waited += wait
-            return wait
-        if isinstance(error, MODEL_SPECIFIC):
-            cooldown = MODEL_COOLDOWN if error.retry_after is None else error.retry_after
-            request = self._prepared.request
-            self._cooldowns.rest(_cooldown_name(request.model, request.service_tier), cooldown)
-            self.notes[f"cooldown.{error.kind}"] += 1
-            if self._models:
-                self._fall_back()
-                return 0.0
-        raise error
+        return 0.0
+
+    def _leaves_model(self, error: BridgeError) -> bool:
+        if not isinstance(error, MODEL_SPECIFIC):
+            return False
+        self._rest(error)
+        if not self._targets:
+            return False
+        self._fall_back()
+        return True
+
+    def _leaves_upstream(self, error: BridgeError) -> bool:
+        """Whether another upstream answers instead of one that cannot be reached."""
+        failed = self._prepared.target.upstream
+        others = [target for target in self._targets if target.upstream != failed]
+        if not others or not isinstance(error, UPSTREAM_SPECIFIC):
+            return False
+        self._rest(error)
+        self._targets = others
+        self._fall_back()
+        return True
+
+    def _rest(self, error: BridgeError) -> None:
+        cooldown = MODEL_COOLDOWN if error.retry_after is None else error.retry_after
+        target, tier = self._prepared.target, self._prepared.request.service_tier
+        self._cooldowns.rest(model_cooldown(target, tier), cooldown)
+        self.notes[f"cooldown.{error.kind}"] += 1
 
     def _is_repaired(self, error: BridgeError) -> bool:
         for repair in self._repairs.get(type(error), ()):
@@ -280,15 +295,19 @@ class RetryingStream(AnswerStream):
         return False
 
     def _is_replaced(self, error: BridgeError) -> bool:
-        """Replace a model that the upstream does not have by the next choice or fallback."""
-        if not isinstance(error, UnknownModel) or not (self._choices or self._models):
+        """Replace a model that the upstream does not have: the same model at another upstream, then the next
+        choice, then a fallback."""
+        if not isinstance(error, UnknownModel) or not (self._choices or self._targets):
             return False
-        missing = self._prepared.request.model
-        if self._choices:
+        missing = self._prepared.target
+        elsewhere = bool(self._targets) and self._targets[0].model == missing.model
+        learns = elsewhere or bool(self._choices)
+        if self._choices and not elsewhere:
             self._take_next_choice()
-            self._learnt.model_gone(missing, self._prepared.request.model)
         else:
             self._fall_back()
+        if learns:
+            self._learnt.model_gone(missing, self._prepared.target)
         self._reset_attempts()
         self.notes["model.gone"] += 1
         return True
@@ -306,20 +325,22 @@ class RetryingStream(AnswerStream):
             self._paused += tick
             yield ()
 
-    # --- other models --------------------------------------------------------------------------------
+    # --- other targets -------------------------------------------------------------------------------
 
     def _take_next_choice(self) -> None:
-        """Skip a model in cool-down, unless its fallbacks are all in cool-down too."""
-        models = self._choices.pop(0)
-        names = {model: _cooldown_name(model, self._tier) for model in models}
-        ready = next((model for model in names if not self._cooldowns.left(names[model])), models[0])
-        self._models = models[models.index(ready) + 1 :]
-        if ready != models[0]:
+        """Skip a target in cool-down, unless its fallbacks are all in cool-down too."""
+        targets = self._choices.pop(0)
+        ready = next((each for each in targets if not self._is_resting(each)), targets[0])
+        self._targets = targets[targets.index(ready) + 1 :]
+        if ready != targets[0]:
             self.notes["fallback"] += 1
         self._use(self._prepare(ready))
 
+    def _is_resting(self, target: Target) -> bool:
+        return self._cooldowns.left(model_cooldown(target, self._tier)) > 0
+
     def _fall_back(self) -> None:
-        self._use(self._prepare(self._models.pop(0)))
+        self._use(self._prepare(self._targets.pop(0)))
         self._reset_attempts()
         self.notes["fallback"] += 1
 
@@ -330,11 +351,6 @@ class RetryingStream(AnswerStream):
         self._tries = 0
         self._tried.clear()
         self._applied.clear()
-
-
-def _cooldown_name(model: str, tier: str | None) -> str:
-    """The flex tier has a name of its own: it can be full while other tiers have capacity."""
-    return f"model:{model}:{FLEX}" if tier == FLEX else f"model:{model}"
 
 
 def _is_visible(chunk: Chunk) -> bool:

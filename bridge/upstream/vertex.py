@@ -15,16 +15,18 @@ from bridge.errors import InvalidRequest
 from bridge.gemini.service_tier import SERVICE_TIERS
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import request_to_json
-from bridge.settings import AUTO, Settings, SettingsError
+from bridge.settings import AUTO, Settings, SettingsError, UpstreamRow
+from bridge.settings.upstreams import DEFAULT
 from bridge.upstream.auth.access_tokens import AccessToken, TokenCredentials
 from bridge.upstream.auth.credential_files import read_credentials
 from bridge.upstream.auth.credentials import CredentialSource
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
-from bridge.upstream.extras import needing
+from bridge.upstream.extras import credentials_origin, needing
+from bridge.upstream.http_upstream import quoted, route_of, timeouts_of
 from bridge.upstream.payloads import json_bytes, request_bytes
-from bridge.upstream.rest import RestUpstream, quoted, timeouts_from
-from bridge.upstream.transport.connection_pool import UpstreamCall
+from bridge.upstream.rest import RestUpstream
+from bridge.upstream.transport.connection_pool import OF_ENVIRONMENT, NetworkRoute, UpstreamCall
 from bridge.upstream.transport.http_response import Timeouts
 
 VERSION = "v1beta1"
@@ -54,30 +56,32 @@ class VertexUpstream(RestUpstream):
         timeouts: Timeouts,
         pool_size: int,
         models: Sequence[str] = (),
+        route: NetworkRoute = OF_ENVIRONMENT,
     ) -> None:
-        super().__init__(base_url=base_url, credentials=credentials, timeouts=timeouts, pool_size=pool_size)
+        super().__init__(
+            base_url=base_url, credentials=credentials, timeouts=timeouts, pool_size=pool_size, route=route
+        )
         self._models_path = f"/{VERSION}/projects/{quoted(project)}/locations/{quoted(location)}/{PUBLISHED}"
         self._models = models
 
     @classmethod
-    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> VertexUpstream:
-        vertex, timeouts = settings.vertex, timeouts_from(settings)
-        fetch, project = _credentials(settings)
-        if vertex.project != AUTO:
-            project = vertex.project
+    def from_row(cls, row: UpstreamRow, settings: Settings, cooldowns: Cooldowns) -> VertexUpstream:
+        timeouts = timeouts_of(row, settings)
+        fetch, project = _credentials(row, settings)
+        if row.project != AUTO:
+            project = row.project
         if not project:
-            raise SettingsError(
-                "upstream.transport is vertex, but no project is set: set vertex.project or "
-                "GOOGLE_CLOUD_PROJECT"
-            )
+            advice = "vertex.project or GOOGLE_CLOUD_PROJECT" if row.name == DEFAULT else "project"
+            raise SettingsError(f"{row.place}, but no project is set: set {advice}")
         return cls(
-            base_url=_address(vertex.location) if vertex.base_url == AUTO else vertex.base_url,
+            base_url=row.base_url or _address(row.location),
             project=project,
-            location=vertex.location,
+            location=row.location,
             credentials=TokenCredentials(fetch, timeouts.tick),
             timeouts=timeouts,
             pool_size=settings.server.threads,
-            models=vertex.models,
+            models=row.listed,
+            route=route_of(row),
         )
 
     def _stream_call(self, request: GenerateRequest) -> UpstreamCall:
@@ -126,14 +130,14 @@ def _address(location: str) -> str:
     return f"https://{location}-aiplatform.googleapis.com"
 
 
-def _credentials(settings: Settings) -> tuple[Callable[[], AccessToken], str | None]:
+def _credentials(row: UpstreamRow, settings: Settings) -> tuple[Callable[[], AccessToken], str | None]:
     """The token fetcher, and the project of the credentials if their file names one."""
-    with needing("vertex", settings):
+    with needing("vertex", row):
         from bridge.upstream.auth import google_auth
-    path = settings.vertex.credentials
+    path = row.credentials
     if path == Path(AUTO):
         return google_auth.TokenFetcher(google_auth.of_this_machine), None
-    origin = settings.origins.get("vertex.credentials", "vertex.credentials")
+    origin = credentials_origin(row, settings)
     info = read_credentials(origin, path)
     try:
         find = google_auth.of_file(path, info)

@@ -7,13 +7,14 @@ from collections.abc import Collection, Sequence
 from flask import Flask, Response
 
 from bridge.access.authentication import Authenticator, Identity
-from bridge.access.limits import NOT_ENFORCED, Limiter
+from bridge.access.limits import Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.errors import NotAuthorized
 from bridge.protocols.base import Protocol
 from bridge.web.credentials import presented_keys
 from bridge.web.errors import protocol_of
 from bridge.web.request import Request, current_request
+from bridge.web.unary_calls import EMBED
 
 #: Headers that proxies add. They only show that a proxy sent the request; their values are not trusted.
 PROXY_HEADERS = (
@@ -36,6 +37,9 @@ def install_access(
 ) -> None:
     """`open_to_all` names the blueprints that need no key. The spelling of the path does not matter."""
     counted = {protocol.name for protocol in protocols}
+    labels = {
+        f"{each.name}.{EMBED}": each.embedding.label for each in protocols if each.embedding is not None
+    }
 
     @app.before_request
     def check_access() -> None:
@@ -44,13 +48,13 @@ def install_access(
         if blueprint in open_to_all:
             return
         if blueprint in counted:
-            request.record.protocol = blueprint
+            request.record.protocol = labels.get(request.endpoint or "") or blueprint
         request.identity = _authenticated(authenticator, request)
         if blueprint in counted:
             _admit(limiter, request)
-            request.interruption = running.watch(request.identity, request.record)
         else:
             request.allowances = request.allowances_if_refused = limiter.look(request.identity.key)
+        request.interruption = running.watch(request.identity, request.record)
 
     @app.after_request
     def add_limit_headers(response: Response) -> Response:
@@ -82,8 +86,8 @@ def _admit(limiter: Limiter, request: Request) -> None:
     admission = limiter.admit(request.identity.key)
     request.cost_limited = limiter.on_cost(request.identity.key)
     request.allowances, request.allowances_if_refused = admission.allowances, admission.if_refused
-    if not admission.enforced:
-        record.notes[NOT_ENFORCED] += 1
+    if admission.note is not None:
+        record.notes[admission.note] += 1
     if admission.refusal is not None:
         raise admission.refusal
     if admission.settle is not None:

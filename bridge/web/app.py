@@ -12,12 +12,12 @@ from bridge.access.authentication import Authenticator
 from bridge.access.key_cache import KeyCache
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
-from bridge.connect.codex_catalog import PATH as CODEX_CATALOG
 from bridge.exchange.drain import Drain
-from bridge.exchange.exchange import Services
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
+from bridge.exchange.services import Services
+from bridge.exchange.stored_answers import NOT_STORED
 from bridge.fetch.media_fetcher import MediaFetcher
 from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
@@ -37,9 +37,8 @@ from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
 from bridge.state.stores import Stores, open_stores
 from bridge.state.usage_store import UsageStore
-from bridge.upstream import make_upstream
+from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
-from bridge.upstream.listed_models import ListedModels
 from bridge.upstream.retries import RetryPolicy
 from bridge.web.access import install_access
 from bridge.web.conversations import make_conversations_blueprint
@@ -51,17 +50,20 @@ from bridge.web.metrics import make_metrics_blueprint
 from bridge.web.models import ModelList, make_models_blueprint
 from bridge.web.request import Request, current_request
 from bridge.web.request_id import HEADER, request_id
-from bridge.web.routes import ClientSide, make_blueprint
+from bridge.web.routes import ClientSide, ProtocolServing, make_blueprint
 from bridge.web.stored_answers import make_stored_blueprint
-from bridge.web.unary_calls import add_unary_calls, shown_path
+from bridge.web.unary_calls import add_unary_calls
 from bridge.web.user_agent import client_program
 
 #: Monitoring requests these every few seconds; their log lines would hide all others.
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 
 OVERHEAD = "X-Bridge-Overhead-Ms"
+UPSTREAM = "X-Bridge-Upstream"  #: the name of the upstream, if there are several
 MODEL = "X-Bridge-Model"  #: the upstream's model that the request was sent to
 MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the upstream names it
+
+STATE_METRICS = "bridge_state_metrics"  #: the key in `app.extensions`, which keeps the object
 
 CACHE = "X-Bridge-Cache"  #: how the request cache was used
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
@@ -83,6 +85,7 @@ def create_app(
     app = Application("bridge", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
+    _serve_stores(stores, app)
     services = _services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
@@ -103,49 +106,42 @@ def create_app(
     )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
-        blueprint = make_blueprint(protocol, services, stores, client_side)
-        add_unary_calls(blueprint, protocol, services, stores, client_side)
-        app.register_blueprint(blueprint)
-        if protocol.storing is not None:
-            app.register_blueprint(
-                make_stored_blueprint(protocol, protocol.storing, services, stores, client_side)
-            )
-        if protocol.conversations is not None:
-            app.register_blueprint(
-                make_conversations_blueprint(
-                    protocol,
-                    protocol.conversations,
-                    stores.conversations,
-                    services.ids_and_clock,
-                    client_side,
-                )
-            )
+        _serve_protocol(app, ProtocolServing(protocol, services, stores, client_side))
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
-    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage.stored_bytes))
-    endpoints = [f"POST {shown_path(path)}" for protocol in PROTOCOLS for path in protocol.all_paths]
-    endpoints += [
-        "GET /v1/models",
-        "GET /v1/models/{id}",
-        f"GET {CODEX_CATALOG}",
-        "GET /docs",
-        "GET /openapi.json",
-        "GET /healthz",
-        "GET /readyz",
-    ]
-    app.register_blueprint(make_front_blueprint(settings, models, endpoints))
+    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage))
+    app.register_blueprint(make_front_blueprint(settings, models))
     return app
+
+
+def _serve_protocol(app: Flask, serving: ProtocolServing) -> None:
+    protocol = serving.protocol
+    blueprint = make_blueprint(serving)
+    add_unary_calls(blueprint, serving)
+    app.register_blueprint(blueprint)
+    if protocol.storing is not None:
+        app.register_blueprint(make_stored_blueprint(serving, protocol.storing))
+    if protocol.conversations is not None:
+        app.register_blueprint(make_conversations_blueprint(serving, protocol.conversations))
+
+
+def _serve_stores(stores: Stores, app: Flask) -> None:
+    """Start the stores' threads, and those that watch a database server."""
+    stores.serve()
+    if stores.bridges is not None:
+        from bridge.observe.state_metrics import StateMetrics
+
+        app.extensions[STATE_METRICS] = StateMetrics(stores.bridges, stores.usage)
 
 
 def _services(
     settings: Settings, stores: Stores, upstream: Upstream | None, network: Network | None
 ) -> Services:
-    upstream = upstream or make_upstream(settings, stores.cooldowns)
-    listed = ListedModels(upstream, settings.upstream.models_ttl)
+    upstreams = make_directory(settings, stores.cooldowns, upstream)
     return Services(
-        upstream=upstream,
-        models=ModelDirectory(settings.models, stores.learnt_facts, listed, upstream.home),
+        upstreams=upstreams,
+        models=ModelDirectory(settings.models, stores.learnt_facts, upstreams, settings.upstream.models_ttl),
         signatures=stores.signatures,
         ids_and_clock=IdsAndClock(),
         guards=ActiveGuards(settings.guards),
@@ -156,8 +152,8 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
-        cache=RequestCache(stores.request_cache, settings.cache, by_model=settings.models.caches),
-        media=MediaByUrl(upstream, MediaFetcher(settings.media, network) if settings.media.fetch else None),
+        cache=RequestCache(stores.request_cache, settings.cache),
+        media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 
 
@@ -183,7 +179,7 @@ def _cost_by(settings: Settings) -> CostOf:
 
 
 def _observers(settings: Settings, usage: UsageStore) -> tuple[Observer, ...]:
-    models = {settings.models.default, *(model for _, model in settings.models.aliases)}
+    models = {row[0].model for row in settings.models.target_rows}
     observers: list[Observer] = [
         RequestMetrics(models),
         UsageObserver(usage, settings.prices_in_force),
@@ -224,11 +220,14 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         response.headers[HEADER] = record.request_id
         if record.overhead is not None:
             response.headers[OVERHEAD] = f"{record.overhead * 1000:.1f}"
+        if record.upstream:
+            response.headers[UPSTREAM] = record.upstream
         for header, model in ((MODEL, record.upstream_model), (MODEL_VERSION, record.model_version)):
             if model:
                 response.headers[header] = _header_safe(model)
-        if record.losses:
-            response.headers[LOSSES] = _listed_losses(record.losses)
+        losses = (*record.losses, *(name for name in (NOT_STORED,) if record.notes[name]))
+        if losses:
+            response.headers[LOSSES] = _listed_losses(losses)
         if record.cache:
             response.headers[CACHE] = record.cache
         if record.cache == CACHE_HIT:

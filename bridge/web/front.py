@@ -10,7 +10,8 @@ import socket
 from functools import cache
 from typing import TYPE_CHECKING
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, current_app, request
+from werkzeug.routing import Map
 
 from bridge import __version__
 from bridge.access.addresses import address, is_local
@@ -22,6 +23,7 @@ from bridge.settings import Settings
 from bridge.settings.value import AUTO
 from bridge.web.models import ModelList
 from bridge.web.routes import json_response
+from bridge.web.unary_calls import UNSUPPORTED, shown_path
 
 if TYPE_CHECKING:
     from bridge.web.page import FrontPage
@@ -33,14 +35,17 @@ FRONT = "front"  #: the blueprint; it needs no key
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 
 
-def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[str]) -> Blueprint:
+def make_front_blueprint(settings: Settings, models: ModelList) -> Blueprint:
     blueprint = Blueprint(FRONT, __name__, template_folder="templates")
-    about: JsonObject = {
-        "name": "gemini-bridge",
-        "version": __version__,
-        "upstream": settings.transport_in_force,
-        "endpoints": endpoints,
-    }
+
+    @cache
+    def about() -> JsonObject:
+        return {
+            "name": "gemini-bridge",
+            "version": __version__,
+            "upstream": settings.transport_in_force,
+            "endpoints": served_endpoints(current_app.url_map),
+        }
 
     @cache
     def page() -> FrontPage:
@@ -51,7 +56,7 @@ def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[
     @blueprint.get("/")
     def front() -> Response:
         wanted = request.accept_mimetypes.best_match(["application/json", "text/html"])
-        response = page().response(_address(settings)) if wanted == "text/html" else json_response(about)
+        response = page().response(_address(settings)) if wanted == "text/html" else json_response(about())
         response.headers["Vary"] = "Accept"
         return response
 
@@ -77,6 +82,16 @@ def make_front_blueprint(settings: Settings, models: ModelList, endpoints: list[
         return json_response(catalog(models.chat_models()))
 
     return blueprint
+
+
+def served_endpoints(rules: Map) -> list[str]:
+    """Every method and path that is served, in the order of registration."""
+    return [
+        f"{method} {shown_path(rule.rule)}"
+        for rule in rules.iter_rules()
+        if not rule.endpoint.endswith(f".{UNSUPPORTED}")
+        for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"})
+    ]
 
 
 def _address(settings: Settings) -> str:

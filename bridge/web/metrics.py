@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from flask import Blueprint, Response, abort, request
 
 from bridge.observe.metrics import CONTENT_TYPE, exposition
+from bridge.state.usage_store import UsageStore
 
 PATH = "/metrics"
 
@@ -15,7 +16,7 @@ PATH = "/metrics"
 FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-Ip")
 
 
-def make_metrics_blueprint(allowed_from: Iterable[str], accounts_bytes: Callable[[], int]) -> Blueprint:
+def make_metrics_blueprint(allowed_from: Iterable[str], usage: UsageStore) -> Blueprint:
     blueprint = Blueprint("metrics", __name__)
     networks = tuple(map(ip_network, allowed_from))
 
@@ -29,7 +30,7 @@ def make_metrics_blueprint(allowed_from: Iterable[str], accounts_bytes: Callable
     def metrics() -> Response:
         if not is_allowed():
             abort(404)
-        return Response(exposition(accounts_bytes()), content_type=CONTENT_TYPE)
+        return Response(exposition(usage.stored_bytes(), usage.waiting()), content_type=CONTENT_TYPE)
 
     return blueprint
 

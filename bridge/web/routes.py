@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import orjson
@@ -20,16 +21,19 @@ from bridge.errors import ClientDisconnected, InvalidRequest, SlowRequest
 from bridge.exchange.background import BackgroundAnswers, BackgroundWork
 from bridge.exchange.conversations import ConversationRecorder, StoredTurn, stored_turn
 from bridge.exchange.event_replay import EventReplay
-from bridge.exchange.exchange import Exchange, Services, open_exchange
+from bridge.exchange.exchange import Exchange, open_exchange
+from bridge.exchange.services import Services
 from bridge.exchange.stored_answers import AnswerRecorder, Keep
 from bridge.gemini.types import JsonObject
+from bridge.observe.record import Record
 from bridge.observe.trace import Trace
-from bridge.protocols.base import Caller, Protocol
+from bridge.protocols.base import AnswerStoring, Caller, Protocol
 from bridge.server.app_keys import SLOT
 from bridge.server.client_socket import ClientSocket, SlowClients
 from bridge.server.memory import MemoryReservation
 from bridge.server.slots import Slot, Slots
 from bridge.settings import Settings
+from bridge.state.answer_store import Admit
 from bridge.state.stores import Stores
 from bridge.web.body import StreamBody
 from bridge.web.event_body import STREAM_HEADERS, event_response
@@ -57,94 +61,117 @@ class ClientSide:
     settings: Settings
 
 
-def make_blueprint(
-    protocol: Protocol, services: Services, stores: Stores, client_side: ClientSide
-) -> Blueprint:
+@dataclass(frozen=True)
+class ProtocolServing:
+    """One protocol, and the objects with which its views serve requests."""
+
+    protocol: Protocol
+    services: Services
+    stores: Stores
+    client_side: ClientSide
+
+    @cached_property
+    def preferences(self) -> Mapping[str, Any]:
+        return self.client_side.settings.preferences(self.protocol.name)
+
+    def caller(self, request: Request, slot: Slot, address: Mapping[str, str]) -> Caller:
+        """The caller of a request. `address` holds the parameters of its path."""
+        identity = request.identity
+        query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
+        headers = cast(Mapping[str, str], request.headers)
+        return Caller(
+            headers,
+            self.preferences,
+            identity.owner,
+            identity.permit,
+            request.cost_limited,
+            address,
+            query,
+            interruption=request.interruption,
+            key_dialect=None if identity.key is None else identity.key.rules.dialect,
+            book_memory=slot.memory.add,
+            key_cache="" if identity.key is None else identity.key.rules.cache,
+            key_strict=identity.key is not None and identity.key.rules.strict,
+        )
+
+    def take_slot(self, request: Request) -> Slot:
+        return request.resources.enter_context(self.client_side.slots.take(request.environ.get(SLOT)))
+
+    def recorder(self, storing: AnswerStoring, owner: str, admit: Admit) -> AnswerRecorder:
+        return AnswerRecorder(storing, self.stores.answers, owner, admit)
+
+    def turn(self, body: JsonObject, caller: Caller, slot: Slot, record: Record) -> StoredTurn:
+        """The request with its stored history."""
+        storing, rules = self.protocol.storing, self.protocol.conversations
+        if storing is None:
+            return StoredTurn(body)
+        owner, admit = caller.owner, slot.memory.add
+        conversations = (
+            None if rules is None else ConversationRecorder(rules, self.stores.conversations, owner, admit)
+        )
+        return stored_turn(self.recorder(storing, owner, admit), conversations, body, record)
+
+
+def make_blueprint(serving: ProtocolServing) -> Blueprint:
+    protocol = serving.protocol
     blueprint = Blueprint(protocol.name, __name__)
-    background = BackgroundAnswers(stores.events)
-    preferences = client_side.settings.preferences(protocol.name)
 
     @blueprint.after_request
     def name_request(response: Response) -> Response:
         response.headers[protocol.request_id_header] = current_request().record.request_id
         return response
 
-    def create(**address: str) -> Response:
-        request = current_request()
-        record = request.record
-        record.protocol = protocol.name
-        slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
-        trace = Trace(record.request_id) if client_side.settings.log.debug else None
-        client, caller = ClientSocket(request.environ), make_caller(request, slot, address, preferences)
-        body = validated(protocol.schema, json_body(request, client, client_side, slot))
-        turn = StoredTurn(body)
-        if protocol.storing is not None:
-            recorder = AnswerRecorder(protocol.storing, stores.answers, caller.owner, slot.memory.add)
-            turn = stored_turn(recorder, conversations_of(protocol, stores, caller, slot), body, record)
-            in_background = turn.keep is not None and protocol.storing.is_background(body)
-            body, caller = turn.body, replace(caller, chain=turn.chain)
-            if in_background:
-                client.set_send_timeout(client_side.settings.server.send_timeout)
-                return begin(recorder, turn, caller, slot, trace)
-        client.set_send_timeout(client_side.settings.server.send_timeout)
-        exchange = open_exchange(protocol, body, caller, services, record, trace)
-        request.resources.callback(exchange.close)
-        return _answer(exchange, client, request.resources, turn.use if turn.uses_answer else None)
-
-    def begin(
-        recorder: AnswerRecorder, turn: StoredTurn, caller: Caller, slot: Slot, trace: Trace | None
-    ) -> Response:
-        """Produce the answer in the background, and stream its events if the client wants a stream."""
-        request = current_request()
-        record = request.record
-        # The background work gets its own log line when it is done.
-        work_record = replace(record, status=200, notes=Counter())
-        exchange = open_exchange(protocol, turn.body, caller, services, work_record, trace)
-        record.conversation, record.losses = work_record.conversation, work_record.losses
-        work = BackgroundWork(exchange, recorder, work_record, turn, slot.detach_memory())
-        pending = background.begin(work)
-        record.settlers = ()  # the record of the work settles the usage
-        if not exchange.streaming:
-            return json_response(pending, headers=exchange.headers)
-        replay = EventReplay(recorder, stores.events, services.drain, services.heartbeat)
-        wanted = ClientSocket(request.environ).still_connected
-        pieces = replay.stream(pending["id"], 0, caller, wanted)
-        return event_response(pieces, request.resources, exchange.headers)
-
+    create = AnswerView(serving).create
     for path in protocol.paths:
         blueprint.add_url_rule(path, view_func=create, methods=["POST"])
     return blueprint
 
 
-def conversations_of(
-    protocol: Protocol, stores: Stores, caller: Caller, slot: Slot
-) -> ConversationRecorder | None:
-    if protocol.conversations is None:
-        return None
-    return ConversationRecorder(protocol.conversations, stores.conversations, caller.owner, slot.memory.add)
+class AnswerView:
+    """Creates answers."""
 
+    def __init__(self, serving: ProtocolServing) -> None:
+        self._serving = serving
+        self._background = BackgroundAnswers(serving.stores.events)
 
-def make_caller(
-    request: Request, slot: Slot, address: Mapping[str, str], preferences: Mapping[str, Any]
-) -> Caller:
-    """The caller of a request. `address` holds the parameters of its path."""
-    identity = request.identity
-    query = {name: value for name, value in request.args.items() if name != KEY_IN_QUERY}
-    headers = cast(Mapping[str, str], request.headers)
-    return Caller(
-        headers,
-        preferences,
-        identity.owner,
-        identity.permit,
-        request.cost_limited,
-        address,
-        query,
-        interruption=request.interruption,
-        key_dialect=None if identity.key is None else identity.key.rules.dialect,
-        book_memory=slot.memory.add,
-        key_cache="" if identity.key is None else identity.key.rules.cache,
-        key_strict=identity.key is not None and identity.key.rules.strict,
-    )
+    def create(self, **address: str) -> Response:
+        request, serving = current_request(), self._serving
+        record, settings = request.record, serving.client_side.settings
+        slot = serving.take_slot(request)
+        trace = Trace(record.request_id) if settings.log.debug else None
+        client, caller = ClientSocket(request.environ), serving.caller(request, slot, address)
+        body = validated(serving.protocol.schema, json_body(request, client, serving.client_side, slot))
+        turn = serving.turn(body, caller, slot, record)
+        if turn.chain:
+            caller = replace(caller, chain=turn.chain)
+        client.set_send_timeout(settings.server.send_timeout)
+        storing = serving.protocol.storing
+        if storing is not None and turn.keep is not None and storing.is_background(body):
+            recorder = serving.recorder(storing, caller.owner, slot.memory.add)
+            return self._begin(recorder, turn, caller, slot, trace)
+        exchange = open_exchange(serving.protocol, turn.body, caller, serving.services, record, trace)
+        request.resources.callback(exchange.close)
+        return _answer(exchange, client, request.resources, turn.use if turn.uses_answer else None)
+
+    def _begin(
+        self, recorder: AnswerRecorder, turn: StoredTurn, caller: Caller, slot: Slot, trace: Trace | None
+    ) -> Response:
+        """Produce the answer in the background, and stream its events if the client wants a stream."""
+        request, serving = current_request(), self._serving
+        record, services = request.record, serving.services
+        # The background work gets its own log line when it is done.
+        work_record = replace(record, status=200, notes=Counter())
+        exchange = open_exchange(serving.protocol, turn.body, caller, services, work_record, trace)
+        record.conversation, record.losses = work_record.conversation, work_record.losses
+        work = BackgroundWork(exchange, recorder, work_record, turn, slot.detach_memory())
+        pending = self._background.begin(work)
+        record.settlers = ()  # the record of the work settles the usage
+        if not exchange.streaming:
+            return json_response(pending, headers=exchange.headers)
+        replay = EventReplay(recorder, serving.stores.events, services.drain, services.heartbeat)
+        wanted = ClientSocket(request.environ).still_connected
+        pieces = replay.stream(pending["id"], 0, caller, wanted)
+        return event_response(pieces, request.resources, exchange.headers)
 
 
 def _answer(exchange: Exchange, client: ClientSocket, resources: ExitStack, keep: Keep | None) -> Response:

@@ -2,77 +2,79 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from flask import Blueprint, Response, request
 
 from bridge.errors import InvalidRequest
 from bridge.exchange.event_replay import EventReplay
-from bridge.exchange.exchange import Services
 from bridge.exchange.stored_answers import AnswerRecorder
-from bridge.protocols.base import AnswerStoring, Protocol
-from bridge.server.app_keys import SLOT
+from bridge.protocols.base import AnswerStoring
 from bridge.server.client_socket import ClientSocket
-from bridge.state.stores import Stores
 from bridge.web.event_body import event_response
 from bridge.web.request import current_request
-from bridge.web.routes import ClientSide, json_response, make_caller
+from bridge.web.routes import ProtocolServing, json_response
 
 MOST_LISTED = 100
 LONGEST_NUMBER = 20  #: digits; parsing a very long number takes time
 
 
-def make_stored_blueprint(
-    protocol: Protocol, storing: AnswerStoring, services: Services, stores: Stores, client_side: ClientSide
-) -> Blueprint:
+def make_stored_blueprint(serving: ProtocolServing, storing: AnswerStoring) -> Blueprint:
+    protocol, views = serving.protocol, StoredAnswerViews(serving, storing)
     blueprint = Blueprint(f"{protocol.name}_stored", __name__)
-    preferences = client_side.settings.preferences(protocol.name)
+    for path in (f"{path}/<answer_id>" for path in protocol.paths):
+        blueprint.get(path)(views.show)
+        blueprint.delete(path)(views.delete)
+        for suffix in storing.cancel_paths:
+            blueprint.post(f"{path}{suffix}")(views.cancel)
+        if storing.input_path is not None:
+            blueprint.get(f"{path}{storing.input_path}")(views.list_question)
+    return blueprint
 
-    def recorder() -> AnswerRecorder:
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswerViews:
+    serving: ProtocolServing
+    storing: AnswerStoring
+
+    def _recorder(self) -> AnswerRecorder:
         request = current_request()
-        request.record.protocol = protocol.name
-        memory = client_side.slots.reserve_memory()
+        request.record.protocol = self.serving.protocol.name
+        memory = self.serving.client_side.slots.reserve_memory()
         request.resources.callback(memory.release)
-        return AnswerRecorder(storing, stores.answers, request.identity.owner, memory.add)
+        return self.serving.recorder(self.storing, request.identity.owner, memory.add)
 
-    def replay() -> EventReplay:
-        return EventReplay(recorder(), stores.events, services.drain, services.heartbeat)
+    def _replay(self) -> EventReplay:
+        services = self.serving.services
+        return EventReplay(self._recorder(), self.serving.stores.events, services.drain, services.heartbeat)
 
-    def show(answer_id: str) -> Response:
-        position = storing.replay.position(request.args)
+    def show(self, answer_id: str) -> Response:
+        position = self.storing.replay.position(request.args)
         if position is None:
-            return json_response(recorder().shown(answer_id, request.args))
-        return stream(answer_id, position)
+            return json_response(self._recorder().shown(answer_id, request.args))
+        return self._stream(answer_id, position)
 
-    def stream(answer_id: str, position: int) -> Response:
+    def _stream(self, answer_id: str, position: int) -> Response:
         request = current_request()
-        events = replay()
+        events = self._replay()
         events.check(answer_id)
-        slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
+        slot = self.serving.take_slot(request)
         client = ClientSocket(request.environ)
-        client.set_send_timeout(client_side.settings.server.send_timeout)
-        caller = make_caller(request, slot, {}, preferences)
+        client.set_send_timeout(self.serving.client_side.settings.server.send_timeout)
+        caller = self.serving.caller(request, slot, {})
         pieces = events.stream(answer_id, position, caller, client.still_connected)
         return event_response(pieces, request.resources)
 
-    def delete(answer_id: str) -> Response:
-        replay().forget(answer_id)
-        return json_response(storing.deletion_body(answer_id))
+    def delete(self, answer_id: str) -> Response:
+        self._replay().forget(answer_id)
+        return json_response(self.storing.deletion_body(answer_id))
 
-    def cancel(answer_id: str) -> Response:
-        return json_response(recorder().cancel(answer_id))
+    def cancel(self, answer_id: str) -> Response:
+        return json_response(self._recorder().cancel(answer_id))
 
-    def list_question(answer_id: str) -> Response:
-        return json_response(page_of(recorder().found(answer_id).question))
-
-    for path in (f"{path}/<answer_id>" for path in protocol.paths):
-        blueprint.get(path)(show)
-        blueprint.delete(path)(delete)
-        for suffix in storing.cancel_paths:
-            blueprint.post(f"{path}{suffix}")(cancel)
-        if storing.input_path is not None:
-            blueprint.get(f"{path}{storing.input_path}")(list_question)
-    return blueprint
+    def list_question(self, answer_id: str) -> Response:
+        return json_response(page_of(self._recorder().found(answer_id).question))
 
 
 def page_of(items: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,78 +1,91 @@
-"""Routes without a stream: token counts, embeddings, and paths that the bridge does not support."""
+"""Routes without a stream: token counts, embeddings, compaction, and paths that are not supported."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from flask import Blueprint, Response, request
 from marshmallow import Schema
 
 from bridge.errors import UnknownRoute
-from bridge.exchange.conversations import stored_turn
 from bridge.exchange.embeddings import embed
-from bridge.exchange.exchange import Services, count_tokens
-from bridge.exchange.stored_answers import AnswerRecorder
+from bridge.exchange.exchange import open_exchange
+from bridge.exchange.token_counting import count_tokens
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
-from bridge.protocols.base import Caller, Protocol
-from bridge.server.app_keys import SLOT
+from bridge.protocols.base import Caller
 from bridge.server.client_socket import ClientSocket
-from bridge.state.stores import Stores
 from bridge.web.request import current_request
-from bridge.web.routes import (
-    ClientSide,
-    conversations_of,
-    json_body,
-    json_response,
-    make_caller,
-    validated,
-)
+from bridge.web.routes import ProtocolServing, json_body, json_response, validated
+
+EMBED = "embed"  #: the endpoint of embeddings
+UNSUPPORTED = "unsupported"  #: the endpoint of paths that always answer 404
 
 View = Callable[..., Response]
 Answer = Callable[[JsonObject, Caller, Record], JsonObject]
 
 
-def add_unary_calls(
-    blueprint: Blueprint, protocol: Protocol, services: Services, stores: Stores, client_side: ClientSide
-) -> None:
-    preferences = client_side.settings.preferences(protocol.name)
+def add_unary_calls(blueprint: Blueprint, serving: ProtocolServing) -> None:
+    protocol = serving.protocol
+    calls = UnaryCalls(serving)
+    routes = (
+        ("count", protocol.counting, calls.count),
+        (EMBED, protocol.embedding, calls.embed),
+        ("compact", protocol.compaction, calls.compact),
+    )
+    for endpoint, route, answer in routes:
+        if route is not None:
+            view = calls.view(route.schema, answer)
+            for path in route.paths:
+                blueprint.add_url_rule(path, endpoint, view, methods=["POST"])
+    unsupported = _unsupported_view(list(protocol.all_paths))
+    # Registered last: of two equally good matches Flask uses the first.
+    for path in protocol.unsupported_paths:
+        blueprint.add_url_rule(path, UNSUPPORTED, unsupported, methods=["POST"])
 
-    def make_view(schema: Schema, answer: Answer) -> View:
+
+@dataclass(frozen=True, slots=True)
+class UnaryCalls:
+    """The answers that one protocol gives at once."""
+
+    serving: ProtocolServing
+
+    def view(self, schema: Schema, answer: Answer) -> View:
         def view(**address: str) -> Response:
-            request = current_request()
-            request.record.protocol = protocol.name
-            slot = request.resources.enter_context(client_side.slots.take(request.environ.get(SLOT)))
-            body = validated(schema, json_body(request, ClientSocket(request.environ), client_side, slot))
-            caller = make_caller(request, slot, address, preferences)
-            if protocol.storing is not None:
-                recorder = AnswerRecorder(protocol.storing, stores.answers, caller.owner, slot.memory.add)
-                conversations = conversations_of(protocol, stores, caller, slot)
-                body = stored_turn(recorder, conversations, body, request.record).body
-            return json_response(answer(body, caller, request.record))
+            request, serving = current_request(), self.serving
+            slot = serving.take_slot(request)
+            client = ClientSocket(request.environ)
+            body = validated(schema, json_body(request, client, serving.client_side, slot))
+            caller = serving.caller(request, slot, address)
+            turn = serving.turn(body, caller, slot, request.record)
+            if turn.chain:
+                caller = replace(caller, chain=turn.chain)
+            return json_response(answer(turn.body, caller, request.record))
 
         return view
 
-    if (counting := protocol.counting) is not None:
-        count = make_view(
-            counting.schema,
-            lambda body, caller, record: counting.body(
-                count_tokens(counting, body, caller, services, record)
-            ),
-        )
-        for path in counting.paths:
-            blueprint.add_url_rule(path, "count", count, methods=["POST"])
-    if (embedding := protocol.embedding) is not None:
-        vectors = make_view(
-            embedding.schema, lambda body, caller, record: embed(embedding, body, caller, services, record)
-        )
-        for path in embedding.paths:
-            blueprint.add_url_rule(path, "embed", vectors, methods=["POST"])
-    unsupported = _unsupported_view(list(protocol.all_paths))
-    for (
-        path
-    ) in protocol.unsupported_paths:  # registered last: of two equally good matches Flask uses the first
-        blueprint.add_url_rule(path, "unsupported", unsupported, methods=["POST"])
+    def count(self, body: JsonObject, caller: Caller, record: Record) -> JsonObject:
+        counting = self.serving.protocol.counting
+        assert counting is not None
+        return counting.body(count_tokens(counting, body, caller, self.serving.services, record))
+
+    def embed(self, body: JsonObject, caller: Caller, record: Record) -> JsonObject:
+        embedding = self.serving.protocol.embedding
+        assert embedding is not None
+        return embed(embedding, body, caller, self.serving.services, record)
+
+    def compact(self, body: JsonObject, caller: Caller, record: Record) -> JsonObject:
+        serving, request = self.serving, current_request()
+        compaction = serving.protocol.compaction
+        assert compaction is not None
+        asked = compaction.request(body)
+        exchange = open_exchange(serving.protocol, asked, caller, serving.services, record, trace=None)
+        request.resources.callback(exchange.close)
+        wanted = ClientSocket(request.environ).still_connected
+        exchange.start(wanted)
+        return compaction.body(body, exchange.body(wanted))
 
 
 def _unsupported_view(served: list[str]) -> View:

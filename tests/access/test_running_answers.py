@@ -201,3 +201,30 @@ def test_a_revoked_key_ends_background_work(bridge: Bridge, gemini: ScriptedGemi
     assert json.loads(begun.content)["status"] == "queued"
     keys.revoke("worker")
     assert eventually(lambda: bridge.requests(key="worker", error="unauthorized"), seconds=IN_TIME + 2)
+
+
+def test_a_key_that_is_no_longer_valid_ends_a_replay_but_not_the_answer(
+    bridge: Bridge, gemini: ScriptedGemini, state: Path
+) -> None:
+    keys = ClientKeys(state)
+    old = keys.add("turned", Rules())
+    new = keys.rotate("turned", 4.0)
+    time.sleep(2)
+    gemini.will_answer(long_answer)
+    path = f"{bridge.address}/v1/responses"
+    body = {"model": "gemini-3.8-flash", "input": "Hello", "background": True, "stream": True}
+    with requests.post(path, json=body, headers=bearer(new), stream=True, timeout=30) as begun:
+        lines = (line for line in begun.iter_lines() if line.startswith(b"data: "))
+        answer_id = json.loads(next(lines).removeprefix(b"data: "))["response"]["id"]
+    headers = {**bearer(old), "x-bridge-dialect": "openai"}
+    replay = requests.get(f"{path}/{answer_id}?stream=true", headers=headers, timeout=15)
+    last = [line for line in replay.text.splitlines() if line.startswith("data: {")][-1]
+    event = json.loads(last.removeprefix("data: "))
+    assert event["type"] == "response.failed"
+    assert "was replaced" in event["response"]["error"]["message"]
+    running = requests.get(f"{path}/{answer_id}", headers=bearer(new), timeout=15).json()
+    assert running["status"] == "in_progress"
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}

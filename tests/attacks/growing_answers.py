@@ -77,6 +77,7 @@ ANSWERS: dict[str, Chunks] = {
     "images": lambda n: [chunk({"inlineData": {"mimeType": "image/png", "data": "aaaa"}})] * n,
     "unknown parts": lambda n: [chunk({"newThing": {"a": 1}, "other": 2})] * n,
     "executed code": lambda n: [chunk({"executableCode": {"code": "1"}})] * n,
+    "searches": lambda n: [chunk({"text": "x"}), *[chunk({"toolCall": {"id": "1"}})] * n],
     "log probabilities": _probable,
     "sources": lambda n: [chunk(text("a"), groundingMetadata=_sources(n))],
     "sources of many texts": lambda n: [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,11 +16,13 @@ from bridge.errors import BridgeError
 from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.repairs import (
     with_simple_schemas,
+    without_refused_combination,
     without_sampling,
     without_signatures,
     without_thinking_amount,
 )
 from bridge.gemini.request_digest import is_repeatable, request_digest
+from bridge.gemini.strict_calls import without_strict_calls
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import (
     Content,
@@ -35,6 +38,7 @@ from bridge.guards.apply_patch import repair_patches
 from bridge.guards.guard_runner import GuardRunner
 from bridge.guards.shell_arguments import _split_command
 from bridge.protocols.base import Caller, PastTurn
+from bridge.protocols.carried_signatures import for_part, read_thought
 from bridge.protocols.gemini_interactions.storing import STORING as INTERACTIONS
 from bridge.protocols.gemini_native.converter import counted_to_gemini
 from bridge.protocols.gemini_native.embedding import embedding_to_gemini
@@ -43,6 +47,7 @@ from bridge.protocols.openai_chat.part_order import arrange
 from bridge.protocols.openai_completions.fences import FenceFilter
 from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, question
 from bridge.protocols.openai_embeddings import EMBEDDING as OPENAI_EMBEDDING
+from bridge.protocols.openai_responses.compaction import COMPACTION
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS as RESPONSES_CONVERSATIONS
 from bridge.protocols.openai_responses.hosted import code_parts
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
@@ -175,6 +180,49 @@ def _mended(n: int) -> Work:
     return lambda: (without_signatures(request), with_simple_schemas(request))
 
 
+class _Remembering(dict[tuple[str, str], str]):
+    """A signature store in memory."""
+
+    def keep(self, family: str, signatures: Mapping[str, str]) -> None:
+        self.update({(family, call_id): text for call_id, text in signatures.items()})
+
+    def find(self, family: str, call_ids: Iterable[str]) -> dict[str, str]:
+        return {each: self[family, each] for each in call_ids if (family, each) in self}
+
+
+def _searches(n: int) -> Work:
+    """Searches before calls: stored with the answer, restored and carried, and dropped by the repairs."""
+    call = {"functionCall": {"id": "c", "name": "t"}}
+    halves = [
+        {kind: {"id": str(number)}, "thoughtSignature": "s"}
+        for number in range(n)
+        for kind in ("toolCall", "toolResponse")
+    ]
+    answer = chunk_from_json({"candidates": [{"content": {"role": "model", "parts": [*halves, call]}}]})
+    strict = FunctionDeclaration("t", "", {"type": "object"}, strict=True)
+    tools = (Tool((strict,) * n), Tool(extra={"googleSearch": {}}))
+    able = replace(CAPABILITIES, search_beside_functions=True)
+
+    def adapted(store: _Remembering, *contents: Content) -> GenerateRequest:
+        asked = GenerateRequest("m", contents, tools=tools)
+        request, adapter = adapt_request(asked, "gemini-test", able, store, counting_ids().new_id)
+        adapter.feed(answer)
+        return request
+
+    def work() -> None:
+        store = _Remembering()
+        for part in answer.candidates[0].parts[:-1]:
+            read_thought("", for_part(part))
+        adapted(store)  # the call keeps its id
+        adapted(store, Content("model", answer.candidates[0].parts))
+        turns = [Content("model", (Part(FunctionCall("t", {}, f"c{number}")),)) for number in range(n)]
+        request = adapted(store, *turns, Content("model", (Part(FunctionCall("t", {}, "c")),)))
+        for drop in (without_refused_combination, without_strict_calls, without_signatures):
+            drop(request)
+
+    return work
+
+
 def _signatures_in_the_vault(n: int) -> Work:
     """Signatures that are stored and found, and others that are missing."""
 
@@ -290,6 +338,19 @@ def _conversation_items(n: int) -> Work:
     return work
 
 
+def _compaction(n: int) -> Work:
+    """A conversation of many items, and its summary in many parts."""
+    body = {"model": "m", "input": [{"role": "user", "content": "x"}] * n}
+    said = {"type": "message", "content": [{"type": "output_text", "text": "x"}] * n}
+    answer = {"id": "", "created_at": 0, "status": "completed", "usage": {}, "output": [said] * 2}
+
+    def work() -> None:
+        COMPACTION.request(body)
+        COMPACTION.body(body, answer)
+
+    return work
+
+
 def _executed_code_outputs(n: int) -> Work:
     item = {"code": "1", "outputs": [{"type": "logs", "logs": "x"}] * n}
     return lambda: code_parts(item, "input[0]")
@@ -337,6 +398,7 @@ PIECES: dict[str, Case] = DECODERS | {
     "fold: log probabilities": _log_probabilities,
     "mask: events that quote the key": _masked,
     "repairs: calls and schemas": _mended,
+    "searches beside functions": _searches,
     "vault: signatures": _signatures_in_the_vault,
     "vault: signatures of another family": _foreign_signatures,
     "embeddings": _embedded,
@@ -346,6 +408,7 @@ PIECES: dict[str, Case] = DECODERS | {
     "counting of tokens": _counted,
     "responses: a chain and references": _resumed_responses,
     "responses: items of a conversation": _conversation_items,
+    "responses: a compaction": _compaction,
     "responses: outputs of executed code": _executed_code_outputs,
     "interactions: a chain": _resumed_interactions,
     "fields of a chunk": _fields_of_a_chunk,

@@ -19,10 +19,12 @@ from bridge.protocols import PROTOCOLS
 from tests.attacks.growing_answers import ANSWERS, answer_cases
 from tests.attacks.growing_pieces import PIECES
 from tests.attacks.growing_requests import DIMENSIONS, request_cases
+from tests.attacks.growing_texts import TEXT_CASES
+from tests.attacks.growing_upstreams import UPSTREAM_CASES
 from tests.attacks.measuring import Case, Lines, cpu_seconds
 from tests.attacks.protocol_writers import PROTOCOL_CLIENTS
 
-CASES: dict[str, Case] = request_cases() | answer_cases() | PIECES
+CASES: dict[str, Case] = request_cases() | answer_cases() | PIECES | TEXT_CASES | UPSTREAM_CASES
 
 #: Start sizes. A limit that takes effect between two sizes looks like growth, but only at one start size.
 SIZES = (10, 80)
@@ -51,7 +53,8 @@ LONG = (
     "sources of many texts",
     "chunks that quote the key",
 )
-TIMED = [name for name in CASES if name.endswith(LONG) or name in PIECES]
+SMALL = PIECES | TEXT_CASES | UPSTREAM_CASES
+TIMED = [name for name in CASES if name.endswith(LONG) or name in SMALL]
 #: The start sizes for whole requests and for pieces; the second measurement uses eight times as much.
 WHOLE, PIECE = (100, 800), (250, 2000)
 #: The allowed time ratio for eight times the input; 64 would be quadratic.
@@ -81,7 +84,7 @@ def test_executed_lines_grow_linearly(name: str) -> None:
 def test_cpu_time_grows_linearly(name: str) -> None:
     times = []
     for _ in range(ATTEMPTS):
-        small, large = (cpu_seconds(CASES[name](size)) for size in (PIECE if name in PIECES else WHOLE))
+        small, large = (cpu_seconds(CASES[name](size)) for size in (PIECE if name in SMALL else WHOLE))
         if large <= MOST_TIMES * small + 0.001:
             return
         times.append(f"{small * 1000:.2f} ms, and {large * 1000:.2f} ms for eight times as much")
@@ -115,7 +118,11 @@ LOOKED_AT = (
     "protocols",
     "gemini",
     "guards",
+    "text_tools",
     "upstream/masking.py",
+    "upstream/ollama",
+    "upstream/openai",
+    "upstream/overflow.py",
     "upstream/payloads.py",
     "upstream/transport/body_framing.py",
     "upstream/transport/compression.py",
@@ -136,6 +143,8 @@ BOUNDED = {
     "protocols/openai_responses/tools.py:_image_generation": "over the settings of the tool",
     "gemini/generation.py:_drop_fields": "over the names of the sampling fields",
     "gemini/media_types.py:accepted_type": "over the known kinds of media",
+    "text_tools/openers.py:by_first_character": "over the openers",
+    "text_tools/words.py:match_words": "over the words of an opener",
     "guards/tool_policy.py:__init__": "over the operator's rules",
     "protocols/anthropic_messages/models.py:_for_the_picker": "over the operator's models",
     "protocols/anthropic_messages/models.py:list_models": "over the operator's models",
@@ -152,6 +161,16 @@ BOUNDED = {
     "protocols/openai_models.py:show_model": "over the operator's models",
     "protocols/openai_responses/dialects.py:_compile_patterns": "over the operator's patterns",
     "protocols/openai_responses/items.py:_file": "over two fields",
+    "upstream/ollama/__init__.py:_tags": "over the models of the server",
+    "upstream/ollama/__init__.py:models": "over at most MOST_MODELS models",
+    "upstream/openai/__init__.py:_asked_for": "over the tools, once",
+    "upstream/openai/__init__.py:_counted": "over two calls",
+    "upstream/openai/__init__.py:models": "over the operator's models",
+    "upstream/openai/call_ids.py:nine_characters": "over nine characters",
+    "upstream/openai/counting.py:_prompt": "over three fields",
+    "upstream/openai/counting.py:window_of": "over a few fields",
+    "upstream/openai/errors.py:_status": "over four fields",
+    "upstream/openai/dialects.py:_without": "over the fields of a dialect, at the import",
 }
 
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

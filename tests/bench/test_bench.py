@@ -10,6 +10,7 @@ import pytest
 from gunicorn_bridge import ROOT, clean_environment
 
 PROTOCOLS = {"chat", "responses", "messages"}
+GATEWAYS = ("direct", "floor", "bridge", "sqlite", "postgres")
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def run(tmp_path_factory):
     """The quickest run: a few requests of each scenario, and one start."""
     file = tmp_path_factory.mktemp("bench") / "results.json"
     ran = subprocess.run(
-        [sys.executable, "-m", "bench", "--smoke", "--json", str(file)],
+        [sys.executable, "-m", "bench", "--smoke", "--postgres", "--json", str(file)],
         cwd=ROOT,
         env=clean_environment(),
         capture_output=True,
@@ -34,7 +35,7 @@ def test_every_scenario_is_answered_correctly_in_every_protocol(run):
     assert set(samples["bridge"]) == PROTOCOLS
     for protocol, scenarios in samples["bridge"].items():
         assert {"S0", "S1", "S1few", "S2", "S3", "S4"} <= set(scenarios), protocol
-    for gateway in ("direct", "floor", "bridge"):
+    for gateway in GATEWAYS:
         found = [each for one in samples[gateway].values() for scenario in one.values() for each in scenario]
         assert all(sample["right"] == sample["asked"] > 0 for sample in found)
 
@@ -63,3 +64,8 @@ def test_each_figure_is_shown_beside_the_floor_and_its_goal(run):
     assert {figure["goal"] for figure in goals} >= {"≤ 1.4 × floor", "≤ 80 MB", "≤ 0.7 s", "≤ 2 ms"}
     assert printed.count("\n| ") == len(figures) + 1
     assert f"of {len(goals)} goals met." in printed
+
+
+def test_limits_on_postgresql_are_compared_with_limits_on_sqlite(run):
+    for compared in ("CPU time of a stream", "time to the first text", "CPU time of a further chunk"):
+        assert f"postgres beside sqlite, {compared}" in run[0]

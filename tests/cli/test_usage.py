@@ -37,7 +37,7 @@ def row(days_ago: int = 0, **different) -> UsageRow:
     at = (NOW - timedelta(days=days_ago)).timestamp()
     usual = UsageRow(
         *(at, "alice", "openai_chat", "codex", "gpt-5", "gemini-3.1-pro-preview"),
-        *(1_500_000, 500_000, 20, 5, 1.25, 1.5, 0.2, "completed", "", 200),
+        *(1_500_000, 500_000, 20, 5, 1.25, 1.5, 0.2, "completed", "", 200, ""),
     )
     return usual._replace(**different)
 

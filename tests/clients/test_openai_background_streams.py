@@ -85,6 +85,30 @@ def test_a_whole_background_stream_is_the_same_when_it_is_replayed(client, gemin
     assert list(client.responses.retrieve(answer_id, stream=True, starting_after=last + 1000)) == []
 
 
+@pytest.mark.parametrize(
+    ("dialect", "kinds", "statuses"),
+    [
+        ("openai", ["created", "queued", "in_progress"], ["queued", "queued", "in_progress"]),
+        ("bridge", ["created", "in_progress"], ["in_progress", "in_progress"]),
+        ("codex", ["created", "in_progress"], ["in_progress", "in_progress"]),
+    ],
+)
+def test_only_the_vendors_dialect_begins_with_a_queued_response(client, gemini, dialect, kinds, statuses):
+    headers = {"x-bridge-dialect": dialect}
+    made = client.responses.create(
+        model=MODEL, input="Hello", background=True, stream=True, extra_headers=headers
+    )
+    first = list(made)[: len(kinds)]
+    assert [event.type for event in first] == [f"response.{kind}" for kind in kinds]
+    assert [event.response.status for event in first] == statuses
+
+
+def test_a_stream_in_the_foreground_has_no_queued_response(client, gemini):
+    events = list(client.responses.create(model=MODEL, input="Hello", stream=True))
+    assert [event.type for event in events[:2]] == ["response.created", "response.in_progress"]
+    assert events[0].response.status == "in_progress"
+
+
 def test_several_clients_follow_one_answer(client, gemini, held):
     answer_id, _ = begin(client)
     found: dict[int, list] = {}

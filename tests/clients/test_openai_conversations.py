@@ -12,7 +12,10 @@ from scripted_gemini import CUT, Reply, call_chunk, sse, text_chunk
 from vendor_schemas import document
 from waiting import eventually
 
+from bridge.settings import load
+
 MODEL = "gemini-3.1-pro-preview"
+DEFAULT = load(environ={}).models.default
 HELLO = {"type": "message", "role": "user", "content": "Hello"}
 TOOLS = [{"type": "function", "name": "f", "strict": False, "parameters": {"type": "object"}}]
 
@@ -288,10 +291,17 @@ def test_input_tokens_are_counted_with_the_stored_history(client, gemini):
     assert texts(client, talk.id) == ["Hello"]
 
 
+@pytest.mark.parametrize("named", [{}, {"model": None}])
+def test_input_tokens_are_counted_for_the_default_model_if_none_is_named(send, gemini, named):
+    gemini.will_say(Reply([b'{"totalTokens": 3}']))
+    counted = send("POST", "/responses/input_tokens", json={"input": "Hello", **named})
+    assert (counted.status_code, counted.json()["input_tokens"]) == (200, 3)
+    assert gemini.asked[-1].path.endswith(f"/models/{DEFAULT}:countTokens")
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        ({"input": "Hi"}, "model"),
         ({"model": 5, "input": "Hi"}, "model"),
         ({"model": MODEL, "input": 5}, "input"),
         ({"model": MODEL, "input": "Hi", "tools": "x"}, "tools"),
@@ -306,15 +316,14 @@ def test_wrong_counting_requests_are_refused(send, body, param):
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("POST", "/responses/compact", 404),
         ("POST", "/responses/input_token", 404),
-        ("PUT", "/responses/compact", 404),
         ("PATCH", "/responses/nothing", 404),
         ("POST", "/responses/resp_1/nothing", 404),
         ("POST", "/conversation", 404),
         ("POST", "/conversations/conv_1/itemz", 404),
         ("POST", "/responses/resp_1", 404),
         ("PUT", "/responses", 405),
+        ("PUT", "/responses/compact", 405),
         ("DELETE", "/conversations", 405),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 import openai
 import orjson
 import pytest
+import requests
 from openai import OpenAI
 from scripted_gemini import Asked, Reply
 
@@ -110,6 +111,14 @@ def test_tokens_are_estimated_if_google_does_not_count_them(client, gemini, brid
     line = bridge.request(request_id=made.headers["x-request-id"])
     assert line["notes"] == {"embedding.tokens_estimated": 1}
     assert line["input_tokens"] == 100
+
+
+@pytest.mark.parametrize("options", [{"input": "Hello"}, {"input": [5]}])
+def test_records_name_embeddings_apart_from_chats(client, gemini, bridge, options):
+    gemini.will_say(vectors([1.0]))
+    answer = requests.post(f"{bridge.address}/v1/embeddings", json={"model": NAME, **options}, timeout=30)
+    line = bridge.request(request_id=answer.headers["x-request-id"])
+    assert line["protocol"] == "openai_embeddings"
 
 
 def test_a_vector_of_zeros_stays_one(client, gemini):

@@ -143,3 +143,26 @@ def test_the_response_has_the_settings_in_force(client, gemini):
     assert final.tools[0].strict is None
     assert final.completed_at >= final.created_at
     assert final.usage.input_tokens_details.cache_write_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("SAFETY", "its safety filter objected to the prompt"),
+        ("BLOCKLIST", "the prompt contains a forbidden term"),
+        ("OTHER", "Google names no reason"),
+        ("INVENTED_TOMORROW", "Google names no reason"),
+    ],
+)
+def test_a_blocked_prompt_is_refused_in_words_that_gemini_never_reads(client, gemini, reason, words):
+    gemini.will_say(sse({"promptFeedback": {"blockReason": reason}}))
+    events, final = streamed(client)
+    (message,) = final.output
+    (part,) = message.content
+    assert part.refusal == f"Gemini, Google's model, stopped this answer: {words} ({reason})."
+    assert (final.status, final.incomplete_details.reason) == ("incomplete", "content_filter")
+    (done,) = (event for event in events if event.type == "response.refusal.done")
+    assert done.refusal == part.refusal
+    history = [{"role": "user", "content": "Hello"}, message.model_dump(exclude_none=True)]
+    client.responses.create(model="gpt-5", input=[*history, {"role": "user", "content": "Sorry"}])
+    assert "stopped this answer" not in str(gemini.asked[-1].body)

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from waiting import eventually
 
-from bridge.errors import InvalidRequest, UnknownAnswer
+from bridge.errors import InvalidRequest, NotAuthorized, UnknownAnswer
 from bridge.exchange import background, event_replay
 from bridge.exchange.background import EventLog
 from bridge.exchange.drain import Drain
@@ -140,6 +140,20 @@ def test_a_worker_that_stops_ends_its_streams(rig):
     drain.begin(0)
     replay = EventReplay(rig.recorder, rig.events, drain, 60)
     assert list(replay.stream("resp_1", 0, Caller(), lambda: True)) == []
+
+
+def test_an_interruption_ends_a_stream_that_has_events(rig, monkeypatch):
+    monkeypatch.setattr(background, "LARGEST_BATCH", 1)
+    caller = Caller({"x-bridge-dialect": "openai"})
+    rig.log.add(1, event(0))
+    stream = rig.replay().stream("resp_1", 0, caller, lambda: True)
+    assert next(stream) == event(0)
+    caller.interruption.error = NotAuthorized("The key was revoked.")
+    rig.log.add(1, event(1))
+    (ending,) = stream
+    (failed,) = data_of(ending)
+    assert (failed["type"], failed["sequence_number"]) == ("response.failed", 1)
+    assert "The key was revoked." in failed["response"]["error"]["message"]
 
 
 def test_following_an_answer_books_its_memory_once(rig, monkeypatch):

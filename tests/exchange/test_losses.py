@@ -21,7 +21,7 @@ from bridge.state.key_store import Rules
 from bridge.web.app import LONGEST_LOSSES, create_app
 
 HELLO = [{"role": "user", "content": "Hello"}]
-MODEL = "gemini-3.8-flash"
+MODEL = "gemini-flash-latest"
 LOOK = {"type": "object", "properties": {"city": {"type": "string"}}}
 REDACTED = [*HELLO, {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]}, *HELLO]
 

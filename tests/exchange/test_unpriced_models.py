@@ -19,6 +19,7 @@ from openai import OpenAI
 from scripted_gemini import Reply, ScriptedGemini, sse, text_chunk
 from waiting import eventually
 
+from bridge.gemini.types import Usage
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.limits import Limits
 from bridge.state.key_store import Rules
@@ -125,6 +126,14 @@ def test_without_a_cost_limit_an_unpriced_model_passes(make: Make, gemini, proto
 def test_a_setting_allows_unpriced_models(make: Make, gemini, protocol) -> None:
     client = make(BRIDGE_LIMITS__COST_PER_DAY="5", BRIDGE_LIMITS__UNPRICED="allow")
     assert ask(client, calls(UNKNOWN)[protocol]).status_code == 200
+
+
+@pytest.mark.parametrize(("model", "price"), [("gemini-embedding-001", 0.15), ("gemini-embedding-2", 0.20)])
+def test_embedding_models_have_a_price(make: Make, settings, gemini, model, price) -> None:
+    assert settings().prices.cost_of(Usage({"promptTokenCount": 10**6}), model) == price
+    gemini.will_say([orjson.dumps({"embeddings": [{"values": [1.0]}]})])
+    client = make(BRIDGE_LIMITS__COST_PER_DAY="5")
+    assert ask(client, ("/v1/embeddings", {"model": model, "input": "Hello"})).status_code == 200
 
 
 def test_a_keys_cost_limit_refuses_unpriced_models(make: Make, gemini, tmp_path: Path) -> None:

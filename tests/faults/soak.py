@@ -2,7 +2,8 @@
 
 The real bridge with two workers runs between an evil Gemini and clients of every protocol, some of which
 disconnect. At the end the program reports streams without a final event, growth of the workers' memory, and
-leaked connections or descriptors. The exit code is 0 if there are none.
+leaked connections or descriptors. The exit code is 0 if there are none. With BRIDGES=2 or more, all bridges
+share one PostgreSQL server, and the program also reports lost usage rows and leases that did not end.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,9 +28,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from evil_gemini import END, HEAD, Behaviour, Evil, UpstreamCall, framed, text  # noqa: E402
 from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
+from postgres_server import postgres_server  # noqa: E402
 from raw_clients import RAW_CLIENTS, Answer, RawClient  # noqa: E402
 from waiting import eventually  # noqa: E402
 
+from bridge.state.postgres.database import Database  # noqa: E402
+from bridge.state.postgres.migrations import upgrade  # noqa: E402
 from bridge.upstream.transport.body_framing import BodyFraming, Chunked, Sized  # noqa: E402
 from tests.faults.upstream_faults import BEHAVIOURS  # noqa: E402
 
@@ -42,6 +48,8 @@ SETTINGS = {
     "BRIDGE_UPSTREAM__LONGEST_WAIT": "3",
     "BRIDGE_UPSTREAM__KEY_COOLDOWN": "0",
 }
+#: No request reaches this limit, and every request gets a lease.
+COUNT_STREAMS = {"BRIDGE_LIMITS__STREAMS": "100000"}
 BETWEEN_SAMPLES = 2.0
 #: Share of the whole time in which pools fill, caches grow and threads start.
 WARM_UP = 0.3
@@ -76,13 +84,15 @@ class Tally:
             self.lost.append(f"{raw_client.name} {behaviour}")
 
 
-async def keep_asking(bridge: Bridge, until: float, tally: Tally) -> None:
+async def keep_asking(bridges: list[Bridge], until: float, tally: Tally) -> None:
     while time.monotonic() < until:
         raw_client = random.choice(RAW_CLIENTS)
         behaviour = "talk" if random.random() < 0.7 else random.choice(sorted(FAULTS))
         timeout = random.uniform(0.1, 5) if random.random() < 0.1 else 60.0
         model = f"gemini-{behaviour}--{random.getrandbits(60):x}"
-        tally.take(raw_client, behaviour, await outcome_of(bridge, raw_client, model, timeout))
+        tally.take(
+            raw_client, behaviour, await outcome_of(random.choice(bridges), raw_client, model, timeout)
+        )
 
 
 async def outcome_of(bridge: Bridge, raw_client: RawClient, model: str, timeout: float) -> str:
@@ -138,10 +148,10 @@ class Watch:
 
     samples: list[tuple[float, float]] = field(default_factory=list)
 
-    async def follow(self, bridge: Bridge, until: float) -> None:
+    async def follow(self, bridges: list[Bridge], until: float) -> None:
         began = time.monotonic()
         while time.monotonic() < until:
-            megabytes = sum(map(resident, bridge.workers()))
+            megabytes = sum(resident(worker) for bridge in bridges for worker in bridge.workers())
             self.samples.append((time.monotonic() - began, megabytes))
             await asyncio.sleep(BETWEEN_SAMPLES)
 
@@ -160,31 +170,66 @@ def resident(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def reload_now_and_then(bridge: Bridge, until: float, every: float) -> None:
+async def reload_now_and_then(bridges: list[Bridge], until: float, every: float) -> None:
     while every and time.monotonic() + every < until:
         await asyncio.sleep(every)
-        bridge.signal(signal.SIGHUP)
+        for bridge in bridges:
+            bridge.signal(signal.SIGHUP)
 
 
-async def load(bridge: Bridge, arguments: argparse.Namespace) -> tuple[Tally, Watch]:
+async def load(bridges: list[Bridge], arguments: argparse.Namespace) -> tuple[Tally, Watch]:
     tally, watch = Tally(), Watch()
     until = time.monotonic() + arguments.seconds
-    clients = [keep_asking(bridge, until, tally) for _ in range(arguments.streams)]
+    clients = [keep_asking(bridges, until, tally) for _ in range(arguments.streams)]
     await asyncio.gather(
-        *clients, watch.follow(bridge, until), reload_now_and_then(bridge, until, arguments.reload)
+        *clients, watch.follow(bridges, until), reload_now_and_then(bridges, until, arguments.reload)
     )
     return tally, watch
 
 
+@contextmanager
+def running_bridges(count: int, evil: Evil) -> Iterator[tuple[list[Bridge], str | None]]:
+    """The bridges, and the address of their database if they share one."""
+    settings, url = {**SETTINGS, "GOOGLE_GEMINI_BASE_URL": evil.address}, None
+    with ExitStack() as stack:
+        if count > 1:
+            url = stack.enter_context(postgres_server()).new_database()
+            upgrade(url)
+            settings |= {**COUNT_STREAMS, "BRIDGE_STATE_URL": url}
+        yield [stack.enter_context(gunicorn_bridge(**settings)) for _ in range(count)], url
+
+
+def left_in_database(url: str, bridges: list[Bridge]) -> list[str]:
+    """Return what is wrong with the shared state when all answers have ended."""
+    database = Database(url, patience=10)
+
+    def number(query: str) -> int:
+        return int(database.run(query)[0][0])
+
+    def rows() -> int:
+        return number("SELECT count(*) FROM gemini_bridge.request WHERE outcome = 'completed'")
+
+    def leases() -> int:
+        return number("SELECT count(*) FROM gemini_bridge.running")
+
+    lines = [line for bridge in bridges for line in bridge.requests(outcome="completed")]
+    logged = sum("upstream_model" in line for line in lines)
+    wrong = [] if eventually(lambda: rows() == logged > 0, 15) else [f"{logged} answers, {rows()} usage rows"]
+    if not eventually(lambda: leases() == 0, 15):
+        wrong.append(f"{leases()} leases of running answers did not end")
+    return wrong
+
+
 def verdict(
-    bridge: Bridge, evil: Evil, tally: Tally, watch: Watch, arguments: argparse.Namespace
+    bridges: list[Bridge], evil: Evil, tally: Tally, watch: Watch, arguments: argparse.Namespace
 ) -> list[str]:
     """Return the errors of the run."""
     wrong = [f"{len(tally.lost)} streams without an end: {Counter(tally.lost)}"] if tally.lost else []
-    lost = [line for line in bridge.requests() if line["outcome"] == "lost"]
+    lost = [line for bridge in bridges for line in bridge.requests() if line["outcome"] == "lost"]
     if lost:
         wrong.append(f"{len(lost)} answers lost, says the log")
-    failures = [line for line in bridge.lines().splitlines() if "Traceback" in line or '"exception"' in line]
+    lines = [line for bridge in bridges for line in bridge.lines().splitlines()]
+    failures = [line for line in lines if "Traceback" in line or '"exception"' in line]
     if failures:
         wrong.append(f"the log holds {len(failures)} exceptions, first this one: {failures[0]}")
     if not eventually(lambda: evil.open <= 2 * arguments.streams, 15):
@@ -198,13 +243,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--bridges", type=int, default=1, help="several share one PostgreSQL server")
     parser.add_argument("--reload", type=float, default=0, help="SIGHUP every so many seconds")
     arguments = parser.parse_args()
     evil = Evil({**FAULTS, "talk": talk})
-    with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **SETTINGS) as bridge:
-        tally, watch = asyncio.run(load(bridge, arguments))
-        wrong = verdict(bridge, evil, tally, watch, arguments)
-        descriptors = bridge.descriptors()
+    with running_bridges(arguments.bridges, evil) as (bridges, database):
+        tally, watch = asyncio.run(load(bridges, arguments))
+        wrong = verdict(bridges, evil, tally, watch, arguments)
+        wrong += left_in_database(database, bridges) if database else []
+        descriptors = sum(bridge.descriptors() for bridge in bridges)
     sizes = [size for _, size in watch.samples]
     print(f"{arguments.streams} streams for {arguments.seconds:g} s: {sum(tally.outcomes.values())} answers")
     for outcome, count in tally.outcomes.most_common():

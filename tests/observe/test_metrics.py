@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted_gemini import sse, text_chunk
 
 from bridge.gemini.types import Usage
-from bridge.observe import metrics, metrics_folder
+from bridge.observe import metrics, metrics_folder, state_metrics
 from bridge.observe.record import Record
 from bridge.settings import load
 from bridge.web.app import create_app
@@ -154,12 +154,13 @@ def test_streams_without_a_final_event_are_counted_and_stay_at_zero():
 
 
 def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
+    assert state_metrics.REGISTRY is metrics.REGISTRY, "its metrics exist after the import"
     ours = {
         family.name: (family.type, getattr(metric, "_labelnames", ()), family.documentation)
         for metric in metrics.REGISTRY._collector_to_names
         for family in metric.describe()
     }
-    for family in metrics._Moment(0).collect():
+    for family in metrics._Moment(0, 0).collect():
         labels = tuple(family.samples[0].labels)
         ours[family.name] = (family.type, labels, family.documentation)
     return {
@@ -186,7 +187,7 @@ def test_no_label_names_a_key_or_a_path():
 def test_the_documentation_lists_every_log_field():
     record = ended(key="k", client="c", stream=True)
     record.usage = Usage({"promptTokenCount": 1})
-    record.error = record.reason = record.model = "x"
+    record.error = record.reason = record.model = record.upstream = "x"
     record.session = record.agent = record.conversation = record.model_version = record.service_tier = "x"
     record.finish_reasons = ("STOP",)
     record.notes["n"] += 1

@@ -112,7 +112,8 @@ def test_a_row_holds_each_token_once_and_its_cost(store: SqliteUsageStore, rows:
         *(65, 40, 7, 3),
         pytest.approx((65 * 1.0 + 40 * 0.1 + 10 * 10.0) / 1e6),
     )
-    assert rows[0][13:] == ("completed", "", 200, "")
+    assert rows[0][13:16] == ("completed", "", 200)
+    assert rows[0].tier == ""
 
 
 def test_a_row_has_its_service_tier_and_the_tiers_cost(store: SqliteUsageStore, rows: list[UsageRow]) -> None:
@@ -262,7 +263,7 @@ from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.usage_store import UsageRow
 writer = UsageWriter(SqliteUsageStore(Path({str(path)!r}), days=1, request_days=1, megabytes=1))
 for number in range(30):
-    writer.put(UsageRow({time.time()}, *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200))
+    writer.put(UsageRow({time.time()}, *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200, ""))
 """
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -314,7 +315,7 @@ from bridge.observe.usage_writer import UsageWriter
 from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.usage_store import UsageRow
 writer = UsageWriter(SqliteUsageStore(Path(sys.argv[1]), days=9999, request_days=9999, megabytes=1))
-one = UsageRow(time.time(), *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200)
+one = UsageRow(time.time(), *"abcde", 1, 1, 1, 1, 0.1, 1.0, None, "completed", "", 200, "")
 writer.put(one)
 time.sleep(1.5)
 if (child := os.fork()) == 0:

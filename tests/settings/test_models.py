@@ -13,7 +13,10 @@ from gunicorn_bridge import ROOT
 
 from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
 from bridge.settings import SettingsError, load
-from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable, load_models
+from bridge.settings.models import LONGEST_NAME, Alias, ModelRow, ModelTable
+from bridge.settings.models_file import load_models
+from bridge.settings.routes import Target
+from bridge.settings.upstreams import DEFAULT
 
 SHIPPED = load_models(ROOT / "config" / "models.toml")
 
@@ -193,7 +196,8 @@ shut_down = 2026-01-01
 def test_a_retired_model_is_replaced_from_its_retirement_date(
     aged: Callable[[str], ModelTable], name: str, day: str, models: tuple[str, ...], retired: str | None
 ) -> None:
-    assert aged("replace").meaning(name, date.fromisoformat(day)) == (models, retired)
+    meant = aged("replace").meaning(name, date.fromisoformat(day))
+    assert (tuple(target.model for target in meant.models), meant.retired) == (models, retired)
 
 
 def test_replacing_retired_models_can_be_switched_off(
@@ -201,8 +205,14 @@ def test_replacing_retired_models_can_be_switched_off(
 ) -> None:
     table, day = aged("refuse"), date(2026, 6, 1)
     assert table.meaning("older", day) == ((), "older")
-    assert table.meaning("unheard-of", day) == (("new",), "old")  # the next model of the row is current
-    assert table.meaning("moved", day) == (("newer",), "moved")  # as Google itself resolves it
+    assert table.meaning("unheard-of", day) == (
+        (Target(DEFAULT, "new"),),
+        "old",
+    )  # the next model of the row is current
+    assert table.meaning("moved", day) == (
+        (Target(DEFAULT, "newer"),),
+        "moved",
+    )  # as Google itself resolves it
 
 
 def test_a_table_of_an_earlier_version_uses_the_delivered_retirements(tmp_path: Path) -> None:
@@ -218,13 +228,13 @@ def test_a_table_of_an_earlier_version_uses_the_delivered_retirements(tmp_path: 
     "name", ["text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002"]
 )
 def test_a_name_of_an_embedding_model_means_one_model_and_is_in_no_list(name: str) -> None:
-    assert SHIPPED.meaning(name) == (("gemini-embedding-2",), None)
-    assert "gemini-embedding-2" not in SHIPPED.known_models
+    assert SHIPPED.meaning(name) == ((Target(DEFAULT, "gemini-embedding-2"),), None)
+    assert "gemini-embedding-2" not in {target.model for target in SHIPPED.known_targets}
     assert name not in dict(SHIPPED.aliases)
 
 
 def test_every_model_in_the_delivered_table_is_current() -> None:
-    named = {model for row in SHIPPED.target_rows for model in row}
+    named = {target.model for row in SHIPPED.target_rows for target in row}
     named |= {model for row in SHIPPED.lifecycle.rows for model in row.replacement}
     retired = {model: SHIPPED.lifecycle.row_of(model) for model in named}
     assert [model for model, row in retired.items() if row and row.since <= date(2026, 11, 18)] == []
@@ -250,6 +260,7 @@ DEMO: dict[str, Any] = {
     "output_limit": 65536,
 }
 THREE_LEVELS = ("low", "medium", "high")
+SEARCHING = GEMINI_3 | {"search_beside_functions": True}
 
 
 @pytest.mark.parametrize(
@@ -283,12 +294,12 @@ THREE_LEVELS = ("low", "medium", "high")
         ),
         ("gemini-2.5-flash-image", ModelCapabilities("gemini-2.5", window=32768, draws=True)),
         ("gemini-3-pro-image", ModelCapabilities(**GEMINI_3 | {"window": 65536}, draws=True)),
-        ("gemini-3.1-pro-preview", ModelCapabilities(**GEMINI_3, thinking_levels=THREE_LEVELS)),
-        ("gemini-3-flash-preview", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.1-flash-lite", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.5-flash-lite", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.6-flash", ModelCapabilities(**GEMINI_3, thinking_levels=LEVELS)),
-        ("gemini-3.8-flash", ModelCapabilities(**GEMINI_3, thinking_levels=THREE_LEVELS)),
+        ("gemini-3.1-pro-preview", ModelCapabilities(**SEARCHING, thinking_levels=THREE_LEVELS)),
+        ("gemini-3-flash-preview", ModelCapabilities(**SEARCHING, thinking_levels=LEVELS)),
+        ("gemini-3.1-flash-lite", ModelCapabilities(**SEARCHING, thinking_levels=LEVELS)),
+        ("gemini-3.5-flash-lite", ModelCapabilities(**SEARCHING, thinking_levels=LEVELS)),
+        ("gemini-3.6-flash", ModelCapabilities(**SEARCHING, thinking_levels=LEVELS)),
+        ("gemini-3.8-flash", ModelCapabilities(**SEARCHING, thinking_levels=THREE_LEVELS)),
         ("gemini-3.9-new", ModelCapabilities(**GEMINI_3, thinking_levels=("low", "high"))),
         (
             "gemini-4-argon",
@@ -381,6 +392,22 @@ def lifecycle(*rows: str) -> str:
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_levels = ["hihg"]',
             ["[[model]] 1: thinking_levels: hihg is not a thinking level; did you mean high?"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\ntools = "txt"',
+            ["[[model]] 1: tools: txt is not a possible value; did you mean text?"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nthink = "hide"',
+            ["[[model]] 1: think: hide is not a possible value; known names: show, drop, off"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nthink_opens = "templat"',
+            ["[[model]] 1: think_opens: templat is not a possible value; did you mean template?"],
+        ),
+        (
+            'default = "m"\n[[model]]\nmatch = ["a"]\nparameter_map = { read = "path" }',
+            ["[[model]] 1: parameter_map must be a table of tables of texts, not a table"],
         ),
         (
             'default = "m"\n[[model]]\nmatch = ["a"]\nthinking_levels = ["low"]\nthinking_budget = [1, 2]',

@@ -157,7 +157,7 @@ def test_a_tier_without_a_factor_has_no_price(read: Read) -> None:
     assert prices.cost_of(million, "m", tier="flex") == 5
     assert prices.cost_of(million, "m", tier="standard") == 10
     assert prices.cost_of(million, "m", tier="priority") is None
-    assert [prices.knows("m", tier) for tier in ("standard", "flex", "priority")] == [True, True, False]
+    assert [prices.knows("m", tier=tier) for tier in ("standard", "flex", "priority")] == [True, True, False]
 
 
 def test_delivered_prices_have_factors_for_flex_and_priority() -> None:
@@ -181,7 +181,7 @@ def test_a_price_is_known_if_it_is_for_every_length(read: Read) -> None:
     assert read(short + priced('"m"', 2)).knows("models/M")
     assert not read(short + '[[price]]\nmatch = ["m"]\n').knows("m")
     assert not read(priced('"m*"', 1)).knows("m" * 1000)
-    assert FREE.knows("anything", "flex")
+    assert FREE.knows("anything", tier="flex")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_price_is_known_if_it_is_for_every_length(read: Read) -> None:
 )
 def test_every_current_model_has_a_delivered_price(model: str) -> None:
     prices = load_prices(DELIVERED)
-    assert all(prices.knows(model, tier) for tier in ("standard", "flex", "priority"))
+    assert all(prices.knows(model, tier=tier) for tier in ("standard", "flex", "priority"))
 
 
 def test_a_latest_alias_costs_the_same_as_its_current_model() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from checked_answers import Findings, of_transcripts
 from checked_requests import of_demo_models, of_features, of_other_paths
+from checked_resources import of_resources
 from gunicorn_bridge import gunicorn_bridge
 
 HERE = Path(__file__).parent
@@ -24,7 +25,7 @@ def findings():
     findings = Findings()
     findings.add(of_transcripts())
     with gunicorn_bridge("tests.support.demo_without_pauses:app", BRIDGE_UPSTREAM__ATTEMPTS="1") as running:
-        for answers in (of_demo_models, of_features, of_other_paths):
+        for answers in (of_demo_models, of_features, of_other_paths, of_resources):
             findings.add(answers(running.address))
     return findings
 

@@ -23,8 +23,8 @@ def test_answers_expire(backend, clock):
 
 
 def test_the_oldest_answers_are_deleted_when_the_store_is_full(backend, clock, monkeypatch):
-    monkeypatch.setattr(f"bridge.state.{backend.name}.answer_store.WRITES_BETWEEN_TIDYING", 1)
     store = backend.answers(clock, days=30, megabytes=1)
+    monkeypatch.setattr(type(store), "writes_between_tidying", 1)
     for number in range(5):
         clock.now += 1
         store.keep("o", answer(number, 300_000), [], None)

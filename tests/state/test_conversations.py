@@ -82,8 +82,8 @@ def test_a_conversation_expires_after_its_last_use(backend, clock, use):
 def test_the_conversations_that_were_not_used_longest_are_deleted_when_the_store_is_full(
     backend, clock, monkeypatch
 ):
-    monkeypatch.setattr(f"bridge.state.{backend.name}.conversation_store.WRITES_BETWEEN_TIDYING", 1)
     store = backend.conversations(clock, megabytes=1)
+    monkeypatch.setattr(type(store), "writes_between_tidying", 1)
     for number in range(4):
         clock.now += 1
         store.create("me", KeptConversation(f"conv_{number}", 1, {}), [item(number, 400_000)])

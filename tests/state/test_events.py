@@ -67,8 +67,8 @@ def test_events_belong_to_their_owner(backend):
 
 
 def test_all_events_of_an_answer_expire_together(backend, clock, monkeypatch):
-    monkeypatch.setattr(f"bridge.state.{backend.name}.event_store.WRITES_BETWEEN_TIDYING", 1)
     store = backend.events(clock, days=1)
+    monkeypatch.setattr(type(store), "writes_between_tidying", 1)
     store.append("me", "resp_1", batch(0, 1))
     clock.now += 24 * 3600 - 1
     store.append("me", "resp_1", batch(1, 1))
@@ -81,8 +81,8 @@ def test_all_events_of_an_answer_expire_together(backend, clock, monkeypatch):
 
 
 def test_the_oldest_answers_lose_their_events_when_the_store_is_full(backend, clock, monkeypatch):
-    monkeypatch.setattr(f"bridge.state.{backend.name}.event_store.WRITES_BETWEEN_TIDYING", 1)
     store = backend.events(clock, megabytes=1)
+    monkeypatch.setattr(type(store), "writes_between_tidying", 1)
     for number in range(4):
         clock.now += 1
         store.append("me", f"resp_{number}", batch(0, 1, size=200_000))

@@ -71,7 +71,7 @@ def test_usage(folder: Path) -> None:
         ("alice", "key.models", "gpt-5", 3)
     ]
     answered = ("alice", "openai_chat", "codex", "gpt-5", "gemini-3.1-pro-preview")
-    store.write([UsageRow(THEN, *answered, 1, 1, 1, 1, 0.75, 1.5, 0.2, "completed", "", 200)])
+    store.write([UsageRow(THEN, *answered, 1, 1, 1, 1, 0.75, 1.5, 0.2, "completed", "", 200, "")])
     store.count_refusals({Refusal(DAY.isoformat(), "alice", "openai_chat", "key.models", "gpt-5"): 1})
     assert total(store.sums(UsageQuery(("key",), DAY, DAY))).cost == 1.0
     assert store.refusals(UsageQuery(("key",), DAY, DAY))[0].requests == 4

@@ -28,6 +28,15 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "openai_sdk": "ResponseStreamEvent",
     },
     "responses items": {"openai": "ResponseItemList", "openai_sdk": "ResponseItemList"},
+    "responses count": {"openai": "TokenCountsResource", "openai_sdk": "InputTokenCountResponse"},
+    "responses compacted": {"openai": "CompactResource", "openresponses": "CompactResource"},
+    "conversation": {"openai": "ConversationResource", "openai_sdk": "Conversation"},
+    "conversation item": {"openai": "ConversationItem", "openai_sdk": "ConversationItem"},
+    "conversation items": {"openai": "ConversationItemList", "openai_sdk": "ConversationItemList"},
+    "conversation deleted": {
+        "openai": "DeletedConversationResource",
+        "openai_sdk": "ConversationDeletedResource",
+    },
     "messages body": {"anthropic_sdk": "Message", "anthropic_beta_sdk": "Message"},
     "messages event": {"anthropic_sdk": "MessageStreamEvent", "anthropic_beta_sdk": "MessageStreamEvent"},
     "messages count": {"anthropic_sdk": "MessageTokensCount"},
@@ -165,16 +174,17 @@ class Asked(NamedTuple):
             if got.status_code != 200:
                 yield Answer(source, self.dialect, error_kind(self.prefix), got.json())
             elif stream:
-                yield from self._streamed(got.content, source)
+                yield from of_stream(got.content, source, self.dialect, self.prefix)
             else:
                 yield Answer(source, self.dialect, f"{self.prefix} body", got.json())
 
-    def _streamed(self, stream: bytes, source: str) -> Iterator[Answer]:
-        for event in stream.split(b"\n\n"):
-            data = event.partition(b"data: ")[2]
-            if data and data != b"[DONE]":
-                value = orjson.loads(data)
-                yield Answer(source, self.dialect, _event_kind(self.prefix, value), value)
+
+def of_stream(stream: bytes, source: str, dialect: str, prefix: str) -> Iterator[Answer]:
+    for event in stream.split(b"\n\n"):
+        data = event.partition(b"data: ")[2]
+        if data and data != b"[DONE]":
+            value = orjson.loads(data)
+            yield Answer(source, dialect, _event_kind(prefix, value), value)
 
 
 def error_kind(prefix: str) -> str:

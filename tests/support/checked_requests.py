@@ -200,29 +200,7 @@ def of_other_paths(address: str) -> Iterator[Answer]:
         timeout=60,
     )
     yield Answer("count_tokens", "", "messages count", counted.json())
-    for given in ("Hello", ["Hello", "Goodbye"]):
-        body = {"model": "text-embedding-3-small", "input": given}
-        vectors = requests.post(f"{address}/v1/embeddings", json=body, timeout=60).json()
-        yield Answer("embeddings", "", "embeddings body", vectors)
-    yield from _of_stored(address)
     yield from _of_mistakes(address)
-
-
-def _of_stored(address: str) -> Iterator[Answer]:
-    """A background answer through its life."""
-    url, headers = f"{address}/v1/responses", {"x-bridge-dialect": "openai"}
-    parts = [
-        {"role": "user", "content": PROMPT},
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": PROMPT}]},
-        {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "call_1", "output": "fine"},
-    ]
-    for given in (PROMPT, parts):
-        body = {"model": "demo", "input": given, "background": True}
-        made = requests.post(url, json=body, headers=headers, timeout=60).json()
-        yield Answer("background", "openai", "responses body", made)
-        yield Answer("stored", "openai", "responses body", _got(f"{url}/{made['id']}"))
-        yield Answer("input_items", "openai", "responses items", _got(f"{url}/{made['id']}/input_items"))
 
 
 def _of_mistakes(address: str) -> Iterator[Answer]:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -35,6 +35,7 @@ def programs() -> Path:
 @dataclass
 class PostgresServer:
     folder: Path
+    settings: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
@@ -57,7 +58,7 @@ class PostgresServer:
     # --- the server ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        settings = [f"-c{name}={value}" for name, value in SETTINGS.items()]
+        settings = [f"-c{name}={value}" for name, value in self.settings.items()]
         place = ["-D", str(self.folder / "data"), "-h", "127.0.0.1", "-p", str(self.port)]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -134,9 +135,9 @@ def _unprivileged() -> dict[str, Any]:
 
 
 @contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(**settings: str) -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="postgres_") as folder:
-        server = PostgresServer(Path(folder))
+        server = PostgresServer(Path(folder), {**SETTINGS, **settings})
         server.start()
         try:
             yield server

@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+SHOW = "/api/show"  #: the path at which Ollama describes a model
+SHOWN = {"model_info": {"qwen3.context_length": 40960}, "capabilities": ["tools", "thinking"]}
 CUT = object()  #: in a body: close the connection here
 
 
@@ -64,11 +66,13 @@ class _Server(ThreadingHTTPServer):
 class ScriptedGemini:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
-        #: Requests for the list of models, kept apart: each worker sends them at a time of its own.
+        #: Requests for the list of models, and for Ollama's description of a model. They are kept apart:
+        #: each worker sends them at a time of its own.
         self.listings: list[Asked] = []
         self._replies: deque[Reply] = deque()
         self._answer: Callable[[Asked], Any] | None = None
         self._listed: Any = None
+        self._shown: Any = SHOWN
         self._server = _Server(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -87,12 +91,17 @@ class ScriptedGemini:
         """Replace the model list by these pages; the last page is repeated."""
         self._listed = deque(pages)
 
+    def will_show(self, shown: Any) -> None:
+        """Replace what the server, as an Ollama, says about each model."""
+        self._shown = shown
+
     def forget(self) -> None:
         self.asked.clear()
         self.listings.clear()
         self._replies.clear()
         self._answer = None
         self._listed = None
+        self._shown = SHOWN
 
     def _reply_to(self, asked: Asked) -> Reply:
         if self._replies:
@@ -115,15 +124,18 @@ class ScriptedGemini:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 asked = Asked("POST", self.path, headers, orjson.loads(body))
+                if self.path == SHOW:
+                    scripted.listings.append(asked)
+                    return self._send_document(scripted._shown)
                 scripted.asked.append(asked)
-                self._send(scripted._reply_to(asked))
+                return self._send(scripted._reply_to(asked))
 
             def do_GET(self) -> None:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 scripted.listings.append(Asked("GET", self.path, headers, None))
                 if scripted._listed:
                     page = scripted._listed.popleft() if len(scripted._listed) > 1 else scripted._listed[0]
-                    return self._send(page if isinstance(page, Reply) else Reply([orjson.dumps(page)]))
+                    return self._send_document(page)
                 models = [
                     {
                         "name": f"models/{name}",
@@ -134,6 +146,9 @@ class ScriptedGemini:
                     for name in ("gemini-3.8-flash", "gemini-3.1-pro-preview")
                 ]
                 return self._send(Reply([orjson.dumps({"models": models})]))
+
+            def _send_document(self, document: Any) -> None:
+                self._send(document if isinstance(document, Reply) else Reply([orjson.dumps(document)]))
 
             def _send(self, reply: Reply) -> None:
                 self.send_response(reply.status)

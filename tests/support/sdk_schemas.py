@@ -14,6 +14,7 @@ import anthropic.types as anthropic_types
 import anthropic.types.beta as anthropic_beta
 import openai.types as openai_types
 import openai.types.chat as openai_chat
+import openai.types.conversations as openai_conversations
 import openai.types.responses as openai_responses
 from anthropic.types import message_count_tokens_params, message_create_params
 from anthropic.types.beta import message_create_params as beta_create_params
@@ -31,6 +32,11 @@ TYPES: Mapping[str, Mapping[str, Any]] = {
         "Model": openai_types.Model,
         "Completion": openai_types.Completion,
         "CreateEmbeddingResponse": openai_types.CreateEmbeddingResponse,
+        "InputTokenCountResponse": openai_responses.InputTokenCountResponse,
+        "Conversation": openai_conversations.Conversation,
+        "ConversationItem": openai_conversations.ConversationItem,
+        "ConversationItemList": openai_conversations.ConversationItemList,
+        "ConversationDeletedResource": openai_conversations.ConversationDeletedResource,
     },
     "anthropic_sdk": {
         "Message": anthropic_types.Message,

@@ -1,4 +1,4 @@
-"""Test rigs for the upstreams that call Google: how to create each, and how it wraps Gemini's JSON."""
+"""Test rigs for the upstreams that call a server: how to create each, and how it writes Gemini's JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import other_forms
 from scripted_gemini import Reply, ScriptedGemini, sse
 from scripted_tokens import TokenServer, gemini_cli_login, service_account
 
@@ -60,11 +61,15 @@ def _in_answers(chunks: Sequence[Body]) -> Reply:
     return Reply(sse(*({"response": each} if "error" not in each else each for each in chunks)))
 
 
+#: The upstreams of other vendors, which do not write Gemini's JSON.
+OTHERS = ("openai", "ollama")
 WIRE: dict[str, tuple[Callable[[Sequence[Body]], Reply], Callable[[Body], Body]]] = {
     "gemini": (lambda chunks: Reply(sse(*chunks)), _plain),
     "vertex": (lambda chunks: Reply(sse(*chunks)), _plain),
     "code_assist": (_in_answers, _of_project),
     "sdk": (array, _plain),
+    "openai": (other_forms.chat_reply, other_forms.gemini_from_chat),
+    "ollama": (other_forms.ollama_reply, other_forms.gemini_from_ollama),
 }
 
 
@@ -89,6 +94,8 @@ def environment(name: str, api: str, tokens: str, folder: Path) -> dict[str, str
             "BRIDGE_CODE_ASSIST__CREDENTIALS": str(login),
             "GOOGLE_CLOUD_PROJECT": "canary-project",
         },
+        "openai": {"BRIDGE_UPSTREAM__TRANSPORT": "openai", **keys, "GOOGLE_GEMINI_BASE_URL": f"{api}/v1"},
+        "ollama": {"BRIDGE_UPSTREAM__TRANSPORT": "ollama", **keys},
         "sdk": {"BRIDGE_UPSTREAM__TRANSPORT": "sdk", "BRIDGE_UPSTREAM__STORE": "true", **keys},
     }[name]
 

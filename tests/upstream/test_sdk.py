@@ -42,7 +42,7 @@ from bridge.gemini.types import (
 from bridge.settings import SettingsError, load
 from bridge.upstream import make_upstream
 from bridge.upstream.auth.credentials import Credential
-from bridge.upstream.rest import LARGEST_WHOLE_ANSWER
+from bridge.upstream.http_upstream import LARGEST_WHOLE_ANSWER
 from bridge.upstream.sdk.package import translate
 from bridge.upstream.sdk.reader import LONGEST_QUEUE, ReaderStream
 from bridge.upstream.sdk.unsupported_fields import with_whole_numbers

@@ -1,4 +1,4 @@
-"""Each other upstream behind real gunicorn: streams, tools, silence, disconnects, no leaked secret."""
+"""The other upstreams of Google behind real gunicorn: streams, tools, silence, disconnects, secrets."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import requests
 from gunicorn_bridge import Bridge, gunicorn_bridge
 from scripted_gemini import Reply, ScriptedGemini, call_chunk, text_chunk
 from scripted_tokens import CANARY_TOKEN, TokenServer
-from upstream_rigs import KEYS, WIRE, environment
+from upstream_rigs import KEYS, OTHERS, WIRE, environment
 
 FLASH = "gemini-3.8-flash"
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
-OTHERS = [name for name in WIRE if name != "gemini"]
+GOOGLES = [name for name in WIRE if name not in ("gemini", *OTHERS)]
 SECRETS = (CANARY_TOKEN, "canary-refresh-token", "PRIVATE KEY", *KEYS)
 
 
@@ -47,7 +47,7 @@ class Served:
         )
 
 
-@pytest.fixture(scope="module", params=OTHERS)
+@pytest.fixture(scope="module", params=GOOGLES)
 def _served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     api, tokens = ScriptedGemini(), TokenServer()
     folder: Path = tmp_path_factory.mktemp("credentials")

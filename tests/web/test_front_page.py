@@ -102,7 +102,17 @@ def test_html_is_served_only_to_clients_that_accept_it(client, accept, kind):
 def test_programs_get_name_version_and_endpoints_as_json(client):
     told = client.get("/").json
     assert (told["name"], told["version"], told["upstream"]) == ("gemini-bridge", __version__, "demo")
-    assert "POST /v1/chat/completions" in told["endpoints"]
+    assert len(told["endpoints"]) == len(set(told["endpoints"]))
+    assert {
+        "POST /v1/chat/completions",
+        "POST /v1/responses/compact",
+        "POST /v1/conversations",
+        "DELETE /v1/conversations/{conversation_id}/items/{item_id}",
+        "GET /v1/responses/{answer_id}",
+        "POST /v1beta/models/{model}:{generateContent|streamGenerateContent}",
+        "GET /v1/models/{name}",
+        "GET /openapi.json",
+    } <= set(told["endpoints"])
 
 
 def test_a_head_request_like_claude_codes_is_answered(client):

@@ -31,8 +31,8 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "messages.tool": "Gemini has no tool like this tool of Anthropic's servers.",
     "messages.tool_field": "Gemini's own tool has no setting like this field.",
     "messages.tool_search_tool_result": "Gemini cannot receive results of Anthropic's tool search.",
+    "messages.tool_strict": "Only tools that the client runs have a strict mode.",
     "messages.tool_allowed_callers": "Gemini calls a tool itself, and not from code that it runs.",
-    "messages.tool_strict": "Gemini has no strict mode for arguments.",
     "messages.transformations": "The bridge does not transform files.",
 }
 ANSWER_LOSSES: Mapping[str, str] = {

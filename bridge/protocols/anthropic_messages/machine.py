@@ -16,8 +16,8 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
+from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
-from bridge.gemini.refusals import refusal_text
 from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.turn import (
     Ending,
@@ -38,7 +38,7 @@ from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
-from bridge.protocols.carried_signatures import for_next_call, for_thought
+from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 
 
 class MessagesState(Enum):
@@ -93,7 +93,7 @@ class MessagesMachine(EventMachine):
         self._open_block: str | None = None  # the kind of the block being written
         self._thinking_length = 0  # the length of the thinking in the open block
         self._text_started = False
-        self._held_thought: list[TextAdded | PartSigned] | None = (
+        self._held_thought: list[TextAdded | PartSigned | Part] | None = (
             None  # a thought after text, until another block follows
         )
         self._metadata: dict[str, Any] = {}  # the search and the fetched pages
@@ -140,6 +140,9 @@ class MessagesMachine(EventMachine):
         for step in held:
             if isinstance(step, TextAdded):
                 yield from self._think(step.text)
+            elif isinstance(step, Part):
+                yield from self._think()
+                yield from self._sign(for_part(step))
             else:
                 yield from self._sign_thought(step)
 
@@ -202,7 +205,9 @@ class MessagesMachine(EventMachine):
 
     def _other(self, part: Part) -> Iterator[Event]:
         data = part.data
-        if isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
+        if is_server_tool(data) and self._shows_thinking:
+            yield from self._carry(part)
+        elif isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
             yield from self._send_held_thought()
             yield from self._sign_call(part.signature)
             self._code_id = executed_code.own_id(data) or self._new_server_id()
@@ -215,6 +220,16 @@ class MessagesMachine(EventMachine):
         else:
             self.losses.append("messages.part_not_shown")
             yield from self._image_note(data) if isinstance(data, InlineData) else self._stop_block()
+
+    def _carry(self, part: Part) -> Iterator[Event]:
+        """A thinking block that the client returns with the next request."""
+        self._sent_signature = part.signature or ""
+        self._held_thought = self._held_thought or []
+        self._held_thought.append(part)
+        if self._text_started:
+            yield from self._stop_block()
+        else:
+            yield from self._send_held_thought()
 
     def _new_server_id(self) -> str:
         return self.ids_and_clock.new_id(executed_code.ID_PREFIX)
@@ -306,7 +321,7 @@ class MessagesMachine(EventMachine):
         delta = {"stop_reason": reason, "stop_sequence": None}
         if reason != REFUSAL:
             return delta
-        explanation = refusal_text(self.finish_reason(ending.candidate))
+        explanation = self.refusal(ending.candidate)
         return {**delta, "stop_details": {"type": REFUSAL, "category": None, "explanation": explanation}}
 
     def on_turn_failed(self, error: BridgeError) -> tuple[Event, ...]:

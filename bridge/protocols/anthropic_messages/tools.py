@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from bridge.gemini.request_schemas import RequestSchemas
@@ -84,7 +85,8 @@ class DeclaredTools:
             for function in toolset_functions(tool, path):
                 self._declare(function, path)
         else:
-            self._declare(self._function(kind, tool, path), path)
+            function = self._function(kind, tool, path)
+            self._declare(replace(function, strict=tool.get("strict") is True), path)
         self._count_options(tool)
 
     def _function(self, kind: str, tool: JsonObject, path: str) -> FunctionDeclaration:
@@ -107,7 +109,7 @@ class DeclaredTools:
         callers = tool.get("allowed_callers")
         if isinstance(callers, list) and callers and _DIRECT not in callers:
             self.losses.append("messages.tool_allowed_callers")
-        if tool.get("strict"):
+        if tool.get("strict") and tool.get("name") not in self._functions:
             self.losses.append("messages.tool_strict")
 
 

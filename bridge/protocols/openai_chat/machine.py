@@ -18,8 +18,8 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.freeform import freeform_text
+from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
-from bridge.gemini.refusals import refusal_text
 from bridge.gemini.turn import (
     Ending,
     MetadataReceived,
@@ -154,7 +154,7 @@ class ChatMachine(EventMachine):
             yield from self._call(step.candidate, data, step.part.signature)
         elif isinstance(data, InlineData):
             yield self._image(step.candidate, data)
-        else:
+        elif not is_server_tool(data):  # the layout carries these
             self.losses.append("chat.part_not_shown")
 
     def _call(self, candidate: int, call: FunctionCall, signature: str | None) -> Iterator[Event]:
@@ -216,9 +216,7 @@ class ChatMachine(EventMachine):
         if annotations := _annotations(choice):
             yield self._delta("annotations", ending.candidate, {"annotations": annotations})
         if ending.outcome is Outcome.FILTERED and not ending.called:
-            yield self._delta(
-                "refusal", ending.candidate, {"refusal": refusal_text(self.finish_reason(ending.candidate))}
-            )
+            yield self._delta("refusal", ending.candidate, {"refusal": self.refusal(ending.candidate)})
         if (layout := part_layout(choice.parts)) is not None:
             choice.google["parts"] = layout
         if choice.google:

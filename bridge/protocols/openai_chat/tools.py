@@ -62,6 +62,7 @@ def _function(function: JsonObject, path: str, schemas: RequestSchemas) -> Funct
         name,
         optional(function, "description", str, path),
         schemas.tool_schema(name, parameters, f"{path}.parameters") if parameters else None,
+        strict=function.get("strict") is True,
     )
 
 

@@ -4,4 +4,9 @@ from bridge.protocols.base import Embedding
 from bridge.protocols.openai_embeddings.converter import embedding_to_gemini
 from bridge.protocols.openai_embeddings.schema import EmbeddingsSchema
 
-EMBEDDING = Embedding(paths=("/v1/embeddings",), schema=EmbeddingsSchema(), to_gemini=embedding_to_gemini)
+EMBEDDING = Embedding(
+    paths=("/v1/embeddings",),
+    schema=EmbeddingsSchema(),
+    to_gemini=embedding_to_gemini,
+    label="openai_embeddings",
+)

@@ -5,11 +5,13 @@ from bridge.protocols.base import Protocol
 from bridge.protocols.openai_errors import error_body, error_status
 from bridge.protocols.openai_limits import limit_headers
 from bridge.protocols.openai_models import list_models, show_model
+from bridge.protocols.openai_responses.compaction import COMPACTION
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.converter import to_gemini
 from bridge.protocols.openai_responses.counting import COUNTING
+from bridge.protocols.openai_responses.framing import framing
 from bridge.protocols.openai_responses.losses import ANSWER_LOSSES, REQUEST_LOSSES
-from bridge.protocols.openai_responses.machine import ResponsesMachine, framing
+from bridge.protocols.openai_responses.machine import ResponsesMachine
 from bridge.protocols.openai_responses.schema import ResponsesSchema
 from bridge.protocols.openai_responses.storing import STORING
 
@@ -27,7 +29,7 @@ PROTOCOL = Protocol(
     counting=COUNTING,
     storing=STORING,
     conversations=CONVERSATIONS,
-    unsupported_paths=("/v1/responses/compact",),
+    compaction=COMPACTION,
     limit_headers=limit_headers,
     max_retry_after=LONGEST_RETRY_AFTER,  # without a delay Codex shows the error
     request_losses=REQUEST_LOSSES,

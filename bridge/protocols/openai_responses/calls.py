@@ -82,3 +82,8 @@ _SHAPES: dict[ToolKind, Callable[[FunctionCall, CalledTool, NewId], CallItem]] =
     ToolKind.LOCAL_SHELL: _local_shell,
     ToolKind.TOOL_SEARCH: _tool_search,
 }
+
+
+def status_if(sent: bool, status: str) -> dict[str, str]:
+    """The `status` of an item, if items of this kind have one."""
+    return {"status": status} if sent else {}

@@ -1,37 +1,45 @@
-"""The vendor's complete form of input items, which clients may abbreviate: as they are stored and listed."""
+"""The vendor's complete form of items, which clients may abbreviate: as they are stored and listed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bridge.gemini.types import JsonObject
+from bridge.ids_and_clock import random_id
 
-#: Items that have a status when they are listed.
-_WITH_STATUS = frozenset(
-    {
-        "message",
-        "function_call",
-        "function_call_output",
-        "custom_tool_call",
-        "custom_tool_call_output",
-        "local_shell_call",
-        "tool_search_call",
-        "tool_search_output",
-    }
+#: By the type of the item: the prefix of its id.
+_PREFIXES = {
+    "message": "msg_",
+    "function_call": "fc_",
+    "function_call_output": "fco_",
+    "reasoning": "rs_",
+    "compaction": "cmp_",
+}
+#: Items that have no status.
+_WITHOUT_STATUS = frozenset(
+    {"reasoning", "compaction", "compaction_summary", "context_compaction", "additional_tools"}
 )
-
+_STATUSES = ("in_progress", "completed", "incomplete", "failed")
 #: By the type of a content part: the fields that the vendor always lists.
-_PART_DEFAULTS: dict[Any, dict[str, Any]] = {
+_PART_DEFAULTS: dict[str, JsonObject] = {
     "input_image": {"detail": "auto"},
     "output_text": {"annotations": [], "logprobs": []},
 }
 
 
+def input_list(given: Any) -> list[Any]:
+    """The input of a request as items."""
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
 def complete_item(item: JsonObject) -> dict[str, Any]:
-    kind = item.get("type") or "message"
-    complete: dict[str, Any] = {**item, "type": kind}
-    if kind in _WITH_STATUS:
-        complete["status"] = item.get("status") or "completed"
+    """The item with its id and the other fields that the vendor's items always have."""
+    kind = str(item.get("type") or "message")
+    given_id, status = item.get("id"), item.get("status")
+    named = given_id if given_id and isinstance(given_id, str) else random_id(_PREFIXES.get(kind, "item_"))
+    complete = {**item, "type": kind, "id": named}
+    if kind not in _WITHOUT_STATUS:
+        complete["status"] = status if status in _STATUSES else "completed"
     if kind == "message":
         complete["content"] = _content(item.get("content"), item.get("role"))
     return complete
@@ -44,4 +52,4 @@ def _content(content: Any, role: Any) -> Any:
 
 
 def _part(part: Any) -> Any:
-    return {**_PART_DEFAULTS.get(part.get("type"), {}), **part} if isinstance(part, dict) else part
+    return {**_PART_DEFAULTS.get(str(part.get("type")), {}), **part} if isinstance(part, dict) else part

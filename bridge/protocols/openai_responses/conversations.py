@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.gemini.types import JsonObject
-from bridge.ids_and_clock import random_id
 from bridge.protocols import fields
 from bridge.protocols.base import ConversationRules
 from bridge.protocols.envelope import Envelope
 from bridge.protocols.json_reading import each_object, invalid_field
+from bridge.protocols.openai_responses.complete_items import complete_item, input_list
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.tools import DeclaredTools
 
@@ -18,14 +18,6 @@ ID_PREFIX = "conv_"
 LONGEST_ID = 128
 MOST_ITEMS = 20  #: items that one request may add
 MOST_METADATA, LONGEST_NAME, LONGEST_VALUE = 16, 64, 512
-#: The prefixes of item ids, by the item's type.
-_PREFIXES = {"message": "msg_", "function_call": "fc_", "function_call_output": "fco_", "reasoning": "rs_"}
-_STATUSES = ("in_progress", "completed", "incomplete")
-#: Fields that the vendor's content parts always have.
-_PART_FIELDS: Mapping[str, JsonObject] = {
-    "output_text": {"annotations": [], "logprobs": []},
-    "input_image": {"detail": "auto"},
-}
 
 
 class CreateSchema(Envelope):
@@ -76,40 +68,12 @@ def _new_items(body: JsonObject) -> list[dict[str, Any]]:
         reader.add(item, path)
         if reader.losses:
             raise invalid_field("items of this type cannot be added to a conversation", f"{path}.type")
-    return [_normalised(item) for item in given]
+    return [complete_item(item) for item in given]
 
 
 def _identified(body: JsonObject) -> JsonObject:
-    given = body["input"]
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    return {**body, "input": [_normalised(item) if isinstance(item, dict) else item for item in items]}
-
-
-def _normalised(item: JsonObject) -> dict[str, Any]:
-    """The item with its id and the other fields that the vendor's items always have."""
-    kind = str(item.get("type") or "message")
-    given_id, status = item.get("id"), item.get("status")
-    whole = {
-        **item,
-        "type": kind,
-        "id": given_id if given_id and isinstance(given_id, str) else random_id(_PREFIXES.get(kind, "item_")),
-    }
-    if kind == "reasoning":
-        return whole
-    if kind == "message":
-        whole["content"] = _parts(item.get("content"), str(item.get("role")))
-    return {**whole, "status": status if status in _STATUSES else "completed"}
-
-
-def _parts(content: Any, role: str) -> Any:
-    if isinstance(content, str):
-        content = [{"type": "output_text" if role == "assistant" else "input_text", "text": content}]
-    if not isinstance(content, list):
-        return content
-    return [
-        {**_PART_FIELDS.get(str(part.get("type")), {}), **part} if isinstance(part, dict) else part
-        for part in content
-    ]
+    items = input_list(body["input"])
+    return {**body, "input": [complete_item(item) if isinstance(item, dict) else item for item in items]}
 
 
 def _with_items(body: JsonObject, items: Sequence[JsonObject]) -> JsonObject:
@@ -119,7 +83,7 @@ def _with_items(body: JsonObject, items: Sequence[JsonObject]) -> JsonObject:
 def _added(body: JsonObject, answer: JsonObject) -> list[dict[str, Any]]:
     """The items that a finished response adds to its conversation."""
     given = [item for item in body["input"] if isinstance(item, dict)]
-    return [*given, *map(_normalised, answer["output"])]
+    return [*given, *map(complete_item, answer["output"])]
 
 
 def _body(conversation_id: str, created: int, metadata: Mapping[str, str]) -> JsonObject:

@@ -7,17 +7,18 @@ from typing import Any
 from bridge.protocols import fields
 from bridge.protocols.base import TokenCounting
 from bridge.protocols.openai_responses.converter import to_gemini
-from bridge.protocols.openai_responses.schema import ResponsesSchema
+from bridge.protocols.openai_responses.schema import OptionalInputSchema
+
+#: The model of a request that names none: the bridge serves unknown names with its default model.
+DEFAULT_MODEL = "default"
 
 
-class ResponsesCountSchema(ResponsesSchema):
-    """Unlike a request for a response, it may consist of stored turns only."""
-
-    input = fields.text_or_array()
+class ResponsesCountSchema(OptionalInputSchema):
+    model = fields.text(longest=256)
 
     def load(self, data: Any, **options: Any) -> Any:
         body = super().load(data, **options)
-        return {**body, "input": body.get("input") or []}
+        return {**body, "model": body.get("model") or DEFAULT_MODEL}
 
 
 COUNTING = TokenCounting(

@@ -28,6 +28,7 @@ class Dialect:
     errors_in_stream: bool  #: some errors are sent in the stream even before its first event
     data_heartbeat: bool  #: the heartbeat is an event, not a comment
     echoes_tools: bool
+    queued_event: bool = False  #: a background answer begins as queued
     codex_errors: bool = False  #: a failed response has the error codes that Codex acts on
     repeats_text: bool = False  #: response.output_text.done also has the field `output_text`
 
@@ -57,6 +58,7 @@ DIALECTS: Mapping[str, Dialect] = {
         errors_in_stream=False,
         data_heartbeat=False,
         echoes_tools=True,
+        queued_event=True,
     ),
     # Codex treats a response.completed after response.failed as success, and retries a filtered answer five
     # times. Comments do not reset its idle timer.

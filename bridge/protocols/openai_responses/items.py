@@ -37,6 +37,7 @@ from bridge.protocols.json_reading import (
     quoted,
     required,
 )
+from bridge.protocols.openai_responses.compaction import opened_summary
 from bridge.protocols.openai_responses.hosted import code_parts, image_kind
 from bridge.protocols.openai_responses.losses import detail_losses
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
@@ -114,7 +115,8 @@ class Items:
     def _compaction(self, item: JsonObject, path: str) -> None:
         """A summary that replaces older turns. Encrypted summaries of other vendors are dropped and
         counted."""
-        text = optional(item, "summary", str, path) or optional(item, "text", str, path)
+        text = opened_summary(item.get("encrypted_content"))
+        text = text or optional(item, "summary", str, path) or optional(item, "text", str, path)
         if text:
             self._add_content(USER, Part(text))
         else:

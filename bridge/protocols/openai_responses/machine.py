@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome, outcome_of
+from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in, web_search_from
 from bridge.gemini.turn import (
     MetadataReceived,
@@ -22,12 +23,12 @@ from bridge.gemini.turn import (
     TurnEnded,
     TurnStarted,
 )
-from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData, Usage
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData
 from bridge.ids_and_clock import IdsAndClock
-from bridge.protocols.base import ConvertedRequest, Event, EventMachine, StreamFraming, Transitions
-from bridge.protocols.carried_signatures import for_next_call, for_thought
+from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
+from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
-from bridge.protocols.openai_responses.calls import CallItem, call_item
+from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
@@ -47,10 +48,11 @@ from bridge.protocols.openai_responses.hosted import (
 )
 from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
 from bridge.protocols.openai_responses.tools import CalledTool
+from bridge.protocols.openai_responses.usage import usage_from_gemini
 from bridge.protocols.openai_tiers import tier_for_answer
-from bridge.protocols.sse import encode_named
 
 ID_PREFIX = "resp_"
+_EMPTY_TEXT = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class ResponsesMachine(EventMachine):
         self._called = False
         self._logprobs: list[dict[str, Any]] = []
         self._code: ExecutedCode | None = None  # the item that waits for its result
+        self._carried_signature = ""  # of the last server-side call, or of its response
 
     @property
     def over(self) -> bool:
@@ -158,7 +161,11 @@ class ResponsesMachine(EventMachine):
 
     def on_turn_started(self, _step: TurnStarted) -> Iterator[Event]:
         self._response["service_tier"] = tier_for_answer(self.service_tier)
-        yield self._event("response.created", response=self._response)
+        queued = self._dialect.queued_event and self._response.get("background")
+        created = {**self._response, "status": "queued"} if queued else self._response
+        yield self._event("response.created", response=created)
+        if queued:
+            yield self._event("response.queued", response=created)
         yield self._event("response.in_progress", response=self._response)
 
     def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
@@ -183,11 +190,18 @@ class ResponsesMachine(EventMachine):
         data: PartData = None if part is None else part.data
         if isinstance(data, InlineData) and is_image(data):
             return self._image(data)
+        if part is not None and self._options.encrypted_reasoning and is_server_tool(data):
+            return self._carry(part)
         code = executed_code(data, self.ids_and_clock.new_id)
         if code is not None:
             return self._begin_code(code)
         self.losses.append("responses.part_not_shown")
         return ()
+
+    def _carry(self, part: Part) -> Iterator[Event]:
+        self._carried_signature = part.signature or ""
+        yield from self._reasoning()
+        yield from self._end_reasoning(for_part(part))
 
     def _begin_code(self, code: ExecutedCode) -> Iterator[Event]:
         self._code = code
@@ -219,11 +233,11 @@ class ResponsesMachine(EventMachine):
         entry: CallItem = call_item(call, self._options.calls.get(call.name), self.ids_and_clock.new_id)
         has_status = entry.has_status or self._dialect.call_status != "completed"
         self._called = True
-        yield self._start_item({**entry.item, **entry.empty, **_status("in_progress", has_status)})
+        yield self._start_item({**entry.item, **entry.empty, **status_if(has_status, "in_progress")})
         if entry.event is not None:
             yield self._item_event(f"{entry.event}.delta", delta=entry.text)
             yield self._item_event(f"{entry.event}.done", **entry.done, **{entry.content: entry.text})
-        yield self._finish_item(**entry.whole, **_status(self._dialect.call_status, has_status))
+        yield self._finish_item(**entry.whole, **status_if(has_status, self._dialect.call_status))
 
     def on_text_added(self, step: TextAdded) -> Iterable[Event]:
         if step.kind is RunKind.THOUGHT:
@@ -247,14 +261,17 @@ class ResponsesMachine(EventMachine):
         }
         return Event("response.output_text.delta", data)
 
-    def _begin_message(self) -> Iterator[Event]:
+    def _message(self) -> dict[str, Any]:
         message = {"type": "message", "id": self.ids_and_clock.new_id("msg_"), "role": "assistant"}
-        yield self._start_item({**message, "status": "in_progress", "content": []})
-        yield self._item_event("response.content_part.added", content_index=0, part=_text_part(""))
+        return {**message, "status": "in_progress", "content": []}
+
+    def _begin_message(self) -> Iterator[Event]:
+        yield self._start_item(self._message())
+        yield self._item_event("response.content_part.added", content_index=0, part=_EMPTY_TEXT)
 
     def on_part_signed(self, step: PartSigned) -> Iterator[Event]:
-        if step.kind is RunKind.CALL:
-            return  # already sent before the call
+        if step.kind is RunKind.CALL or step.signature == self._carried_signature:
+            return  # already sent
         if step.kind is RunKind.THOUGHT and self._options.thinking and self._options.encrypted_reasoning:
             yield from self._reasoning()
             whole = sum(map(len, self._pieces))
@@ -328,10 +345,20 @@ class ResponsesMachine(EventMachine):
         elif ending.outcome is Outcome.LENGTH:
             yield from self._end(self._dialect.limit_ends_with, "incomplete", reason="max_output_tokens")
         elif self._dialect.filter_fails:
-            error = {"code": FATAL_WITH_MESSAGE, "message": "Gemini's safety filter stopped this answer."}
+            error = {"code": FATAL_WITH_MESSAGE, "message": self.refusal(ending.candidate)}
             yield from self._end(self._dialect.failure_ends_with, "failed", error=error)
         else:
+            yield from () if self._texts else self._refuse(self.refusal(ending.candidate))
             yield from self._end(self._dialect.limit_ends_with, "incomplete", reason="content_filter")
+
+    def _refuse(self, reason: str) -> Iterator[Event]:
+        yield self._start_item(self._message())
+        part = {"type": "refusal", "refusal": reason}
+        yield self._item_event("response.content_part.added", content_index=0, part={**part, "refusal": ""})
+        yield self._item_event("response.refusal.delta", content_index=0, delta=reason)
+        yield self._item_event("response.refusal.done", content_index=0, refusal=reason)
+        yield self._item_event("response.content_part.done", content_index=0, part=part)
+        yield self._finish_item(status="incomplete", content=[part])
 
     def _search(self) -> Iterator[Event]:
         """Google's search as an item of OpenAI's search tool. Gemini sends the results last."""
@@ -371,30 +398,3 @@ class ResponsesMachine(EventMachine):
         *_, last = events
         response: JsonObject = last.data["response"]
         return response
-
-
-HEARTBEAT = b'data: {"type":"keepalive"}\n\n'
-
-
-def _text_part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _status(status: str, sent: bool) -> dict[str, str]:
-    return {"status": status} if sent else {}
-
-
-def usage_from_gemini(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.thoughts},
-        "total_tokens": usage.total,
-    }
-
-
-def framing(converted: ConvertedRequest) -> StreamFraming:
-    if isinstance(converted.options, ResponsesOptions) and converted.options.dialect.data_heartbeat:
-        return StreamFraming(encode_named, HEARTBEAT)
-    return StreamFraming(encode_named)

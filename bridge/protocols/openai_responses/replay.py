@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bridge.gemini.types import JsonObject
 from bridge.protocols.base import Caller, Event, StreamFraming, StreamReplay
 from bridge.protocols.openai_responses.dialects import Dialect, choose
-from bridge.protocols.openai_responses.machine import HEARTBEAT
+from bridge.protocols.openai_responses.framing import HEARTBEAT
 from bridge.protocols.replay_query import wants_stream, whole_number
 from bridge.protocols.sse import encode_named
 

@@ -5,6 +5,8 @@ The converter checks items and tools. Unknown fields are accepted: agents add ne
 
 from __future__ import annotations
 
+from typing import Any
+
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
 from bridge.protocols.openai_tiers import TIERS
@@ -32,3 +34,13 @@ class ResponsesSchema(Envelope):
     text = fields.mapping()
     metadata = fields.mapping()
     service_tier = fields.one_of(*TIERS)
+
+
+class OptionalInputSchema(ResponsesSchema):
+    """For endpoints whose requests may consist of stored turns only."""
+
+    input = fields.text_or_array()
+
+    def load(self, data: Any, **options: Any) -> Any:
+        body = super().load(data, **options)
+        return {**body, "input": body.get("input") or []}

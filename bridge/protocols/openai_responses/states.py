@@ -11,9 +11,10 @@ from bridge.protocols.openai_responses.hosted import CODE_EVENTS, IMAGE_EVENTS
 class ResponsesState(Enum):
     IDLE = auto()  #: nothing sent
     CREATED = auto()
+    QUEUED = auto()  #: a background response before its work begins
     OPEN = auto()  #: between items
     ITEM = auto()  #: inside an output item
-    TEXT = auto()  #: inside a text part of a message
+    TEXT = auto()  #: inside a text or a refusal of a message
     SUMMARY = auto()  #: inside a summary part of a reasoning item
     FAILED = auto()  #: final in most dialects; the bridge's own adds two events
     ENDING = auto()  #: response.done was sent, response.completed not yet
@@ -25,7 +26,12 @@ _FAIL: dict[str, Enum] = {"response.failed": ResponsesState.FAILED}
 
 TRANSITIONS: Transitions = {
     ResponsesState.IDLE: {"response.created": ResponsesState.CREATED},
-    ResponsesState.CREATED: {"response.in_progress": ResponsesState.OPEN, **_FAIL},
+    ResponsesState.CREATED: {
+        "response.queued": ResponsesState.QUEUED,
+        "response.in_progress": ResponsesState.OPEN,
+        **_FAIL,
+    },
+    ResponsesState.QUEUED: {"response.in_progress": ResponsesState.OPEN, **_FAIL},
     ResponsesState.OPEN: {
         "response.output_item.added": ResponsesState.ITEM,
         "response.done": ResponsesState.ENDING,
@@ -54,6 +60,8 @@ TRANSITIONS: Transitions = {
     ResponsesState.TEXT: {
         "response.output_text.delta": ResponsesState.TEXT,
         "response.output_text.annotation.added": ResponsesState.TEXT,
+        "response.refusal.delta": ResponsesState.TEXT,
+        "response.refusal.done": ResponsesState.TEXT,
         "response.output_text.done": ResponsesState.TEXT,
         "response.content_part.done": ResponsesState.ITEM,
         **_FAIL,

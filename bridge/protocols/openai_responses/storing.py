@@ -7,10 +7,9 @@ from typing import Any
 
 from bridge.errors import BridgeError, UnknownPreviousAnswer
 from bridge.gemini.types import JsonObject
-from bridge.ids_and_clock import random_id
 from bridge.protocols.base import AnswerStoring, PastTurn
 from bridge.protocols.json_reading import invalid_field
-from bridge.protocols.openai_responses.complete_items import complete_item
+from bridge.protocols.openai_responses.complete_items import complete_item, input_list
 from bridge.protocols.openai_responses.errors import response_error
 from bridge.protocols.openai_responses.machine import ID_PREFIX
 from bridge.protocols.openai_responses.replay import REPLAY
@@ -31,9 +30,7 @@ def _is_background(body: JsonObject) -> bool:
 
 def _input_items(body: JsonObject) -> list[dict[str, Any]]:
     """The request's input items in the vendor's complete form, each with an id."""
-    given = body["input"]
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    return [{"id": random_id("item_"), **complete_item(item)} for item in items if isinstance(item, dict)]
+    return [complete_item(item) for item in input_list(body["input"]) if isinstance(item, dict)]
 
 
 def _resolve_references(body: JsonObject, find: Callable[[str], JsonObject | None]) -> JsonObject:

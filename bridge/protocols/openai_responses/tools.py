@@ -142,6 +142,7 @@ class DeclaredTools:
             joined,
             optional(tool, "description", str, path),
             self.schemas.tool_schema(joined, schema, f"{path}.parameters") if schema else None,
+            strict=tool.get("strict") is True,
         )
         return self._declare(function, CalledTool(ToolKind.FUNCTION, name, namespace), path)
 

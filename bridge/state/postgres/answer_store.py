@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Progress, Turn
-from bridge.state.postgres.database import Database, PostgresStore, Values
-from bridge.state.postgres.ledger import by_the_server
-from bridge.state.store import PATIENT
+from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore, KeptAnswer, Progress, Turn
+from bridge.state.postgres.bounded_store import NOW, BoundedStore
 
-#: Tidying looks at all rows, so it runs once in this many writes.
-WRITES_BETWEEN_TIDYING = 50
-
-_NOW = "gemini_bridge.moment(%(now)s::float8)"
 _SIZE = "octet_length(question) + octet_length(answer)"  #: known without reading the values
-_OWNED = f"owner = %(owner)s AND kept > {_NOW} - %(lifetime)s"
+_OWNED = f"owner = %(owner)s AND kept > {NOW} - %(lifetime)s"
 _ITEMS = """
 INSERT INTO gemini_bridge.item (id, answer)
     SELECT item, changed.id FROM changed, unnest(%(items)s::text[]) AS item ORDER BY item
@@ -26,7 +19,7 @@ INSERT INTO gemini_bridge.item (id, answer)
 _KEEP = f"""
 WITH changed AS (
     INSERT INTO gemini_bridge.answer (id, owner, previous, conversation, kept, touched, question, answer)
-    VALUES (%(id)s, %(owner)s, %(previous)s, %(conversation)s, {_NOW}, {_NOW}, %(question)s, %(answer)s)
+    VALUES (%(id)s, %(owner)s, %(previous)s, %(conversation)s, {NOW}, {NOW}, %(question)s, %(answer)s)
     ON CONFLICT (id) DO UPDATE SET
         owner = excluded.owner, previous = excluded.previous, conversation = excluded.conversation,
         kept = excluded.kept, touched = excluded.touched, cancelled = false,
@@ -36,15 +29,15 @@ WITH changed AS (
 """
 _UPDATE = f"""
 WITH changed AS (
-    UPDATE gemini_bridge.answer SET touched = {_NOW}, answer = %(answer)s
+    UPDATE gemini_bridge.answer SET touched = {NOW}, answer = %(answer)s
     WHERE id = %(id)s AND owner = %(owner)s AND NOT cancelled RETURNING id
 ), items AS ({_ITEMS}) SELECT count(*) FROM changed
 """
 _FIND = f"""
-SELECT id, previous, {_NOW} - touched, cancelled, question, answer
+SELECT id, previous, {NOW} - touched, cancelled, question, answer
     FROM gemini_bridge.answer WHERE id = %(id)s AND {_OWNED}
 """
-_PROGRESS = f"SELECT {_NOW} - touched, cancelled FROM gemini_bridge.answer WHERE id = %(id)s AND {_OWNED}"
+_PROGRESS = f"SELECT {NOW} - touched, cancelled FROM gemini_bridge.answer WHERE id = %(id)s AND {_OWNED}"
 _FIND_SIZE = f"SELECT {_SIZE} FROM gemini_bridge.answer WHERE id = %(id)s AND {_OWNED}"
 _BESIDE = f"""
 FROM gemini_bridge.answer
@@ -63,35 +56,14 @@ WITH RECURSIVE turn (id, previous, size, depth) AS (
 _FORGET = "DELETE FROM gemini_bridge.answer WHERE id = %(id)s AND owner = %(owner)s"
 _CANCEL = "UPDATE gemini_bridge.answer SET cancelled = true WHERE id = %(id)s AND owner = %(owner)s"
 _TOUCH = f"""
-UPDATE gemini_bridge.answer SET touched = {_NOW} WHERE id = %(id)s AND owner = %(owner)s AND NOT cancelled
-"""
-#: Old answers, and the oldest beyond the limit. One bridge at a time deletes them.
-_TIDY = f"""
-DELETE FROM gemini_bridge.answer
-    WHERE pg_try_advisory_xact_lock(hashtextextended('gemini_bridge.answer', 0)) AND id IN (
-        SELECT id FROM (
-            SELECT id, kept, sum({_SIZE}) OVER (ORDER BY kept DESC, id) AS up_to FROM gemini_bridge.answer
-        ) AS sized WHERE up_to > %(most_bytes)s OR kept <= {_NOW} - %(lifetime)s
-    )
+UPDATE gemini_bridge.answer SET touched = {NOW} WHERE id = %(id)s AND owner = %(owner)s AND NOT cancelled
 """
 
 
-class PostgresAnswerStore(PostgresStore, AnswerStore):
+class PostgresAnswerStore(BoundedStore, AnswerStore):
     name = "answers"
     tables = ("answer",)
-
-    def __init__(
-        self,
-        database: Database,
-        days: float,
-        megabytes: int,
-        now: Callable[[], float | None] = by_the_server,
-    ) -> None:
-        super().__init__(database)
-        self._lifetime = days * 24 * 3600
-        self._most_bytes = megabytes * 1024 * 1024
-        self._now = now
-        self._writes = 0
+    sizes = f"SELECT id, kept AS since, {_SIZE} AS size FROM gemini_bridge.answer"
 
     def keep(
         self,
@@ -104,9 +76,7 @@ class PostgresAnswerStore(PostgresStore, AnswerStore):
         values = self._values(id=answer["id"], owner=owner, previous=previous, conversation=conversation)
         values |= {"question": orjson.dumps(question), "answer": orjson.dumps(answer)}
         self._database.run(_KEEP, values | {"items": _items(answer)})
-        self._writes += 1
-        if self._writes % WRITES_BETWEEN_TIDYING == 0:
-            self._database.run(_TIDY, self._values(most_bytes=self._most_bytes), patience=PATIENT)
+        self._tidy_sometimes()
 
     def update(self, owner: str, answer: dict[str, Any]) -> bool:
         values = self._values(id=answer["id"], owner=owner, answer=orjson.dumps(answer))
@@ -128,15 +98,13 @@ class PostgresAnswerStore(PostgresStore, AnswerStore):
         row = self._row(_FIND_SIZE, self._values(id=answer_id, owner=owner))
         return None if row is None else int(row[0])
 
-    def items_beside(self, owner: str, item_id: str, admit: Admit) -> list[dict[str, Any]]:
-        values = self._values(item=item_id, owner=owner)
-        size = self._row(f"SELECT octet_length(answer) {_BESIDE}", values)
-        if size is None:
-            return []
-        admit(size[0])
-        row = self._row(f"SELECT answer {_BESIDE}", values)
-        items: list[dict[str, Any]] = [] if row is None else orjson.loads(row[0])["output"]
-        return items
+    def _size_beside(self, owner: str, item_id: str) -> int | None:
+        row = self._row(f"SELECT octet_length(answer) {_BESIDE}", self._values(item=item_id, owner=owner))
+        return None if row is None else int(row[0])
+
+    def _answer_beside(self, owner: str, item_id: str) -> bytes | None:
+        row = self._row(f"SELECT answer {_BESIDE}", self._values(item=item_id, owner=owner))
+        return None if row is None else bytes(row[0])
 
     def _turns(self, owner: str, answer_id: str) -> list[Turn]:
         return [Turn(*row) for row in self._database.run(_CHAIN, self._values(id=answer_id, owner=owner))]
@@ -154,12 +122,6 @@ class PostgresAnswerStore(PostgresStore, AnswerStore):
 
     def touch(self, owner: str, answer_id: str) -> bool:
         return self._database.changed(_TOUCH, self._values(id=answer_id, owner=owner)) > 0
-
-    def _values(self, **values: Any) -> dict[str, Any]:
-        return {"now": self._now(), "lifetime": self._lifetime, **values}
-
-    def _row(self, query: str, values: Values) -> tuple[Any, ...] | None:
-        return next(iter(self._database.run(query, values)), None)
 
 
 def _items(answer: dict[str, Any]) -> list[str]:

@@ -73,6 +73,14 @@ class Connection(psycopg.Connection[TupleRow]):
             value: T = ended.value
             return value
 
+    def is_live(self) -> bool:
+        """Whether the server keeps the connection open. Sends nothing: an idle server has nothing to say."""
+        if self.closed:
+            return False
+        poll = select.poll()
+        poll.register(self.pgconn.socket, select.POLLIN)
+        return not poll.poll(0)
+
 
 def _ready(events: int) -> Ready:
     """An error of the socket counts as readable: reading then raises it."""

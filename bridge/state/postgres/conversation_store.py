@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from bridge.state.conversation_store import ConversationStore, KeptConversation
-from bridge.state.postgres.database import Database, PostgresStore
-from bridge.state.postgres.ledger import by_the_server
-from bridge.state.store import PATIENT
+from bridge.state.postgres.bounded_store import NOW, BoundedStore
 
-#: Tidying looks at all rows, so it runs once in this many writes.
-WRITES_BETWEEN_TIDYING = 50
-
-_NOW = "gemini_bridge.moment(%(now)s::float8)"
-_OWNED = f"id = %(id)s AND owner = %(owner)s AND used > {_NOW} - %(lifetime)s"
+_OWNED = f"id = %(id)s AND owner = %(owner)s AND used > {NOW} - %(lifetime)s"
 _THE_OWNED = f"SELECT id FROM gemini_bridge.conversation WHERE {_OWNED}"
 #: The lock of the changed row makes concurrent requests add their items one after the other.
 _ADD_ITEMS = """
@@ -29,16 +23,16 @@ INSERT INTO gemini_bridge.conversation_item (conversation, id, item)
 _CREATE = f"""
 WITH changed AS (
     INSERT INTO gemini_bridge.conversation (id, owner, created, used, metadata)
-    VALUES (%(id)s, %(owner)s, %(created)s, {_NOW}, %(metadata)s) RETURNING id
+    VALUES (%(id)s, %(owner)s, %(created)s, {NOW}, %(metadata)s) RETURNING id
 ) {_ADD_ITEMS}
 """
 _APPEND = f"""
 WITH changed AS (
-    UPDATE gemini_bridge.conversation SET used = {_NOW} WHERE {_OWNED} RETURNING id
+    UPDATE gemini_bridge.conversation SET used = {NOW} WHERE {_OWNED} RETURNING id
 ), items AS ({_ADD_ITEMS}) SELECT count(*) FROM changed
 """
 _FIND = f"SELECT id, created, metadata FROM gemini_bridge.conversation WHERE {_OWNED}"
-_UPDATE = f"UPDATE gemini_bridge.conversation SET metadata = %(metadata)s, used = {_NOW} WHERE {_OWNED}"
+_UPDATE = f"UPDATE gemini_bridge.conversation SET metadata = %(metadata)s, used = {NOW} WHERE {_OWNED}"
 #: The bytes of the items of the conversation `talk`, known without reading them.
 _BYTES = """
 (SELECT coalesce(sum(octet_length(item)), 0)
@@ -52,81 +46,55 @@ _FORGET_ITEM = f"""
 DELETE FROM gemini_bridge.conversation_item AS old WHERE conversation = ({_THE_OWNED}) AND old.id = %(item)s
 """
 _FORGET = f"DELETE FROM gemini_bridge.conversation WHERE {_OWNED}"
-#: Expired conversations, and those beyond the limit that were not used longest. One bridge at a time deletes
-#: them.
-_TIDY = f"""
-DELETE FROM gemini_bridge.conversation
-    WHERE pg_try_advisory_xact_lock(hashtextextended('gemini_bridge.conversation', 0)) AND id IN (
-        SELECT id FROM (
-            SELECT id, used, sum(octet_length(metadata) + {_BYTES}) OVER (ORDER BY used DESC, id) AS up_to
-            FROM gemini_bridge.conversation AS talk
-        ) AS sized WHERE up_to > %(most_bytes)s OR used <= {_NOW} - %(lifetime)s
-    )
-"""
 
 
-class PostgresConversationStore(PostgresStore, ConversationStore):
+class PostgresConversationStore(BoundedStore, ConversationStore):
     name = "conversations"
     tables = ("conversation",)
-
-    def __init__(
-        self,
-        database: Database,
-        days: float,
-        megabytes: int,
-        now: Callable[[], float | None] = by_the_server,
-    ) -> None:
-        super().__init__(database)
-        self._lifetime = days * 24 * 3600
-        self._most_bytes = megabytes * 1024 * 1024
-        self._now = now
-        self._writes = 0
+    sizes = f"""
+        SELECT id, used AS since, octet_length(metadata) + {_BYTES} AS size
+        FROM gemini_bridge.conversation AS talk
+    """
 
     def create(self, owner: str, conversation: KeptConversation, items: Sequence[dict[str, Any]]) -> None:
-        values = self._values(owner, conversation.id) | _columns(items)
+        values = self._owned(owner, conversation.id) | _columns(items)
         values |= {"created": conversation.created, "metadata": orjson.dumps(conversation.metadata)}
         self._database.run(_CREATE, values)
         self._tidy_sometimes()
 
     def find(self, owner: str, conversation_id: str) -> KeptConversation | None:
-        rows = self._database.run(_FIND, self._values(owner, conversation_id))
+        rows = self._database.run(_FIND, self._owned(owner, conversation_id))
         found = (KeptConversation(row[0], row[1], orjson.loads(row[2])) for row in rows)
         return next(found, None)
 
     def update(self, owner: str, conversation_id: str, metadata: dict[str, str]) -> bool:
-        values = self._values(owner, conversation_id) | {"metadata": orjson.dumps(metadata)}
+        values = self._owned(owner, conversation_id) | {"metadata": orjson.dumps(metadata)}
         return self._database.changed(_UPDATE, values) > 0
 
     def append(self, owner: str, conversation_id: str, items: Sequence[dict[str, Any]]) -> bool:
-        values = self._values(owner, conversation_id) | _columns(items)
+        values = self._owned(owner, conversation_id) | _columns(items)
         ((changed,),) = self._database.run(_APPEND, values)
         if changed:
             self._tidy_sometimes()
         return bool(changed)
 
     def size(self, owner: str, conversation_id: str) -> int | None:
-        rows = self._database.run(_SIZE, self._values(owner, conversation_id))
+        rows = self._database.run(_SIZE, self._owned(owner, conversation_id))
         return next((int(size) for (size,) in rows), None)
 
     def items(self, owner: str, conversation_id: str) -> list[dict[str, Any]]:
-        rows = self._database.run(_ITEMS, self._values(owner, conversation_id))
+        rows = self._database.run(_ITEMS, self._owned(owner, conversation_id))
         return [orjson.loads(item) for (item,) in rows]
 
     def forget_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
-        values = self._values(owner, conversation_id) | {"item": item_id.encode()}
+        values = self._owned(owner, conversation_id) | {"item": item_id.encode()}
         return self._database.changed(_FORGET_ITEM, values) > 0
 
     def forget(self, owner: str, conversation_id: str) -> bool:
-        return self._database.changed(_FORGET, self._values(owner, conversation_id)) > 0
+        return self._database.changed(_FORGET, self._owned(owner, conversation_id)) > 0
 
-    def _values(self, owner: str, conversation_id: str) -> dict[str, Any]:
-        return {"id": conversation_id, "owner": owner, "now": self._now(), "lifetime": self._lifetime}
-
-    def _tidy_sometimes(self) -> None:
-        self._writes += 1
-        if self._writes % WRITES_BETWEEN_TIDYING == 0:
-            values = {"now": self._now(), "lifetime": self._lifetime, "most_bytes": self._most_bytes}
-            self._database.run(_TIDY, values, patience=PATIENT)
+    def _owned(self, owner: str, conversation_id: str) -> dict[str, Any]:
+        return self._values(id=conversation_id, owner=owner)
 
 
 def _columns(items: Sequence[dict[str, Any]]) -> dict[str, Any]:

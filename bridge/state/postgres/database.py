@@ -2,6 +2,9 @@
 
 The pool exists only while the server works. The first failure closes the pool, which wakes all threads that
 wait for a connection; then every call fails at once, and one thread tries to connect until it succeeds.
+
+A restart of the server breaks the idle connections of the pool. A call notices that before it sends anything:
+it waits for a new pool, for as long as for a silent server, so the first call after a restart does not fail.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from bridge.settings.database_url import secrets_in
 from bridge.state.errors import StorageError, StorageUnavailable
 from bridge.state.postgres.connection import CONNECT_TIMEOUT, Connection, connect, describe
 from bridge.state.postgres.errors import server_failed, storage_error
-from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck
+from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck, StoreHealth
 
 log = logging.getLogger(__name__)
 logging.getLogger("psycopg").setLevel(logging.ERROR)  # this module reports failures itself
@@ -32,6 +35,10 @@ T = TypeVar("T")
 Values = Sequence[Any] | Mapping[str, Any]
 Work = Callable[[Connection], T]
 
+READ_ONLY = (
+    "the server accepts no changes: it is a replica, or default_transaction_read_only is on; name the "
+    "primary server in BRIDGE_STATE_URL, or let this one write again"
+)
 MOST_CONNECTIONS = 4
 #: Seconds to wait while all connections are busy with a server that answers.
 BUSY_TIMEOUT = 1.0
@@ -58,6 +65,8 @@ class Database:
         self._attempted = threading.Event()  #: set when the first attempt to connect has ended
         self._wait_until = 0.0  #: callers wait for that attempt until then
         self._failure: StorageError | None = None
+        self._reported = False  #: whether the log says that the database is not used
+        self._outages = 0
         self.closed = False
 
     @property
@@ -70,7 +79,7 @@ class Database:
         """One statement, which is a transaction of its own. Returns its rows."""
         with self._connection(patience) as connection:
             cursor = connection.execute(query, values)
-            return cursor.fetchall() if cursor.description else []
+            return [] if cursor.rownumber is None else cursor.fetchall()
 
     def changed(self, query: str, values: Values = ()) -> int:
         """The number of rows that one statement changed."""
@@ -83,11 +92,7 @@ class Database:
 
     @contextmanager
     def _connection(self, patience: float | None) -> Iterator[Connection]:
-        pool = self._usable_pool()
-        try:
-            connection = pool.getconn()
-        except psycopg.Error as error:
-            raise storage_error(self.location, error, self.secrets) from error
+        pool, connection = self._live_connection()
         try:
             connection.patience = patience or self.patience
             yield connection
@@ -98,12 +103,45 @@ class Database:
         finally:
             pool.putconn(connection)
 
+    def _live_connection(self) -> tuple[ConnectionPool[Connection], Connection]:
+        """A connection that the server has not closed. If it has, all idle connections are old."""
+        pool = self._usable_pool()
+        connection = self._taken(pool)
+        if connection.is_live():
+            return pool, connection
+        pool.putconn(connection)
+        self._replace(pool)
+        pool = self._usable_pool()
+        return pool, self._taken(pool)
+
+    def _taken(self, pool: ConnectionPool[Connection]) -> Connection:
+        try:
+            return pool.getconn()
+        except psycopg.Error as error:
+            raise storage_error(self.location, error, self.secrets) from error
+
     # --- breaker -------------------------------------------------------------------------------------
 
     @property
     def working(self) -> bool:
         """Whether calls reach the server at the moment."""
         return self._pool is not None
+
+    @property
+    def away(self) -> bool:
+        """Whether calls fail without an attempt, because an attempt failed."""
+        return self._pool is None and self._failure is not None
+
+    def prepare(self) -> None:
+        """Connect before the first request comes, and wait for the first attempt."""
+        self._start_connecting()
+        self._attempted.wait(CONNECT_TIMEOUT)
+
+    def health(self) -> StoreHealth:
+        pool = self._pool
+        found = pool.get_stats() if pool is not None else {}
+        size = found.get("pool_size", 0)
+        return StoreHealth(self.away, size - found.get("pool_available", 0), size, self._outages)
 
     def _usable_pool(self) -> ConnectionPool[Connection]:
         if self._process != os.getpid():
@@ -126,19 +164,38 @@ class Database:
             if self._pool is not pool:
                 return  # another thread reported it
             self._pool, self._failure = None, failure
-        log.warning("the database is not used until it answers again", extra={"reason": failure.reason})
+        self._report(failure)
         pool.close(timeout=0)
         self._start_connecting()
+
+    def _replace(self, pool: ConnectionPool[Connection]) -> None:
+        """The server closed the connections. Callers wait for the first attempt to connect again."""
+        with self._lock:
+            if self._pool is not pool:
+                return
+            self._pool, self._failure = None, None
+            self._attempted.clear()
+        pool.close(timeout=0)
+        self._start_connecting()
+
+    def _report(self, failure: StorageError) -> None:
+        """Once for each outage."""
+        with self._lock:
+            if self._reported:
+                return
+            self._reported = True
+            self._outages += 1
+        log.warning("the database is not used until it answers again", extra={"reason": failure.reason})
 
     def _start_connecting(self) -> None:
         with self._lock:
             if self._connector is not None or self._pool is not None or self.closed:
                 return
-            first = self._failure is None
-            if first:
+            at_once = self._failure is None
+            if at_once:
                 self._wait_until = time.monotonic() + self.patience
             self._connector = threading.Thread(
-                target=_keep_connecting, args=(weakref.ref(self), first), name="database", daemon=True
+                target=_keep_connecting, args=(weakref.ref(self), at_once), name="database", daemon=True
             )
             self._connector.start()
 
@@ -153,6 +210,7 @@ class Database:
         else:
             self._install(pool)
             return True
+        self._report(self._failure)
         self._attempted.set()
         return self.closed
 
@@ -162,7 +220,8 @@ class Database:
         if self.closed:
             pool.close(timeout=0)
             return
-        if self._failure is not None:
+        if self._reported:
+            self._reported = False
             log.warning("the database is used again")
         self._attempted.set()
 
@@ -180,7 +239,9 @@ class Database:
 def _opened_pool(url: str) -> ConnectionPool[Connection]:
     """A pool with its first connection. The pool itself would not say why it cannot connect."""
     connection, options = connect(url)
-    connection.close()
+    with connection:
+        if connection.execute("SHOW transaction_read_only").fetchone() == ("on",):
+            raise psycopg.errors.ReadOnlySqlTransaction(READ_ONLY)
     pool = ConnectionPool(
         connection_class=Connection,
         kwargs=options,
@@ -219,6 +280,10 @@ class PostgresStore(Store):
     @property
     def location(self) -> str:
         return f"{self._database.location} ({self.name})"
+
+    @property
+    def away(self) -> bool:
+        return self._database.away
 
     def check(self) -> StoreCheck:
         exists = " OR ".join(f"EXISTS (SELECT 1 FROM gemini_bridge.{table})" for table in self.tables)

@@ -30,8 +30,9 @@ _CODES_OF_MESSAGES = {
     'role "': "28000",
     'database "': "3D000",
 }
-#: The server works, and only this statement failed: it waited for a lock, or was cancelled.
-_OF_ONE_STATEMENT = frozenset({"40001", "40P01", "55P03", "57014"})
+#: The server works, and only this statement failed: it waited for a lock, was cancelled, or needs disk space
+#: that the server does not have. Reading works on a full disk.
+_OF_ONE_STATEMENT = frozenset({"40001", "40P01", "53100", "55P03", "57014"})
 #: Lost connections, a server without resources, one that stops or starts, and one that cannot write.
 _PASSING = ("08", "25006", "53", "57", "58")
 

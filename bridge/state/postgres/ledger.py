@@ -3,9 +3,8 @@ one round trip. Each running answer has a lease, which its worker renews every f
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from psycopg.rows import TupleRow
@@ -24,8 +23,6 @@ from bridge.state.ledger import (
 from bridge.state.postgres.database import Database, PostgresStore
 from bridge.state.rate_window import Second, Spent
 from bridge.state.store import PATIENT
-
-log = logging.getLogger(__name__)
 
 #: A lease lasts ten seconds.
 BETWEEN_RENEWALS = 3.0
@@ -64,18 +61,18 @@ class PostgresLedger(PostgresStore, Ledger):
         values = (
             request,
             [subject.id for subject in subjects],
-            [each.requests_per_minute for each in limits],
-            [each.tokens_per_minute for each in limits],
-            [each.tokens_per_day for each in limits],
-            [float(each.cost_per_day) for each in limits],
-            [each.streams for each in limits],
+            _array(each.requests_per_minute for each in limits),
+            _array(each.tokens_per_minute for each in limits),
+            _array(each.tokens_per_day for each in limits),
+            _array(each.cost_per_day for each in limits),
+            _array(each.streams for each in limits),
             self._now(),
         )
-        rows = self._attempt(lambda: self._database.run(_ENTER, values))
+        rows = self._database.run(_ENTER, values)
         before = _snapshot(rows)
         if not rows[0][0]:
             return Decision(before, subjects_at_limit(subjects, before), None)
-        self._begin(request, subjects)
+        self.hold(request, subjects)
         return Decision(before, (), Booking(tuple(subjects), before.now, request))
 
     def leave(self, booking: Booking, tokens: int, cost: float, *, refused: bool = False) -> None:
@@ -86,24 +83,16 @@ class PostgresLedger(PostgresStore, Ledger):
             streaming = self._running.pop(booking.request, ())
         values = (booking.request, counting, tokens, cost, refunded, int(booking.at), self._now())
         if streaming or counting or refunded:
-            self._attempt(lambda: self._database.run(_LEAVE, values))
+            self._database.run(_LEAVE, values)
 
     def look(self, subjects: Sequence[LimitedSubject]) -> UsageSnapshot:
         values = ([subject.id for subject in subjects], self._now())
-        return _snapshot(self._attempt(lambda: self._database.run(_LOOK, values)))
-
-    def _attempt(self, call: Callable[[], list[TupleRow]]) -> list[TupleRow]:
-        working = self._database.working
-        try:
-            return call()
-        except StorageError as error:
-            if working:  # else the failure was reported before
-                log.warning("limits not enforced: the ledger cannot be used", extra={"reason": error.reason})
-            raise
+        return _snapshot(self._database.run(_LOOK, values))
 
     # --- leases --------------------------------------------------------------------------------------
 
-    def _begin(self, request: str, subjects: Sequence[LimitedSubject]) -> None:
+    def hold(self, request: str, subjects: Sequence[LimitedSubject]) -> None:
+        """Renew the leases of this request until it leaves. Missing leases are made again."""
         streaming = tuple(subject.id for subject in subjects if subject.limits.streams)
         if not streaming:
             return
@@ -128,6 +117,11 @@ class PostgresLedger(PostgresStore, Ledger):
         if rows:
             subjects, requests = map(list, zip(*rows, strict=True))
             self._database.run(_RESTORE, (subjects, requests, self._now()))
+
+
+def _array(numbers: Iterable[float]) -> str:
+    """An array in PostgreSQL's notation. psycopg needs much longer to write a list of numbers."""
+    return f"{{{','.join(map(repr, numbers))}}}"
 
 
 def _snapshot(rows: Sequence[TupleRow]) -> UsageSnapshot:

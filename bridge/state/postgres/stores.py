@@ -6,12 +6,13 @@ from typing import Any
 
 from bridge.settings import Settings
 from bridge.state.postgres.answer_store import PostgresAnswerStore
+from bridge.state.postgres.bridges import PostgresBridges
 from bridge.state.postgres.conversation_store import PostgresConversationStore
 from bridge.state.postgres.database import Database
 from bridge.state.postgres.event_store import PostgresEventStore
 from bridge.state.postgres.expiring_names import PostgresCooldownStore, PostgresLearntFactStore
-from bridge.state.postgres.key_store import PostgresKeyStore
 from bridge.state.postgres.ledger import PostgresLedger
+from bridge.state.postgres.remembered_keys import RememberingKeyStore
 from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
 from bridge.state.postgres.signature_store import PostgresSignatureStore
 from bridge.state.postgres.usage_store import PostgresUsageStore
@@ -20,10 +21,12 @@ from bridge.state.postgres.usage_store import PostgresUsageStore
 def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
     """The fields of `bridge.state.stores.Stores`."""
     database = Database(settings.state.url, patience)
+    ledger = PostgresLedger(database)
     accounts, responses = settings.accounts, settings.responses
     return {
-        "keys": PostgresKeyStore(database, settings.state.dir),
-        "ledger": PostgresLedger(database),
+        "keys": RememberingKeyStore(database, settings.state.dir),
+        "ledger": ledger,
+        "bridges": PostgresBridges(database, ledger, settings.state.dir),
         "usage": PostgresUsageStore(
             database,
             days=accounts.days,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge.ids_and_clock import random_id
 from bridge.state.postgres import usage_report
 from bridge.state.postgres.connection import Connection
 from bridge.state.postgres.database import Database, PostgresStore
@@ -37,7 +36,7 @@ def _type_of(column: str) -> str:
     return "float8" if column in _REALS else "text"
 
 
-_COLUMNS = ("id", *UsageRow._fields)
+_COLUMNS = UsageRow._fields
 _INSERT = (
     f"INSERT INTO gemini_bridge.request ({', '.join(_COLUMNS)})"
     f" SELECT * FROM unnest({', '.join(f'%s::{_type_of(column)}[]' for column in _COLUMNS)})"
@@ -91,7 +90,7 @@ class PostgresUsageStore(PostgresStore, UsageStore):
     def write(self, rows: Sequence[UsageRow]) -> None:
         columns = map(_column, UsageRow._fields, zip(*rows, strict=True))
         if rows:
-            self._database.run(_INSERT, [[random_id("") for _ in rows], *columns], patience=PATIENT)
+            self._database.run(_INSERT, list(columns), patience=PATIENT)
 
     def count_refusals(self, refusals: Mapping[Refusal, int]) -> None:
         def count(connection: Connection) -> None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-from bridge.state.answer_store import LONGEST_CHAIN, Admit, AnswerStore, KeptAnswer, Progress, Turn
-from bridge.state.sqlite.database import Database, SqliteStore
+from bridge.state.answer_store import LONGEST_CHAIN, AnswerStore, KeptAnswer, Progress, Turn
+from bridge.state.sqlite.bounded_store import BoundedStore
 from bridge.state.sqlite.migrations import Schema, statements
-
-#: Tidying looks at all rows, so it runs once in this many writes.
-WRITES_BETWEEN_TIDYING = 50
 
 _ANSWER_COLUMNS = """(
     id TEXT PRIMARY KEY, owner TEXT NOT NULL, previous TEXT, kept REAL NOT NULL, touched REAL NOT NULL,
@@ -80,6 +74,7 @@ WITH RECURSIVE turn (id, previous, size, depth) AS (
     WHERE owner = :owner AND kept > :oldest AND depth < {LONGEST_CHAIN}
 ) SELECT id, previous, size FROM turn ORDER BY depth
 """
+_BESIDE = "FROM answer WHERE id = (SELECT answer FROM item WHERE id = ?) AND owner = ? AND kept > ?"
 _KEEP = (
     "INSERT OR REPLACE INTO answer (id, owner, previous, kept, touched, cancelled, question, answer)"
     " VALUES (?, ?, ?, ?, ?, 0, ?, ?)"
@@ -89,15 +84,10 @@ _KEEP_CONVERSATION = "INSERT OR REPLACE INTO conversation (answer, id) VALUES (?
 _KEEP_ITEM = "INSERT OR REPLACE INTO item (id, answer) VALUES (?, ?)"
 
 
-class SqliteAnswerStore(SqliteStore, AnswerStore):
-    def __init__(self, path: Path, days: float, megabytes: int, now: Callable[[], float] = time.time) -> None:
-        super().__init__(path)
-        # A cached statement keeps its last values, which may be megabytes.
-        self._database = Database(path, SCHEMA, cached_statements=0)
-        self._lifetime = days * 24 * 3600
-        self._most_bytes = megabytes * 1024 * 1024
-        self._now = now
-        self._writes = 0
+class SqliteAnswerStore(BoundedStore, AnswerStore):
+    schema = SCHEMA
+    table = "answer"
+    sizes = f"SELECT id, kept AS since, {_SIZE} AS size FROM answer"
 
     def keep(
         self,
@@ -114,9 +104,7 @@ class SqliteAnswerStore(SqliteStore, AnswerStore):
             database.execute(_KEEP, row)
             _keep_items(database, answer)
             database.execute(_KEEP_CONVERSATION, (answer["id"], conversation))
-            self._writes += 1
-            if self._writes % WRITES_BETWEEN_TIDYING == 0:
-                self._tidy(database)
+            self._tidy_sometimes(database)
 
         self._database.transaction(insert)
 
@@ -148,16 +136,13 @@ class SqliteAnswerStore(SqliteStore, AnswerStore):
         row = self._row(query, (answer_id, owner, self._oldest()))
         return None if row is None else int(row[0])
 
-    def items_beside(self, owner: str, item_id: str, admit: Admit) -> list[dict[str, Any]]:
-        where = "id = (SELECT answer FROM item WHERE id = ?) AND owner = ? AND kept > ?"
-        values = (item_id, owner, self._oldest())
-        size = self._row(f"SELECT LENGTH(answer) FROM answer WHERE {where}", values)
-        if size is None:
-            return []
-        admit(size[0])
-        row = self._row(f"SELECT answer FROM answer WHERE {where}", values)
-        items: list[dict[str, Any]] = [] if row is None else orjson.loads(row[0])["output"]
-        return items
+    def _size_beside(self, owner: str, item_id: str) -> int | None:
+        row = self._row(f"SELECT LENGTH(answer) {_BESIDE}", (item_id, owner, self._oldest()))
+        return None if row is None else int(row[0])
+
+    def _answer_beside(self, owner: str, item_id: str) -> bytes | None:
+        row = self._row(f"SELECT answer {_BESIDE}", (item_id, owner, self._oldest()))
+        return None if row is None else bytes(row[0])
 
     def _turns(self, owner: str, answer_id: str) -> list[Turn]:
         values = {"id": answer_id, "owner": owner, "oldest": self._oldest()}
@@ -178,31 +163,11 @@ class SqliteAnswerStore(SqliteStore, AnswerStore):
         query = "UPDATE answer SET touched = ? WHERE id = ? AND owner = ? AND cancelled = 0"
         return self._changed(query, (self._now(), answer_id, owner))
 
-    def _oldest(self) -> float:
-        return self._now() - self._lifetime
-
-    def _row(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        row: tuple[Any, ...] | None = self._database.read(
-            lambda database: database.execute(query, values).fetchone()
-        )
-        return row
-
-    def _changed(self, query: str, values: tuple[Any, ...]) -> bool:
-        return self._database.transaction(lambda database: database.execute(query, values).rowcount > 0)
-
     def _kept(self, row: tuple[Any, ...]) -> KeptAnswer:
         answer_id, previous, touched, cancelled, question, answer = row
         idle = self._now() - touched
         return KeptAnswer(
             answer_id, previous, idle, bool(cancelled), orjson.loads(question), orjson.loads(answer)
-        )
-
-    def _tidy(self, database: sqlite3.Connection) -> None:
-        database.execute("DELETE FROM answer WHERE kept <= ?", (self._oldest(),))
-        newer = f"SUM({_SIZE}) OVER (ORDER BY kept DESC, id)"
-        sizes = f"SELECT id, {newer} AS up_to FROM answer"
-        database.execute(
-            f"DELETE FROM answer WHERE id IN (SELECT id FROM ({sizes}) WHERE up_to > ?)", (self._most_bytes,)
         )
 
 

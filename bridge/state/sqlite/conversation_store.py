@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from bridge.state.conversation_store import ConversationStore, KeptConversation
-from bridge.state.sqlite.database import Database, SqliteStore
+from bridge.state.sqlite.bounded_store import BoundedStore
 from bridge.state.sqlite.migrations import Schema, statements
-
-#: Tidying looks at all rows, so it runs once in this many writes.
-WRITES_BETWEEN_TIDYING = 50
 
 SCHEMA = Schema(
     "conversation_item",
@@ -45,10 +40,11 @@ SCHEMA = Schema(
 _CREATE = "INSERT INTO conversation (id, owner, created, used, metadata) VALUES (?, ?, ?, ?, ?)"
 _OWNED = "id = ? AND owner = ? AND used > ?"
 _APPEND = "INSERT OR IGNORE INTO conversation_item (conversation, id, item) VALUES (?, ?, ?)"
-_SIZE = f"""
-SELECT (SELECT COALESCE(SUM(LENGTH(item)), 0) FROM conversation_item WHERE conversation = conversation.id)
-FROM conversation WHERE {_OWNED}
+#: The bytes of the items of a conversation.
+_BYTES = """
+(SELECT COALESCE(SUM(LENGTH(item)), 0) FROM conversation_item WHERE conversation = conversation.id)
 """
+_SIZE = f"SELECT {_BYTES} FROM conversation WHERE {_OWNED}"
 _ITEMS = f"""
 SELECT item FROM conversation_item
 WHERE conversation = (SELECT id FROM conversation WHERE {_OWNED}) ORDER BY position
@@ -57,29 +53,12 @@ _FORGET_ITEM = f"""
 DELETE FROM conversation_item
 WHERE conversation = (SELECT id FROM conversation WHERE {_OWNED}) AND conversation_item.id = ?
 """
-_FORGET_EXCESS = """
-DELETE FROM conversation WHERE id IN (
-    SELECT id FROM (
-        SELECT id, SUM(size) OVER (ORDER BY used DESC, id) AS up_to FROM (
-            SELECT id, used, LENGTH(metadata) + (
-                SELECT COALESCE(SUM(LENGTH(item)), 0) FROM conversation_item
-                WHERE conversation = conversation.id
-            ) AS size FROM conversation
-        )
-    ) WHERE up_to > ?
-)
-"""
 
 
-class SqliteConversationStore(SqliteStore, ConversationStore):
-    def __init__(self, path: Path, days: float, megabytes: int, now: Callable[[], float] = time.time) -> None:
-        super().__init__(path)
-        # A cached statement keeps its last values, which may be megabytes.
-        self._database = Database(path, SCHEMA, cached_statements=0)
-        self._lifetime = days * 24 * 3600
-        self._most_bytes = megabytes * 1024 * 1024
-        self._now = now
-        self._writes = 0
+class SqliteConversationStore(BoundedStore, ConversationStore):
+    schema = SCHEMA
+    table = "conversation"
+    sizes = f"SELECT id, used AS since, LENGTH(metadata) + {_BYTES} AS size FROM conversation"
 
     def create(self, owner: str, conversation: KeptConversation, items: Sequence[dict[str, Any]]) -> None:
         metadata = orjson.dumps(conversation.metadata)
@@ -130,22 +109,10 @@ class SqliteConversationStore(SqliteStore, ConversationStore):
         return self._changed(query, self._owned(owner, conversation_id))
 
     def _owned(self, owner: str, conversation_id: str) -> tuple[str, str, float]:
-        return conversation_id, owner, self._now() - self._lifetime
-
-    def _row(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        row: tuple[Any, ...] | None = self._database.read(
-            lambda database: database.execute(query, values).fetchone()
-        )
-        return row
-
-    def _changed(self, query: str, values: tuple[Any, ...]) -> bool:
-        return self._database.transaction(lambda database: database.execute(query, values).rowcount > 0)
+        return conversation_id, owner, self._oldest()
 
     def _insert_items(
         self, database: sqlite3.Connection, conversation_id: str, items: Sequence[dict[str, Any]]
     ) -> None:
         database.executemany(_APPEND, [(conversation_id, item["id"], orjson.dumps(item)) for item in items])
-        self._writes += 1
-        if self._writes % WRITES_BETWEEN_TIDYING == 0:
-            database.execute("DELETE FROM conversation WHERE used <= ?", (self._now() - self._lifetime,))
-            database.execute(_FORGET_EXCESS, (self._most_bytes,))
+        self._tidy_sometimes(database)

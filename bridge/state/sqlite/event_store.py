@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 from bridge.state.event_store import MOST_BATCHES, EventBatch, EventStore
-from bridge.state.sqlite.database import Database, SqliteStore
+from bridge.state.sqlite.bounded_store import BoundedStore
 from bridge.state.sqlite.migrations import Schema, statements
-
-#: Tidying looks at all rows, so it runs once in this many writes.
-WRITES_BETWEEN_TIDYING = 500
 
 SCHEMA = Schema(
     "event_batch",
@@ -39,45 +33,28 @@ _READ = (
 )
 _EXISTS = "SELECT 1 FROM event_batch WHERE owner = ? AND answer = ? LIMIT 1"
 _FORGET = "DELETE FROM event_batch WHERE owner = ? AND answer = ?"
-_FORGET_EXPIRED = (
-    "DELETE FROM event_batch WHERE answer IN"
-    " (SELECT answer FROM event_batch GROUP BY answer HAVING MAX(kept) <= ?)"
-)
-_FORGET_EXCESS = """
-DELETE FROM event_batch WHERE answer IN (
-    SELECT answer FROM (
-        SELECT answer, SUM(size) OVER (ORDER BY newest DESC, answer) AS up_to FROM (
-            SELECT answer, SUM(LENGTH(data)) AS size, MAX(kept) AS newest FROM event_batch GROUP BY answer
-        )
-    ) WHERE up_to > ?
-)
-"""
 
 
-class SqliteEventStore(SqliteStore, EventStore):
-    def __init__(self, path: Path, days: float, megabytes: int, now: Callable[[], float] = time.time) -> None:
-        super().__init__(path)
-        # A cached statement keeps its last values, which may be megabytes.
-        self._database = Database(path, SCHEMA, cached_statements=0)
-        self._lifetime = days * 24 * 3600
-        self._most_bytes = megabytes * 1024 * 1024
-        self._now = now
-        self._writes = 0
+class SqliteEventStore(BoundedStore, EventStore):
+    schema = SCHEMA
+    table = "event_batch"
+    id_column = "answer"
+    sizes = """
+        SELECT answer AS id, MAX(kept) AS since, SUM(LENGTH(data)) AS size FROM event_batch GROUP BY answer
+    """
+    writes_between_tidying = 500
 
     def append(self, owner: str, answer_id: str, batch: EventBatch) -> None:
         row = (owner, answer_id, batch.first, batch.length, batch.last, self._now(), batch.data)
 
         def insert(database: sqlite3.Connection) -> None:
             database.execute(_APPEND, row)
-            self._writes += 1
-            if self._writes % WRITES_BETWEEN_TIDYING == 0:
-                self._tidy(database)
+            self._tidy_sometimes(database)
 
         self._database.transaction(insert)
 
     def exists(self, owner: str, answer_id: str) -> bool:
-        row = self._database.read(lambda database: database.execute(_EXISTS, (owner, answer_id)).fetchone())
-        return row is not None
+        return self._row(_EXISTS, (owner, answer_id)) is not None
 
     def read(self, owner: str, answer_id: str, position: int) -> list[EventBatch]:
         values = (owner, answer_id, position, MOST_BATCHES)
@@ -86,7 +63,3 @@ class SqliteEventStore(SqliteStore, EventStore):
 
     def forget(self, owner: str, answer_id: str) -> None:
         self._database.transaction(lambda database: database.execute(_FORGET, (owner, answer_id)))
-
-    def _tidy(self, database: sqlite3.Connection) -> None:
-        database.execute(_FORGET_EXPIRED, (self._now() - self._lifetime,))
-        database.execute(_FORGET_EXCESS, (self._most_bytes,))

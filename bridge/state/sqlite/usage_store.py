@@ -84,9 +84,8 @@ SCHEMA = Schema(
     ),
 )
 
-_INSERT = (
-    f"INSERT INTO request ({', '.join(UsageRow._fields)}) VALUES ({', '.join('?' for _ in UsageRow._fields)})"
-)
+_COLUMNS = [name for name in UsageRow._fields if name != "id"]  # the file numbers its rows itself
+_INSERT = f"INSERT INTO request ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
 _COUNT_REFUSALS = (
     "INSERT INTO refusal (day, key, protocol, rule, model, requests) VALUES (?, ?, ?, ?, ?, ?)"
     " ON CONFLICT DO UPDATE SET requests = requests + excluded.requests"
@@ -111,7 +110,8 @@ class SqliteUsageStore(SqliteStore, UsageStore):
         self._now = now
 
     def write(self, rows: Sequence[UsageRow]) -> None:
-        self._database.transaction(lambda database: database.executemany(_INSERT, rows))
+        values = [row._asdict() for row in rows]
+        self._database.transaction(lambda database: database.executemany(_INSERT, values))
 
     def count_refusals(self, refusals: Mapping[Refusal, int]) -> None:
         def count(database: sqlite3.Connection) -> None:

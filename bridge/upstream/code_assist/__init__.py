@@ -17,7 +17,8 @@ import orjson
 from bridge.errors import UpstreamMisconfigured
 from bridge.gemini.types import USER, Content, GenerateRequest, JsonObject, Part
 from bridge.gemini.wire import content_to_json, request_to_json
-from bridge.settings import AUTO, Settings
+from bridge.settings import AUTO, Settings, UpstreamRow
+from bridge.settings.google import CODE_ASSIST_ADDRESS
 from bridge.upstream.auth.access_tokens import TokenCredentials
 from bridge.upstream.auth.credentials import CredentialSource
 from bridge.upstream.auth.single_flight import SingleFlight
@@ -26,9 +27,10 @@ from bridge.upstream.capabilities import Capability
 from bridge.upstream.code_assist.login import Login
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.errors import ADMINISTRATOR
+from bridge.upstream.http_upstream import AcceptedResponse, route_of, timeouts_of, wait_for
 from bridge.upstream.payloads import json_bytes
-from bridge.upstream.rest import AcceptedResponse, RestUpstream, timeouts_from, wait_for
-from bridge.upstream.transport.connection_pool import UpstreamCall
+from bridge.upstream.rest import RestUpstream
+from bridge.upstream.transport.connection_pool import OF_ENVIRONMENT, NetworkRoute, UpstreamCall
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
 __all__ = ["CodeAssistUpstream"]
@@ -85,6 +87,7 @@ class CodeAssistUpstream(RestUpstream):
         timeouts: Timeouts,
         pool_size: int,
         models: Sequence[str] = (),
+        route: NetworkRoute = OF_ENVIRONMENT,
     ) -> None:
         super().__init__(
             base_url=base_url,
@@ -92,21 +95,23 @@ class CodeAssistUpstream(RestUpstream):
             timeouts=timeouts,
             pool_size=pool_size,
             unwrap=_chunk_in,
+            route=route,
         )
         self._project = project
         self._lookup = SingleFlight(self._fetch_project, timeouts.tick)
         self._models = models
 
     @classmethod
-    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> CodeAssistUpstream:
-        wanted, timeouts = settings.code_assist, timeouts_from(settings)
+    def from_row(cls, row: UpstreamRow, settings: Settings, cooldowns: Cooldowns) -> CodeAssistUpstream:
+        timeouts = timeouts_of(row, settings)
         return cls(
-            base_url=wanted.base_url,
-            project=None if wanted.project == AUTO else wanted.project,
-            credentials=TokenCredentials(Login.from_settings(settings), timeouts.tick),
+            base_url=row.base_url or CODE_ASSIST_ADDRESS,
+            project=None if row.project == AUTO else row.project,
+            credentials=TokenCredentials(Login.from_row(row, settings), timeouts.tick),
             timeouts=timeouts,
             pool_size=settings.server.threads,
-            models=wanted.models,
+            models=row.listed,
+            route=route_of(row),
         )
 
     # --- calls ---------------------------------------------------------------------------------------

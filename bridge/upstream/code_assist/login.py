@@ -15,10 +15,10 @@ from types import ModuleType
 from typing import Any
 
 from bridge.errors import UpstreamMisconfigured
-from bridge.settings import AUTO, Settings, SettingsError
+from bridge.settings import AUTO, Settings, SettingsError, UpstreamRow
 from bridge.upstream.auth.access_tokens import AHEAD, AccessToken
 from bridge.upstream.auth.credential_files import read_credentials
-from bridge.upstream.extras import needing
+from bridge.upstream.extras import credentials_origin, needing
 
 LOG_IN = "log in with Gemini CLI as the user that the bridge runs as"
 EXPIRED = f"The Google login of Gemini CLI has expired: {LOG_IN}."
@@ -41,18 +41,18 @@ class Login:
         self._last_value = ""
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Login:
-        with needing("vertex", settings):
+    def from_row(cls, row: UpstreamRow, settings: Settings) -> Login:
+        with needing("vertex", row):
             from bridge.upstream.auth import google_auth
-        wanted = settings.code_assist
-        origin = settings.origins.get("code_assist.credentials", "code_assist.credentials")
+        path = settings.code_assist.credentials if row.credentials == Path(AUTO) else row.credentials
         try:
-            read_credentials(origin, wanted.credentials)
+            read_credentials(credentials_origin(row, settings), path)
         except SettingsError as error:
             raise SettingsError(f"{error}; {LOG_IN}") from None
+        wanted = settings.code_assist
         oauth_client = {"client_id": wanted.client_id, "client_secret": wanted.client_secret}
         known = {name: value for name, value in oauth_client.items() if value not in ("", AUTO)}
-        return cls(wanted.credentials, known, google_auth)
+        return cls(path, known, google_auth)
 
     def __call__(self) -> AccessToken:
         info = self._read()

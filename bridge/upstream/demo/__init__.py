@@ -12,7 +12,7 @@ import orjson
 
 from bridge.errors import BridgeError, UpstreamTruncated
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
-from bridge.settings import Settings
+from bridge.settings import Settings, UpstreamRow
 from bridge.upstream.base import TICK, ChunkStream, Upstream
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.demo import embeddings, server
@@ -31,7 +31,7 @@ class DemoUpstream(Upstream):
         self._tick = tick
 
     @classmethod
-    def from_settings(cls, settings: Settings, _cooldowns: Cooldowns) -> DemoUpstream:
+    def from_row(cls, _row: UpstreamRow, settings: Settings, _cooldowns: Cooldowns) -> DemoUpstream:
         return cls(tick=min(TICK, settings.server.heartbeat))
 
     def stream(self, request: GenerateRequest) -> ChunkStream:

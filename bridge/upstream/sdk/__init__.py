@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from bridge.errors import BridgeError, InvalidRequest, UpstreamMisconfigured
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.gemini.wire import request_to_json
-from bridge.settings import Settings, SettingsError
+from bridge.settings import Settings, SettingsError, UpstreamRow
 from bridge.settings.models import ModelTable
+from bridge.settings.sections import GEMINI_ADDRESS
 from bridge.upstream.auth.credentials import ApiKeyCredentials, Credential, CredentialSource
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.extras import needing
 from bridge.upstream.gemini import GeminiUpstream
+from bridge.upstream.http_upstream import timeouts_of
 from bridge.upstream.payloads import json_bytes
-from bridge.upstream.rest import timeouts_from
 from bridge.upstream.sdk.reader import ReaderStream
 from bridge.upstream.transport.http_response import Timeouts
 
@@ -75,23 +76,19 @@ class SdkUpstream(Upstream):
         self.notices = (NOTICE.format(lost=lost, handled=HANDLED["rest" if rest else "refuse"]),)
 
     @classmethod
-    def from_settings(cls, settings: Settings, cooldowns: Cooldowns) -> SdkUpstream:
-        with needing("sdk", settings):
+    def from_row(cls, row: UpstreamRow, settings: Settings, cooldowns: Cooldowns) -> SdkUpstream:
+        with needing("sdk", row):
             from bridge.upstream.sdk.package import Package
-        upstream, timeouts = settings.upstream, timeouts_from(settings)
-        if not upstream.api_keys:
-            raise SettingsError("upstream.transport is sdk, but no API key is set: set GEMINI_API_KEY")
-        if not upstream.store:
-            raise SettingsError(
-                "upstream.transport is sdk, and google-generativeai cannot tell Google not to store data: "
-                'set upstream.store = true if Google may store prompts, or transport = "gemini"'
-            )
+        _check(row, settings)
+        timeouts = timeouts_of(row, settings)
         return cls(
-            Package(upstream.base_url, timeouts, settings.server.threads),
-            ApiKeyCredentials(upstream.api_keys, upstream.key_cooldown, cooldowns),
+            Package(row.base_url or GEMINI_ADDRESS, timeouts, settings.server.threads),
+            ApiKeyCredentials(row.api_keys, row.key_cooldown, cooldowns),
             timeouts,
             settings.models,
-            GeminiUpstream.from_settings(settings, cooldowns) if upstream.sdk_losses == "rest" else None,
+            GeminiUpstream.from_row(row, settings, cooldowns)
+            if settings.upstream.sdk_losses == "rest"
+            else None,
         )
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
@@ -153,6 +150,21 @@ class SdkUpstream(Upstream):
             if not self._credentials.refused(credential, refusal.status, refusal, model):
                 break
         raise refusal
+
+
+def _check(row: UpstreamRow, settings: Settings) -> None:
+    if not row.api_keys:
+        raise SettingsError(f"{row.place}, but no API key is set: set {row.key_setting}")
+    if row.proxy or row.ca:
+        raise SettingsError(
+            f"{row.place}, and google-generativeai uses only the proxy and the CA bundle of the environment: "
+            "remove proxy and ca"
+        )
+    if not settings.upstream.store:
+        raise SettingsError(
+            f"{row.place}, and google-generativeai cannot tell Google not to store data: "
+            'set upstream.store = true if Google may store prompts, or transport = "gemini"'
+        )
 
 
 def _without_default_thinking(body: dict[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from bridge.gemini.wire import chunk_from_json
 from bridge.upstream.auth import google_auth
 from bridge.upstream.auth.credentials import Credential
 from bridge.upstream.errors import error_from_response
+from bridge.upstream.http_upstream import LARGEST_ERROR_BODY, LARGEST_WHOLE_ANSWER, LONGEST_UNARY_CALL, quoted
 from bridge.upstream.masking import Mask
-from bridge.upstream.rest import LARGEST_ERROR_BODY, LARGEST_WHOLE_ANSWER, LONGEST_UNARY_CALL, quoted
 from bridge.upstream.sdk.cancellable_socket import CancellableAdapter
 from bridge.upstream.sdk.unsupported_fields import lost_fields, with_whole_numbers
 from bridge.upstream.transport.exception_map import FOREIGN as FOREIGN_HTTP

@@ -39,9 +39,11 @@ class Decompression:
                 self._reader = zlib.decompressobj(ANY_COMPRESSION)
 
 
-def decompression_of(encoding: bytes) -> Decompression | None:
+def decompression_of(encoding: bytes, server: str) -> Decompression | None:
     if encoding in PLAIN:
         return None
     if encoding not in KNOWN:
-        raise UpstreamMalformed("Gemini's answer has a Content-Encoding that the bridge cannot read.")
+        raise UpstreamMalformed(
+            f"{server} sent an answer with a Content-Encoding that the bridge cannot read."
+        )
     return Decompression()

@@ -15,14 +15,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 
 from bridge import __version__
-from bridge.upstream.transport.exception_map import connection_errors_translated, unreachable
+from bridge.upstream.transport.exception_map import GEMINI, connection_errors_translated, unreachable
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
 CACHED_REQUESTS = 256
@@ -67,15 +67,30 @@ def _without_body(method: str, url: str, headers: tuple[tuple[str, str], ...]) -
     return request
 
 
+class NetworkRoute(NamedTuple):
+    """The proxy and the CA bundle of one upstream; empty: those of the environment."""
+
+    proxy: str = ""
+    ca_bundle: str = ""
+
+
+OF_ENVIRONMENT = NetworkRoute()
+
+
 class ConnectionPool:
     """Raises what `requests` raises if the address, the proxy or the CA bundle cannot be used."""
 
-    def __init__(self, address: str, size: int) -> None:
+    def __init__(
+        self, address: str, size: int, route: NetworkRoute = OF_ENVIRONMENT, server: str = GEMINI
+    ) -> None:
+        self._server = server
         self._adapter = HTTPAdapter(pool_connections=1, pool_maxsize=size)
         request = requests.Request("GET", address).prepare()
         with requests.Session() as session:
             settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
-        self._proxies, verify = settings["proxies"], settings["verify"]
+        self._proxies, verify = settings["proxies"], route.ca_bundle or settings["verify"]
+        if route.proxy:
+            self._proxies = {"http": route.proxy, "https": route.proxy}
         pool: Any = self._adapter.get_connection_with_tls_context(request, verify, self._proxies)
         self._adapter.cert_verify(pool, request.url, verify, None)  # type: ignore[no-untyped-call]
         self._pool = pool
@@ -86,13 +101,13 @@ class ConnectionPool:
     def send(self, request: requests.PreparedRequest, timeouts: Timeouts) -> HttpResponse:
         """Return the response as soon as the request is written."""
         began = time.monotonic()
-        with connection_errors_translated():
+        with connection_errors_translated(self._server):
             connection = self._pool._get_conn()
             try:
                 if connection.sock is None:  # a new connection, or the upstream closed it
                     self._open(connection, timeouts.connect)
                 self._write(connection.sock, request)
-                response = HttpResponse(connection, self._pool._put_conn, timeouts)
+                response = HttpResponse(connection, self._pool._put_conn, timeouts, self._server)
             except BaseException:
                 connection.close()
                 raise
@@ -118,7 +133,7 @@ class ConnectionPool:
         except (BrokenPipeError, ConnectionResetError):
             pass  # the upstream may have answered before it closed the connection
         except OSError as error:
-            raise unreachable(error) from error
+            raise unreachable(error, self._server) from error
 
 
 def _send(sock: Any, head: bytes, body: bytes | None) -> None:
@@ -133,12 +148,19 @@ def _send(sock: Any, head: bytes, body: bytes | None) -> None:
 class PoolPerProcess:
     """A pool for each process: two processes on one TLS connection would garble it."""
 
-    def __init__(self, address: str, pool_size: int) -> None:
+    def __init__(
+        self, address: str, pool_size: int, route: NetworkRoute = OF_ENVIRONMENT, server: str = GEMINI
+    ) -> None:
         self._address = address
+        self._server = server
         self._pool_size = pool_size
+        self._route = route
         self._by_process: dict[int, ConnectionPool] = {}
 
     def of_this_process(self) -> ConnectionPool:
         process = os.getpid()
         pool = self._by_process.get(process)
-        return pool or self._by_process.setdefault(process, ConnectionPool(self._address, self._pool_size))
+        if pool is None:
+            opened = ConnectionPool(self._address, self._pool_size, self._route, self._server)
+            pool = self._by_process.setdefault(process, opened)
+        return pool

@@ -24,17 +24,20 @@ from bridge.errors import (
     UpstreamUnreachable,
 )
 
+#: The name of the server in errors, unless an upstream has another one.
+GEMINI = "Gemini"
+
 ErrorTable = Mapping[type[BaseException], tuple[type[UpstreamError], str]]
 
-_UNREACHABLE = (UpstreamUnreachable, "Gemini could not be reached")
-_TIMEOUT = (UpstreamTimeout, "Gemini did not answer in time")
-_TRUNCATED = (UpstreamTruncated, "The connection to Gemini broke in the middle of the answer")
-_GARBLED = (UpstreamMalformed, "Gemini's answer could not be decoded")
+_UNREACHABLE = (UpstreamUnreachable, "{server} could not be reached")
+_TIMEOUT = (UpstreamTimeout, "{server} did not answer in time")
+_TRUNCATED = (UpstreamTruncated, "The connection to {server} broke in the middle of the answer")
+_GARBLED = (UpstreamMalformed, "The answer of {server} could not be decoded")
 _ADDRESS = (UpstreamMisconfigured, "The address of the upstream, or of the proxy to it, cannot be used")
-_KEY = (UpstreamMisconfigured, "The bridge's Gemini key cannot be sent as an HTTP header")
+_KEY = (UpstreamMisconfigured, "The bridge's key for {server} cannot be sent as an HTTP header")
 _CERTIFICATES = (
     UpstreamMisconfigured,
-    "No trusted TLS connection to Gemini; behind an inspecting proxy REQUESTS_CA_BUNDLE must name its CA",
+    "No trusted TLS connection to {server}; behind an inspecting proxy REQUESTS_CA_BUNDLE must name its CA",
 )
 
 #: The nearest ancestor of an exception in the table decides.
@@ -76,40 +79,40 @@ _WHILE_CONNECTING: ErrorTable = {
 }
 
 
-def foreign_errors_translated() -> AbstractContextManager[None]:
-    return _translated(FOREIGN)
+def foreign_errors_translated(server: str = GEMINI) -> AbstractContextManager[None]:
+    return _translated(FOREIGN, server)
 
 
-def connection_errors_translated() -> AbstractContextManager[None]:
-    return _translated(_WHILE_CONNECTING)
+def connection_errors_translated(server: str = GEMINI) -> AbstractContextManager[None]:
+    return _translated(_WHILE_CONNECTING, server)
 
 
 @contextmanager
-def _translated(table: ErrorTable) -> Iterator[None]:
+def _translated(table: ErrorTable, server: str) -> Iterator[None]:
     try:
         yield
     except tuple(table) as error:
         # Both exceptions quote the bad header, which holds the key: no traceback may show them.
         cause = None if isinstance(error, requests_errors.InvalidHeader | UnicodeError) else error
-        raise translate(error, table) from cause
+        raise translate(error, table, server) from cause
 
 
-def truncated(error: BaseException) -> UpstreamError:
-    return _with_root(*_TRUNCATED, error)
+def truncated(error: BaseException, server: str = GEMINI) -> UpstreamError:
+    return _with_root(*_TRUNCATED, error, server)
 
 
-def unreachable(error: BaseException) -> UpstreamError:
-    return _with_root(*_UNREACHABLE, error)
+def unreachable(error: BaseException, server: str = GEMINI) -> UpstreamError:
+    return _with_root(*_UNREACHABLE, error, server)
 
 
-def translate(error: BaseException, table: ErrorTable = FOREIGN) -> BridgeError:
+def translate(error: BaseException, table: ErrorTable = FOREIGN, server: str = GEMINI) -> BridgeError:
     kind, text = next(table[cls] for cls in type(error).__mro__ if cls in table)
     root = _root(error)
     if _lacks_descriptors(root):
         return TooBusy("The bridge has no file descriptor for another connection; raise LimitNOFILE")
     if kind is UpstreamMisconfigured and isinstance(root, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         kind, text = _UNREACHABLE  # the upstream closed the connection during the handshake
-    return _with_root(kind, text, root)
+    return _with_root(kind, text, root, server)
 
 
 def _lacks_descriptors(root: BaseException) -> bool:
@@ -121,8 +124,8 @@ def _lacks_descriptors(root: BaseException) -> bool:
     return isinstance(root, OSError) and root.errno in NO_DESCRIPTORS
 
 
-def _with_root(kind: type[UpstreamError], text: str, root: BaseException) -> UpstreamError:
-    return kind(f"{text} ({type(root).__name__}).")
+def _with_root(kind: type[UpstreamError], text: str, root: BaseException, server: str) -> UpstreamError:
+    return kind(f"{text.format(server=server)} ({type(root).__name__}).")
 
 
 def _root(error: BaseException) -> BaseException:

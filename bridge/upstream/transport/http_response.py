@@ -23,7 +23,7 @@ from bridge.socket_timeouts import timeval
 from bridge.upstream.base import TICK
 from bridge.upstream.transport.body_framing import BadFraming
 from bridge.upstream.transport.compression import decompression_of
-from bridge.upstream.transport.exception_map import truncated, unreachable
+from bridge.upstream.transport.exception_map import GEMINI, truncated, unreachable
 from bridge.upstream.transport.response_head import BadHead, Head, HeadReader
 
 READ_SIZE = 16_384  #: one TLS record; each waiting stream holds one buffer of this size
@@ -50,9 +50,14 @@ class HttpResponse:
     """The response to a request that was written to `connection`; `release` takes it back for reuse."""
 
     status: int
+    retry_after: float | None  #: seconds, from the header of that name
 
     def __init__(
-        self, connection: HTTPConnection, release: Callable[[HTTPConnection], None], timeouts: Timeouts
+        self,
+        connection: HTTPConnection,
+        release: Callable[[HTTPConnection], None],
+        timeouts: Timeouts,
+        server: str = GEMINI,
     ) -> None:
         self.waited = 0.0  #: seconds spent on sending the request and waiting for bytes
         self._connection = connection
@@ -61,6 +66,7 @@ class HttpResponse:
         #: The kernel's socket: for TLS inside TLS (an HTTPS proxy) urllib3 wraps it in an SSLTransport.
         self._wire: socket.socket = getattr(self._socket, "socket", self._socket)
         self._timeouts = timeouts
+        self._server = server
         self._began = time.monotonic()
         self._silent_since = self._began
         self._ticked = self._began
@@ -84,15 +90,18 @@ class HttpResponse:
             try:
                 head = reader.feed(data)
             except BadHead as error:
-                raise UpstreamMalformed(f"Gemini's answer is not HTTP: {error}.") from error
+                raise UpstreamMalformed(
+                    f"{self._server} sent an answer that is not HTTP: {error}."
+                ) from error
             if head is not None:
                 self._take_head(head, reader.rest)
                 return
-        raise unreachable(ConnectionResetError())
+        raise unreachable(ConnectionResetError(), self._server)
 
     def _take_head(self, head: Head, early: bytes) -> None:
         self._head = head
         self.status = head.status
+        self.retry_after = head.retry_after
         self._early = early
         self._limit_silence(self._timeouts.between)
 
@@ -108,7 +117,7 @@ class HttpResponse:
     def body(self) -> Iterator[bytes]:
         """The body's bytes as they arrive; an empty piece at every tick."""
         assert self._head is not None
-        framing, decompression = self._head.framing, decompression_of(self._head.encoding)
+        framing, decompression = self._head.framing, decompression_of(self._head.encoding, self._server)
         early = self._early
         try:
             while not framing.done and (data := early or self._receive()) is not None:
@@ -118,15 +127,17 @@ class HttpResponse:
                 elif body or not data:
                     yield body
         except (BadFraming, zlib.error) as error:
-            raise truncated(error) from error
+            raise truncated(error, self._server) from error
         self._end(self._head)
         if decompression is not None and not decompression.whole:
-            raise UpstreamTruncated("Gemini's answer ended in the middle of compressed data.")
+            raise UpstreamTruncated(f"The answer of {self._server} ended in the middle of compressed data.")
 
     def _end(self, head: Head) -> None:
         framing = head.framing
         if not framing.done and framing.ends_itself and not self._closed:
-            raise UpstreamTruncated("The connection to Gemini was closed in the middle of the answer.")
+            raise UpstreamTruncated(
+                f"The connection to {self._server} was closed in the middle of the answer."
+            )
         if framing.reusable and head.keep_alive and not self._closed:
             self._closed = True
             self._release(self._connection)
@@ -177,15 +188,16 @@ class HttpResponse:
         if now - self._silent_since >= self._longest_silence:
             begun = self._head is not None
             problem = "stopped sending in the middle of the answer" if begun else "did not answer in time"
-            raise UpstreamTimeout(f"Gemini {problem}.")
+            raise UpstreamTimeout(f"{self._server} {problem}.")
         self._check_whole_time(now)
 
     def _check_whole_time(self, now: float) -> None:
         if now - self._began > self._timeouts.whole:
-            raise UpstreamTimeout("Gemini's answer took longer than the bridge allows.")
+            raise UpstreamTimeout(f"The answer of {self._server} took longer than the bridge allows.")
 
     def _broken(self, error: Exception) -> UpstreamError:
-        return unreachable(error) if self._head is None else truncated(error)
+        translated = unreachable if self._head is None else truncated
+        return translated(error, self._server)
 
     def close(self) -> None:
         """May be called at any time, from any thread, and more than once."""

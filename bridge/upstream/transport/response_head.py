@@ -14,8 +14,10 @@ from bridge.upstream.transport.body_framing import BodyFraming, Chunked, Sized, 
 #: Only HTTP/1.0 and 1.1: another version may use another format.
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})[ \r]")
 _FIELDS = re.compile(
-    rb"\n(transfer-encoding|content-length|content-encoding|connection)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE
+    rb"\n(transfer-encoding|content-length|content-encoding|connection|retry-after)[ \t]*:[ \t]*([^\r\n]*)",
+    re.IGNORECASE,
 )
+_SECONDS = re.compile(rb"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 BODILESS = frozenset({204, 304})
 HEAD_END = b"\r\n\r\n"
@@ -33,6 +35,7 @@ class Head(NamedTuple):
     keep_alive: bool  #: the connection stays open after the response
     framing: BodyFraming
     encoding: bytes  #: the Content-Encoding
+    retry_after: float | None = None  #: seconds; None also for a date
 
 
 class HeadReader:
@@ -78,7 +81,12 @@ def parse_head(data: bytes) -> Head:
         certain and b"close" not in options and (found[1] == b"1" or b"keep-alive" in options),
         Sized(0) if status in BODILESS else _framing(fields),
         fields.get(b"content-encoding", [b"identity"])[-1],
+        _seconds(fields.get(b"retry-after", [b""])[0]),
     )
+
+
+def _seconds(value: bytes) -> float | None:
+    return float(value) if _SECONDS.fullmatch(value) else None
 
 
 def _framing(fields: dict[bytes, list[bytes]]) -> BodyFraming:

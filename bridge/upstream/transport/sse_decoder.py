@@ -8,6 +8,7 @@ payload of their own. An incomplete event at the end of the stream is returned i
 from __future__ import annotations
 
 from bridge.errors import UpstreamMalformed
+from bridge.upstream.transport.exception_map import GEMINI
 
 #: Twice the size of the largest pictures that Gemini draws. A larger event is taken for an endless one.
 LARGEST_EVENT = 64 << 20
@@ -21,7 +22,8 @@ IGNORED_FIELDS = frozenset((b"", b"event", b"id", b"retry"))  # an empty name is
 
 
 class SseDecoder:
-    def __init__(self) -> None:
+    def __init__(self, server: str = GEMINI) -> None:
+        self._server = server
         #: Pieces of the incomplete line; joined only once, so that the cost stays linear.
         self._line: list[bytes] = []
         self._data: list[bytes] = []  #: values of the event's `data:` lines
@@ -39,7 +41,7 @@ class SseDecoder:
         ready, self._ready = self._ready, []
         self._unfinished = len(data) if ready else self._unfinished + len(data)
         if self._unfinished > LARGEST_EVENT or len(self._data) + len(self._bare) > MOST_LINES:
-            raise UpstreamMalformed("Gemini sent an event that is too large.")
+            raise UpstreamMalformed(f"{self._server} sent an event that is too large.")
         return ready
 
     def _read_events(self, data: bytes) -> bytes:

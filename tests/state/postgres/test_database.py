@@ -75,6 +75,18 @@ def test_a_server_that_was_killed_is_used_again_after_its_start(
     assert eventually(lambda: answers(database))
 
 
+def test_the_first_call_after_a_restart_succeeds(
+    own_server: PostgresServer, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.patience = 5.0  # the machine of the tests may be busy
+    own_server.stop()
+    own_server.start()
+    with ThreadPoolExecutor(10) as pool:
+        assert list(pool.map(lambda _: answers(database), range(10))) == [True] * 10
+    assert not caplog.records
+    assert database.health().outages == 0
+
+
 def test_a_server_that_is_away_at_first_is_found_later(own_server: PostgresServer) -> None:
     own_server.stop()
     database = Database(own_server.url())

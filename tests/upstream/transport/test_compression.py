@@ -60,10 +60,10 @@ def test_decompressing_uncompressed_data_is_an_error() -> None:
 
 @pytest.mark.parametrize("encoding", [b"", b"identity"])
 def test_plain_bytes_need_no_decoder(encoding: bytes) -> None:
-    assert decompression_of(encoding) is None
+    assert decompression_of(encoding, "Gemini") is None
 
 
 @pytest.mark.parametrize("encoding", [b"br", b"zstd", b"compress"])
 def test_an_unknown_compression_is_refused(encoding: bytes) -> None:
     with pytest.raises(UpstreamMalformed):
-        decompression_of(encoding)
+        decompression_of(encoding, "Gemini")

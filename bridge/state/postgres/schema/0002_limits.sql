@@ -47,27 +47,32 @@ CREATE TYPE gemini_bridge.spent AS (
     tokens_in_all bigint
 );
 
--- The usage of one subject that counts at this moment. Rows of the future do not count: the clock was set back
+-- The usage of subjects that counts at this moment. Rows of the future do not count: the clock was set back
 -- after they were written. bridge/state/rate_window.py has the same numbers: 61 seconds, 86400 seconds.
-CREATE FUNCTION gemini_bridge.spent_by(of_subject text, now double precision) RETURNS gemini_bridge.spent
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    found gemini_bridge.spent;
-BEGIN
-    SELECT array_agg(each.start), array_agg(each.requests), array_agg(each.tokens),
-           (SELECT tokens FROM gemini_bridge.day WHERE subject = of_subject AND day = floor(now / 86400)::bigint),
-           (SELECT cost FROM gemini_bridge.day WHERE subject = of_subject AND day = floor(now / 86400)::bigint),
-           (SELECT count(*) FROM gemini_bridge.running
-            WHERE subject = of_subject AND until > now AND until <= now + 20),
-           coalesce(sum(each.requests), 0), coalesce(sum(each.tokens), 0)
-        INTO found
+-- The planner inlines this function, so each connection plans the query once for all subjects.
+CREATE FUNCTION gemini_bridge.spent_by(subjects text[], now double precision)
+RETURNS TABLE (place bigint, spent gemini_bridge.spent) LANGUAGE sql STABLE AS $$
+    SELECT each.place, ROW(
+        minute.starts, minute.requests, minute.tokens, today.tokens, today.cost,
+        (SELECT count(*) FROM gemini_bridge.running
+            WHERE subject = each.subject AND until > now AND until <= now + 20),
+        coalesce(minute.requests_in_all, 0), coalesce(minute.tokens_in_all, 0)
+    )::gemini_bridge.spent
+    FROM unnest(subjects) WITH ORDINALITY AS each (subject, place)
+    LEFT JOIN LATERAL (
+        SELECT array_agg(one.start) AS starts, array_agg(one.requests) AS requests,
+            array_agg(one.tokens) AS tokens, sum(one.requests)::bigint AS requests_in_all,
+            sum(one.tokens)::bigint AS tokens_in_all
         FROM (
             SELECT start, sum(second.requests)::bigint AS requests, sum(second.tokens)::bigint AS tokens
             FROM gemini_bridge.second
-            WHERE subject = of_subject AND start > now - 61 AND start <= now GROUP BY start ORDER BY start
-        ) AS each;
-    RETURN found;
-END $$;
+            WHERE subject = each.subject AND start > floor(now)::bigint - 61 AND start <= floor(now)::bigint
+            GROUP BY start ORDER BY start
+        ) AS one
+    ) AS minute ON true
+    LEFT JOIN gemini_bridge.day AS today
+        ON today.subject = each.subject AND today.day = floor(now / 86400)::bigint
+$$;
 
 CREATE FUNCTION gemini_bridge.look(subjects text[], given double precision)
 RETURNS TABLE (
@@ -78,77 +83,80 @@ DECLARE
     moment double precision := gemini_bridge.moment(given);
 BEGIN
     RETURN QUERY
-        SELECT false, moment, found.*
-        FROM unnest(subjects) WITH ORDINALITY AS each (subject, place),
-            LATERAL gemini_bridge.spent_by(each.subject, moment) AS found
+        SELECT false, moment, (each.spent).* FROM gemini_bridge.spent_by(subjects, moment) AS each
         ORDER BY each.place;
 END $$;
 
 -- Decides and books one request. `per_minute`, `tokens_minute`, `tokens_day`, `cost_day` and `streams` are the
 -- limits of the subjects, in their order; 0: no limit. Returns what look() returns, without this request.
--- Advisory locks in one order make concurrent decisions about a subject wait for each other.
+-- Advisory locks in one order make concurrent decisions about a subject wait for each other. Each statement
+-- costs time while the locks are held, so one statement serves all subjects; its plan does not depend on the
+-- values. A bitmap scan would look at all dead versions of a row again in each request.
 CREATE FUNCTION gemini_bridge.enter(
     request_id text, subjects text[], per_minute bigint[], tokens_minute bigint[], tokens_day bigint[],
     cost_day double precision[], streams bigint[], given double precision
 ) RETURNS TABLE (
     booked boolean, now double precision, starts bigint[], requests bigint[], tokens bigint[],
     day_tokens bigint, day_cost double precision, running bigint, requests_in_all bigint, tokens_in_all bigint
-) LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
+) LANGUAGE plpgsql
+SET lock_timeout = '200ms' SET plan_cache_mode = force_generic_plan SET enable_bitmapscan = off AS $$
 DECLARE
     moment double precision;
-    fits boolean := true;
-    found gemini_bridge.spent;
-    all_found gemini_bridge.spent[] := '{}';
-    turn bigint;
-    place integer;
+    fits boolean;
+    before gemini_bridge.spent[];
 BEGIN
-    FOR turn IN
-        SELECT DISTINCT hashtextextended(each.subject, 41242)
+    PERFORM pg_advisory_xact_lock(turn.number) FROM (
+        SELECT DISTINCT hashtextextended(each.subject, 41242) AS number
         FROM unnest(subjects, per_minute, streams) AS each (subject, per_minute, streams)
         WHERE each.per_minute > 0 OR each.streams > 0 ORDER BY 1
-    LOOP
-        PERFORM pg_advisory_xact_lock(turn);
-    END LOOP;
+    ) AS turn;
     moment := gemini_bridge.moment(given);
-    FOR place IN 1 .. cardinality(subjects) LOOP
-        found := gemini_bridge.spent_by(subjects[place], moment);
-        all_found := all_found || found;
-        fits := fits
-            AND NOT (per_minute[place] > 0 AND found.requests_in_all >= per_minute[place])
-            AND NOT (tokens_minute[place] > 0 AND found.tokens_in_all >= tokens_minute[place])
-            AND NOT (tokens_day[place] > 0 AND coalesce(found.day_tokens, 0) >= tokens_day[place])
-            AND NOT (cost_day[place] > 0 AND coalesce(found.day_cost, 0) >= cost_day[place])
-            AND NOT (streams[place] > 0 AND found.running >= streams[place]);
-    END LOOP;
-    IF fits THEN
-        FOR place IN 1 .. cardinality(subjects) LOOP
-            IF per_minute[place] > 0 THEN
-                PERFORM gemini_bridge.spend(subjects[place], moment, false, 1, 0);
-            END IF;
-            IF streams[place] > 0 THEN
-                DELETE FROM gemini_bridge.running AS old
-                    WHERE old.subject = subjects[place] AND (old.until <= moment OR old.until > moment + 20);
-                INSERT INTO gemini_bridge.running (subject, request, until)
-                    VALUES (subjects[place], request_id, moment + 10)
-                    ON CONFLICT (subject, request) DO UPDATE SET until = excluded.until;
-            END IF;
-        END LOOP;
+    SELECT array_agg(each.spent ORDER BY each.place), bool_and(
+            NOT (per_minute[place] > 0 AND (spent).requests_in_all >= per_minute[place])
+            AND NOT (tokens_minute[place] > 0 AND (spent).tokens_in_all >= tokens_minute[place])
+            AND NOT (tokens_day[place] > 0 AND coalesce((spent).day_tokens, 0) >= tokens_day[place])
+            AND NOT (cost_day[place] > 0 AND coalesce((spent).day_cost, 0) >= cost_day[place])
+            AND NOT (streams[place] > 0 AND (spent).running >= streams[place])
+        )
+        INTO before, fits FROM gemini_bridge.spent_by(subjects, moment) AS each;
+    IF fits AND 0 < ANY (per_minute) THEN
+        PERFORM gemini_bridge.spend(
+            ARRAY(
+                SELECT each.subject FROM unnest(subjects, per_minute) AS each (subject, most)
+                WHERE each.most > 0
+            ), moment, false, 1, 0
+        );
     END IF;
-    RETURN QUERY SELECT fits, moment, (each).* FROM unnest(all_found) AS each;
+    IF fits AND 0 < ANY (streams) THEN
+        WITH expired AS (
+            DELETE FROM gemini_bridge.running AS old
+                WHERE old.subject = ANY (subjects) AND (old.until <= moment OR old.until > moment + 20)
+        )
+        INSERT INTO gemini_bridge.running (subject, request, until)
+            SELECT each.subject, request_id, moment + 10
+            FROM unnest(subjects, streams) AS each (subject, most) WHERE each.most > 0
+            ON CONFLICT (subject, request) DO UPDATE SET until = excluded.until;
+    END IF;
+    RETURN QUERY SELECT fits, moment, (each).* FROM unnest(before) AS each;
 END $$;
 
--- Adds to a second, and deletes the seconds that no longer count, except those that another transaction holds.
+-- Adds to a second of each subject, and deletes the seconds that no longer count, except those that another
+-- transaction holds. Both happen in the order of the subjects.
 CREATE FUNCTION gemini_bridge.spend(
-    of_subject text, now double precision, at_the_end boolean, more_requests bigint, more_tokens bigint
+    subjects text[], now double precision, at_the_end boolean, more_requests bigint, more_tokens bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    DELETE FROM gemini_bridge.second WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM gemini_bridge.second
-        WHERE subject = of_subject AND settled = at_the_end AND (start <= now - 61 OR start > now)
-        FOR UPDATE SKIP LOCKED
-    ));
+    WITH expired AS (
+        DELETE FROM gemini_bridge.second WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM gemini_bridge.second
+            WHERE subject = ANY (subjects) AND settled = at_the_end
+                AND (start <= floor(now)::bigint - 61 OR start > floor(now)::bigint)
+            FOR UPDATE SKIP LOCKED
+        ))
+    )
     INSERT INTO gemini_bridge.second AS old (subject, start, settled, requests, tokens)
-        VALUES (of_subject, floor(now)::bigint, at_the_end, more_requests, more_tokens)
+        SELECT subject, floor(now)::bigint, at_the_end, more_requests, more_tokens
+        FROM unnest(subjects) AS subject ORDER BY subject
         ON CONFLICT (subject, start, settled) DO UPDATE SET
             requests = old.requests + excluded.requests, tokens = old.tokens + excluded.tokens;
 END $$;
@@ -159,9 +167,11 @@ END $$;
 CREATE FUNCTION gemini_bridge.leave(
     request_id text, counting text[], used_tokens bigint, used_cost double precision,
     refunded text[], at_second bigint, given double precision
-) RETURNS void LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
+) RETURNS void LANGUAGE plpgsql
+SET lock_timeout = '200ms' SET plan_cache_mode = force_generic_plan SET enable_bitmapscan = off AS $$
 DECLARE
     moment double precision := gemini_bridge.moment(given);
+    today bigint := floor(moment / 86400);
     each text;
 BEGIN
     DELETE FROM gemini_bridge.running WHERE request = request_id;
@@ -176,17 +186,19 @@ BEGIN
         UPDATE gemini_bridge.second SET requests = requests - 1
             WHERE subject = each AND start = at_second AND NOT settled AND requests > 0;
     END LOOP;
-    FOREACH each IN ARRAY counting LOOP
-        PERFORM gemini_bridge.spend(each, moment, true, 0, used_tokens);
-        DELETE FROM gemini_bridge.day WHERE ctid = ANY (ARRAY(
-            SELECT ctid FROM gemini_bridge.day
-            WHERE subject = each AND day < floor(moment / 86400)::bigint FOR UPDATE SKIP LOCKED
-        ));
+    IF cardinality(counting) > 0 THEN
+        PERFORM gemini_bridge.spend(counting, moment, true, 0, used_tokens);
+        WITH expired AS (
+            DELETE FROM gemini_bridge.day WHERE ctid = ANY (ARRAY(
+                SELECT ctid FROM gemini_bridge.day
+                WHERE subject = ANY (counting) AND day < today FOR UPDATE SKIP LOCKED
+            ))
+        )
         INSERT INTO gemini_bridge.day AS old (subject, day, tokens, cost)
-            VALUES (each, floor(moment / 86400)::bigint, used_tokens, used_cost)
+            SELECT subject, today, used_tokens, used_cost FROM unnest(counting) AS subject ORDER BY subject
             ON CONFLICT (subject, day) DO UPDATE SET
                 tokens = old.tokens + excluded.tokens, cost = old.cost + excluded.cost;
-    END LOOP;
+    END IF;
     DELETE FROM gemini_bridge.settlement WHERE request = ANY (ARRAY(
         SELECT request FROM gemini_bridge.settlement
         WHERE at < moment - 86400 ORDER BY at LIMIT 2 FOR UPDATE SKIP LOCKED

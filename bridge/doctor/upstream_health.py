@@ -1,0 +1,109 @@
+"""Tests each upstream: whether it lists its models, and which are in cool-down. Used by the doctor and by
+`gemini-bridge upstream`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from bridge.doctor.finding import Finding, Installation, green, red, yellow
+from bridge.doctor.upstream import TIMEOUT
+from bridge.errors import BridgeError
+from bridge.settings import Settings, SettingsError, UpstreamRow
+from bridge.settings.routes import Target
+from bridge.state.errors import StorageError
+from bridge.state.store import PATIENT
+from bridge.state.stores import open_stores
+from bridge.upstream import make_upstream
+from bridge.upstream.cooldowns import model_cooldown
+
+TIME_LIMIT = 8.0  #: seconds for all upstreams together
+
+
+@dataclass(slots=True)
+class Health:
+    row: UpstreamRow
+    address: str = ""
+    models: tuple[str, ...] = ()
+    error: str = "no answer in time"
+    resting: tuple[str, ...] = ()  #: configured models that are in cool-down in the running bridge
+
+    @property
+    def state(self) -> str:
+        if self.error:
+            return self.error
+        resting = f", in cool-down: {', '.join(self.resting)}" if self.resting else ""
+        return f"{len(self.models)} model{'' if len(self.models) == 1 else 's'}{resting}"
+
+
+def examine_upstreams(settings: Settings, rows: Iterable[UpstreamRow]) -> list[Health]:
+    """The health of each upstream; they are tested at the same time."""
+    found = [Health(row, resting=_resting(settings, row)) for row in rows]
+    threads = [threading.Thread(target=_test, args=(settings, each), daemon=True) for each in found]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + TIME_LIMIT
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return found
+
+
+def _test(settings: Settings, health: Health) -> None:
+    row = replace(health.row, connect_timeout=TIMEOUT, read_timeout=TIMEOUT)
+    try:
+        upstream = make_upstream(settings, row=row)
+        health.address = upstream.home
+        names = (str(model.get("name", "")).removeprefix("models/") for model in upstream.models())
+        health.models = tuple(names)
+    except (BridgeError, SettingsError) as error:
+        health.error = str(error)
+        return
+    health.error = ""
+
+
+def _resting(settings: Settings, row: UpstreamRow) -> tuple[str, ...]:
+    try:
+        left = open_stores(settings, PATIENT).cooldowns.left
+        return tuple(
+            model for model in _configured(settings, row) if left(model_cooldown(Target(row.name, model)))
+        )
+    except StorageError:  # the state files have a check of their own
+        return ()
+
+
+def _configured(settings: Settings, row: UpstreamRow) -> tuple[str, ...]:
+    """The models that models.toml and the row itself name for this upstream."""
+    table = settings.models
+    served = [
+        target.model
+        for target in table.known_targets
+        if row.name in ((target.upstream,) if target.upstream else table.upstreams_of(target.model))
+    ]
+    plain = [pattern for pattern in row.models if "*" not in pattern]
+    return tuple(dict.fromkeys((*served, *plain)))
+
+
+def check_upstreams(installation: Installation) -> Finding:
+    settings = installation.settings
+    if not settings.upstreams:
+        return green("not needed: upstreams.toml names no upstream")
+    found = examine_upstreams(settings, settings.upstreams)
+    states = "; ".join(f"{each.row.name}: {each.state}" for each in found)
+    if any(each.error for each in found):
+        return red(states, "fix it, and test it alone: gemini-bridge upstream test NAME")
+    if unknown := list(_models_not_listed(settings, found)):
+        return yellow(
+            f"{states}; not listed: {', '.join(unknown)}",
+            "correct the names in models.toml and upstreams.toml, or check the list of the upstream",
+        )
+    return green(states)
+
+
+def _models_not_listed(settings: Settings, found: list[Health]) -> Iterator[str]:
+    """The models that the tables name and that their upstream does not list."""
+    for each in found:
+        for model in _configured(settings, each.row):
+            if model not in each.models:
+                yield f"{each.row.name}:{model}"

@@ -1,0 +1,124 @@
+"""Rows that wait for the database: shared by the workers of a machine, limited, moved once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from usage_rows import row
+from waiting import eventually
+
+from bridge.observe import usage_writer
+from bridge.observe.usage_writer import UsageWriter
+from bridge.state.away.usage_store import WaitingUsageStore, move
+from bridge.state.errors import DatabaseUnfit, StorageError, StorageUnavailable
+from bridge.state.sqlite.waiting_rows import TAKEN_FOR, SqliteWaitingRows
+from bridge.state.waiting_rows import WaitingRow
+
+
+def waiting_rows(*ids: str) -> list[WaitingRow]:
+    return [WaitingRow(each, [each, 1, None]) for each in ids]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "waiting.sqlite3"
+
+
+@pytest.fixture
+def two(path: Path, clock) -> tuple[SqliteWaitingRows, SqliteWaitingRows]:
+    """Two workers."""
+    return SqliteWaitingRows(path, now=clock), SqliteWaitingRows(path, now=clock)
+
+
+def test_a_row_is_taken_by_one_worker(two) -> None:
+    one, other = two
+    for each in waiting_rows("a", "b", "a"):
+        assert one.add(each)
+    assert one.count() == 2, "an id is added once"
+    assert [each.id for each in other.take(1)] == ["a"]
+    assert one.take(9) == waiting_rows("b")
+    assert other.take(9) == []
+
+
+def test_rows_that_are_given_back_are_taken_again(two) -> None:
+    one, other = two
+    one.add(*waiting_rows("a"))
+    one.give_back(one.take(9))
+    assert other.take(9) == waiting_rows("a")
+
+
+@pytest.mark.parametrize("later", [TAKEN_FOR + 1, -100])
+def test_rows_of_a_killed_worker_are_taken_by_another(two, clock, later: float) -> None:
+    one, other = two
+    one.add(*waiting_rows("a"))
+    one.take(9)
+    clock.now += later
+    assert other.take(9) == waiting_rows("a")
+
+
+def test_a_full_file_takes_no_row(path: Path) -> None:
+    rows = SqliteWaitingRows(path, most=2)
+    assert [rows.add(each) for each in waiting_rows("a", "b", "c")] == [True, True, False]
+    rows.remove(rows.take(1))
+    assert rows.add(*waiting_rows("c"))
+
+
+# --- moving ------------------------------------------------------------------------------------------
+
+
+def failing(error: StorageError, bad: str) -> tuple[list[str], Callable[[Sequence[WaitingRow]], None]]:
+    written: list[str] = []
+
+    def write(rows: Sequence[WaitingRow]) -> None:
+        if any(each.id == bad for each in rows):
+            raise error
+        written.extend(each.id for each in rows)
+
+    return written, write
+
+
+@pytest.mark.parametrize("error", [StorageUnavailable("away"), DatabaseUnfit("no tables")])
+def test_rows_wait_while_the_database_is_away_or_unfit(path: Path, error: StorageError) -> None:
+    rows = SqliteWaitingRows(path)
+    for each in waiting_rows("a", "b"):
+        rows.add(each)
+    with pytest.raises(type(error)):
+        move(rows, failing(error, "b")[1])
+    assert len(rows.take(9)) == 2
+
+
+def test_a_row_that_no_database_accepts_does_not_hold_up_the_others(path: Path) -> None:
+    rows = SqliteWaitingRows(path)
+    for each in waiting_rows("a", "bad", "c"):
+        rows.add(each)
+    written, write = failing(StorageError("value out of range"), "bad")
+    assert move(rows, write) == 1
+    assert written == ["a", "c"]
+    assert rows.count() == 0
+
+
+# --- usage -------------------------------------------------------------------------------------------
+
+
+def test_usage_that_arrives_twice_counts_once(postgres) -> None:
+    store, twice = postgres.usage(), [row(), row()]
+    store.write(twice)
+    store.write([*twice, row()])
+    assert postgres.database().run("SELECT sum(requests) FROM gemini_bridge.usage_day") == [(3,)]
+
+
+def test_usage_that_finds_no_space_in_the_file_is_written_from_memory(
+    postgres, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
+    store = WaitingUsageStore(postgres.usage(), SqliteWaitingRows(path, most=2))
+    writer = UsageWriter(store)
+    for _ in range(5):
+        writer.put(row())
+    count = "SELECT count(*) FROM gemini_bridge.request"
+    assert eventually(lambda: postgres.database().run(count) == [(3,)])
+    assert store.waiting() == 2
+    writer.close()
+    assert postgres.database().run(count) == [(5,)]
