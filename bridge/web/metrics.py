@@ -15,7 +15,9 @@ PATH = "/metrics"
 FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-Ip")
 
 
-def make_metrics_blueprint(allowed_from: Iterable[str], accounts_bytes: Callable[[], int]) -> Blueprint:
+def make_metrics_blueprint(
+    allowed_from: Iterable[str], accounts_bytes: Callable[[], int], node: str
+) -> Blueprint:
     blueprint = Blueprint("metrics", __name__)
     networks = tuple(map(ip_network, allowed_from))
 
@@ -29,7 +31,7 @@ def make_metrics_blueprint(allowed_from: Iterable[str], accounts_bytes: Callable
     def metrics() -> Response:
         if not is_allowed():
             abort(404)
-        return Response(exposition(accounts_bytes()), content_type=CONTENT_TYPE)
+        return Response(exposition(accounts_bytes(), node), content_type=CONTENT_TYPE)
 
     return blueprint
 
