@@ -44,7 +44,9 @@ def _sums(key: tuple[str, ...], *sums: str) -> dict[str, Any]:
 
 _TOKENS = ("input", "cached", "output", "reasoning", "cost")
 _CONTENTS = "length(question) + length(answer)"
-_REQUEST = UsageRow._fields
+#: Backends number the rows of requests in different ways, so their contents identify them.
+_REQUEST = tuple(name for name in UsageRow._fields if name != "id")
+_MAY_BE_NULL = ("cost", "first_byte")
 
 #: In this order: a row comes after the rows that it names. Rows of requests add to the sums of days. Then the
 #: sums take the larger value, so usage that has no rows any more moves too.
@@ -59,7 +61,9 @@ PORTABLE_TABLES = (
         {"expires": EARLIER},
         parent=("key", "key"),
     ),
-    PortableTable("requests", _REQUEST, ("id",), same=tuple(set(_REQUEST) - {"cost", "first_byte"})),
+    PortableTable(
+        "requests", _REQUEST, ("id",), same=tuple(name for name in _REQUEST if name not in _MAY_BE_NULL)
+    ),
     PortableTable(
         "days",
         **_sums(

@@ -6,10 +6,10 @@ import sqlite3
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from command_line import attempt, command
+from usage_rows import row
 
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.limits import Limits
@@ -23,7 +23,7 @@ from bridge.state.ledger import LimitedSubject
 from bridge.state.portable_tables import Row, StoredTable
 from bridge.state.postgres.tables import postgres_tables
 from bridge.state.sqlite.tables import sqlite_tables
-from bridge.state.usage_store import Refusal, UsageQuery, UsageRow
+from bridge.state.usage_store import Refusal, UsageQuery
 from tests.state.conftest import Backend, PostgresBackend, SqliteBackend
 
 BOTH_WAYS = pytest.mark.parametrize(("source", "target"), [("sqlite", "postgres"), ("postgres", "sqlite")])
@@ -55,13 +55,6 @@ def copy(settings: Settings) -> Callable[[str, str], dict[str, list[int]]]:
     return run
 
 
-def usage_row(at: float, **fields: Any) -> UsageRow:
-    row = UsageRow(
-        at, "alice", "openai_chat", "c", "gpt-5", "gemini", 5, 1, 7, 2, 0.25, 1.5, 0.5, "completed", "", 200
-    )
-    return row._replace(**fields)
-
-
 def fill(backend: Backend) -> None:
     """Something in every store."""
     keys = backend.keys()
@@ -72,8 +65,8 @@ def fill(backend: Backend) -> None:
     keys.rotate("alice", NewSecret(b"second", "ijkl"), 3600)
     keys.revoke("bob")
     usage, now = backend.usage(), time.time()
-    usage.write([usage_row(now - each, client=NASTY) for each in range(700)])
-    usage.write([usage_row(now, cost=None, first_byte=None, outcome="failed", error="busy", status=503)])
+    usage.write([row(now - each, client=NASTY) for each in range(700)])
+    usage.write([row(now, cost=None, first_byte=None, outcome="failed", error="busy", status=503)])
     usage.count_refusals({Refusal(day(0), "alice", "openai_chat", "rpm", "gpt-5"): 3})
     answers = backend.answers()
     for number in range(3):
@@ -168,8 +161,8 @@ def test_a_repeated_copy_adds_only_what_is_new(backends, copy, source: str, targ
     before = contents(there)
     copy(source, target)
     assert contents(there) == before
-    there.usage().write([usage_row(time.time(), key="target")])
-    here.usage().write([usage_row(time.time(), key="source")])
+    there.usage().write([row(time.time(), key="target")])
+    here.usage().write([row(time.time(), key="source")])
     here.answers().keep("alice", {"id": "resp_9", "output": []}, [], None)
     assert copy(source, target)["answers"] == [4, 3, 4]
     today = datetime.now(UTC).date()
@@ -204,7 +197,7 @@ def test_a_key_that_was_revoked_in_the_target_stays_revoked(backends, copy, sour
 @BOTH_WAYS
 def test_usage_without_rows_moves_as_sums_of_days(backends, copy, source: str, target: str) -> None:
     here = backends[source]
-    here.usage().write([usage_row(time.time() - 50 * 86400) for _ in range(3)])
+    here.usage().write([row(time.time() - 50 * 86400) for _ in range(3)])
     while here.usage().tidy():
         pass
     copy(source, target)
