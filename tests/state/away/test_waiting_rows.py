@@ -134,7 +134,8 @@ from bridge.web.app import create_app
 create_app()
 ours = ("bridge.state.away", "bridge.state.postgres", "bridge.observe.state_metrics", "psycopg")
 assert not [name for name in sys.modules if name.startswith(ours)]
-assert not [name for name in os.listdir(os.environ["BRIDGE_STATE_DIR"]) if "waiting" in name or "away" in name]
+made = os.listdir(os.environ["BRIDGE_STATE_DIR"])
+assert not [name for name in made if "waiting" in name or "away" in name]
 """
     environment = clean_environment() | {"BRIDGE_STATE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT, env=environment)
