@@ -37,7 +37,7 @@ reuse_port = False  # a second bridge on the same port must fail
 control_socket_disable = True  # the bridge does not use it
 accesslog = None  # the bridge writes its own line when a stream has ended
 logger_class = "bridge.observe.gunicorn_log.QuietLogger"  # else gunicorn would still format its line
-logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.secrets)
+logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.secrets, _server.node_name)
 if Path("/dev/shm").is_dir():
     worker_tmp_dir = "/dev/shm"  # gunicorn's heartbeat file must not wait for a disk
 

@@ -67,6 +67,7 @@ state=$root/var/lib/$name
 unit=$root/etc/systemd/system/$name.service
 command=$root/usr/local/bin/$name
 credential=$etc/credentials/gemini_api_key
+state_url=$etc/credentials/state_url # the address of a PostgreSQL database; empty for SQLite files
 contents='app.py bridge config deploy docs gunicorn.conf.py pyproject.toml requirements.in requirements.lock setup.cfg
           setup.py LICENSE README.md CHANGELOG.md SECURITY.md'
 restart=$opt/.restart # exists while the service needs a restart
@@ -282,6 +283,18 @@ settle_key() {
     fi
 }
 
+settle_state() { # the place of the state, and its tables for release $1
+    [ -e "$state_url" ] || (umask 077 && : >"$state_url") # systemd requires the file
+    folder=$opt/releases/$1
+    if [ -s "$state_url" ] && ! "$folder/venv/bin/python" -c 'import psycopg_pool' 2>/dev/null; then
+        say "packages: for PostgreSQL"
+        pip_install ${wheels:+--no-index --find-links "$wheels"} --no-build-isolation -e "$folder[postgres]"
+    fi
+    output=$(BRIDGE_CONFIG_DIR=$folder/config "$folder/deploy/$name" state upgrade 2>&1) ||
+        stop "release $1 cannot use the state: $output"
+    say "state: $output"
+}
+
 write_key() {
     (umask 077 && printf '%s' "$key" >"$credential.given")
     put "$credential.given" "$credential" 600
@@ -357,6 +370,7 @@ install_release() {
     settle_user
     try_settings "$release" "$before"
     settle_key
+    settle_state "$release"
     activate "$release" "$before"
     prune
     start_service

@@ -195,13 +195,13 @@ def test_third_party_packages_stay_in_their_layer(path):
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_only_the_factory_of_the_stores_knows_their_database(path):
+def test_only_the_factory_of_the_stores_and_the_copying_know_their_database(path):
     name = name_of(path)
     for folder, packages in DATABASES.items():
         if name.startswith(folder):
             continue
         assert not imports_of(path) & packages
-        assert name == "bridge.state.stores" or not [
+        assert name in ("bridge.state.stores", "bridge.state.copying") or not [
             each for each in imports_of(path) if each.startswith(folder)
         ]
 

@@ -139,9 +139,9 @@ def describe_access(settings: Settings) -> str:
     except DatabaseUnfit as error:
         raise SettingsError(str(error)) from None
     except StorageError as error:
-        return (
-            f"the keys cannot be read ({error.reason}), and every request is refused until they can be read"
-        )
+        known = "only keys that this machine knew are accepted"
+        served = known if settings.state.url else "every request is refused"
+        return f"the keys cannot be read ({error.reason}), and {served} until they can be read"
     if keys:
         return f"a key is needed; {keys} defined"
     if is_local(settings.server.host):

@@ -4,27 +4,57 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Mapping
 
 from bridge.cli.command import FAILED, PROGRAM, Command
-from bridge.settings import load
+from bridge.cli.progress_bar import clear_progress, show_progress
+from bridge.cli.table import format_table
+from bridge.settings import SettingsError, load
+from bridge.state.copying import BACKENDS, copy_state
 from bridge.state.errors import StorageError
 from bridge.state.stores import upgrade
+
+_UPGRADE = "bring the tables up to date; run it before you start a new version of the bridge"
+_COPY = (
+    "copy the whole state; a repeated copy adds what is missing. sqlite is the state folder, and postgres is "
+    "the database of BRIDGE_STATE_URL"
+)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-    words = "bring the tables up to date; run it before you start a new version of the bridge"
-    actions.add_parser("upgrade", help=words, description=words)
+    actions.add_parser("upgrade", help=_UPGRADE, description=_UPGRADE)
+    copy = actions.add_parser("copy", help=_COPY, description=_COPY)
+    copy.add_argument("--from", dest="source", required=True, choices=BACKENDS, help="where the state is")
+    copy.add_argument("--to", dest="target", required=True, choices=BACKENDS, help="where to copy it")
 
 
-def _run(_arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     try:
-        done = upgrade(load())
+        _ACTIONS[arguments.action](arguments)
     except StorageError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return FAILED
-    print("\n".join(done) if done else "The tables are up to date.")
     return 0
 
 
-STATE = Command(_run, "the tables of the state: upgrade", _arguments)
+def _upgrade(_arguments: argparse.Namespace) -> None:
+    done = upgrade(load())
+    print("\n".join(done) if done else "The tables are up to date.")
+
+
+def _copy(arguments: argparse.Namespace) -> None:
+    if arguments.source == arguments.target:
+        raise SettingsError("--from and --to must differ: one is sqlite, the other is postgres")
+    try:
+        copied = copy_state(load(), arguments.source, arguments.target, show_progress)
+    finally:
+        clear_progress()
+    head = ("rows of", arguments.source, f"{arguments.target} before", f"{arguments.target} after")
+    rows = [(each.name, str(each.source), str(each.before), str(each.after)) for each in copied]
+    print("\n".join(format_table([head, *rows], right_from=1)))
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], None]] = {"upgrade": _upgrade, "copy": _copy}
+
+STATE = Command(_run, "the tables of the state: upgrade, copy", _arguments)

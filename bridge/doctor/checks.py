@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.doctor.access import check_access
+from bridge.doctor.database import check_database_clock, check_database_connections, check_database_server
 from bridge.doctor.finding import Check
 from bridge.doctor.installation import check_packages, check_path_files, check_python
 from bridge.doctor.machine import check_configuration, check_gunicorn, check_unit
@@ -26,6 +27,9 @@ CHECKS: tuple[Check, ...] = (
     Check("state folder", check_state_folder),
     Check("state disk", check_disk),
     Check("state files", check_state_files),
+    Check("database", check_database_server),
+    Check("database clock", check_database_clock),
+    Check("database use", check_database_connections),
     Check("access", check_access),
     Check("network route", check_route),
     Check("certificate", check_certificate),

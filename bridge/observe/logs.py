@@ -34,8 +34,9 @@ _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class JsonFormatter(logging.Formatter):
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), node: str = "") -> None:
         super().__init__()
+        self._node = {"node": node} if node else {}
         #: The longest first, because one secret may be part of another.
         long_enough = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
         self._known = sorted(long_enough, key=len, reverse=True)
@@ -46,6 +47,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _message(record),
+            **self._node,
         }
         line.update({key: value for key, value in vars(record).items() if key not in _ORDINARY})
         if record.exc_info and record.exc_info[1]:
@@ -80,12 +82,12 @@ def _without_message(error: BaseException) -> dict[str, Any]:
     }
 
 
-def configuration(level: str, debug: bool, secrets: Iterable[str] = ()) -> dict[str, Any]:
+def configuration(level: str, debug: bool, secrets: Iterable[str] = (), node: str = "") -> dict[str, Any]:
     """The configuration for `logging.config.dictConfig`: gunicorn and the bridge write to one stream."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"json": {"()": JsonFormatter, "secrets": tuple(secrets)}},
+        "formatters": {"json": {"()": JsonFormatter, "secrets": tuple(secrets), "node": node}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
         "root": {"level": "WARNING", "handlers": ["stderr"]},
         "loggers": {

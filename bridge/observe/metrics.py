@@ -193,9 +193,10 @@ def _of_note(note: str) -> tuple[Any, ...]:
 class _Moment(Collector):
     """Values that are read when the metrics are requested."""
 
-    def __init__(self, accounts_bytes: int, rows_waiting: int) -> None:
+    def __init__(self, accounts_bytes: int, rows_waiting: int, node: str) -> None:
         self._accounts_bytes = accounts_bytes
         self._rows_waiting = rows_waiting
+        self._node = node
 
     def collect(self) -> Iterator[Metric]:
         build = GaugeMetricFamily(
@@ -203,6 +204,9 @@ class _Moment(Collector):
         )
         build.add_metric((__version__, platform.python_version()), 1)
         yield build
+        node = GaugeMetricFamily(f"{NAMESPACE}_node_info", "The bridge's name: always 1", labels=("node",))
+        node.add_metric((self._node,), 1)
+        yield node
         yield GaugeMetricFamily(
             f"{NAMESPACE}_accounts_bytes", "Size of the accounts on disk", self._accounts_bytes
         )
@@ -213,10 +217,10 @@ class _Moment(Collector):
         )
 
 
-def exposition(accounts_bytes: int = 0, rows_waiting: int = 0) -> bytes:
+def exposition(accounts_bytes: int = 0, rows_waiting: int = 0, node: str = "") -> bytes:
     """All metrics in Prometheus' text format."""
     registry = CollectorRegistry()
-    registry.register(_Moment(accounts_bytes, rows_waiting))
+    registry.register(_Moment(accounts_bytes, rows_waiting, node))
     folder = shared_folder()
     registry.register(MultiProcessCollector(None, path=str(folder)) if _is_folder(folder) else REGISTRY)
     return generate_latest(registry)

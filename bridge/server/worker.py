@@ -62,6 +62,7 @@ SLOT_CHECK_INTERVAL = 0.02
 
 class Worker(ThreadWorker):
     core: int | None = None  #: the CPU core to pin to; chosen before the fork
+    sockets: list[Any]  #: gunicorn's listening sockets
     wsgi: Any = None  #: the application; None until it is loaded, and a signal may arrive before that
     _next_heartbeat = 0.0
     _next_error_log = 0.0
@@ -128,6 +129,21 @@ class Worker(ThreadWorker):
                 self.poller.register(self.siblings.queue, selectors.EVENT_READ, self._take_over)
             else:
                 self.poller.unregister(self.siblings.queue)
+        if not self.alive:
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        """gunicorn leaves the sockets open until the last answer has ended: new connections would wait in the
+        kernel, although another bridge could serve them. Accept those that wait, and refuse new ones."""
+        listeners, self.sockets = self.sockets, []
+        for listener in listeners:
+            for _ in range(self.cfg.backlog):
+                try:
+                    client, address = listener.accept()
+                except OSError:  # no other connection waits
+                    break
+                self._add_connection(Connection(self.cfg, client, address, listener.getsockname()))
+            listener.close()
 
     def accept(self, listener: socket.socket) -> None:
         """Without file descriptors, gunicorn would end the worker and its answers; here the client waits."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +14,7 @@ from bridge.settings.lifecycle import REFUSE, REPLACE
 from bridge.settings.value import (
     AUTO,
     OFF,
+    MatchesPattern,
     Networks,
     OneOf,
     Range,
@@ -24,6 +27,14 @@ from bridge.settings.value import (
 Timeout = Annotated[float, Range(0.1, 3600)]
 Duration = Annotated[float, Range(0, 86400)]
 Count = Annotated[int, Range(1)]
+LONGEST_NODE = 63
+Node = Annotated[
+    str,
+    MatchesPattern(
+        rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NODE - 1}}}",
+        f": {AUTO}, or a name of at most {LONGEST_NODE} letters, digits, dots, dashes and underscores",
+    ),
+]
 
 GEMINI_ADDRESS = "https://generativelanguage.googleapis.com"
 
@@ -44,6 +55,15 @@ class ServerSettings:
     heartbeat: Annotated[float, Range(0.1, 10)] = 5.0
     graceful_timeout: Annotated[int, Range(4)] = 120
     trusted_proxies: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
+    node: Node = AUTO
+
+    @property
+    def node_name(self) -> str:
+        """The name of this bridge: `node`, or else the name of this machine."""
+        if self.node != AUTO:
+            return self.node
+        plain = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).lstrip("._-")
+        return plain[:LONGEST_NODE] or "bridge"
 
     @property
     def address(self) -> str:

@@ -12,6 +12,7 @@ from bridge.state.answer_store import AnswerStore
 from bridge.state.bridges import Bridges
 from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
+from bridge.state.database_health import DatabaseHealth
 from bridge.state.event_store import EventStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
@@ -73,6 +74,14 @@ def check_database(settings: Settings) -> None:
         with _needing_the_extra():
             from bridge.state.postgres import migrations
         migrations.check_database(settings.state.url)
+
+
+def measure_database(settings: Settings) -> DatabaseHealth:
+    """Only with an address of a database. Raises SettingsError if a package is missing, StorageError if the
+    database cannot be used."""
+    with _needing_the_extra():
+        from bridge.state.postgres import health
+    return health.measure(settings.state.url)
 
 
 def upgrade(settings: Settings) -> list[str]:

@@ -48,6 +48,7 @@ from bridge.web.health import HEALTH, make_health_blueprint
 from bridge.web.metrics import PATH as METRICS
 from bridge.web.metrics import make_metrics_blueprint
 from bridge.web.models import ModelList, make_models_blueprint
+from bridge.web.node_name import install_node_name
 from bridge.web.request import Request, current_request
 from bridge.web.request_id import HEADER, request_id
 from bridge.web.routes import ClientSide, ProtocolServing, make_blueprint
@@ -110,7 +111,9 @@ def create_app(
     models = ModelList(services.models, services.ids_and_clock)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
-    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage))
+    node = settings.server.node_name
+    install_node_name(app, node)
+    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage, node))
     app.register_blueprint(make_front_blueprint(settings, models))
     return app
 

@@ -16,7 +16,7 @@ PATH = "/metrics"
 FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-Ip")
 
 
-def make_metrics_blueprint(allowed_from: Iterable[str], usage: UsageStore) -> Blueprint:
+def make_metrics_blueprint(allowed_from: Iterable[str], usage: UsageStore, node: str) -> Blueprint:
     blueprint = Blueprint("metrics", __name__)
     networks = tuple(map(ip_network, allowed_from))
 
@@ -30,7 +30,8 @@ def make_metrics_blueprint(allowed_from: Iterable[str], usage: UsageStore) -> Bl
     def metrics() -> Response:
         if not is_allowed():
             abort(404)
-        return Response(exposition(usage.stored_bytes(), usage.waiting()), content_type=CONTENT_TYPE)
+        body = exposition(usage.stored_bytes(), usage.waiting(), node)
+        return Response(body, content_type=CONTENT_TYPE)
 
     return blueprint
 

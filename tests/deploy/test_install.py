@@ -77,6 +77,7 @@ def test_all_files_are_installed(scratch: Scratch) -> None:
     assert unit.read_bytes() == (ROOT / "deploy" / "gemini-bridge.service").read_bytes()
     assert mode(etc / "credentials") == 0o700
     assert mode(etc / "credentials" / "gemini_api_key") == 0o600
+    assert mode(etc / "credentials" / "state_url") == 0o600
     assert mode(scratch.path("/var/lib/gemini-bridge")) == 0o700
 
 
@@ -103,6 +104,16 @@ def test_the_installed_command_uses_the_services_settings_only(scratch: Scratch)
     assert re.search(r"log.debug +true", shown)
     assert re.search(r"server.port +41242", shown)
     assert shown.endswith("Upstream in force: demo\n")
+
+
+def test_the_installed_command_uses_the_database_of_the_credential(scratch: Scratch) -> None:
+    credential = scratch.path("/etc/gemini-bridge/credentials/state_url")
+    credential.write_text("postgresql://user:canary-password@127.0.0.1:1/bridge\n")
+    shown = scratch.run("gemini-bridge settings").stdout
+    assert re.search(r"state.url +postgresql://user:••••@127.0.0.1:1/bridge", shown)
+    credential.write_text("")
+    assert "postgresql" not in scratch.run("gemini-bridge settings").stdout
+    assert scratch.run("gemini-bridge state upgrade").stdout == "The tables are up to date.\n"
 
 
 def test_the_unit_commands_start_and_reload_the_service(scratch: Scratch) -> None:

@@ -13,7 +13,7 @@ from unit_file import UNIT, directives
 
 from bridge.cli.serve import MEMORY
 from bridge.settings import ServerSettings
-from bridge.settings.source import CREDENTIAL
+from bridge.settings.source import CREDENTIAL, STATE_CREDENTIAL
 
 MOST_EXPOSED = 2.0
 
@@ -99,7 +99,8 @@ def test_a_stop_waits_for_running_answers() -> None:
 
 
 def test_a_reload_checks_the_configuration_before_signalling() -> None:
-    (check,) = directives()["ExecStartPre"]
+    upgrade, check = directives()["ExecStartPre"]
+    assert upgrade == f"-{check.removesuffix('check')}state upgrade"
     assert check.endswith("/gemini-bridge check")
     *_, before, last = directives()["ExecReload"]
     assert before.endswith(f" {check}")
@@ -108,8 +109,9 @@ def test_a_reload_checks_the_configuration_before_signalling() -> None:
 
 def test_the_key_is_a_systemd_credential_and_not_in_the_unit() -> None:
     found = directives()
-    assert found["LoadCredential"] == [f"{CREDENTIAL}:/etc/gemini-bridge/credentials/{CREDENTIAL}"]
-    assert not any("API_KEY" in value for value in found["Environment"])
+    named = (CREDENTIAL, STATE_CREDENTIAL)
+    assert found["LoadCredential"] == [f"{name}:/etc/gemini-bridge/credentials/{name}" for name in named]
+    assert not any("API_KEY" in value or "STATE_URL" in value for value in found["Environment"])
 
 
 def test_the_unit_uses_notify_readiness_and_restarts_on_failure() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -45,6 +47,13 @@ def asked_together(
     return asked
 
 
+def refuses_connections(bridge: Bridge) -> bool:
+    """A connection that is refused at once lets a proxy use another bridge; one that waits does not."""
+    with socket.socket() as client:
+        address = ("127.0.0.1", int(bridge.address.rpartition(":")[2]))
+        return client.connect_ex(address) == errno.ECONNREFUSED
+
+
 def test_a_stop_waits_for_running_streams(evil: Evil) -> None:
     with (
         ThreadPoolExecutor() as threads,
@@ -52,6 +61,8 @@ def test_a_stop_waits_for_running_streams(evil: Evil) -> None:
     ):
         asked = asked_together(threads, bridge, evil, "long")
         bridge.signal(signal.SIGTERM)
+        assert eventually(lambda: refuses_connections(bridge), 10)
+        assert not any(each.done() for each in asked)
         answers = [each.result() for each in asked]
         assert all(answer.ended_well and b"done." in answer.content for answer in answers)
         assert bridge.process.wait(40) == 0

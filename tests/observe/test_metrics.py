@@ -194,7 +194,7 @@ def test_the_documentation_lists_every_log_field():
     record.first_byte()
     table = PAGE.read_text().partition("## Log")[2].partition("## Headers")[0]
     listed = set(re.findall(r"\w+", " ".join(re.findall(r"^\| ([\w, ]+) \|", table, re.MULTILINE))))
-    assert listed - {"field", "time", "level", "logger", "message"} == set(record._fields())
+    assert listed - {"field", "time", "level", "logger", "message", "node"} == set(record._fields())
 
 
 # --- access ------------------------------------------------------------------------------------------

@@ -127,6 +127,7 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
         "method_queue": "runs a function in the main loop",
         "poller": "the selector of the main loop; what is registered with it is called with the file",
         "tpool": "what get_thread_pool returned",
+        "sockets": "the listening sockets; gunicorn closes those in the list when the worker ends",
         "_accepting": "whether the listeners are registered with the poller",
     },
     TConn: {

@@ -89,8 +89,11 @@ def clean_environment() -> dict[str, str]:
 
 
 @contextmanager
-def gunicorn_bridge(program: str = "app:app", *, root: Path = ROOT, **environment: str) -> Iterator[Bridge]:
-    port = free_port()
+def gunicorn_bridge(
+    program: str = "app:app", *, root: Path = ROOT, port: int = 0, **environment: str
+) -> Iterator[Bridge]:
+    """`port`: 0 for a new one."""
+    port = port or free_port()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         env = clean_environment() | {

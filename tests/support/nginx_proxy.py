@@ -17,6 +17,7 @@ from gunicorn_bridge import ROOT, free_port
 from waiting import eventually
 
 EXAMPLE = ROOT / "deploy" / "nginx.conf"
+TWO_BRIDGES = ROOT / "deploy" / "nginx-two-bridges.conf"
 #: nginx is often not in an ordinary user's PATH.
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 
@@ -52,21 +53,36 @@ class NginxProxy:
         return eventually(lambda: text in self.logs())
 
 
-def written(folder: Path, port: int, bridge_address: str) -> list[str]:
+def _example(bridge_addresses: tuple[str, ...]) -> str:
+    """The example for one bridge or for two, with the addresses of the bridges."""
+    places = [address.removeprefix("http://") for address in bridge_addresses]
+    site = EXAMPLE.read_text()
+    if len(places) == 1:
+        return _replaced(site, (r"127\.0\.0\.1:41242", places[0]))
+    site = _replaced(site, (r"(?ms)^upstream gemini_bridge \{.*?^\}\n", ""))
+    names = ((rf"BRIDGE-{number}:41242", place) for number, place in enumerate(places, start=1))
+    return _replaced(TWO_BRIDGES.read_text(), *names) + site
+
+
+def _replaced(site: str, *changes: tuple[str, str]) -> str:
+    for pattern, place in changes:
+        site, changed = re.subn(pattern, place, site)
+        assert changed, pattern
+    return site
+
+
+def written(folder: Path, port: int, *bridge_addresses: str) -> list[str]:
     """Write the example with changed paths and ports, and return the command that runs nginx with it."""
     made = make_certificate(folder, "localhost", "127.0.0.1")
-    site = EXAMPLE.read_text()
-    for pattern, place in (
+    site = _replaced(
+        _example(bridge_addresses),
         (r"/etc/ssl/SERVER-NAME\.pem", str(made.certificate)),
         (r"/etc/ssl/SERVER-NAME\.key", str(made.key)),
         (r"SERVER-NAME", "localhost"),
         (r"/var/log/nginx/", f"{folder}/"),
-        (r"127\.0\.0\.1:41242", bridge_address.removeprefix("http://")),
         (r"listen 443", f"listen 127.0.0.1:{port}"),
         (r"    listen \[::\]:443.*\n", ""),  # a machine may have no IPv6
-    ):
-        site, changed = re.subn(pattern, place, site)
-        assert changed, pattern
+    )
     user = "user root;" if os.geteuid() == 0 else ""
     (folder / "site.conf").write_text(site)
     (folder / "main.conf").write_text(MAIN.format(user=user, folder=folder))
@@ -74,9 +90,9 @@ def written(folder: Path, port: int, bridge_address: str) -> list[str]:
 
 
 @contextmanager
-def nginx_proxy(folder: Path, bridge_address: str) -> Iterator[NginxProxy]:
+def nginx_proxy(folder: Path, *bridge_addresses: str) -> Iterator[NginxProxy]:
     port = free_port()
-    command = written(folder, port, bridge_address)
+    command = written(folder, port, *bridge_addresses)
     process = subprocess.Popen(command)
     try:
         assert eventually(lambda: process.poll() is not None or _listens(port)), "nginx does not listen"

@@ -36,6 +36,10 @@ _OF_ONE_STATEMENT = frozenset({"40001", "40P01", "53100", "55P03", "57014"})
 #: Lost connections, a server without resources, one that stops or starts, and one that cannot write.
 _PASSING = ("08", "25006", "53", "57", "58")
 
+#: Parts of the messages of a connection that was not made.
+_UNREACHED = ("connection failed", "failed to resolve host", "timeout expired")
+UNREACHABLE = "; check the host and the port in BRIDGE_STATE_URL, and that the server runs"
+
 POOL_ERRORS = (PoolClosed, PoolTimeout, TooManyRequests)
 
 
@@ -45,7 +49,8 @@ def storage_error(location: str, error: psycopg.Error, secrets: Iterable[str] = 
         return DatabaseUnfit(f"{location}: {told} ({reason})", reason)
     passing = code in _OF_ONE_STATEMENT or server_failed(error) or isinstance(error, POOL_ERRORS)
     kind = StorageUnavailable if passing else StorageError
-    return kind(f"{location} cannot be used: {reason}", reason)
+    hint = UNREACHABLE if any(sign in reason for sign in _UNREACHED) else ""
+    return kind(f"{location} cannot be used: {reason}{hint}", reason)
 
 
 def server_failed(error: psycopg.Error) -> bool:

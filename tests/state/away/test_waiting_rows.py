@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from gunicorn_bridge import ROOT, clean_environment
 from usage_rows import row
 from waiting import eventually
 
@@ -122,3 +125,17 @@ def test_usage_that_finds_no_space_in_the_file_is_written_from_memory(
     assert store.waiting() == 2
     writer.close()
     assert postgres.database().run(count) == [(5,)]
+
+
+def test_a_bridge_on_files_loads_and_creates_nothing_of_this(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from bridge.web.app import create_app
+create_app()
+ours = ("bridge.state.away", "bridge.state.postgres", "bridge.observe.state_metrics", "psycopg")
+assert not [name for name in sys.modules if name.startswith(ours)]
+made = os.listdir(os.environ["BRIDGE_STATE_DIR"])
+assert not [name for name in made if "waiting" in name or "away" in name]
+"""
+    environment = clean_environment() | {"BRIDGE_STATE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT, env=environment)

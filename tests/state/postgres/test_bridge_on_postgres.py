@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
+import command_line
 import pytest
 import requests
-from gunicorn_bridge import ROOT, Bridge, clean_environment, gunicorn_bridge
+from gunicorn_bridge import Bridge, gunicorn_bridge
 from postgres_server import PASSWORD
 from waiting import eventually
 
@@ -21,21 +20,8 @@ def bridge(postgres) -> Iterator[Bridge]:
 
 
 def command(postgres, *arguments: str) -> str:
-    run = "import sys; from bridge.cli import main; sys.exit(main(sys.argv[1:]))"
-    environment = clean_environment() | {
-        "BRIDGE_STATE_URL": postgres.url,
-        "BRIDGE_STATE_DIR": str(postgres.folder),
-    }
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", run, *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, "Warning" in done.stderr) == (0, False), done.stderr
-    return done.stdout
+    places = {"BRIDGE_STATE_URL": postgres.url, "BRIDGE_STATE_DIR": str(postgres.folder)}
+    return command_line.command(*arguments, **places)
 
 
 def ask(bridge: Bridge, secret: str, **fields: Any) -> requests.Response:

@@ -131,9 +131,13 @@ def test_a_user_without_rights_is_named(server: PostgresServer, postgres) -> Non
         check_database(url)
 
 
-def test_a_server_that_is_not_there_is_unavailable_and_not_unfit() -> None:
-    with pytest.raises(StorageUnavailable, match=r"postgresql://127.0.0.1:1/db cannot be used"):
-        check_database("postgresql://bridge@127.0.0.1:1/db")
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "database.invalid:5432"])
+def test_a_server_that_is_not_there_is_unavailable_and_not_unfit(address: str) -> None:
+    with pytest.raises(StorageUnavailable, match=rf"postgresql://{address}/db cannot be used") as caught:
+        check_database(f"postgresql://bridge@{address}/db")
+    assert str(caught.value).endswith(
+        "check the host and the port in BRIDGE_STATE_URL, and that the server runs"
+    )
 
 
 # --- the upgrade -------------------------------------------------------------------------------------
