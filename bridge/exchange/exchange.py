@@ -247,8 +247,7 @@ class Exchange:
         chunks, record, machine = self._chunks, self._record, self._machine
         chunks.close()
         record.usage = machine.usage
-        if record.usage.estimated:
-            record.note([USAGE_ESTIMATED])
+        record.note([USAGE_ESTIMATED] if record.usage.estimated else [])
         record.service_tier = machine.service_tier
         record.finish_reasons = machine.finish_reasons
         record.note(machine.losses)
@@ -377,8 +376,7 @@ def count_tokens(
         prepared = _adapted(request, target, caller.owner, services)
         repaired, learnt = services.models.without_known_problems(prepared.request, target)
         losses.of_attempt((*prepared.adapter.notes, *learnt))
-        if prepared.upstream.estimates_counts:
-            record.note([USAGE_ESTIMATED])
+        record.note([USAGE_ESTIMATED] if prepared.upstream.estimates_counts else [])
         with record.waiting():
             return prepared.upstream.count_tokens(repaired)
 
