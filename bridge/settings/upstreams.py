@@ -43,6 +43,8 @@ ParameterMap = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRow:
+    """One upstream. `config/upstreams.toml` describes the values that the file may set."""
+
     name: Name
     kind: str
     origin: str = "upstream.transport is"  #: for messages, which continue with the kind

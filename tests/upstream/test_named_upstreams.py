@@ -20,6 +20,10 @@ from scripted_gemini import Asked, Reply, ScriptedGemini, call_chunk, sse, text_
 from scripted_tokens import TokenServer, service_account
 from waiting import eventually
 
+from bridge.settings import load
+from bridge.upstream.demo import DemoUpstream
+from bridge.web.app import create_app
+
 FLASH = "gemini-3.8-flash"
 WORKERS = 2
 KEYS = {
@@ -64,7 +68,7 @@ match = ["friendly"]
 model = "two:hidden-model"
 
 [[model]]
-match = ["gemini-3.6-flash"]
+match = ["gemini-3.6-flash", "gemini-3.5-flash"]
 fallbacks = ["one:backup"]
 """
 OVERLOADED = Reply([b'{"error": {"code": 503, "status": "UNAVAILABLE", "message": "Too busy."}}'], 503)
@@ -166,6 +170,21 @@ def test_a_request_goes_to_the_upstream_of_its_model(
     (asked,) = several.asked(upstream)
     assert f"/models/{sent}:streamGenerateContent" in asked.path
     assert sum(len(api.asked) for api in several.apis.values()) == 1
+
+
+def test_a_stream_names_the_upstream_that_stood_in(several: Several) -> None:
+    several.apis["default"].will_say(OVERLOADED)
+    answer = several.ask("gemini-3.5-flash", stream=True)
+    assert answer.headers["x-bridge-upstream"] == "one"
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
+def test_without_rows_no_answer_names_an_upstream(tmp_path: Path) -> None:
+    app = create_app(load(ROOT / "config", {"BRIDGE_STATE_DIR": str(tmp_path)}), DemoUpstream(pace=0))
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hello"}]}
+    answer = app.test_client().post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200
+    assert "x-bridge-upstream" not in answer.headers
 
 
 def test_each_upstream_gets_its_own_key_only(several: Several) -> None:
