@@ -216,8 +216,7 @@ class Exchange:
         chunks, record, machine = self._chunks, self._record, self._machine
         chunks.close()
         record.count(machine.usage)
-        if machine.usage.estimated:
-            record.note([USAGE_ESTIMATED])
+        record.note([USAGE_ESTIMATED] if machine.usage.estimated else [])
         record.service_tier = machine.service_tier
         record.finish_reasons = machine.finish_reasons
         record.note(machine.losses)

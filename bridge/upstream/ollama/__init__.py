@@ -24,7 +24,7 @@ from bridge.upstream.ollama.answer import translator
 from bridge.upstream.ollama.lines import LineDecoder
 from bridge.upstream.ollama.models import ShownModel, shown_model
 from bridge.upstream.ollama.request import chat_body, losses_of
-from bridge.upstream.openai import ChatUpstream, key_credentials, listed_model
+from bridge.upstream.openai import ChatUpstream, address_of, key_credentials, listed_model
 from bridge.upstream.openai.answer import ChatAnswer
 from bridge.upstream.openai.embeddings import embedding_body, google_answer, requests_in
 from bridge.upstream.openai.reader import ChatReader
@@ -60,7 +60,7 @@ class OllamaUpstream(ChatUpstream):
 
     def __init__(self, row: UpstreamRow, settings: Settings, cooldowns: Cooldowns) -> None:
         credentials = key_credentials(row, cooldowns, "Authorization", "Bearer ")
-        super().__init__(row, settings, row.base_url or BASE_URL, credentials)
+        super().__init__(row, settings, address_of(row, BASE_URL), credentials)
         self._shown: dict[str, tuple[float, ShownModel]] = {}
 
     @classmethod

@@ -38,9 +38,11 @@ def translator(server: str) -> Callable[[Fields], JsonObject]:
 
 def _finish(event: Fields, server: str) -> str:
     reason = event.get("done_reason")
+    if not isinstance(reason, str) or not reason:
+        return "stop"
     if reason in _NO_ANSWER:
         raise UpstreamMalformed(f"{server} generated no answer (done_reason {reason}).")
-    return reason if isinstance(reason, str) and reason else "stop"
+    return reason
 
 
 def _usage(event: Fields) -> Fields | None:

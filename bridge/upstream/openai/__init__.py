@@ -11,6 +11,7 @@ from bridge.gemini.generation import estimated_tokens
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.settings import Settings, SettingsError, UpstreamRow
+from bridge.settings.sections import GEMINI_ADDRESS
 from bridge.settings.value import suggestion
 from bridge.upstream.auth.credentials import ApiKeyCredentials, CredentialSource, WithoutCredentials
 from bridge.upstream.base import ChunkStream
@@ -90,6 +91,11 @@ def server_name(row: UpstreamRow) -> str:
     return f"Upstream {row.name}"
 
 
+def address_of(row: UpstreamRow, usual: str) -> str:
+    """The address of the row. The section [upstream] has Gemini's address unless the operator set one."""
+    return row.base_url if row.base_url not in ("", GEMINI_ADDRESS) else usual
+
+
 def listed_model(name: str, window: int) -> JsonObject:
     """A model as in Google's list."""
     limit = {"inputTokenLimit": window} if window else {}
@@ -134,7 +140,7 @@ class OpenAiUpstream(ChatUpstream):
             raise SettingsError(
                 f"{row.place}, and its dialect is {row.dialect!r}; {suggestion(row.dialect, DIALECTS)}"
             )
-        if not (base_url := row.base_url or dialect.base_url):
+        if not (base_url := address_of(row, dialect.base_url)):
             raise SettingsError(
                 f"{row.place}, and its dialect {row.dialect} has no usual address: set base_url"
             )

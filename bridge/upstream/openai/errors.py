@@ -41,10 +41,12 @@ STATUS_OF_WORD: Mapping[str, int] = {
     "unavailable_error": 503,
     "timeout": 504,
 }
+OVERFLOW = "context_length_exceeded"
 #: Finish reasons under which the content is an error.
 ERROR_WORDS = frozenset(("error", "error_finish"))
 
 _SECRET = re.compile(r"\b(?:sk|gsk|sk-or|sk-proj|key)-[\w-]{16,}")
+_ERROR_STATUS = re.compile(r"[45][0-9]{2}")
 _THROTTLED = re.compile(r"(?i)throttl|rate.?limit|too many requests")
 _OVERLOADED = re.compile(r"(?i)overloaded|server busy|no capacity")
 
@@ -87,7 +89,7 @@ def _failed_choice(payload: JsonObject) -> JsonObject:
     """The error of a choice that ended with an error: its text is the message."""
     choices = payload.get("choices")
     for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict) and choice.get("finish_reason") in ERROR_WORDS:
+        if isinstance(choice, dict) and str(choice.get("finish_reason")) in ERROR_WORDS:
             delta = choice.get("delta")
             text = delta.get("content") if isinstance(delta, dict) else None
             return {"message": text if isinstance(text, str) else "The answer ended with an error."}
@@ -98,7 +100,7 @@ def _status(envelope: JsonObject) -> int:
     """The HTTP status that an error inside a stream stands for."""
     for name in ("code", "status", "http_code", "type"):
         value = envelope.get(name)
-        if isinstance(value, int | str) and str(value).isdecimal() and 400 <= int(value) < 600:
+        if isinstance(value, int | str) and _ERROR_STATUS.fullmatch(str(value)):
             return int(value)
         if isinstance(value, str) and value in STATUS_OF_WORD:
             return STATUS_OF_WORD[value]
@@ -121,12 +123,8 @@ def _text(envelope: JsonObject) -> str:
     """The message, with the numbers that llama.cpp writes beside it, and the detail of a relay."""
     message = envelope.get("message")
     text = message if isinstance(message, str) else ""
-    if (
-        isinstance(code := envelope.get("code"), str)
-        and code == "context_length_exceeded"
-        and code not in text
-    ):
-        text = f"{text} ({code})"
+    if envelope.get("code") == OVERFLOW:
+        text = f"{text} ({OVERFLOW})"
     numbers = [name for name in ("n_prompt_tokens", "n_ctx") if isinstance(envelope.get(name), int)]
     if numbers and "n_ctx" not in text:
         text += " (" + ", ".join(f"{name} {envelope[name]}" for name in numbers) + ")"

@@ -18,6 +18,7 @@ from bridge.gemini.generation import estimated_tokens
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import Content, FunctionDeclaration, GenerateRequest, Part, Tool
 from bridge.settings import SettingsError
+from bridge.settings.sections import GEMINI_ADDRESS
 from bridge.upstream.base import Upstream
 from bridge.upstream.openai.dialects import DIALECTS
 
@@ -389,6 +390,12 @@ def test_an_unknown_dialect_and_a_missing_address_are_refused_at_the_start(make:
         make(dialect="vlm")
     with pytest.raises(SettingsError, match="base_url"):
         make(dialect="azure", base_url="")
+
+
+def test_without_an_address_the_usual_one_of_the_kind_applies(make: Make) -> None:
+    for address in ("", GEMINI_ADDRESS):
+        assert make(dialect="deepseek", base_url=address).home == "https://api.deepseek.com"
+        assert make("ollama", base_url=address).home == "http://127.0.0.1:11434"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

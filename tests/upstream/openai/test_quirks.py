@@ -174,6 +174,11 @@ IN_STREAM: dict[str, tuple[bytes, type[BridgeError]]] = {
         sse(text("Hi"), end("insufficient_system_resource")),
         errors.UpstreamTruncated,
     ),
+    "a status of many digits": (
+        sse({"error": {"message": "no", "code": "9" * 5000}}),
+        errors.UpstreamUnreachable,
+    ),
+    "a finish reason that is a list": (sse(choice({}, ["stop"]), done=False), errors.UpstreamTruncated),  # type: ignore[arg-type]
     "HTML": (b"<html>\n<body>Bad gateway</body>\n</html>\n", errors.UpstreamMalformed),
     "nothing": (b"", errors.UpstreamTruncated),
     "only the end": (b"data: [DONE]\n\n", errors.UpstreamTruncated),
