@@ -13,7 +13,8 @@ from bridge.gemini.types import Content, GenerateRequest, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import GuardRunner
 from bridge.observe.record import Record
-from bridge.protocols.base import Caller, ConvertedEmbedding, Embedding
+from bridge.protocols.base import Caller
+from bridge.protocols.embedding import ConvertedEmbedding, Embedding
 from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.settings.routes import Target
 
@@ -28,7 +29,7 @@ def embed(
     record.model = asked.model
     target = _permitted_target(asked.model, caller, services, record)
     services.note_target(record, target)
-    rule = services.models.capabilities(target).cache
+    rule = services.models.table.capabilities(target.model).cache
     upstream = services.cache.in_front_of(services.upstreams[target.upstream], rule, None, caller, record)
     RequestLosses(caller, record).of_request(asked.losses)
     contents = _guarded(asked, services, record)

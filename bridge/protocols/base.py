@@ -31,9 +31,10 @@ from bridge.gemini.turn import (
     TurnFailed,
     TurnStarted,
 )
-from bridge.gemini.types import Chunk, Content, GenerateRequest, JsonObject, Usage
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.interruption import Interruption
+from bridge.protocols.embedding import Embedding
 from bridge.rate_limit_status import RateLimitStatus
 
 
@@ -149,31 +150,6 @@ class TokenCounting:
     schema: Schema
     to_gemini: Callable[[JsonObject, Caller], ConvertedRequest]
     body: Callable[[int], JsonObject]
-
-
-class ConvertedEmbedding(NamedTuple):
-    """An embedding request, converted to Google's API."""
-
-    model: str  #: the client's name for the model
-    method: str
-    contents: tuple[Content, ...]
-    body: Callable[[str, Sequence[Content]], JsonObject]  #: builds the request body for the resolved model
-    #: What is kept of Google's answer to one call, with the number of its contents.
-    read: Callable[[JsonObject, int], Any] = lambda answer, _contents: answer
-    #: The answer in the protocol's format, from what was kept of each call and the tokens of all contents.
-    answer: Callable[[Sequence[Any], int], JsonObject] = lambda kept, _tokens: kept[0]
-    most_at_once: int | None = None  #: contents in one call; None: all of them
-    losses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    """A protocol's endpoint for embeddings."""
-
-    paths: tuple[str, ...]
-    schema: Schema
-    to_gemini: Callable[[JsonObject, Caller], ConvertedEmbedding]
-    label: str | None = None  #: its name in metrics and usage, if not the protocol's
 
 
 @dataclass(frozen=True, slots=True)

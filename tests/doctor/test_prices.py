@@ -8,13 +8,13 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from usage_rows import row
 
 from bridge.cli import main
 from bridge.doctor import prices as price_check
 from bridge.doctor.finding import Level
 from bridge.doctor.prices import check_prices
 from bridge.state.sqlite.usage_store import SqliteUsageStore
-from bridge.state.usage_store import UsageRow
 
 DAY = 86_400
 KEY = {"GEMINI_API_KEY": "AIzaCanary0000000000000000000000000key"}
@@ -24,10 +24,7 @@ def write(folder: Path, model: str, days_ago: float = 0, cost: float | None = No
     folder.mkdir(mode=0o700, exist_ok=True)
     store = SqliteUsageStore(folder / "accounts.sqlite3", days=400, request_days=31, megabytes=16)
     at = time.time() - days_ago * DAY
-    row = UsageRow(
-        at, "", "openai_chat", "", "gpt-5", model, 9, 0, 1, 0, cost, 1.0, 0.2, "completed", "", 200
-    )
-    store.write([row])
+    store.write([row(at, key="", model=model, cost=cost)])
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from bridge.state.stores import open_stores
 from bridge.state.usage_store import UsageQuery, UsageSums, total
 from bridge.web.app import create_app
 
-PRICED, UNPRICED = "gemini-embedding-priced", "gemini-embedding-001"
+PRICED, UNPRICED = "gemini-embedding-priced", "gemini-embedding-unpriced"
 CONTENT = {"parts": [{"text": "Hello"}]}
 
 Call = tuple[str, dict[str, Any]]

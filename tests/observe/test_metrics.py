@@ -160,7 +160,7 @@ def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
         for metric in metrics.REGISTRY._collector_to_names
         for family in metric.describe()
     }
-    for family in metrics._Moment(0, 0).collect():
+    for family in metrics._Moment(0, 0, "a").collect():
         labels = tuple(family.samples[0].labels)
         ours[family.name] = (family.type, labels, family.documentation)
     return {

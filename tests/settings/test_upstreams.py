@@ -72,7 +72,7 @@ def test_a_row_inherits_time_limits_and_sets_its_own(written: Write) -> None:
     settings = written(ONE + "key_cooldown = 9.0\nweight = 3\nbase_url = 'https://h/'\n", environ=environ)
     row = settings.upstreams[0]
     assert (row.read_timeout, row.key_cooldown, row.weight, row.base_url) == (7.0, 9.0, 3, "https://h")
-    assert (row.tools, row.think, row.preserve_context, row.dialect) == ("native", "show", True, "openai")
+    assert (row.tools, row.think, row.preserve_context, row.dialect) == ("native", "", True, "openai")
 
 
 def test_a_parameter_map_is_a_table_of_tables(written: Write) -> None:

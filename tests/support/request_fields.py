@@ -19,7 +19,8 @@ from vendor_schemas import Schema, VendorSchemas
 
 from bridge.errors import BridgeError
 from bridge.protocols import PROTOCOLS, openai_embeddings
-from bridge.protocols.base import Caller, ConvertedEmbedding, Embedding, Protocol
+from bridge.protocols.base import Caller, Protocol
+from bridge.protocols.embedding import ConvertedEmbedding, Embedding
 from bridge.protocols.openai_responses.machine import ResponsesOptions
 
 Wrap = Callable[[Any], Any]

@@ -68,7 +68,7 @@ match = ["friendly"]
 model = "two:hidden-model"
 
 [[model]]
-match = ["gemini-3.6-flash", "gemini-3.5-flash"]
+match = ["gemini-3.6-flash", "gemini-3.9-flash"]
 fallbacks = ["one:backup"]
 """
 OVERLOADED = Reply([b'{"error": {"code": 503, "status": "UNAVAILABLE", "message": "Too busy."}}'], 503)
@@ -174,7 +174,7 @@ def test_a_request_goes_to_the_upstream_of_its_model(
 
 def test_a_stream_names_the_upstream_that_stood_in(several: Several) -> None:
     several.apis["default"].will_say(OVERLOADED)
-    answer = several.ask("gemini-3.5-flash", stream=True)
+    answer = several.ask("gemini-3.9-flash", stream=True)
     assert answer.headers["x-bridge-upstream"] == "one"
     assert answer.text.endswith("data: [DONE]\n\n")
 

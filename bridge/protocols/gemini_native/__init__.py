@@ -1,6 +1,7 @@
 """Gemini's own API: Gemini CLI, Google's SDKs."""
 
-from bridge.protocols.base import Embedding, Protocol, TokenCounting
+from bridge.protocols.base import Protocol, TokenCounting
+from bridge.protocols.embedding import Embedding
 from bridge.protocols.gemini_native.converter import counted_to_gemini, to_gemini
 from bridge.protocols.gemini_native.embedding import embedding_to_gemini
 from bridge.protocols.gemini_native.framing import framing

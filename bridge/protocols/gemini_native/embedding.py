@@ -8,7 +8,8 @@ from typing import Any
 
 from bridge.gemini.types import Content, JsonObject
 from bridge.gemini.wire import content_from_json, content_to_json
-from bridge.protocols.base import Caller, ConvertedEmbedding
+from bridge.protocols.base import Caller
+from bridge.protocols.embedding import ConvertedEmbedding
 from bridge.protocols.gemini_native.converter import model_named
 from bridge.protocols.gemini_native.normalise import CONTENT, Message, read
 from bridge.protocols.json_reading import each_object, invalid_field, required

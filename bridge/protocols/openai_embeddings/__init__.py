@@ -1,6 +1,6 @@
 """OpenAI's Embeddings, served by Gemini's embedding models."""
 
-from bridge.protocols.base import Embedding
+from bridge.protocols.embedding import Embedding
 from bridge.protocols.openai_embeddings.converter import embedding_to_gemini
 from bridge.protocols.openai_embeddings.schema import EmbeddingsSchema
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from bridge.gemini.types import Content, JsonObject, Part
 from bridge.gemini.wire import content_to_json
-from bridge.protocols.base import Caller, ConvertedEmbedding
+from bridge.protocols.base import Caller
+from bridge.protocols.embedding import ConvertedEmbedding
 from bridge.protocols.json_reading import invalid_field
 from bridge.protocols.openai_embeddings.answer import FLOAT, embeddings_body, encoded_vectors
 

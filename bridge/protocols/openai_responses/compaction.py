@@ -10,7 +10,7 @@ from bridge.gemini.types import JsonObject
 from bridge.protocols.base import Compaction
 from bridge.protocols.json_reading import invalid_field
 from bridge.protocols.openai_responses.complete_items import complete_item, input_list
-from bridge.protocols.openai_responses.schema import OptionalInputSchema
+from bridge.protocols.openai_responses.schema import CompactionSchema
 
 #: Messages with these roles stay as they are. The summary replaces everything else.
 _KEPT_ROLES = ("user", "system", "developer")
@@ -77,5 +77,5 @@ def opened_summary(sealed: Any) -> str | None:
 
 
 COMPACTION = Compaction(
-    paths=("/v1/responses/compact",), schema=OptionalInputSchema(), request=_request, body=_body
+    paths=("/v1/responses/compact",), schema=CompactionSchema(), request=_request, body=_body
 )

@@ -42,5 +42,21 @@ class OptionalInputSchema(ResponsesSchema):
     input = fields.text_or_array()
 
     def load(self, data: Any, **options: Any) -> Any:
-        body = super().load(data, **options)
-        return {**body, "input": body.get("input") or []}
+        return _with_input(super().load(data, **options))
+
+
+class CompactionSchema(Envelope):
+    """A request that only compacts a conversation: it has no tools and no settings."""
+
+    model = fields.text(required=True, longest=256)
+    input = fields.text_or_array()
+    instructions = fields.any_text()
+    previous_response_id = fields.text(longest=128)
+    service_tier = fields.one_of(*TIERS)
+
+    def load(self, data: Any, **options: Any) -> Any:
+        return _with_input(super().load(data, **options))
+
+
+def _with_input(body: dict[str, Any]) -> dict[str, Any]:
+    return {**body, "input": body.get("input") or []}
