@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 CLIENTS := tests/real_clients
+SERVERS := tests/real_servers
 PEERS  := bench/installed
 NEEDS_NPM = command -v npm >/dev/null || { echo "This target needs Node.js with npm." >&2; exit 1; }
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
@@ -13,7 +14,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 SECONDS ?= 60
 BRIDGES ?= 1
 REQUESTS ?= 5000
-.PHONY: menu run test test-clients client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams accept replay lock clean
+.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams accept replay lock clean
 
 menu: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,10 +23,13 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:41242 (without GEMINI_API_KEY: th
 	@exec $(BIN)/gemini-bridge serve
 
 test: $(VENV)/.dev ## run all tests, with the real app under gunicorn and the real SDKs
-	$(BIN)/python -m pytest --ignore=$(CLIENTS) --numprocesses=3 --dist=loadfile
+	$(BIN)/python -m pytest --ignore=$(CLIENTS) --ignore=$(SERVERS) --numprocesses=3 --dist=loadfile
 
 test-clients: $(VENV)/.dev $(if $(LATEST),latest-clients,$(CLIENTS)/node_modules/.installed) ## run the real agents from the npm registry against the bridge (needs Node.js; LATEST=1: the newest versions)
 	$(if $(LATEST),CLIENTS=latest )$(BIN)/python -m pytest --numprocesses=2 $(CLIENTS)
+
+test-servers: $(VENV)/.dev $(SERVERS)/installed/.done ## run llama.cpp's real server, with a tiny model, behind the bridge (Linux on x86-64)
+	$(BIN)/python -m pytest $(SERVERS)
 
 client-matrix: $(VENV)/.dev $(CLIENTS)/node_modules/.installed ## write the table in docs/CLIENTS.md from a run of the pinned agents
 	$(BIN)/python -m pytest --numprocesses=2 --write-matrix $(CLIENTS)/test_matrix.py
@@ -77,6 +81,7 @@ lock: $(VENV)/.run ## upgrade all dependencies and write the lock files
 	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in --extra otel --extra postgres --extra vertex --extra sdk --extra test --extra lint \
 	    -c requirements.lock -o requirements-dev.lock
 	$(BIN)/uv pip compile $(LOCK) setup.cfg --extra fuzz --no-deps -c requirements.lock -o requirements-fuzz.lock
+	$(BIN)/uv pip compile $(LOCK) $(SERVERS)/requirements.in -o $(SERVERS)/requirements.lock
 LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header
 
 # `npm install` and not `npm ci`: `npm ci` requires a lock entry for each optional package of every platform, and not
@@ -84,6 +89,11 @@ LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --n
 $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json
 	@$(NEEDS_NPM)
 	npm install --prefix $(CLIENTS) --no-save --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(SERVERS)/installed/.done: $(SERVERS)/requirements.lock | $(VENV)/bin/python
+	$(BIN)/python -m venv $(SERVERS)/installed
+	$(SERVERS)/installed/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r $<
 	@touch $@
 
 latest-clients: | $(VENV)/bin/python
@@ -101,7 +111,7 @@ $(PEERS)/portkey/.installed:
 	@touch $@
 
 clean: ## remove the virtual environment, caches and build results
-	rm -rf $(VENV) $(CLIENTS)/node_modules $(CLIENTS)/latest $(PEERS) tests/fuzz/found build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS)/node_modules $(CLIENTS)/latest $(SERVERS)/installed $(PEERS) tests/fuzz/found build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
