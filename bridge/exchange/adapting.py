@@ -19,14 +19,15 @@ def adapted(
     request: GenerateRequest, target: Target, caller: Caller, services: Services, record: Record
 ) -> PreparedAttempt:
     capabilities = services.models.capabilities(target)
-    request, capabilities = before_adapting(request, capabilities, services.upstreams.rows[target.upstream])
+    row = services.upstreams.rows[target.upstream]
+    request, capabilities = before_adapting(request, capabilities, row)
     signatures = services.signatures.of(caller.owner)
     with reject_deep_nesting():
         changed = adapt_request(
             request, target.model, capabilities, signatures, services.ids_and_clock.new_id
         )
         upstream = services.cache.in_front_of(
-            services.upstreams[target.upstream], capabilities.cache, request, caller, record
+            services.upstreams[target.upstream], row, capabilities.cache, request, caller, record
         )
         prepared = PreparedAttempt(target, upstream, *changed)
         return prepared_in_text(prepared, request, capabilities, record)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import priced_choices
+from bridge.exchange.request_cache import OFF
 from bridge.exchange.services import Services
 from bridge.gemini.generation import estimated_tokens
 from bridge.gemini.service_tier import STANDARD
@@ -29,10 +30,14 @@ def embed(
     record.model = asked.model
     target = _permitted_target(asked.model, caller, services, record)
     services.note_target(record, target)
-    rule = services.models.table.capabilities(target.model).cache
-    upstream = services.cache.in_front_of(services.upstreams[target.upstream], rule, None, caller, record)
     RequestLosses(caller, record).of_request(asked.losses)
     contents = _guarded(asked, services, record)
+    changed = contents is not asked.contents
+    rule = OFF if changed else services.models.table.capabilities(target.model).cache
+    row = services.upstreams.rows[target.upstream]
+    upstream = services.cache.in_front_of(
+        services.upstreams[target.upstream], row, rule, None, caller, record
+    )
     record.usage = total = Usage()
     record.asks_model()
     kept = []

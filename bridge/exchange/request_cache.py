@@ -24,6 +24,7 @@ from bridge.gemini.wire import chunk_from_json, chunk_to_json
 from bridge.observe.record import CACHE_HIT, Record
 from bridge.protocols.base import Caller
 from bridge.protocols.json_reading import invalid_field, quoted
+from bridge.settings import UpstreamRow
 from bridge.settings.sections import CacheSettings
 from bridge.state.errors import StorageError
 from bridge.state.request_cache_store import RequestCacheStore
@@ -90,6 +91,7 @@ class RequestCache:
     def in_front_of(
         self,
         upstream: Upstream,
+        row: UpstreamRow,
         of_model: str,
         asked: GenerateRequest | None,
         caller: Caller,
@@ -104,7 +106,8 @@ class RequestCache:
             record.cache = OFF
             return upstream
         scope = "" if self._settings.scope == "all" else caller.owner
-        return CachedUpstream(self, upstream, scope, record, use)
+        server = " ".join((upstream.home, *row.server_settings))
+        return CachedUpstream(self, upstream, server, scope, record, use)
 
     # --- entries -------------------------------------------------------------------------------------
 
@@ -151,12 +154,20 @@ class CachedUpstream(Upstream):
     """An upstream for one request, which asks the cache first."""
 
     def __init__(
-        self, cache: RequestCache, upstream: Upstream, scope: str, record: Record, use: CacheUse
+        self,
+        cache: RequestCache,
+        upstream: Upstream,
+        server: str,
+        scope: str,
+        record: Record,
+        use: CacheUse,
     ) -> None:
+        """`server`: rows with equal servers share entries."""
         self.home = upstream.home
         self.estimates_counts = upstream.estimates_counts
         self._cache = cache
         self._upstream = upstream
+        self._server = server
         self._scope = scope
         self._record = record
         self._use = use
@@ -165,16 +176,16 @@ class CachedUpstream(Upstream):
         if not is_repeatable(request):
             self._record.cache = OFF
             return self._upstream.stream(request)
-        key = self._key("stream", request_digest(self.home, request))
+        key = self._key("stream", request_digest(self._server, request))
         self._record.cache = self._use.without_entry
         return CachedStream(self._cache, key, self._use, self._record, lambda: self._upstream.stream(request))
 
     def count_tokens(self, request: GenerateRequest) -> int:
-        key = self._key("count", request_digest(self.home, request))
+        key = self._key("count", request_digest(self._server, request))
         return int(self._unary(key, lambda: {"tokens": self._upstream.count_tokens(request)})["tokens"])
 
     def unary_call(self, model: str, method: str, body: JsonObject) -> JsonObject:
-        key = self._key(method, json_digest([self.home, model, body]))
+        key = self._key(method, json_digest([self._server, model, body]))
         return self._unary(key, lambda: self._upstream.unary_call(model, method, body))
 
     def models(self) -> Sequence[JsonObject]:

@@ -76,6 +76,11 @@ class UpstreamRow:
         return self.origin.partition(": kind is")[0]
 
     @property
+    def server_settings(self) -> tuple[str, ...]:
+        """What decides, beside the request, how the server of this row answers."""
+        return self.kind, self.base_url, self.dialect, self.think, self.project, self.location
+
+    @property
     def key_setting(self) -> str:
         """The name under which the operator sets the keys."""
         return "GEMINI_API_KEY" if self.name == DEFAULT else "api_key"

@@ -12,6 +12,9 @@ import pytest
 from client_keys import ClientKeys
 from flask.testing import FlaskClient
 from gunicorn_bridge import ROOT
+from scripted_chat import end as chat_end
+from scripted_chat import sse as chat_sse
+from scripted_chat import text as chat_text
 from scripted_gemini import CUT, Reply, ScriptedGemini, call_chunk, sse, text_chunk
 from werkzeug.test import TestResponse
 
@@ -47,11 +50,14 @@ Make = Callable[..., FlaskClient]
 def make(tmp_path: Path, gemini: ScriptedGemini, canary_key: str, monkeypatch: pytest.MonkeyPatch) -> Make:
     monkeypatch.setattr(key_cache, "BETWEEN_LOOKS", 0)
 
-    def made(model_rule: str = "", **settings: str) -> FlaskClient:
+    def made(model_rule: str = "", rows: str = "", secrets: str = "off", **settings: str) -> FlaskClient:
         config = tmp_path / "config"
         config.mkdir(exist_ok=True)
         for file in (ROOT / "config").glob("*.toml"):
             (config / file.name).write_bytes(file.read_bytes())
+        (config / "upstreams.toml").write_text(rows)
+        guards = (config / "guards.toml").read_text()
+        (config / "guards.toml").write_text(guards.replace('secrets = "off"', f'secrets = "{secrets}"'))
         if model_rule:
             models = config / "models.toml"
             row = f'[[model]]\nmatch = ["{MODEL}"]\ncache = "{model_rule}"\n'
@@ -198,6 +204,37 @@ def test_a_broken_answer_is_not_kept(make, gemini):
     path, body = CALLS["chat"]
     client.post(path, json={"model": MODEL, **body, "stream": True}, headers=ON).get_data()
     assert b"Good " in ask(client, "chat", ON).data
+
+
+SECRET = "AIza" + "0123456789abcdefghijklmnopqrstuvwxy"
+
+
+def test_an_answer_to_a_prompt_that_a_guard_changed_is_not_kept(make, gemini):
+    client = make(secrets="enforce")
+    will_answer(gemini)
+    for text, expected in ((f"My key is {SECRET}", ["off", "off"]), ("My key", ["miss", "hit"])):
+        messages = [{"role": "user", "content": text}]
+        found = [ask(client, "chat", ON, messages=messages) for _ in range(2)]
+        assert [each.headers["x-bridge-cache"] for each in found] == expected
+    gemini.forget()
+    gemini.will_say(*[Reply([b'{"embeddings": [{"values": [0.5]}]}'])] * 2)
+    body = {"model": "gemini-embedding-2", "input": SECRET}
+    found = [client.post("/v1/embeddings", json=body, headers=ON) for _ in range(2)]
+    assert [(each.status_code, each.headers["x-bridge-cache"]) for each in found] == [(200, "off")] * 2
+
+
+def test_upstreams_that_ask_one_server_in_different_ways_share_no_entry(make, gemini):
+    row = f'[[upstream]]\nkind = "openai"\ndialect = "vllm"\nbase_url = "{gemini.address}/v1"\n'
+    rows = "".join(f"{row}name = '{name}'\n{more}\n" for name, more in SAME_SERVER.items())
+    client = make(rows=rows)
+    gemini.will_say(*[Reply([chat_sse(chat_text("Hi"), chat_end("stop"))])] * 9)
+    answers = [ask(client, "chat", ON, model=f"{name}:qwen") for name in SAME_SERVER]
+    found = [answer.headers["x-bridge-cache"] for answer in answers]
+    assert found == ["miss", "hit", "miss"]
+    assert posted(gemini) == 2
+
+
+SAME_SERVER = {"one": "", "same": "weight = 2", "quiet": 'think = "off"'}
 
 
 def test_refresh_asks_again_and_replaces_the_entry(make, gemini):

@@ -80,6 +80,7 @@ def halves(**label: Any) -> tuple[Event, Event]:
     return piece(LOOK, WHERE_TEXT[:MIDDLE], **label), piece(None, WHERE_TEXT[MIDDLE:], **label)
 
 
+USED = {"usage": counted()["usage"]}
 WHOLE = {
     "index": 0,
     "message": {"content": "Hi", "tool_calls": [piece(LOOK, WHERE_TEXT, id="a")]},
@@ -343,6 +344,71 @@ QUIRKS = [
         orjson.dumps({"model": "m", "choices": [WHOLE]}),
         "Hi",
         calls=ONE,
+    ),
+    Quirk(
+        "role first, calls with type and index, refusal null, usage at the end",
+        sse(
+            choice({"role": "assistant", "content": "", "refusal": None}),
+            text("I look."),
+            calls(piece(LOOK, "", index=0, id="call_a", type="function")),
+            *(calls(piece(None, each, index=0)) for each in (WHERE_TEXT[:MIDDLE], WHERE_TEXT[MIDDLE:])),
+            calls(piece(LIST, "", index=1, id="call_b", type="function")),
+            calls(piece(None, AT, index=1)),
+            end(),
+            counted(prompt_tokens_details={"cached_tokens": 2}),
+        ),
+        "I look.",
+        calls=TWO,
+        ids=["call_a", "call_b"],
+        dialect="openai",
+    ),
+    Quirk(
+        "thoughts and text null beside each other, usage in the last choice",
+        sse(
+            choice({"role": "assistant", "content": None, "reasoning_content": ""}),
+            *(choice({"content": None, "reasoning_content": each}) for each in ("Hm", ".")),
+            choice({"content": "So.", "reasoning_content": None}),
+            calls(piece(LOOK, "", index=0, id="call_0_x", type="function")),
+            *(calls(piece(None, each, index=0)) for each in (WHERE_TEXT[:MIDDLE], WHERE_TEXT[MIDDLE:])),
+            {**end(), "usage": counted(prompt_cache_hit_tokens=3, prompt_cache_miss_tokens=4)["usage"]},
+        ),
+        "So.",
+        "Hm.",
+        calls=ONE,
+        ids=["call_0_x"],
+        dialect="deepseek",
+    ),
+    Quirk(
+        "null fields in each delta, usage in each event",
+        sse(
+            *(
+                {**choice({"content": None, "reasoning_content": each, "tool_calls": None}), **USED}
+                for each in ("Hm", ".")
+            ),
+            {**calls(piece(LOOK, WHERE_TEXT, index=0, id="call_s", type="function")), **USED},
+            {**choice({}, "tool_calls", matched_stop=None), **USED},
+        ),
+        "",
+        "Hm.",
+        calls=ONE,
+        ids=["call_s"],
+        dialect="sglang",
+    ),
+    Quirk(
+        "the id and the name in each delta of a call, statistics at the end",
+        sse(
+            text("I look."),
+            *(
+                calls({**each, "function": {**each["function"], "name": LOOK}})
+                for each in halves(index=0, id="365174485", type="function")
+            ),
+            {**end(), "stats": {}},
+            counted(),
+        ),
+        "I look.",
+        calls=ONE,
+        ids=["365174485"],
+        dialect="lmstudio",
     ),
     Quirk(
         "Ollama's lines",

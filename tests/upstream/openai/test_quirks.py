@@ -16,6 +16,7 @@ from bridge.gemini.types import Chunk, Content, FunctionCall, FunctionDeclaratio
 from bridge.upstream.base import Upstream
 from bridge.upstream.http_upstream import HttpStream
 from bridge.upstream.masking import Mask
+from bridge.upstream.openai.dialects import DIALECTS
 
 TOOLS = (Tool((FunctionDeclaration(LOOK, "Look."), FunctionDeclaration(LIST, "List."))),)
 REQUEST = GenerateRequest("qwen3-coder", (Content("user", (Part("Hello"),)),), tools=TOOLS)
@@ -61,6 +62,11 @@ def check(quirk: Quirk, chunks: list[Chunk]) -> None:
         assert said["ids"] == list(quirk.ids)
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.prompt
+
+
+def test_each_dialect_has_a_scripted_answer() -> None:
+    assert {quirk.dialect for quirk in QUIRKS if quirk.kind == "openai"} == DIALECTS.keys()
+    assert "ollama" in {quirk.kind for quirk in QUIRKS}
 
 
 def decoder(upstream: Upstream) -> Decode:
