@@ -276,7 +276,15 @@ def test_packages_whose_private_methods_are_used_have_an_upper_bound():
     assert re.search(r"^urllib3>=[\d.]+,<\d+$", wanted, re.MULTILINE)
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-fuzz.lock"])
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "requirements.lock",
+        "requirements-dev.lock",
+        "requirements-fuzz.lock",
+        "tests/real_servers/requirements.lock",
+    ],
+)
 def test_a_lock_pins_every_package_by_hash_and_names_no_registry(lock):
     text = (ROOT / lock).read_text()
     assert "://" not in text

@@ -1,4 +1,4 @@
-"""The real Claude Code and Codex over an upstream of the kind `openai`, and with tools in the text of both kinds.
+"""The real Claude Code and Codex over an upstream of the kind `openai`, and with tools in text.
 
 The scripted model runs a command in the client's shell, and then repeats what the command printed.
 """
