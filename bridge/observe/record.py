@@ -80,6 +80,10 @@ class Record:
     #: follows after a colon.
     notes: Counter[str] = field(default_factory=Counter)
     losses: tuple[str, ...] = ()  #: the names of what was dropped from the request; `notes` counts them too
+    estimated_tokens: int = 0  #: of the prompt, if it was estimated
+    expected_tokens: int = 0  #: the estimate, with what was learned of the model
+    context: dict[str, int] = field(default_factory=dict)  #: what each context step changed, by its name
+    context_saved: dict[str, int] = field(default_factory=dict)  #: the tokens that each step saved
     _started: float = field(default_factory=time.monotonic)
     _asked: float | None = None
     _waited: float | None = None  #: for the client's body, and for upstream calls that are not streams
@@ -215,6 +219,7 @@ class Record:
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
             "cache": self.cache,
+            "context": self.context or None,
             "finish": ", ".join(self.finish_reasons) or None,
             **self._token_fields(),
             "notes": dict(self.notes) or None,
