@@ -23,7 +23,12 @@ once per grid step, and not with each turn.
 """
 
 from bridge.context.base import LadderStep, RequestEdit
+from bridge.context.leading_turns import LeadingTurns
+from bridge.context.old_media import OldMedia
 from bridge.context.old_results import OldResults
+from bridge.context.old_thoughts import OldThoughts
+from bridge.context.repeated_turns import RepeatedTurns
+from bridge.context.strict_history import StrictHistory
 
-EDITS: tuple[type[RequestEdit], ...] = ()
-LADDER: tuple[type[LadderStep], ...] = (OldResults,)
+EDITS: tuple[type[RequestEdit], ...] = (StrictHistory, RepeatedTurns)
+LADDER: tuple[type[LadderStep], ...] = (OldThoughts, OldResults, OldMedia, LeadingTurns)

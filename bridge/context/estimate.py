@@ -6,7 +6,7 @@ part, but not for each character. `learned_scale.py` learns how a model's own co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bridge.gemini.types import (
@@ -50,10 +50,6 @@ def fixed_tokens(request: GenerateRequest) -> int:
 
 def content_tokens(content: Content) -> int:
     return sum(map(part_tokens, content.parts))
-
-
-def parts_tokens(parts: Iterable[Part]) -> int:
-    return sum(map(part_tokens, parts))
 
 
 def part_tokens(part: Part) -> int:

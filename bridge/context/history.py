@@ -32,13 +32,12 @@ class History:
         return self.fixed + sum(self.sizes)
 
     def before(self, protected: int, grid: int) -> int:
-        """The number of leading turns that a step may change: those before the place that lies at least so
-        many tokens before the end, rounded down to the grid. The last turn is never among them."""
-        place = max(self.length - protected, 0) // grid * grid
-        return min(bisect_right(self.ends, place), len(self.turns) - 1)
+        """The number of leading turns that a step may change: those that end so many tokens before the last
+        place on the grid. The last turn is never among them."""
+        return bisect_right(self.ends, (self.length - 1) // grid * grid - protected)
 
     def until_next_move(self, grid: int) -> int:
-        """The tokens by which the conversation can grow until a place on the grid moves."""
+        """The tokens by which the conversation can grow until `before` moves."""
         return -self.length % grid
 
     def with_turns(self, changed: Mapping[int, Content]) -> History:

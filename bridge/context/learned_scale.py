@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+#: The scale of a model that has not counted yet. It is high, so that the model is asked early enough.
+UNKNOWN = 1.5
 #: Shorter requests say little: the fixed part of a prompt is a large share of them.
 SHORTEST = 500
 #: The share of a new count in the learned value.
@@ -23,7 +25,7 @@ class LearnedScales:
         self._scales: dict[str, float] = {}
 
     def of(self, model: str) -> float:
-        scale = self._scales.get(model, 1.0)
+        scale = self._scales.get(model, UNKNOWN)
         return math.ceil(scale * PARTS - 0.5) / PARTS
 
     def learn(self, model: str, estimated: int, counted: int) -> None:

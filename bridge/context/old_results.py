@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.context.base import LadderStep, Shortened
-from bridge.context.estimate import part_tokens
+from bridge.context.estimate import value_tokens
 from bridge.context.history import History
 from bridge.context.window import Window
-from bridge.gemini.types import EMPTY, Content, FunctionResponse, Part
+from bridge.gemini.types import Content, FunctionResponse, Part
 
 #: A smaller result stays: the sentence would be as long.
 SMALLEST = 100
 
 
 class OldResults(LadderStep):
-    """The newest results stay, and all stay if too little would be saved."""
+    """The newest results stay, and all stay if too little would be saved. `old_media` removes media."""
 
     name = "old_results"
 
@@ -36,7 +36,7 @@ class OldResults(LadderStep):
 
 def _masked(part: Part) -> Part:
     data = part.data
-    if not isinstance(data, FunctionResponse) or (size := part_tokens(part)) < SMALLEST:
+    if not isinstance(data, FunctionResponse) or (size := value_tokens(data.response)) < SMALLEST:
         return part
     sentence = f"The result of {data.name} (about {size} tokens) was removed to save space."
-    return replace(part, data=replace(data, response={"removed": sentence}, media=(), extra=EMPTY))
+    return replace(part, data=replace(data, response={"removed": sentence}))

@@ -26,7 +26,9 @@ from bridge.settings.value import OFF
 
 #: The share of the window from which on the upstream is asked for its own count.
 NEAR_THE_EDGE = 0.9
-MOST_RECOUNTS = 2  #: how often the count of a shortened history may ask for a shorter one
+#: A shortened history with a smaller estimated share of the window is not counted again.
+SURELY_FITS = 0.75
+MOST_RECOUNTS = 3  #: how often the count of a shortened history may ask for a shorter one
 UNCOUNTED = "context.estimated"  #: the note for a history that was shortened by the estimate alone
 
 #: Returns the upstream's own count of a request.
@@ -65,16 +67,24 @@ class ContextFitting:
         if window is None:
             return request
         window = replace(window, scale=self.scales.of(model))
+        count = self._learning(model, count)
         if _expect(request, window, record) < NEAR_THE_EDGE * window.budget:
             return request
         shortened = _Shortening(window, steps, count, record).of(request)
         _expect(shortened, window, record)
         return shortened
 
+    def _learning(self, model: str, count: Count) -> Count:
+        def counted(request: GenerateRequest) -> int:
+            tokens = count(request)
+            self.scales.learn(model, request_tokens(request), tokens)
+            return tokens
+
+        return counted
+
     def learn(self, record: Record) -> None:
         """An observer: the upstream's count of a request that was estimated."""
-        if record.estimated_tokens and record.usage is not None and record.upstream_model is not None:
-            counted = record.usage.prompt - record.usage.tool_prompt
+        if (counted := record.counted_prompt) and record.upstream_model:
             self.scales.learn(record.upstream_model, record.estimated_tokens, counted)
 
     def _steps(self, request: GenerateRequest, record: Record) -> Sequence[LadderStep]:
@@ -130,10 +140,11 @@ class _Shortening:
         fitted = shorten(history, window, self.steps)
         for _ in range(MOST_RECOUNTS):
             tokens = fitted.history.tokens * window.scale
-            if counted is None or not fitted.taken or tokens < NEAR_THE_EDGE * window.budget:
+            if counted is None or not fitted.taken or tokens < SURELY_FITS * window.budget:
                 break
             recounted = self._counted(replace(request, contents=fitted.history.turns))
-            if recounted is None or recounted <= window.budget:
+            growth = history.until_next_move(window.grid) * window.scale
+            if recounted is None or recounted + growth <= window.budget:
                 break
             window = _scaled(window, fitted.history, recounted)
             fitted = shorten(history, window, self.steps)
@@ -155,8 +166,11 @@ class _Shortening:
 
 
 def _scaled(window: Window, history: History, counted: int | None) -> Window:
-    """The window with the scale that the upstream's count of this history shows."""
-    return window if counted is None else replace(window, scale=max(counted, 1) / max(history.tokens, 1))
+    """The window with the scale that the upstream's count of this history shows. Without a count, it has a
+    margin for the error of the estimate."""
+    if counted is None:
+        return replace(window, scale=window.scale / NEAR_THE_EDGE)
+    return replace(window, scale=max(counted, 1) / max(history.tokens, 1))
 
 
 def _overflow(tokens: int, limit: int) -> ContextOverflow:

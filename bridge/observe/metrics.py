@@ -32,6 +32,7 @@ NONE = "none"
 OTHER = "other"
 #: More models than any bridge serves. It limits the series if the upstream accepts any model name.
 MOST_MODELS = 64
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
 
 disable_created_metrics()  # no extra series with the time at which each series began
@@ -86,6 +87,19 @@ _COOLDOWNS = Counter(
 _GUARDS = Counter("guard_actions_total", "What the guards did", ("guard", "action", "mode"), **_ours)
 _NOTES = Counter(
     "notes_total", "What was repaired in histories, and what could not be carried", ("note",), **_ours
+)
+_CONTEXT_SAVED = Counter(
+    "context_saved_tokens_total",
+    "Estimated tokens that were removed from conversations that were too long, by the step that did it",
+    ("step",),
+    **_ours,
+)
+_ESTIMATE_ERROR = Histogram(
+    "context_estimate_error_ratio",
+    "How far the estimated tokens of a prompt were from the upstream's count, as a share of that count",
+    ("model",),
+    buckets=SHARES,
+    **_ours,
 )
 _DROPPED = Counter("accounts_rows_dropped_total", "Requests that are missing in the accounts", **_ours)
 _WAITED = Counter(
@@ -148,6 +162,8 @@ class RequestMetrics:
             self._count_answer(record, model)
             if record.upstream:
                 _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
+        for step, tokens in record.context_saved.items():
+            _series(_CONTEXT_SAVED, step).inc(tokens)
         if record.outcome == LOST:
             _ENDLESS.inc()
         for note, times in record.notes.items():
@@ -161,6 +177,10 @@ class RequestMetrics:
         for kind, count in zip(tokens._fields, tokens, strict=True):
             if count:
                 _series(_TOKENS, model, kind).inc(count)
+
+        if counted := record.counted_prompt:
+            error = abs(record.expected_tokens - counted) / counted
+            _series(_ESTIMATE_ERROR, model).observe(error)
 
     def _label(self, record: Record) -> str:
         """Clients choose names, so an unknown name becomes a label only after the upstream answered to it."""

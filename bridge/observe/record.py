@@ -21,6 +21,7 @@ CLIENT_LEFT = "client_left"
 #: Failures that are not caused by the client's request.
 NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
+RETRY = "retry."  #: notes on attempts that failed begin so
 CACHE_HIT = "hit"  #: the value of `cache` for an answer from the request cache
 
 
@@ -163,6 +164,15 @@ class Record:
         if self._tokens is None:
             self._tokens = Tokens.of(self.usage)
         return self._tokens
+
+    @property
+    def counted_prompt(self) -> int | None:
+        """The upstream's count of an estimated prompt; None if unknown, or if it covers several attempts."""
+        if not self.estimated_tokens or self.usage is None:
+            return None
+        if any(note.startswith(RETRY) for note in self.notes):
+            return None
+        return self.usage.prompt - self.usage.tool_prompt or None
 
     @property
     def seconds(self) -> float:
