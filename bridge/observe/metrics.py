@@ -1,15 +1,15 @@
 """Metrics for Prometheus. All workers count into one folder of small files, so every worker shows all
 counts.
 
-There are few labels, and their values come from fixed lists, because every new value is a new series that
-never ends. Keys and paths are no labels. A model is a label only if it is configured or has answered.
-Nothing is counted per chunk.
+There are few labels, and the number of their values is limited, because every new value is a new series that
+never ends. Paths are no labels. A model is a label only if it is configured or has answered, and a key only
+while there are few of them. Nothing is counted per chunk.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ NONE = "none"
 OTHER = "other"
 #: More models than any bridge serves. It limits the series if the upstream accepts any model name.
 MOST_MODELS = 64
+MOST_KEYS = 500  #: those that come later count together, as `other`
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
 
@@ -63,6 +64,19 @@ _FIRST_BYTE = Histogram(
 _TOKENS = Counter(
     "tokens_total", "Tokens, each counted once: input is what was not cached", ("model", "kind"), **_ours
 )
+_KEY_REQUESTS = Counter(
+    "key_requests_total",
+    "Requests that have ended, by the name of the client's key",
+    ("key", "outcome"),
+    **_ours,
+)
+_KEY_COST = Counter(
+    "key_cost_usd_total",
+    "Cost in US dollars by the prices in prices.toml, by the name of the client's key",
+    ("key",),
+    **_ours,
+)
+_COST = Counter("cost_usd_total", "Cost in US dollars by the prices in prices.toml", ("model",), **_ours)
 _STREAMS = Gauge("streams_in_flight", "Streamed answers under way now", multiprocess_mode="livesum", **_ours)
 _ENDLESS = Counter(
     "streams_without_terminal_event_total",
@@ -148,22 +162,31 @@ def _series(metric: Any, *labels: str) -> Any:
     return metric.labels(*labels)
 
 
+def free(record: Record) -> float:
+    return 0.0
+
+
 class RequestMetrics:
     """The observer that counts requests."""
 
-    def __init__(self, models: Iterable[str]) -> None:
+    def __init__(self, models: Iterable[str], cost_of: Callable[[Record], float] = free) -> None:
         self._models = set(models)
+        self._cost_of = cost_of
+        self._keys: set[str] = set()
 
     def __call__(self, record: Record) -> None:
         model = self._label(record)
         error = record.error or NONE
+        key = self._key(record)
+        _series(_KEY_REQUESTS, key, record.outcome).inc()
         _series(_REQUESTS, record.protocol or NONE, model, record.outcome, error).inc()
         if record.asked_model:
             self._count_answer(record, model)
+            self._count_cost(record, model, key)
             if record.upstream:
                 _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
-        for step, tokens in record.context_saved.items():
-            _series(_CONTEXT_SAVED, step).inc(tokens)
+        if record.estimated_tokens:
+            self._count_context(record, model)
         if record.outcome == LOST:
             _ENDLESS.inc()
         for note, times in record.notes.items():
@@ -178,9 +201,25 @@ class RequestMetrics:
             if count:
                 _series(_TOKENS, model, kind).inc(count)
 
+    def _count_context(self, record: Record, model: str) -> None:
+        for step, tokens in record.context_saved.items():
+            _series(_CONTEXT_SAVED, step).inc(tokens)
         if counted := record.counted_prompt:
             error = abs(record.expected_tokens - counted) / counted
             _series(_ESTIMATE_ERROR, model).observe(error)
+
+    def _count_cost(self, record: Record, model: str, key: str) -> None:
+        if cost := self._cost_of(record):
+            _series(_COST, model).inc(cost)
+            _series(_KEY_COST, key).inc(cost)
+
+    def _key(self, record: Record) -> str:
+        if record.key is None or record.key in self._keys:
+            return record.key or NONE
+        if len(self._keys) >= MOST_KEYS:
+            return OTHER
+        self._keys.add(record.key)
+        return record.key
 
     def _label(self, record: Record) -> str:
         """Clients choose names, so an unknown name becomes a label only after the upstream answered to it."""

@@ -116,7 +116,7 @@ def create_app(
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     node = settings.server.node_name
     install_node_name(app, node)
-    app.register_blueprint(make_metrics_blueprint(settings.metrics.allowed_from, stores.usage, node))
+    app.register_blueprint(make_metrics_blueprint(settings, stores.usage))
     app.register_blueprint(make_front_blueprint(settings, models))
     return app
 
@@ -194,7 +194,7 @@ def _cost_by(settings: Settings) -> CostOf:
 def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.models.target_rows}
     observers: list[Observer] = [
-        RequestMetrics(models),
+        RequestMetrics(models, _cost_by(settings)),
         UsageObserver(usage, settings.prices_in_force),
     ]
     if settings.context.compress != OFF:

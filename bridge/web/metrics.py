@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-
 from flask import Blueprint, Response, abort, request
 
+from bridge.access.addresses import address, client_address, is_in_networks, networks
 from bridge.observe.metrics import CONTENT_TYPE, exposition
+from bridge.settings import Settings
 from bridge.state.usage_store import UsageStore
 
 PATH = "/metrics"
 
-#: Headers that proxies add. Behind a proxy all clients have its address, so such requests get a 404.
+#: Headers that proxies add. A proxy that reports no client address hides who asks, so its requests get a 404.
 FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-Ip")
 
 
-def make_metrics_blueprint(allowed_from: Iterable[str], usage: UsageStore, node: str) -> Blueprint:
+def make_metrics_blueprint(settings: Settings, usage: UsageStore) -> Blueprint:
     blueprint = Blueprint("metrics", __name__)
-    networks = tuple(map(ip_network, allowed_from))
+    allowed = networks(settings.metrics.allowed_from)
+    trusted = networks(settings.server.trusted_proxies)
 
     def is_allowed() -> bool:
-        if any(name in request.headers for name in FORWARDED):
+        peer = request.remote_addr or ""  # a Unix socket has no address
+        forwarded = request.headers.get("X-Forwarded-For", "")
+        if not any(name in request.headers for name in FORWARDED):
+            return is_in_networks(address(peer), allowed)
+        if not forwarded or not is_in_networks(address(peer), trusted):
             return False
-        address = _address(request.remote_addr)
-        return address is not None and any(address in network for network in networks)
+        client = client_address(peer, forwarded, trusted)
+        # A proxy that passes on what clients claim may report its own address.
+        return is_in_networks(client, allowed) and not is_in_networks(client, trusted)
 
     @blueprint.get(PATH)
     def metrics() -> Response:
         if not is_allowed():
             abort(404)
-        body = exposition(usage.stored_bytes(), usage.waiting(), node)
+        body = exposition(usage.stored_bytes(), usage.waiting(), settings.server.node_name)
         return Response(body, content_type=CONTENT_TYPE)
 
     return blueprint
-
-
-def _address(text: str | None) -> IPv4Address | IPv6Address | None:
-    try:
-        address = ip_address(text or "")
-    except ValueError:  # a Unix socket has no address
-        return None
-    mapped = getattr(address, "ipv4_mapped", None)  # an IPv4 client of an IPv6 socket
-    return mapped or address

@@ -85,6 +85,25 @@ def test_the_number_of_model_labels_is_bounded():
     assert f"anything-{metrics.MOST_MODELS}" not in values("requests_total", "model")
 
 
+def test_cost_is_counted_by_model_and_by_key():
+    observe = metrics.RequestMetrics({"gemini-c"}, lambda record: 0.25)
+    observe(ended("gemini-c", key="alice"))
+    observe(ended("gemini-c", key="bob"))
+    observe(ended("gemini-c", "failed", key="alice"))
+    assert counted("cost_usd_total", model="gemini-c") == 0.75
+    assert counted("key_cost_usd_total", key="alice") == 0.5
+    assert counted("key_requests_total", key="alice", outcome="failed") == 1
+
+
+def test_the_number_of_key_labels_is_bounded():
+    observe = metrics.RequestMetrics({"gemini-c"})
+    for number in range(metrics.MOST_KEYS + 3):
+        observe(ended("gemini-c", key=f"many-{number}"))
+    assert counted("key_requests_total", key=f"many-{metrics.MOST_KEYS - 1}") == 1
+    assert f"many-{metrics.MOST_KEYS}" not in values("key_requests_total", "key")
+    assert counted("key_requests_total", key="other") == 3
+
+
 def test_a_request_that_reached_no_model_has_no_duration():
     before = counted("request_duration_seconds_count")
     metrics.RequestMetrics(())(Record("req_1", "GET", "/nowhere"))
@@ -179,9 +198,11 @@ def test_the_documentation_lists_exactly_the_metrics_and_their_labels():
     assert listed == described()
 
 
-def test_no_label_names_a_key_or_a_path():
-    labels = {label for _, labels, _ in described().values() for label in labels}
-    assert not labels & {"key", "path", "client", "client_model"}
+def test_no_label_names_a_path_and_only_the_metrics_of_keys_name_a_key():
+    labels = {name: set(labels) for name, (_, labels, _) in described().items()}
+    assert not set().union(*labels.values()) & {"path", "client", "client_model"}
+    named = {name for name, found in labels.items() if "key" in found}
+    assert named == {"gemini_bridge_key_requests_total", "gemini_bridge_key_cost_usd_total"}
 
 
 def test_the_documentation_lists_every_log_field():
@@ -248,6 +269,28 @@ def test_metrics_are_served_only_to_allowed_addresses(make_client, address, allo
 def test_a_client_behind_a_proxy_is_not_treated_as_the_proxy(make_client, header):
     answer = make_client().get("/metrics", headers={header: "127.0.0.1"})
     assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "status"),
+    [
+        ("127.0.0.1", "10.0.0.7", 200),
+        ("127.0.0.1", "198.51.100.1, 10.0.0.7", 200),
+        ("127.0.0.1", "10.0.0.7, 127.0.0.1", 200),
+        ("", "10.0.0.7", 404),
+        ("127.0.0.1", "10.0.0.8", 404),
+        ("127.0.0.1", "10.0.0.7, 198.51.100.1", 404),
+        ("127.0.0.1", "127.0.0.1", 404),
+        ("198.51.100.1", "10.0.0.7", 404),
+        ("10.0.0.7", "10.0.0.7", 404),
+    ],
+)
+def test_a_trusted_proxy_may_report_the_address_of_prometheus(make_client, peer, forwarded, status):
+    client = make_client(BRIDGE_METRICS__ALLOWED_FROM="10.0.0.7,127.0.0.1")
+    answer = client.get(
+        "/metrics", headers={"X-Forwarded-For": forwarded}, environ_base={"REMOTE_ADDR": peer}
+    )
+    assert answer.status_code == status
 
 
 def test_metrics_requests_are_neither_logged_nor_counted(make_client, caplog):
