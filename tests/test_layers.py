@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.text_tools": {"bridge.errors", "bridge.gemini"},
     "bridge.settings": {"bridge.gemini"},
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
+    "bridge.context": {"bridge.gemini", "bridge.settings"},
     "bridge.state": {"bridge.ids_and_clock", "bridge.periodic_thread", "bridge.settings"},
     "bridge.protocols": {
         "bridge.errors",
@@ -61,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.fetch": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
     "bridge.exchange": {
         "bridge",
+        "bridge.context",
         "bridge.errors",
         "bridge.fetch",
         "bridge.gemini",

@@ -16,6 +16,7 @@ from itertools import chain
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
 from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
+from bridge.exchange.fitted import fitted
 from bridge.exchange.google_storage import without_storage
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
@@ -293,9 +294,11 @@ def _retrying_stream(
         choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
     if services.models.is_replaced(request.model):
         record.note([RETIRED])
+    request = services.context.edited(request, record)
 
     def prepare(target: Target) -> PreparedAttempt:
-        prepared = adapted(request, target, caller, services, record)
+        fitting = fitted(request, target, caller, services, record, losses)
+        prepared = adapted(fitting, target, caller, services, record)
         allowed = prepared.request if services.store else without_storage(prepared.request)
         repaired, learnt = services.models.without_known_problems(allowed, target)
         services.note_target(record, target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
@@ -35,6 +36,7 @@ class Services:
     auto_tier: str  #: the service tier that the bridge uses for `auto`
     media: MediaByUrl
     cache: RequestCache
+    context: ContextFitting
 
     def note_target(self, record: Record, target: Target) -> None:
         """Record the target that the request is sent to."""

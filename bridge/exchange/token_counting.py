@@ -10,7 +10,7 @@ from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import permitted_choices
 from bridge.exchange.services import Services
-from bridge.gemini.types import JsonObject
+from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.guards.guard_runner import GuardRunner
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller, TokenCounting
@@ -34,13 +34,7 @@ def count_tokens(
 
     def count(target: Target) -> int:
         services.note_target(record, target)
-        prepared = adapted(request, target, caller, services, record)
-        repaired, learnt = services.models.without_known_problems(prepared.request, target)
-        losses.of_attempt((*prepared.adapter.notes, *learnt))
-        if prepared.upstream.estimates_counts:
-            record.note([USAGE_ESTIMATED])
-        with record.waiting():
-            return prepared.upstream.count_tokens(repaired)
+        return counted_by_upstream(request, target, caller, services, record, losses)
 
     targets = [target for choice in choices for target in choice if target.model == choice[0].model]
     for target, following in pairwise(targets):
@@ -49,3 +43,21 @@ def count_tokens(
         except UnknownModel:
             services.models.model_gone(target, following)
     return count(targets[-1])
+
+
+def counted_by_upstream(
+    request: GenerateRequest,
+    target: Target,
+    caller: Caller,
+    services: Services,
+    record: Record,
+    losses: RequestLosses,
+) -> int:
+    """The upstream's count of the request as it would be sent."""
+    prepared = adapted(request, target, caller, services, record)
+    repaired, learnt = services.models.without_known_problems(prepared.request, target)
+    losses.of_attempt((*prepared.adapter.notes, *learnt))
+    if prepared.upstream.estimates_counts:
+        record.note([USAGE_ESTIMATED])
+    with record.waiting():
+        return prepared.upstream.count_tokens(repaired)

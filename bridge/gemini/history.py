@@ -75,7 +75,7 @@ def _clean(contents: Iterable[Content]) -> Iterator[Content]:
         if _is_clean(content):
             yield content
             continue
-        parts = (part for part in content.parts if not _is_blank(part))
+        parts = (part for part in content.parts if not is_blank(part))
         for role, group in groupby(parts, key=lambda part: _correct_role(part, content)):
             yield Content(role, tuple(group), content.extra)
 
@@ -93,7 +93,7 @@ def _is_clean(content: Content) -> bool:
         elif isinstance(data, FunctionResponse):
             if role != USER:
                 return False
-        elif _is_blank(part):
+        elif is_blank(part):
             return False
     return True
 
@@ -107,7 +107,8 @@ def _correct_role(part: Part, content: Content) -> str:
     return MODEL if content.role == MODEL else USER
 
 
-def _is_blank(part: Part) -> bool:
+def is_blank(part: Part) -> bool:
+    """Whether the part says nothing: no data, or blank text, without a signature."""
     if part.data is not None and (not isinstance(part.data, str) or (part.data and not part.data.isspace())):
         return False
     return not part.signature and not part.extra

@@ -143,6 +143,14 @@ class Thinking:
 
 
 @value_type
+class ContextWish:
+    """A step of `bridge/context/` that the client asks for, and its options."""
+
+    step: str
+    options: JsonObject = EMPTY
+
+
+@value_type
 class GenerateRequest:
     model: str
     contents: tuple[Content, ...]
@@ -163,6 +171,8 @@ class GenerateRequest:
     extra: JsonObject = EMPTY
     #: The id of the conversation, by which some upstreams choose a key. It is not sent to Gemini.
     conversation: str = field(default="", compare=False)
+    #: What the client wants the bridge to do with a long history. It is not sent to Gemini.
+    context: tuple[ContextWish, ...] = ()
 
 
 #: In `usageMetadata`: the names of counts that the bridge estimated, because the upstream did not count them.

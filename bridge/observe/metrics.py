@@ -33,6 +33,7 @@ OTHER = "other"
 #: More models than any bridge serves. It limits the series if the upstream accepts any model name.
 MOST_MODELS = 64
 MOST_KEYS = 500  #: those that come later count together, as `other`
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
 
 disable_created_metrics()  # no extra series with the time at which each series began
@@ -100,6 +101,19 @@ _COOLDOWNS = Counter(
 _GUARDS = Counter("guard_actions_total", "What the guards did", ("guard", "action", "mode"), **_ours)
 _NOTES = Counter(
     "notes_total", "What was repaired in histories, and what could not be carried", ("note",), **_ours
+)
+_CONTEXT_SAVED = Counter(
+    "context_saved_tokens_total",
+    "Estimated tokens that were removed from conversations that were too long, by the step that did it",
+    ("step",),
+    **_ours,
+)
+_ESTIMATE_ERROR = Histogram(
+    "context_estimate_error_ratio",
+    "How far the estimated tokens of a prompt were from the upstream's count, as a share of that count",
+    ("model",),
+    buckets=SHARES,
+    **_ours,
 )
 _DROPPED = Counter("accounts_rows_dropped_total", "Requests that are missing in the accounts", **_ours)
 _WAITED = Counter(
@@ -171,6 +185,8 @@ class RequestMetrics:
             self._count_cost(record, model, key)
             if record.upstream:
                 _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
+        if record.estimated_tokens:
+            self._count_context(record, model)
         if record.outcome == LOST:
             _ENDLESS.inc()
         for note, times in record.notes.items():
@@ -184,6 +200,13 @@ class RequestMetrics:
         for kind, count in zip(tokens._fields, tokens, strict=True):
             if count:
                 _series(_TOKENS, model, kind).inc(count)
+
+    def _count_context(self, record: Record, model: str) -> None:
+        for step, tokens in record.context_saved.items():
+            _series(_CONTEXT_SAVED, step).inc(tokens)
+        if counted := record.counted_prompt:
+            error = abs(record.expected_tokens - counted) / counted
+            _series(_ESTIMATE_ERROR, model).observe(error)
 
     def _count_cost(self, record: Record, model: str, key: str) -> None:
         if cost := self._cost_of(record):

@@ -21,6 +21,7 @@ CLIENT_LEFT = "client_left"
 #: Failures that are not caused by the client's request.
 NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
+RETRY = "retry."  #: notes on attempts that failed begin so
 CACHE_HIT = "hit"  #: the value of `cache` for an answer from the request cache
 
 
@@ -80,6 +81,10 @@ class Record:
     #: follows after a colon.
     notes: Counter[str] = field(default_factory=Counter)
     losses: tuple[str, ...] = ()  #: the names of what was dropped from the request; `notes` counts them too
+    estimated_tokens: int = 0  #: of the prompt, if it was estimated
+    expected_tokens: int = 0  #: the estimate, with what was learned of the model
+    context: dict[str, int] = field(default_factory=dict)  #: what each context step changed, by its name
+    context_saved: dict[str, int] = field(default_factory=dict)  #: the tokens that each step saved
     _started: float = field(default_factory=time.monotonic)
     _asked: float | None = None
     _waited: float | None = None  #: for the client's body, and for upstream calls that are not streams
@@ -161,6 +166,15 @@ class Record:
         return self._tokens
 
     @property
+    def counted_prompt(self) -> int | None:
+        """The upstream's count of an estimated prompt; None if unknown, or if it covers several attempts."""
+        if not self.estimated_tokens or self.usage is None:
+            return None
+        if any(note.startswith(RETRY) for note in self.notes):
+            return None
+        return self.usage.prompt - self.usage.tool_prompt or None
+
+    @property
     def seconds(self) -> float:
         return time.monotonic() - self._started
 
@@ -215,6 +229,7 @@ class Record:
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
             "cache": self.cache,
+            "context": self.context or None,
             "finish": ", ".join(self.finish_reasons) or None,
             **self._token_fields(),
             "notes": dict(self.notes) or None,

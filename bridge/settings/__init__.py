@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
@@ -71,6 +72,7 @@ __all__ = [
     "CacheSettings",
     "CodeAssistSettings",
     "ConnectSettings",
+    "ContextSettings",
     "LimitSettings",
     "Limits",
     "LogSettings",
@@ -109,6 +111,7 @@ SECTIONS: Mapping[str, type] = {
     "responses": ResponsesSettings,
     "media": MediaSettings,
     "cache": CacheSettings,
+    "context": ContextSettings,
     "models": ModelSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
@@ -147,6 +150,7 @@ class Settings:
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
+    context: ContextSettings = field(default_factory=ContextSettings)
     state: StateSettings = field(default_factory=StateSettings)
     connect: ConnectSettings = field(default_factory=ConnectSettings)
     access: AccessSettings = field(default_factory=AccessSettings)

@@ -12,6 +12,7 @@ from bridge.access.authentication import Authenticator
 from bridge.access.key_cache import KeyCache
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
+from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
@@ -35,6 +36,7 @@ from bridge.server.slots import Slots
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
+from bridge.settings.value import OFF
 from bridge.state.stores import Stores, open_stores
 from bridge.state.usage_store import UsageStore
 from bridge.upstream import make_directory
@@ -68,6 +70,7 @@ STATE_METRICS = "bridge_state_metrics"  #: the key in `app.extensions`, which ke
 
 CACHE = "X-Bridge-Cache"  #: how the request cache was used
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
+CONTEXT = "X-Bridge-Context"  #: how the bridge shortened the conversation
 LONGEST_LOSSES = 1024  #: characters
 
 
@@ -94,7 +97,7 @@ def create_app(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    _keep_records(app, client_side.slow_clients, _observers(settings, stores.usage))
+    _keep_records(app, client_side.slow_clients, _observers(settings, stores.usage, services.context))
     authenticator = Authenticator(settings, KeyCache(stores.keys))
     limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
     install_access(
@@ -155,6 +158,7 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
+        context=ContextFitting(settings.context),
         cache=RequestCache(stores.request_cache, settings.cache),
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
@@ -175,18 +179,26 @@ def _listed_losses(names: Sequence[str]) -> str:
     return f"{listed},+{left_out}" if left_out else listed
 
 
+def _context_header(record: Record) -> str:
+    """For each step what it changed, then the tokens that all of them saved."""
+    steps = [f"{name}={changes}" for name, changes in record.context.items()]
+    return ";".join((*steps, f"saved={sum(record.context_saved.values())}"))
+
+
 def _cost_by(settings: Settings) -> CostOf:
     prices = settings.prices_in_force
 
     return lambda record: cost_of(record, prices) or 0.0
 
 
-def _observers(settings: Settings, usage: UsageStore) -> tuple[Observer, ...]:
+def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.models.target_rows}
     observers: list[Observer] = [
         RequestMetrics(models, _cost_by(settings)),
         UsageObserver(usage, settings.prices_in_force),
     ]
+    if settings.context.compress != OFF:
+        observers.append(context.learn)
     if settings.otel.enabled:
         from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
@@ -231,6 +243,8 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         losses = (*record.losses, *(name for name in (NOT_STORED,) if record.notes[name]))
         if losses:
             response.headers[LOSSES] = _listed_losses(losses)
+        if record.context:
+            response.headers[CONTEXT] = _context_header(record)
         if record.cache:
             response.headers[CACHE] = record.cache
         if record.cache == CACHE_HIT:

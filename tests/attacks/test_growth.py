@@ -17,6 +17,7 @@ from gunicorn_bridge import ROOT
 
 from bridge.protocols import PROTOCOLS
 from tests.attacks.growing_answers import ANSWERS, answer_cases
+from tests.attacks.growing_contexts import CONTEXTS
 from tests.attacks.growing_pieces import PIECES
 from tests.attacks.growing_requests import DIMENSIONS, request_cases
 from tests.attacks.growing_texts import TEXT_CASES
@@ -24,7 +25,7 @@ from tests.attacks.growing_upstreams import UPSTREAM_CASES
 from tests.attacks.measuring import Case, Lines, cpu_seconds
 from tests.attacks.protocol_writers import PROTOCOL_CLIENTS
 
-CASES: dict[str, Case] = request_cases() | answer_cases() | PIECES | TEXT_CASES | UPSTREAM_CASES
+CASES: dict[str, Case] = request_cases() | answer_cases() | PIECES | CONTEXTS | TEXT_CASES | UPSTREAM_CASES
 
 #: Start sizes. A limit that takes effect between two sizes looks like growth, but only at one start size.
 SIZES = (10, 80)
@@ -53,7 +54,7 @@ LONG = (
     "sources of many texts",
     "chunks that quote the key",
 )
-SMALL = PIECES | TEXT_CASES | UPSTREAM_CASES
+SMALL = PIECES | CONTEXTS | TEXT_CASES | UPSTREAM_CASES
 TIMED = [name for name in CASES if name.endswith(LONG) or name in SMALL]
 #: The start sizes for whole requests and for pieces; the second measurement uses eight times as much.
 WHOLE, PIECE = (100, 800), (250, 2000)
@@ -117,6 +118,7 @@ def test_every_protocol_has_every_growth_case() -> None:
 LOOKED_AT = (
     "protocols",
     "gemini",
+    "context",
     "guards",
     "text_tools",
     "upstream/masking.py",

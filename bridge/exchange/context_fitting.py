@@ -1,0 +1,182 @@
+"""Calls the steps of `bridge/context/`, and asks the upstream for its own count near the edge of the window.
+
+The steps do no IO. This module decides which of them run for a request, tells the record what they did, and
+learns from the counts that the upstream returns with its answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bridge.context import EDITS, LADDER
+from bridge.context.base import LadderStep
+from bridge.context.estimate import request_tokens
+from bridge.context.history import History, history_of
+from bridge.context.ladder import Fitted, StepTaken, shorten
+from bridge.context.learned_scale import LearnedScales
+from bridge.context.window import Window, window_of
+from bridge.errors import BridgeError, ContextOverflow
+from bridge.gemini.model_capabilities import ModelCapabilities
+from bridge.gemini.types import GenerateRequest
+from bridge.observe.record import Record
+from bridge.settings.context import CLIENTS, ContextSettings
+from bridge.settings.name_patterns import Patterns
+from bridge.settings.value import OFF
+
+#: The share of the window from which on the upstream is asked for its own count.
+NEAR_THE_EDGE = 0.9
+#: A shortened history with a smaller estimated share of the window is not counted again.
+SURELY_FITS = 0.75
+MOST_RECOUNTS = 3  #: how often the count of a shortened history may ask for a shorter one
+UNCOUNTED = "context.estimated"  #: the note for a history that was shortened by the estimate alone
+
+#: Returns the upstream's own count of a request.
+Count = Callable[[GenerateRequest], int]
+
+
+class ContextFitting:
+    """The context steps of one process."""
+
+    def __init__(self, settings: ContextSettings) -> None:
+        self._settings = settings
+        self._clients = Patterns(settings.clients)
+        self._edits = [edit for kind in EDITS if (edit := kind(settings)).is_on()]
+        self._ladder = [step for kind in LADDER if (step := kind(settings)).is_on()]
+        self.scales = LearnedScales()
+
+    def edited(self, request: GenerateRequest, record: Record) -> GenerateRequest:
+        """The request after the edits, which do not depend on the model."""
+        for edit in self._edits:
+            request, notes = edit.apply(request)
+            record.note(notes)
+        return request
+
+    def fitted(
+        self,
+        request: GenerateRequest,
+        model: str,
+        capabilities: ModelCapabilities,
+        count: Count,
+        record: Record,
+    ) -> GenerateRequest:
+        """The request with a history that fits into the window of the model. Raises ContextOverflow if that
+        is impossible."""
+        steps = self._steps(request, record)
+        window = window_of(request, capabilities, self._settings) if steps else None
+        if window is None:
+            return request
+        window = replace(window, scale=self.scales.of(model))
+        count = self._learning(model, count)
+        if _expect(request, window, record) < NEAR_THE_EDGE * window.budget:
+            return request
+        shortened = _Shortening(window, steps, count, record).of(request)
+        _expect(shortened, window, record)
+        return shortened
+
+    def _learning(self, model: str, count: Count) -> Count:
+        def counted(request: GenerateRequest) -> int:
+            tokens = count(request)
+            self.scales.learn(model, request_tokens(request), tokens)
+            return tokens
+
+        return counted
+
+    def learn(self, record: Record) -> None:
+        """An observer: the upstream's count of a request that was estimated."""
+        if (counted := record.counted_prompt) and record.upstream_model:
+            self.scales.learn(record.upstream_model, record.estimated_tokens, counted)
+
+    def _steps(self, request: GenerateRequest, record: Record) -> Sequence[LadderStep]:
+        """The steps for this client, in the order of the ladder."""
+        if self._compresses(record.client):
+            return self._ladder
+        wished = {wish.step: wish.options for wish in request.context}
+        return [kind.wished(self._settings, wished[kind.name]) for kind in LADDER if kind.name in wished]
+
+    def _compresses(self, client: str | None) -> bool:
+        compress = self._settings.compress
+        if compress == CLIENTS:
+            return self._clients.match(client or "")
+        return compress != OFF
+
+
+def _expect(request: GenerateRequest, window: Window, record: Record) -> int:
+    """The tokens that the model will probably count; the record gets them to learn from the difference."""
+    record.estimated_tokens = request_tokens(request)
+    record.expected_tokens = round(record.estimated_tokens * window.scale)
+    return record.expected_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Shortening:
+    """Shortens one request for one model."""
+
+    window: Window
+    steps: Sequence[LadderStep]
+    count: Count
+    record: Record
+
+    def of(self, request: GenerateRequest) -> GenerateRequest:
+        """The same request if it fits after all."""
+        counted = self._counted(request)
+        if counted is not None and counted <= self.window.budget:
+            return request
+        history, notes = history_of(request)
+        fitted, tokens = self._fitted(request, history, counted)
+        if tokens > self.window.limit and counted is not None:
+            raise _overflow(counted, self.window.limit)
+        if not fitted.taken:
+            return request
+        self._tell(fitted.taken, notes)
+        return replace(request, contents=fitted.history.turns)
+
+    def _fitted(
+        self, request: GenerateRequest, history: History, counted: int | None
+    ) -> tuple[Fitted, float]:
+        """The fitted history and its tokens. The shortened history is counted too, because the parts that
+        stay may have more tokens for their length than those that were removed."""
+        window = _scaled(self.window, history, counted)
+        fitted = shorten(history, window, self.steps)
+        for _ in range(MOST_RECOUNTS):
+            tokens = fitted.history.tokens * window.scale
+            if counted is None or not fitted.taken or tokens < SURELY_FITS * window.budget:
+                break
+            recounted = self._counted(replace(request, contents=fitted.history.turns))
+            growth = history.until_next_move(window.grid) * window.scale
+            if recounted is None or recounted + growth <= window.budget:
+                break
+            window = _scaled(window, fitted.history, recounted)
+            fitted = shorten(history, window, self.steps)
+        return fitted, fitted.history.tokens * window.scale
+
+    def _counted(self, request: GenerateRequest) -> int | None:
+        """The upstream's count; None if it cannot count now, for then the estimate has to do."""
+        try:
+            return self.count(request)
+        except BridgeError:
+            self.record.note([UNCOUNTED])
+            return None
+
+    def _tell(self, taken: Sequence[StepTaken], notes: Sequence[str]) -> None:
+        self.record.note(notes)
+        self.record.note([f"context.{step.name}" for step in taken])
+        self.record.context = {step.name: step.changes for step in taken}
+        self.record.context_saved = {step.name: step.saved for step in taken}
+
+
+def _scaled(window: Window, history: History, counted: int | None) -> Window:
+    """The window with the scale that the upstream's count of this history shows. Without a count, it has a
+    margin for the error of the estimate."""
+    if counted is None:
+        return replace(window, scale=window.scale / NEAR_THE_EDGE)
+    return replace(window, scale=max(counted, 1) / max(history.tokens, 1))
+
+
+def _overflow(tokens: int, limit: int) -> ContextOverflow:
+    """In Google's words: each protocol sends the sentence of its own vendor instead."""
+    error = ContextOverflow(
+        f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit})."
+    )
+    error.tokens, error.limit = tokens, limit
+    return error

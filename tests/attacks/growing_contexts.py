@@ -1,0 +1,80 @@
+"""Long histories that the context steps shorten."""
+
+from __future__ import annotations
+
+from bridge.context import EDITS, LADDER
+from bridge.context.history import history_of
+from bridge.context.ladder import shorten
+from bridge.context.window import Window
+from bridge.gemini.types import (
+    MODEL,
+    USER,
+    Content,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    GenerateRequest,
+    InlineData,
+    Part,
+    Tool,
+)
+from bridge.settings.context import ContextSettings
+from tests.attacks.measuring import Case, Work
+
+SETTINGS = ContextSettings(history="strict")
+PICTURE = InlineData("image/png", "A" * 100)
+
+
+def _round(call_id: str) -> tuple[Content, ...]:
+    call = Part(FunctionCall("run", {"of": [call_id]}, call_id))
+    result = Part(FunctionResponse("run", {"result": "found " * 100}, call_id, (PICTURE,)))
+    return (
+        Content(USER, (Part("Look."), Part(PICTURE))),
+        Content(MODEL, (Part("I think.", thought=True), call)),
+        Content(USER, (result,)),
+        Content(MODEL, (Part("I think.", thought=True), Part("Done, naïvely."))),
+    )
+
+
+def _history(n: int) -> GenerateRequest:
+    turns = [turn for number in range(n) for turn in _round(f"c{number}")]
+    declared = tuple(FunctionDeclaration(f"f{number}", schema={"type": "object"}) for number in range(n))
+    return GenerateRequest("m", (*turns, Content(USER, (Part("Go on."),))), tools=(Tool(declared),))
+
+
+def _shortened(n: int) -> Work:
+    """All steps are needed, and the last one drops half of the history."""
+    request = _history(n)
+    window = Window(limit=n * 30, reserve=0, grid=64, protected=100, least_saved=1)
+    steps = [kind(SETTINGS) for kind in LADDER]
+    return lambda: shorten(history_of(request)[0], window, steps)
+
+
+def _tool_loop(n: int) -> Work:
+    rounds = [turn for number in range(n) for turn in _round(f"c{number}")[1:3]]
+    request = GenerateRequest("m", (Content(USER, (Part("Go."),)), *rounds))
+    window = Window(limit=n * 30, reserve=0, grid=64, protected=100, least_saved=1)
+    steps = [kind(SETTINGS) for kind in LADDER]
+    return lambda: shorten(history_of(request)[0], window, steps)
+
+
+def _edited(n: int) -> Work:
+    """The history is sent twice, with invalid answers in it."""
+    contents = _history(n).contents
+    said = (Content(USER, (Part("a"),)), Content(MODEL))
+    request = GenerateRequest("m", (*contents, *contents[1:], *said * n))
+    edits = [kind(SETTINGS) for kind in EDITS]
+
+    def work() -> None:
+        edited = request
+        for edit in edits:
+            edited = edit.apply(edited).request
+
+    return work
+
+
+CONTEXTS: dict[str, Case] = {
+    "context: a long conversation": _shortened,
+    "context: a long tool loop": _tool_loop,
+    "context: a history sent twice": _edited,
+}
