@@ -217,6 +217,18 @@ def test_citations_stand_in_the_text_that_they_support(client, gemini, stream):
     assert gemini.asked[-1].body["tools"] == [{"googleSearch": {}}]
 
 
+def test_a_citation_of_a_finished_text_is_counted(client, bridge, gemini):
+    late = {"candidates": [{"finishReason": "STOP", "groundingMetadata": CITED}]}
+    cited = [text_chunk("Café: Sunny."), call_chunk("get_weather", {}, "c1"), late]
+    for said, expected in ((cited, 1), ([*cited[:1], late], None)):
+        gemini.will_say(sse(*said))
+        answer = client.messages.with_raw_response.create(**ASK, tools=TOOLS)
+        texts = [block for block in answer.parse().content if block.type == "text"]
+        assert sum(len(block.citations or ()) for block in texts) == (0 if expected else 1)
+        (line,) = bridge.requests(request_id=answer.headers["request-id"])
+        assert line.get("notes", {}).get("messages.citation_of_earlier_text") == expected
+
+
 def test_web_fetch_reads_pages_with_geminis_url_context(client, gemini):
     pages = [
         {"retrievedUrl": "https://a.example", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS"},
