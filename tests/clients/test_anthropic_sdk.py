@@ -217,6 +217,18 @@ def test_citations_stand_in_the_text_that_they_support(client, gemini, stream):
     assert gemini.asked[-1].body["tools"] == [{"googleSearch": {}}]
 
 
+def test_a_citation_of_a_finished_text_is_counted(client, bridge, gemini):
+    late = {"candidates": [{"finishReason": "STOP", "groundingMetadata": CITED}]}
+    cited = [text_chunk("Café: Sunny."), call_chunk("get_weather", {}, "c1"), late]
+    for said, expected in ((cited, 1), ([*cited[:1], late], None)):
+        gemini.will_say(sse(*said))
+        answer = client.messages.with_raw_response.create(**ASK, tools=TOOLS)
+        texts = [block for block in answer.parse().content if block.type == "text"]
+        assert sum(len(block.citations or ()) for block in texts) == (0 if expected else 1)
+        (line,) = bridge.requests(request_id=answer.headers["request-id"])
+        assert line.get("notes", {}).get("messages.citation_of_earlier_text") == expected
+
+
 def test_web_fetch_reads_pages_with_geminis_url_context(client, gemini):
     pages = [
         {"retrievedUrl": "https://a.example", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS"},
@@ -330,6 +342,27 @@ def test_an_image_is_named_to_the_user_and_not_repeated_to_gemini(client, gemini
     said = {"role": "assistant", "content": [block.to_dict() for block in message.content]}
     client.messages.create(**{**ASK, "messages": [*HELLO, said, *HELLO]})
     assert gemini.asked[-1].body["contents"][1]["parts"] == [{"text": "Here."}]
+
+
+def test_thinking_between_tools_is_off_and_its_signatures_come_back(client, gemini):
+    asked = {**ASK, "thinking": {"type": "between_tools"}, "tools": TOOLS}
+    gemini.will_say(sse(call_chunk("get_weather", {"city": "Bern"}, "c1", "c2ln", "STOP")))
+    answer = client.messages.with_raw_response.create(**asked)
+    message = answer.parse()
+    assert gemini.asked[-1].body["generationConfig"]["thinkingConfig"]["includeThoughts"] is False
+    assert "messages.between_tools" in answer.headers["x-bridge-losses"]
+    assert [block.type for block in message.content] == ["thinking", "tool_use"]
+    assert message.content[0].thinking == ""
+    result = {"type": "tool_result", "tool_use_id": message.content[1].id, "content": "Wet."}
+    said = {"role": "assistant", "content": [block.to_dict() for block in message.content]}
+    client.messages.create(**{**asked, "messages": [*HELLO, said, {"role": "user", "content": [result]}]})
+    (call,) = gemini.asked[-1].body["contents"][1]["parts"]
+    assert call["thoughtSignature"] == "c2ln"
+    types = client.models.retrieve("gemini-3.1-pro-preview").capabilities.thinking.types
+    assert types.between_tools.supported
+    strict = client.with_options(default_headers={"x-bridge-strict": "1"})
+    with pytest.raises(anthropic.BadRequestError, match=r"messages\.between_tools"):
+        strict.messages.create(**asked)
 
 
 def test_models_have_pages_limits_and_capabilities(client, gemini):

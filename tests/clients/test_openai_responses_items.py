@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from scripted_gemini import CUT, Reply, sse, text_chunk
+from scripted_gemini import CUT, Reply, call_chunk, sse, text_chunk
 
 IMAGE_MODEL = "gemini-3-pro-image"
 GROUNDING = {
@@ -57,6 +57,39 @@ def test_citations_have_character_indices(client, gemini):
     assert kinds[added + 1] == "response.output_text.done"
     assert dict(events[added].annotation)["start_index"] == cited.start_index
     assert final.output[1].type == "web_search_call"
+
+
+def test_a_search_is_streamed_behind_the_message_that_it_supports(client, gemini):
+    """Gemini names its search last, so the item cannot stand before the text as OpenAI's does."""
+    last = with_fields(text_chunk("It räins.", "STOP"), groundingMetadata=GROUNDING)
+    gemini.will_say(sse(text_chunk("Fräulein: "), last))
+    events, final = streamed(client, tools=[{"type": "web_search"}])
+    message, search = final.output
+    assert (message.type, search.type, search.status) == ("message", "web_search_call", "completed")
+    about = [event for event in events if getattr(event, "output_index", None) == 1]
+    assert [event.type for event in about] == [
+        "response.output_item.added",
+        "response.web_search_call.in_progress",
+        "response.web_search_call.searching",
+        "response.web_search_call.completed",
+        "response.output_item.done",
+    ]
+    assert {event.item_id for event in about[1:4]} == {search.id}
+
+
+def test_a_citation_of_a_finished_message_is_counted(client, bridge, gemini):
+    """Gemini called a function before it named the sources, so the message had ended."""
+    late = with_fields(parts_chunk(finish="STOP"), groundingMetadata=GROUNDING)
+    cited = [text_chunk("Fräulein: It räins."), call_chunk("look", {}, "c1"), late]
+    tools = [{"type": "web_search"}, {"type": "function", "name": "look"}]
+    for said, expected in ((cited, 1), ([*cited[:1], late], None)):
+        gemini.will_say(sse(*said))
+        answer = client.responses.with_raw_response.create(model="gpt-5", input="Hello", tools=tools)
+        items = {item.type: item for item in answer.parse().output}
+        assert len(items["message"].content[0].annotations) == (0 if expected else 1)
+        assert items["web_search_call"].action.query == "weather"
+        (line,) = bridge.requests(request_id=answer.headers["x-request-id"])
+        assert line.get("notes", {}).get("responses.citation_after_message") == expected
 
 
 def test_log_probabilities_come_when_they_are_included(client, gemini):

@@ -47,15 +47,11 @@ def chat(bridge: Bridge, model: str, **fields: Any) -> requests.Response:
 
 
 def asked_models(google: ScriptedGemini) -> list[str]:
-    return [model_of(each) for each in google.asked if each.method == "POST"]
+    return [model_of(each) for each in google.asked]
 
 
 def configs(google: ScriptedGemini) -> list[Any]:
-    return [
-        (each.body.get("generationConfig") or {}).get("thinkingConfig")
-        for each in google.asked
-        if each.method == "POST"
-    ]
+    return [(each.body.get("generationConfig") or {}).get("thinkingConfig") for each in google.asked]
 
 
 # --- retired models ----------------------------------------------------------------------------------
@@ -195,9 +191,7 @@ def test_capabilities_that_google_lists_for_a_new_model_are_used(google: Scripte
     google.will_list(listed("gemini-9-xenon", thinking=False, outputTokenLimit=4096))
     with gunicorn_bridge(**environment(google)) as bridge:
         assert chat(bridge, "gemini-9-xenon", reasoning_effort="low", max_tokens=9000).status_code == 200
-    assert [each.body["generationConfig"] for each in google.asked if each.method == "POST"] == [
-        {"maxOutputTokens": 4096}
-    ]
+    assert [each.body["generationConfig"] for each in google.asked] == [{"maxOutputTokens": 4096}]
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def ask(client: FlaskClient, call: Call, secret: str = "", **more: Any) -> Any:
 
 
 def asked_models(gemini: ScriptedGemini) -> list[str]:
-    """Return the models of the requests that cost money; listing models is free."""
-    paths = [asked.path for asked in gemini.asked if asked.method == "POST"]
+    """The models of the requests that cost money; requests for the list of models are kept apart."""
+    paths = [asked.path for asked in gemini.asked]
     return [path.rpartition("/")[2].partition(":")[0] for path in paths]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from installed import MODULES, PLATFORM, client_environment, installed_version
 from prefixes import assert_each_begins_as_the_one_before
-from scripted_gemini import Asked, Reply, ScriptedGemini, call_chunk, sse, text_chunk
+from scripted_gemini import Asked, Reply, call_chunk, sse, text_chunk
 
 from bridge.connect.clients import CLIENTS, Target
 
@@ -71,11 +71,6 @@ class Claude:
         return json.loads(ran.stdout)
 
 
-def posted(gemini: ScriptedGemini) -> list[Asked]:
-    """Return the requests to a model. The client also requests the model list at any time."""
-    return [asked for asked in gemini.asked if asked.method == "POST"]
-
-
 @pytest.fixture
 def claude(bridge, tmp_path):
     return Claude(bridge.address, tmp_path)
@@ -95,7 +90,7 @@ def finished() -> Any:
 
 def answers(gemini) -> list[dict[str, Any]]:
     """Return the function responses of the last request that had any."""
-    turns = [content["parts"] for asked in posted(gemini) for content in asked.body["contents"]]
+    turns = [content["parts"] for asked in gemini.asked for content in asked.body["contents"]]
     return [part["functionResponse"] for part in turns[-1] if "functionResponse" in part]
 
 
@@ -109,8 +104,8 @@ def test_plain_text(claude, gemini):
     told = claude.says("say hello")
     assert told["result"] == "Hello from the bridge."
     assert told["usage"]["input_tokens"] == 5
-    assert len(posted(gemini)) == 1
-    body = posted(gemini)[0].body
+    assert len(gemini.asked) == 1
+    body = gemini.asked[0].body
     assert "billing-header" not in body["systemInstruction"]["parts"][0]["text"]
     assert {each["name"] for each in body["tools"][0]["functionDeclarations"]} >= {"Bash", "Read", "Edit"}
 
@@ -119,7 +114,7 @@ def test_the_settings_file_works_like_the_environment(claude, gemini):
     gemini.will_say(say("Hello from the bridge."))
     claude.reads_its_settings_from_a_file()
     assert claude.says("say hello")["result"] == "Hello from the bridge."
-    assert MODEL in posted(gemini)[0].path
+    assert MODEL in gemini.asked[0].path
 
 
 def test_bash_runs_and_its_result_comes_back(claude, gemini):
@@ -129,7 +124,7 @@ def test_bash_runs_and_its_result_comes_back(claude, gemini):
     )
     assert claude.says("compute")["result"] == "It printed bridge-42."
     assert "bridge-42" in str(answers(gemini))
-    assert calls(posted(gemini)[-1])[0]["thoughtSignature"] == SIGNATURE
+    assert calls(gemini.asked[-1])[0]["thoughtSignature"] == SIGNATURE
 
 
 def test_six_parallel_calls_are_answered_in_the_order_of_the_calls(claude, gemini):
@@ -187,9 +182,9 @@ def test_thinking_and_its_signatures_are_kept_over_a_tool_loop(claude, gemini):
         say("Thought through."),
     )
     assert claude.says("think")["result"] == "Thought through."
-    parts = [part for content in posted(gemini)[-1].body["contents"] for part in content["parts"]]
+    parts = [part for content in gemini.asked[-1].body["contents"] for part in content["parts"]]
     assert {"text": "I think.", "thought": True} in parts
-    signed = [part["thoughtSignature"] for part in calls(posted(gemini)[-1])]
+    signed = [part["thoughtSignature"] for part in calls(gemini.asked[-1])]
     assert signed == [SIGNATURE, second, "dGhpcmQ="]
 
 
@@ -201,9 +196,9 @@ def test_switching_the_model_drops_foreign_signatures_and_continues(claude, gemi
     )
     claude.says("one")
     assert claude.says("two", "--continue", model="gemini-4-argon")["result"] == "Second."
-    assert "streamGenerateContent" in posted(gemini)[-1].path
-    assert "gemini-4-argon" in posted(gemini)[-1].path
-    assert SIGNATURE not in json.dumps(posted(gemini)[-1].body)
+    assert "streamGenerateContent" in gemini.asked[-1].path
+    assert "gemini-4-argon" in gemini.asked[-1].path
+    assert SIGNATURE not in json.dumps(gemini.asked[-1].body)
 
 
 def test_a_subagent_that_asks_for_a_haiku_model_gets_one(claude, gemini):
@@ -217,8 +212,8 @@ def test_a_subagent_that_asks_for_a_haiku_model_gets_one(claude, gemini):
 
     gemini.will_answer(answer)
     assert claude.says("send somebody")["result"] == "The subagent is back."
-    assert any("gemini-flash-latest" in asked.path for asked in posted(gemini))
-    assert "The subagent found it." in str(posted(gemini)[-1].body["contents"])  # the result arrived
+    assert any("gemini-flash-latest" in asked.path for asked in gemini.asked)
+    assert "The subagent found it." in str(gemini.asked[-1].body["contents"])  # the result arrived
 
 
 def error(status: int, name: str, message: str, *details: Any) -> Reply:
@@ -230,7 +225,7 @@ def test_the_client_retries_after_a_rate_limit(claude, gemini):
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}
     gemini.will_say(error(429, "RESOURCE_EXHAUSTED", "Slow down.", wait), say("Made it."))
     assert claude.says("hurry")["result"] == "Made it."
-    assert len(posted(gemini)) == 2
+    assert len(gemini.asked) == 2
 
 
 def test_an_overload_is_retried(claude, gemini):
@@ -317,7 +312,7 @@ def test_each_request_starts_with_the_bytes_of_the_previous_one(claude, gemini):
     )
     claude.says("one")
     assert claude.says("two", "--continue")["result"] == "Done again."
-    bodies = [asked.body for asked in posted(gemini)]
+    bodies = [asked.body for asked in gemini.asked]
     assert len(bodies) == 6
     assert_each_begins_as_the_one_before(bodies)
 

@@ -67,7 +67,7 @@ def long_conversation(tokens: int, tool: str, argument: str) -> Answer:
 
 
 def was_compacted(gemini: ScriptedGemini) -> bool:
-    return any(is_for_a_summary(asked) for asked in gemini.asked if asked.method == "POST")
+    return any(is_for_a_summary(asked) for asked in gemini.asked)
 
 
 # --- Claude Code -------------------------------------------------------------------------------------

@@ -60,22 +60,23 @@ def test_a_finding_names_its_place_in_the_body():
 @pytest.mark.parametrize("name", ["grounded", "thinks_then_two_calls", "cut_mid_sentence"])
 @pytest.mark.parametrize("told", CHECKED_CALLERS, ids=lambda told: told.label)
 def test_the_walk_agrees_with_the_library(name, told):
-    """On each answer, and on each with a property taken away."""
+    """On each answer, and on each with a property taken away or of another type."""
     judged = set()
     for answer in of_transcript(name, told):
         for source, component in EXPECTED[answer.kind].items():
-            for value in (answer.value, *_poorer(answer.value)):
+            for value in (answer.value, *_damaged(answer.value)):
                 wrong = [each for each in schemas(source).findings(component, value) if each.rule != UNKNOWN]
                 assert schemas(source).is_valid(component, value) is not bool(wrong), (value, wrong)
                 judged.add(bool(wrong))
     assert judged == {True, False}
 
 
-def _poorer(value):
+def _damaged(value):
     for name in value:
         poorer = copy.copy(value)
         del poorer[name]
         yield poorer
+        yield {**value, name: [[]]}
 
 
 def test_documents_hold_structure_and_no_texts():

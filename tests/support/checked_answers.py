@@ -42,6 +42,11 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "messages count": {"anthropic_sdk": "MessageTokensCount"},
     "messages model": {"anthropic_sdk": "ModelInfo"},
     "messages error": {"anthropic_sdk": "ErrorResponse"},
+    "native body": {"google_sdk": "GenerateContentResponse"},
+    "native event": {"google_sdk": "GenerateContentResponse"},
+    "interactions body": {"google_sdk": "Interaction"},
+    "interactions event": {"google_sdk": "InteractionSSEEvent"},
+    "google error": {"google_sdk": "GoogleError"},
     "openai models": {"openai": "ListModelsResponse"},
     "openai model": {"openai": "Model", "openai_sdk": "Model"},
     "openai error": {"openai": "ErrorResponse"},
@@ -116,6 +121,8 @@ _PROTOCOLS = {
     "openai_completions": "completions",
     "openai_responses": "responses",
     "anthropic_messages": "messages",
+    "gemini_native": "native",
+    "gemini_interactions": "interactions",
 }
 CHECKED_CALLERS = [told for told in VARIANTS if told.protocol.name in _PROTOCOLS]
 
@@ -147,6 +154,8 @@ def _event_kind(prefix: str, data: Mapping[str, Any]) -> str:
         return "openai error" if "error" in data else f"{prefix} event"
     if prefix == "messages" and data.get("type") == "error":
         return "messages error"
+    if prefix == "native" and "error" in data:
+        return "google error"
     return f"{prefix} event"
 
 
@@ -157,6 +166,7 @@ _PATHS = {
     "completions": "/v1/completions",
     "responses": "/v1/responses",
     "messages": "/v1/messages",
+    "interactions": "/v1beta/interactions",
 }
 
 
@@ -169,14 +179,26 @@ class Asked(NamedTuple):
 
     def answers(self, address: str, model: str, *, stream: bool, source: str) -> Iterator[Answer]:
         headers = {"x-bridge-dialect": self.dialect} if self.dialect else {}
-        body = {**self.body, "model": model, "stream": stream}
-        with requests.post(f"{address}{_PATHS[self.prefix]}", json=body, headers=headers, timeout=60) as got:
+        with requests.post(
+            address + self._path(model, stream=stream),
+            json=self._body(model, stream=stream),
+            headers=headers,
+            timeout=60,
+        ) as got:
             if got.status_code != 200:
                 yield Answer(source, self.dialect, error_kind(self.prefix), got.json())
             elif stream:
                 yield from of_stream(got.content, source, self.dialect, self.prefix)
             else:
                 yield Answer(source, self.dialect, f"{self.prefix} body", got.json())
+
+    def _path(self, model: str, *, stream: bool) -> str:
+        if self.prefix != "native":
+            return _PATHS[self.prefix]
+        return f"/v1beta/models/{model}:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
+
+    def _body(self, model: str, *, stream: bool) -> Mapping[str, Any]:
+        return self.body if self.prefix == "native" else {**self.body, "model": model, "stream": stream}
 
 
 def of_stream(stream: bytes, source: str, dialect: str, prefix: str) -> Iterator[Answer]:
@@ -187,5 +209,8 @@ def of_stream(stream: bytes, source: str, dialect: str, prefix: str) -> Iterator
             yield Answer(source, dialect, _event_kind(prefix, value), value)
 
 
+_ERROR_KINDS = {"messages": "messages error", "native": "google error", "interactions": "google error"}
+
+
 def error_kind(prefix: str) -> str:
-    return "messages error" if prefix == "messages" else "openai error"
+    return _ERROR_KINDS.get(prefix, "openai error")

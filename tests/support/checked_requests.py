@@ -34,6 +34,16 @@ MESSAGES: Mapping[str, Any] = {
     "tools": [{"name": "get_weather", "input_schema": CITY}],
     "thinking": {"type": "enabled", "budget_tokens": 1024},
 }
+NATIVE: Mapping[str, Any] = {
+    "contents": [{"role": "user", "parts": [{"text": PROMPT}]}],
+    "tools": [{"functionDeclarations": [FUNCTION]}],
+    "generationConfig": {"thinkingConfig": {"includeThoughts": True}},
+}
+INTERACTIONS: Mapping[str, Any] = {
+    "input": PROMPT,
+    "tools": [{"type": "function", **FUNCTION}],
+    "generation_config": {"thinking_summaries": "auto"},
+}
 
 #: Every demo model gets these.
 ORDINARY = (
@@ -41,6 +51,8 @@ ORDINARY = (
     Asked("completions", COMPLETIONS),
     *(Asked("responses", RESPONSES, dialect) for dialect in DIALECTS),
     Asked("messages", MESSAGES),
+    Asked("native", NATIVE),
+    Asked("interactions", INTERACTIONS),
 )
 
 _FREEFORM = {"type": "custom", "name": "note", "description": "Takes a note."}
@@ -167,6 +179,17 @@ FEATURES: Mapping[str, tuple[str, Asked]] = {
             },
         ),
     ),
+    "native plain": ("demo", Asked("native", {"contents": NATIVE["contents"]})),
+    "native search": (
+        "demo-grounding",
+        Asked("native", {"contents": NATIVE["contents"], "tools": [{"googleSearch": {}}]}),
+    ),
+    "interactions plain": ("demo", Asked("interactions", {"input": PROMPT})),
+    "interactions search": (
+        "demo-grounding",
+        Asked("interactions", {"input": PROMPT, "tools": [{"type": "google_search"}]}),
+    ),
+    "interactions tier": ("demo", Asked("interactions", {"input": PROMPT, "service_tier": "flex"})),
     "messages tier": ("demo", Asked("messages", {**MESSAGES, "service_tier": "auto"})),
 }
 

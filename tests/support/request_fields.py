@@ -21,7 +21,7 @@ from bridge.errors import BridgeError
 from bridge.protocols import PROTOCOLS, openai_embeddings
 from bridge.protocols.base import Caller, Protocol
 from bridge.protocols.embedding import ConvertedEmbedding, Embedding
-from bridge.protocols.openai_responses.machine import ResponsesOptions
+from bridge.protocols.openai_responses.options import ResponsesOptions
 
 Wrap = Callable[[Any], Any]
 

@@ -18,8 +18,18 @@ import openai.types.conversations as openai_conversations
 import openai.types.responses as openai_responses
 from anthropic.types import message_count_tokens_params, message_create_params
 from anthropic.types.beta import message_create_params as beta_create_params
+from google.genai import interactions as google_interactions
+from google.genai import types as google_types
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 from vendor_schemas import REFERENCES, VendorSchemas
+
+
+class GoogleError(TypedDict):
+    """Google's envelope of an error, for which the SDK has no type of its own."""
+
+    error: google_types.GoogleRpcStatus
+
 
 #: For each SDK the types that the bridge sends or receives, by the name used in the tests.
 TYPES: Mapping[str, Mapping[str, Any]] = {
@@ -51,6 +61,12 @@ TYPES: Mapping[str, Mapping[str, Any]] = {
         "Message": anthropic_beta.BetaMessage,
         "MessageStreamEvent": anthropic_beta.BetaRawMessageStreamEvent,
         "MessageCreateParams": beta_create_params.MessageCreateParams,
+    },
+    "google_sdk": {
+        "GoogleError": GoogleError,
+        "GenerateContentResponse": google_types.GenerateContentResponse,
+        "Interaction": google_interactions.Interaction,
+        "InteractionSSEEvent": google_interactions.InteractionSSEEvent,
     },
 }
 

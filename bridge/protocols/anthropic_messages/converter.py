@@ -63,7 +63,8 @@ def _thinking(body: JsonObject) -> tuple[Thinking, bool]:
     """The thinking to ask Gemini for, and whether the answer may have thinking blocks.
 
     Only clients that ask for thinking get its blocks: others may not understand them. With the display
-    `omitted`, Gemini sends no thoughts, and the blocks carry only signatures.
+    `omitted`, Gemini sends no thoughts, and the blocks carry only signatures. With `between_tools`, thinking
+    is off, and such clients read thinking blocks too.
     """
     wanted = body.get("thinking") or {}
     effort = optional(body.get("output_config") or {}, "effort", str, "output_config")
@@ -73,6 +74,8 @@ def _thinking(body: JsonObject) -> tuple[Thinking, bool]:
             return Thinking(effort=effort, show=False), False
         case "disabled":
             return Thinking(effort="none", show=False), False
+        case "between_tools":
+            return Thinking(effort="none", show=False), True
         case "adaptive":
             return Thinking(effort=effort, show=not omitted), True
         case "enabled":
@@ -80,7 +83,7 @@ def _thinking(body: JsonObject) -> tuple[Thinking, bool]:
             return Thinking(budget=budget, show=not omitted), True
         case other:
             raise invalid_field(
-                f"must be enabled, adaptive or disabled, not {quoted(other)}", "thinking.type"
+                f"must be enabled, adaptive, disabled or between_tools, not {quoted(other)}", "thinking.type"
             )
 
 

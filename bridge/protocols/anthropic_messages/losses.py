@@ -7,6 +7,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "messages.redacted_thinking": "Only Anthropic can read its encrypted thoughts.",
     "messages.unknown_version": "The rules of the latest known version apply to this `anthropic-version`.",
     "messages.advisor_tool_result": "Gemini cannot receive results of Anthropic's advisor.",
+    "messages.between_tools": "What Gemini says between calls is text, and no thinking.",
     "messages.billing_policy": "Anthropic's own billing.",
     "messages.citations": "Gemini cites pages of its own search only.",
     "messages.compaction": "Only Anthropic can read its summary of a conversation.",

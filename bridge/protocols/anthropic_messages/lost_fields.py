@@ -39,8 +39,10 @@ def lost_fields(body: JsonObject) -> list[str]:
         names.append("speed")
     if (body.get("output_config") or {}).get("task_budget"):
         names.append("task_budget")
-    if (body.get("thinking") or {}).get("block_binding"):
+    if (thinking := body.get("thinking") or {}).get("block_binding"):
         names.append("block_binding")
+    if thinking.get("type") == "between_tools":
+        names.append("between_tools")
     if (body.get("tool_choice") or {}).get("disable_parallel_tool_use"):
         names.append("disable_parallel_tool_use")
     if _clears_context(body.get("context_management")):

@@ -22,6 +22,7 @@ def show_model(model: JsonObject) -> dict[str, Any]:
         "id": model["id"],
         "display_name": _title(model),
         "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "line": None,  # Anthropic's own families of models
         "lifecycle": "deprecated" if retires else "active",
         "deprecated_at": None,  # Google announces only the day of the end
         "retires_at": f"{retires}T00:00:00Z" if retires else None,
@@ -38,7 +39,7 @@ def _capabilities(model: JsonObject) -> dict[str, Any]:
     levels = model.get("thinkingLevels", ())
     thinks = {"supported": chats and bool(levels or model.get("thinking"))}
     efforts = {level: {"supported": level in levels} for level in ("low", "medium", "high")}
-    kinds = {"adaptive": thinks, "enabled": thinks, "disabled": thinks, "between_tools": no}
+    kinds = {"adaptive": thinks, "enabled": thinks, "disabled": chat, "between_tools": chat}
     return {
         "batch": no,
         "citations": no,  # of documents

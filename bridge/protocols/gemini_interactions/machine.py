@@ -262,7 +262,7 @@ class InteractionsMachine(EventMachine):
         status = "completed" if ending.outcome is Outcome.COMPLETE else "incomplete"
         filtered = ending.outcome is Outcome.FILTERED and not ending.called
         reason = "".join(self.finish_reasons[:1])
-        errors = [{"code": reason, "message": "Gemini's filter stopped this answer."}] if filtered else []
+        errors = [{"code": reason, "message": self.refusal(ending.candidate)}] if filtered else []
         yield self._event(
             COMPLETED, interaction=self._finish("requires_action" if ending.called else status, errors)
         )

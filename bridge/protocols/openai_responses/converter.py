@@ -13,7 +13,7 @@ from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.echo import echoed_fields
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.losses import LOGPROBS, request_losses
-from bridge.protocols.openai_responses.machine import ResponsesOptions
+from bridge.protocols.openai_responses.options import ResponsesOptions
 from bridge.protocols.openai_responses.tools import DeclaredTools, chosen_tools
 from bridge.protocols.openai_tiers import requested_tier
 

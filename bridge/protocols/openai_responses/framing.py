@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.protocols.base import ConvertedRequest, StreamFraming
-from bridge.protocols.openai_responses.machine import ResponsesOptions
+from bridge.protocols.openai_responses.options import ResponsesOptions
 from bridge.protocols.sse import encode_named
 
 HEARTBEAT = b'data: {"type":"keepalive"}\n\n'

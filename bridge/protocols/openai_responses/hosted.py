@@ -13,7 +13,12 @@ from bridge.protocols.json_reading import each_object, optional
 NewId = Callable[[str], str]
 
 CODE_EVENTS = "response.code_interpreter_call"
-IMAGE_EVENTS = "response.image_generation_call"
+IMAGE_EVENTS = tuple(
+    f"response.image_generation_call.{state}" for state in ("in_progress", "generating", "completed")
+)
+SEARCH_EVENTS = tuple(
+    f"response.web_search_call.{state}" for state in ("in_progress", "searching", "completed")
+)
 
 _CODE, _RESULT = "executableCode", "codeExecutionResult"
 _OK, _FAILED = "OUTCOME_OK", "OUTCOME_FAILED"

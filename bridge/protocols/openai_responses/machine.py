@@ -5,8 +5,7 @@ Codex reads the content only from `response.output_item.done`; SDKs need every e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from bridge.errors import BridgeError
@@ -29,7 +28,6 @@ from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transit
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
 from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
-from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
     STREAM_ERROR_KINDS,
@@ -39,6 +37,7 @@ from bridge.protocols.openai_responses.errors import (
 from bridge.protocols.openai_responses.hosted import (
     CODE_EVENTS,
     IMAGE_EVENTS,
+    SEARCH_EVENTS,
     ExecutedCode,
     annotation,
     executed_code,
@@ -46,24 +45,13 @@ from bridge.protocols.openai_responses.hosted import (
     is_image,
     search_item,
 )
+from bridge.protocols.openai_responses.options import ResponsesOptions
 from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
-from bridge.protocols.openai_responses.tools import CalledTool
 from bridge.protocols.openai_responses.usage import usage_from_gemini
 from bridge.protocols.openai_tiers import tier_for_answer
 
 ID_PREFIX = "resp_"
 _EMPTY_TEXT = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-
-
-@dataclass(frozen=True, slots=True)
-class ResponsesOptions:
-    dialect: Dialect = DIALECTS["bridge"]
-    #: The client's tool behind each declared function.
-    calls: Mapping[str, CalledTool] = field(default_factory=dict)
-    thinking: bool = False
-    encrypted_reasoning: bool = False  #: reasoning items may carry signatures
-    logprobs: bool = False
-    echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats
 
 
 class ResponsesMachine(EventMachine):
@@ -220,10 +208,14 @@ class ResponsesMachine(EventMachine):
         yield self._finish_item(**code.finished())
 
     def _image(self, image: InlineData) -> Iterator[Event]:
-        yield self._start_item({**image_item(self.ids_and_clock.new_id), "status": "in_progress"})
-        for state in ("in_progress", "generating", "completed"):
-            yield self._item_event(f"{IMAGE_EVENTS}.{state}")
-        yield self._finish_item(result=image.data, status="completed")
+        return self._at_once(IMAGE_EVENTS, image_item(self.ids_and_clock.new_id), result=image.data)
+
+    def _at_once(self, events: tuple[str, ...], item: dict[str, Any], **finished: Any) -> Iterator[Event]:
+        """The item of a hosted tool of which only the result is known."""
+        yield self._start_item({**item, "status": "in_progress"})
+        for kind in events:
+            yield self._item_event(kind)
+        yield self._finish_item(**finished, status="completed")
 
     def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
         carried = signature if self._options.encrypted_reasoning else None
@@ -360,15 +352,14 @@ class ResponsesMachine(EventMachine):
         yield self._item_event("response.content_part.done", content_index=0, part=part)
         yield self._finish_item(status="incomplete", content=[part])
 
-    def _search(self) -> Iterator[Event]:
+    def _search(self) -> Iterable[Event]:
         """Google's search as an item of OpenAI's search tool. Gemini sends the results last."""
         search = web_search_from(self._grounding)
         if search is None:
-            return
+            return ()
         if len(citations_in("".join(self._texts), self._grounding)) > self._cited:
             self.losses.append("responses.citation_after_message")
-        yield self._start_item({**search_item(search, self.ids_and_clock.new_id), "status": "in_progress"})
-        yield self._finish_item(status="completed")
+        return self._at_once(SEARCH_EVENTS, search_item(search, self.ids_and_clock.new_id))
 
     def _end(
         self, events: tuple[str, ...], status: str, *, reason: str | None = None, error: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from bridge.protocols.base import Transitions
-from bridge.protocols.openai_responses.hosted import CODE_EVENTS, IMAGE_EVENTS
+from bridge.protocols.openai_responses.hosted import CODE_EVENTS, IMAGE_EVENTS, SEARCH_EVENTS
 
 
 class ResponsesState(Enum):
@@ -51,9 +51,7 @@ TRANSITIONS: Transitions = {
         f"{CODE_EVENTS}_code.done": ResponsesState.ITEM,
         f"{CODE_EVENTS}.interpreting": ResponsesState.ITEM,
         f"{CODE_EVENTS}.completed": ResponsesState.ITEM,
-        f"{IMAGE_EVENTS}.in_progress": ResponsesState.ITEM,
-        f"{IMAGE_EVENTS}.generating": ResponsesState.ITEM,
-        f"{IMAGE_EVENTS}.completed": ResponsesState.ITEM,
+        **dict.fromkeys((*IMAGE_EVENTS, *SEARCH_EVENTS), ResponsesState.ITEM),
         "response.output_item.done": ResponsesState.OPEN,
         **_FAIL,
     },
