@@ -448,6 +448,13 @@ def _operating() -> Iterator[Operation]:
     draining = {"503": {"description": "Draining", "content": status}}
     yield "/readyz", "get", _for("Check that the service takes requests", _open({**ready, **draining}))
     shown = {"200": {"description": "For Prometheus", "content": {"text/plain": text}}}
+    account = {JSON: {"schema": {"type": "object", "required": ["object", "limits", "usage"]}}}
+    mine = {
+        "200": {"description": "As JSON, or as one line of text", "content": {**account, "text/plain": text}}
+    }
+    failed = {status: each for status, each in _failures(PROTOCOLS).items() if status in ("401", "503")}
+    responses = {"responses": {**mine, **failed}}
+    yield "/v1/bridge/me", "get", _for("Show the limits and the usage of the key", responses)
     yield "/metrics", "get", _for("Show the metrics for Prometheus", _open({**shown, **hidden}))
 
 
