@@ -158,7 +158,7 @@ VENDORS: dict[str, tuple[str, str, str]] = {
         GOOGLE_KEY,
     ),
 }
-MODELS, OPERATION = "models", "operation"  #: the tags of routes that belong to no single protocol
+MODELS, ACCOUNT, OPERATION = "models", "account", "operation"  #: the tags of routes that belong to no single protocol
 
 
 def _tags() -> list[Json]:
@@ -168,7 +168,8 @@ def _tags() -> list[Json]:
         vendor = {"externalDocs": {"url": url, "description": f"{title} at the vendor"}} if url else {}
         tags.append({"name": protocol.name, "description": title, **vendor, "x-key-header": key})
     models = {"name": MODELS, "description": "Models", "x-key-header": BEARER}
-    return [*tags, models, {"name": OPERATION, "description": "Operation"}]
+    account = {"name": ACCOUNT, "description": "Limits and usage", "x-key-header": BEARER}
+    return [*tags, models, account, {"name": OPERATION, "description": "Operation"}]
 
 
 def _tag(path: str) -> str:
@@ -177,6 +178,8 @@ def _tag(path: str) -> str:
         own_paths = [*written(protocol.all_paths), *stored]
         if any(path == own or path.startswith(f"{own}/") for own in own_paths):
             return protocol.name
+    if path.startswith("/v1/bridge/"):
+        return ACCOUNT
     listed = any(path.startswith(protocol.models_path) for protocol in PROTOCOLS)
     return MODELS if listed else OPERATION
 
