@@ -158,7 +158,8 @@ VENDORS: dict[str, tuple[str, str, str]] = {
         GOOGLE_KEY,
     ),
 }
-MODELS, ACCOUNT, OPERATION = "models", "account", "operation"  #: the tags of routes that belong to no single protocol
+#: The tags of routes that belong to no single protocol.
+MODELS, ACCOUNT, OPERATION = "models", "account", "operation"
 
 
 def _tags() -> list[Json]:
