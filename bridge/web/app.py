@@ -158,7 +158,7 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
-        context=ContextFitting(settings.context),
+        context=ContextFitting(settings.context, settings.editors),
         cache=RequestCache(stores.request_cache, settings.cache),
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
@@ -182,7 +182,8 @@ def _listed_losses(names: Sequence[str]) -> str:
 def _context_header(record: Record) -> str:
     """For each step what it changed, then the tokens that all of them saved."""
     steps = [f"{name}={changes}" for name, changes in record.context.items()]
-    return ";".join((*steps, f"saved={sum(record.context_saved.values())}"))
+    saved = sum(record.context_saved.get(name, 0) for name in record.context)
+    return ";".join((*steps, f"saved={saved}"))
 
 
 def _cost_by(settings: Settings) -> CostOf:
