@@ -9,6 +9,7 @@ import pytest
 from conversations import CONVERSATIONS
 from hypothesis import given
 from hypothesis import strategies as st
+from other_options import OPTIONS
 from strict_readers import READERS
 from transcripts import NAMES, VARIANTS, Run, TranscriptVariant, chunks_of, in_one_lump, in_single_characters
 
@@ -18,22 +19,14 @@ from bridge.gemini.types import Chunk
 from bridge.gemini.wire import chunk_from_json
 
 READ = [told for told in VARIANTS if told.protocol.name in READERS]
-EACH = pytest.mark.parametrize("told", READ, ids=lambda told: told.label)
-
-#: Fields that turn on what most requests leave out.
-MORE: dict[str, dict[str, Any]] = {
-    "openai_responses": {
-        "include": ["reasoning.encrypted_content", "message.output_text.logprobs"],
-        "tools": [
-            {"type": "custom", "name": "note"},
-            {"type": "local_shell"},
-            {"type": "namespace", "name": "sky", "tools": [{"type": "function", "name": "look"}]},
-            {"type": "function", "name": "weigh"},
-        ],
-    },
-    "openai_chat": {"n": 2, "logprobs": True},
-    "anthropic_messages": {},
-}
+EACH = pytest.mark.parametrize(
+    ("told", "fields"),
+    [
+        pytest.param(told, fields, id=f"{told.label}-{label}")
+        for told in READ
+        for label, fields in OPTIONS[told.protocol.name].items()
+    ],
+)
 
 
 def read(told: TranscriptVariant, events: list[Any]) -> None:
@@ -109,18 +102,13 @@ def _chunks(beginning: list[Any], end: list[Any]) -> list[Chunk]:
 
 @EACH
 @given(chunks=st.builds(_chunks, _BEGINNINGS, _ENDS))
-def test_any_stream(told: TranscriptVariant, chunks: list[Chunk]) -> None:
-    name = told.protocol.name
-    conversation = CONVERSATIONS[name]
+def test_any_stream(told: TranscriptVariant, fields: dict[str, Any], chunks: list[Chunk]) -> None:
+    conversation = CONVERSATIONS[told.protocol.name]
 
     def run() -> Run:
         return Run(
-            told.protocol, {**conversation.opening, **MORE[name]}, caller=conversation.callers[told.caller]
+            told.protocol, {**conversation.opening, **fields}, caller=conversation.callers[told.caller]
         )
 
-    played = run()
-    events = played.whole(chunks)
-    read(told, events)
+    read(told, run().whole(chunks))
     read(told, run().broken(chunks, UpstreamUnreachable("gone")))
-    if played.machine.error is None:
-        played.machine.fold(events)

@@ -173,7 +173,8 @@ class ChatReader:
         for call in choice["delta"].get("tool_calls", []):
             assert call["index"] == calls
             assert call["id"] not in self._call_ids
-            orjson.loads(call["function"]["arguments"])
+            if call["type"] == "function":
+                orjson.loads(call["function"]["arguments"])
             self._call_ids.add(call["id"])
             self._open[choice["index"]] = calls = calls + 1
         if (reason := choice["finish_reason"]) is not None:

@@ -26,7 +26,7 @@ from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, Part
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
-from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
+from bridge.protocols.openai_logprobs import logprobs_from_gemini
 from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
@@ -294,7 +294,7 @@ class ResponsesMachine(EventMachine):
             "response.output_text.done",
             content_index=0,
             text=part["text"],
-            logprobs=without_bytes(part["logprobs"]),
+            logprobs=part["logprobs"],
             **whole,
         )
         yield self._item_event("response.content_part.done", content_index=0, part=part)
@@ -324,7 +324,7 @@ class ResponsesMachine(EventMachine):
             self.losses.append("responses.logprobs_outside_message")
             return ()
         self._logprobs += tokens
-        return (self._text_delta("", without_bytes(tokens)),)
+        return (self._text_delta("", tokens),)
 
     def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._end_reasoning()
