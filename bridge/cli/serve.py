@@ -10,7 +10,7 @@ import sys
 from typing import NoReturn
 
 from bridge.cli.command import Command
-from bridge.server.listening_process import listening_process
+from bridge.doctor.listening_process import listening_process
 from bridge.settings import SettingsError, load
 from bridge.settings.sections import ServerSettings
 from bridge.settings.source import PROJECT

@@ -14,7 +14,7 @@ Gemini Bridge on {address}  ({upstream})
 Access: {access}
 Try it:
   curl -N {address}/v1/chat/completions -H 'content-type: application/json' \\{key}
-    -d '{{"model": "gpt-5", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
+    -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
 Connect your tools: open {address} in a browser, or run {command} connect
 Stop with Ctrl-C.
 """
@@ -31,6 +31,7 @@ def welcome(active: ActiveSettings, host: str) -> str:
         address=f"http://{shown}:{server.port}",
         upstream=f"upstream: {active.home}" if active.home else _OFFLINE,
         access=active.access.replace("`gemini-bridge ", f"`{command} "),
+        model=active.settings.model_for_clients,
         key=_KEY if active.needs_key else "",
         command=command,
     )

@@ -11,11 +11,13 @@ import pytest
 import requests
 from client_keys import ClientKeys
 from command_line import attempt
+from evil_gemini import Evil
 from gunicorn_bridge import ROOT, clean_environment, free_port, gunicorn_bridge
 from terminal import CTRL_C, Terminal, terminal
 from waiting import eventually
 
 from bridge.state.key_store import Rules
+from tests.faults.conftest import BEHAVIOURS, fresh
 
 SERVE = [sys.executable, "-c", "import sys; from bridge.cli import main; sys.exit(main(['serve']))"]
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -29,6 +31,13 @@ def port() -> int:
 @pytest.fixture
 def address(port: int) -> str:
     return f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def evil() -> Iterator[Evil]:
+    running = Evil(BEHAVIOURS)
+    yield running
+    running.close()
 
 
 @pytest.fixture
@@ -75,28 +84,25 @@ def test_without_answers_ctrl_c_stops_at_once(serving):
     assert "Traceback" not in serving.shown
 
 
-def test_ctrl_c_waits_for_answers_and_a_second_one_ends_them_well(serving, address):
-    assert serving.shows("Stop with Ctrl-C.")
-    with ThreadPoolExecutor() as threads:
-        slow = [threads.submit(ask, address, model="demo-slow", stream=True) for _ in range(2)]
+def test_ctrl_c_waits_for_answers_and_a_second_one_ends_them_well(evil, port, address, tmp_path):
+    environment = clean_environment() | {
+        "BRIDGE_SERVER__PORT": str(port),
+        "BRIDGE_STATE_DIR": str(tmp_path),
+        "GEMINI_API_KEY": "a-key",
+        "GOOGLE_GEMINI_BASE_URL": evil.address,
+    }
+    with terminal(SERVE, ROOT, environment) as serving, ThreadPoolExecutor() as threads:
         assert serving.shows("Stop with Ctrl-C.")
-        wait_for_answers(address, 2)
+        models = [fresh("never-ending") for _ in range(2)]
+        endless = [threads.submit(ask, address, model=model, stream=True) for model in models]
+        assert eventually(lambda: all(evil.asked[model] for model in models))
         serving.press(CTRL_C)
         assert serving.shows("waiting for 2 answers; press Ctrl-C again to stop now")
         serving.press(CTRL_C)
-        ended = [each.result().text for each in slow]
-    assert all(text.endswith("data: [DONE]\n\n") and "restarting" in text for text in ended)
-    assert serving.process.wait(20) == 0
-    assert "Traceback" not in serving.shown
-
-
-def wait_for_answers(address: str, wanted: int) -> None:
-    def running() -> bool:
-        shown = requests.get(f"{address}/metrics", timeout=10).text
-        lines = [line for line in shown.split("\n") if line.startswith("gemini_bridge_streams")]
-        return sum(float(line.split()[-1]) for line in lines) == wanted
-
-    assert eventually(running)
+        ended = [each.result().text for each in endless]
+        assert all(text.endswith("data: [DONE]\n\n") and "restarting" in text for text in ended)
+        assert serving.process.wait(20) == 0
+        assert "Traceback" not in serving.shown
 
 
 def test_a_log_that_is_no_terminal_is_json():
