@@ -52,7 +52,7 @@ class PostgresServer:
             check=True,
             stdout=subprocess.DEVNULL,
             cwd=self.folder,
-            **_unprivileged(),
+            **unprivileged(),
         )
 
     # --- the server ----------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class PostgresServer:
                 stderr=log,
                 cwd=self.folder,
                 start_new_session=True,
-                **_unprivileged(),
+                **unprivileged(),
             )
         assert eventually(self._answers, 30), (self.folder / "log").read_text()
 
@@ -128,7 +128,7 @@ class PostgresServer:
         return self.url(name)
 
 
-def _unprivileged() -> dict[str, Any]:
+def unprivileged() -> dict[str, Any]:
     if os.geteuid() != 0:
         return {}
     return {"user": "nobody", "group": getpwnam("nobody").pw_gid, "extra_groups": []}

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from postgres_server import PASSWORD, PostgresServer, postgres_server
@@ -63,6 +64,34 @@ def test_a_paused_server_delays_each_thread_once(own_server: PostgresServer, dat
         later = [seconds_of(lambda: database.run("SELECT 1")) for _ in range(20)]
         assert sorted(later)[10] < 0.01
     assert eventually(lambda: answers(database))
+
+
+def test_a_patient_statement_does_not_hide_that_the_server_is_silent(
+    own_server: PostgresServer, database: Database
+) -> None:
+    with ThreadPoolExecutor(1) as background:
+        patient = background.submit(database.run, "SELECT pg_sleep(0.3)", patience=5.0)
+        assert eventually(lambda: database.health().used == 1)
+        with own_server.paused():
+            waits = [seconds_of(lambda: database.run("SELECT 1")) for _ in range(5)]
+            assert max(waits) < SERVING_PATIENCE + SLACK
+            assert sorted(waits)[3] < 0.01, "only the first call waits"
+        with suppress(StorageUnavailable):
+            patient.result(30)
+    assert eventually(lambda: answers(database))
+
+
+def test_a_busy_server_that_answers_is_not_taken_for_silent(
+    own_server: PostgresServer, database: Database
+) -> None:
+    database.patience = 0.1
+    with ThreadPoolExecutor(MOST_CONNECTIONS + 1) as pool:
+        chatting = "SELECT repeat('x', 100000), pg_sleep(0.02) FROM generate_series(1, 25)"
+        busy = [pool.submit(database.run, chatting, patience=5.0) for _ in range(MOST_CONNECTIONS)]
+        assert eventually(lambda: database.health().used == MOST_CONNECTIONS)
+        assert database.run("SELECT 1") == [(1,)]
+        assert [len(each.result(30)) for each in busy] == [25] * MOST_CONNECTIONS
+    assert database.health().outages == 0
 
 
 def test_a_server_that_was_killed_is_used_again_after_its_start(
