@@ -114,8 +114,8 @@ class Database:
             pool.putconn(connection)
 
     def _live_connection(self, patience: float) -> tuple[ConnectionPool[Connection], Connection]:
-        """A connection that the server has not closed. If it has, all idle connections are old, and one of the
-        threads that notice it replaces the pool."""
+        """A connection that the server has not closed. If it has, all idle connections are old, and one
+        of the threads that notice it replaces the pool."""
         for _ in range(2):
             pool = self._usable_pool()
             with suppress(PoolClosed):

@@ -16,6 +16,8 @@ from bridge.observe import usage_writer
 from bridge.observe.usage_writer import UsageWriter
 from bridge.state.away.usage_store import WaitingUsageStore, move
 from bridge.state.errors import DatabaseUnfit, StorageError, StorageUnavailable
+from bridge.state.postgres.bridges import PostgresBridges
+from bridge.state.postgres.ledger import PostgresLedger
 from bridge.state.sqlite.waiting_rows import TAKEN_FOR, SqliteWaitingRows
 from bridge.state.waiting_rows import WaitingRow
 
@@ -112,11 +114,17 @@ def test_usage_that_arrives_twice_counts_once(postgres) -> None:
     assert postgres.database().run("SELECT sum(requests) FROM gemini_bridge.usage_day") == [(3,)]
 
 
+def waiting_usage(postgres, path: Path, most: int = 100) -> WaitingUsageStore:
+    database = postgres.database()
+    bridges = PostgresBridges(database, PostgresLedger(database), path.parent)
+    return WaitingUsageStore(postgres.usage(), SqliteWaitingRows(path, most), bridges)
+
+
 def test_usage_that_finds_no_space_in_the_file_is_written_from_memory(
     postgres, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
-    store = WaitingUsageStore(postgres.usage(), SqliteWaitingRows(path, most=2))
+    store = waiting_usage(postgres, path, most=2)
     writer = UsageWriter(store)
     for _ in range(5):
         writer.put(row())
