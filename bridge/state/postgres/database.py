@@ -49,7 +49,7 @@ READ_ONLY = (
 MOST_CONNECTIONS = 4
 #: Seconds to wait while all connections are busy with a server that answers. A server that sends nothing on
 #: any of them for as long as the caller's patience is taken for silent.
-BUSY_TIMEOUT = 1.0
+BUSY_TIMEOUT = 3.0
 #: Seconds between attempts to connect: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
 
@@ -70,6 +70,7 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[Connection] | None = None
         self._last_sign = LastSign()
+        self._busy: set[Connection] = set()  #: those that calls use at the moment
         self._connector: threading.Thread | None = None
         self._attempted = threading.Event()  #: set when the first attempt to connect has ended
         self._wait_until = 0.0  #: callers wait for that attempt until then
@@ -105,12 +106,14 @@ class Database:
         pool, connection = self._live_connection(patience)
         try:
             connection.patience = patience
+            self._busy.add(connection)
             yield connection
         except psycopg.Error as error:
             if server_failed(error):
                 self._fail(pool, storage_error(self.location, error, self.secrets))
             raise storage_error(self.location, error, self.secrets) from error
         finally:
+            self._busy.discard(connection)
             pool.putconn(connection)
 
     def _live_connection(self, patience: float) -> tuple[ConnectionPool[Connection], Connection]:
@@ -138,13 +141,17 @@ class Database:
             try:
                 return pool.getconn(min(patience, BUSY_TIMEOUT))
             except PoolTimeout as error:
-                if self._last_sign.at < began:
+                if self._last_sign.at < began and not self._unread():
                     silent = ServerSilent(f"no answer for {patience * 1000:.0f} ms, and no free connection")
                     failure = storage_error(self.location, silent, self.secrets)
                     self._fail(pool, failure)
                     raise failure from error
                 if time.monotonic() >= give_up_at:
                     raise storage_error(self.location, error, self.secrets) from error
+
+    def _unread(self) -> bool:
+        """Whether the server has answered, and the machine is too busy for the thread that waits for it."""
+        return any(not connection.is_live() for connection in list(self._busy) if not connection.closed)
 
     # --- breaker -------------------------------------------------------------------------------------
 

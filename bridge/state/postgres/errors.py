@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
-from bridge.state.errors import DatabaseUnfit, StorageError, StorageUnavailable
+from bridge.state.errors import DatabaseUnfit, StorageBusy, StorageError, StorageUnavailable
 
 UPGRADE = "run `gemini-bridge state upgrade`"
 
@@ -35,9 +35,11 @@ _CODES_OF_MESSAGES = {
     'role "': "28000",
     'database "': "3D000",
 }
-#: The server works, and only this statement failed: it waited for a lock, was cancelled, or needs disk space
+#: The server works, and this statement was in the way of others, or waited too long for a lock.
+_BUSY = frozenset({"40001", "40P01", "55P03"})
+#: The server works, and only this statement failed: it is one of those, was cancelled, or needs disk space
 #: that the server does not have. Reading works on a full disk.
-_OF_ONE_STATEMENT = frozenset({"40001", "40P01", "53100", "55P03", "57014"})
+_OF_ONE_STATEMENT = _BUSY | {"53100", "57014"}
 #: Lost connections, a server without resources, one that stops or starts, and one that cannot write.
 _PASSING = ("08", "25006", "53", "57", "58")
 
@@ -60,7 +62,7 @@ def storage_error(location: str, error: psycopg.Error, secrets: Iterable[str] = 
     if told := _UNFIT.get(code) or _UNFIT.get(code[:2]):
         return DatabaseUnfit(f"{location}: {told} ({reason})", reason)
     passing = code in _OF_ONE_STATEMENT or server_failed(error) or isinstance(error, POOL_ERRORS)
-    kind = StorageUnavailable if passing else StorageError
+    kind = StorageBusy if code in _BUSY else StorageUnavailable if passing else StorageError
     return kind(f"{location} cannot be used: {reason}{_hint(code, reason)}", reason)
 
 

@@ -134,6 +134,25 @@ def test_a_listener_that_never_answers_delays_the_first_calls_once() -> None:
         database.close()
 
 
+def test_a_request_waits_for_its_turn(own_server: PostgresServer, postgres) -> None:
+    """A limit that is counted without the others would admit too many."""
+    database, holder = Database(postgres.url), Database(postgres.url, patience=5)
+    alice = [LimitedSubject("key:alice", "", Limits(streams=1))]
+    assert eventually(lambda: answers(database))
+    locked = threading.Event()
+
+    def hold(held) -> None:
+        held.execute("SELECT pg_advisory_xact_lock(hashtextextended('key:alice', 41242))")
+        locked.set()
+        time.sleep(0.5)  # longer than the lock timeout
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(holder.transaction, hold)
+        locked.wait(30)
+        assert PostgresLedger(database).enter(alice).booking
+        holding.result(30)
+
+
 def test_a_lock_that_is_held_fails_one_call_and_not_the_database(
     own_server: PostgresServer, postgres
 ) -> None:

@@ -35,7 +35,7 @@ def enter(_number):
     while True:
         try:
             return ledger.enter(subjects).booking is not None
-        except StorageUnavailable:  # a busy machine: the lock timeout passed, and nothing is booked
+        except StorageUnavailable:  # a busy machine: nothing is booked
             pass
 
 sys.stdin.readline()
