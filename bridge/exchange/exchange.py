@@ -79,6 +79,7 @@ class Exchange:
         self._batches: Iterator[list[Event]] = chain(map(self._events, chunks), self._last_events())
         self._held: list[Event] = []
         self._encoded_to_the_end = False
+        self._closed = False
         machine.sent_tier = lambda: None if chunks.request is None else chunks.request.service_tier
 
     @property
@@ -132,25 +133,39 @@ class Exchange:
         except Exception as error:
             return self._fail(error)
 
-    def encoded(self, wanted: Wanted) -> Iterator[bytes]:
-        """The encoded stream: events that arrive together are written together."""
+    def encoded(self, wanted: Wanted, ends: Callable[[], None]) -> Iterator[bytes]:
+        """The encoded stream: events that arrive together are written together. Calls `ends` before the last
+        event is written."""
+        machine = self._machine
         self._record.first_byte()
+        if machine.over:
+            self._call(ends)
         yield self._framing.encode_events(self._held) or self._framing.keep_alive()
         last_write = time.monotonic()
         try:
             for events in self._batches:
                 if events:
+                    if machine.over:
+                        self._call(ends)
                     yield self._framing.encode_events(events)
                     last_write = time.monotonic()
                 elif not wanted():
                     return
-                elif time.monotonic() - last_write >= self._heartbeat and not self._machine.over:
+                elif time.monotonic() - last_write >= self._heartbeat and not machine.over:
                     yield self._framing.keep_alive()
                     last_write = time.monotonic()
         except Exception as error:
             if events := self._fail(error):
+                self._call(ends)
                 yield self._framing.encode_events(events)
         self._encoded_to_the_end = True
+
+    def _call(self, ends: Callable[[], None]) -> None:
+        """Whatever fails there, the client gets its last event."""
+        try:
+            ends()
+        except Exception:
+            log.exception("unexpected failure", extra={"request_id": self._record.request_id})
 
     def body(self, wanted: Wanted) -> JsonObject:
         """The whole answer; raises ClientDisconnected if the client disconnects."""
@@ -213,6 +228,10 @@ class Exchange:
         return events
 
     def close(self) -> None:
+        """Fill in the record. Only the first call has an effect."""
+        if self._closed:
+            return
+        self._closed = True
         self._batches = iter(())  # breaks a reference cycle
         chunks, record, machine = self._chunks, self._record, self._machine
         chunks.close()

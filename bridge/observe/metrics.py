@@ -49,7 +49,7 @@ _REQUESTS = Counter(
 )
 _DURATION = Histogram(
     "request_duration_seconds",
-    "From the request's head to the answer's last byte, for requests that were sent to a model",
+    "From the request's head until the answer's last event is ready, for requests that were sent to a model",
     ("model",),
     buckets=SECONDS,
     **_ours,

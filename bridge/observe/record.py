@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, UpstreamError
 from bridge.gemini.types import Usage
 from bridge.settings.routes import Target
+from bridge.state.bridges import LateUsage
 
 log = logging.getLogger("bridge.access")
 
@@ -50,7 +51,9 @@ class Record:
     method: str
     path: str
     observers: tuple[Observer, ...] = ()  #: called once each, when the record is complete
-    settlers: tuple[Observer, ...] = ()  #: of this request only; called before all other observers
+    keepers: tuple[Observer, ...] = ()  #: called first: the end of the process must not lose what they write
+    settlers: tuple[Observer, ...] = ()  #: of this request only; called before the observers
+    owed: Callable[[Record], LateUsage | None] | None = None  #: what the first settler books, for the keepers
     key: str | None = None  #: the name of the client's key
     client: str | None = None  #: the program's name, from its User-Agent
     traceparent: str | None = None  #: the trace of this request, as the client wrote it
@@ -187,8 +190,8 @@ class Record:
         if self._told:
             return
         self._told = True
-        for settler in self.settlers:
-            self._tell(settler)
+        for early in (*self.keepers, *self.settlers):
+            self._tell(early)
         level = logging.WARNING if self.reason else logging.INFO
         if log.isEnabledFor(level):  # faster than log.log, which searches the stack for the caller
             log.handle(

@@ -115,7 +115,9 @@ def _postgres_stores(settings: Settings, patience: float) -> Stores:
 
     folder = settings.state.dir
     found = postgres_stores(settings, patience)
-    found["usage"] = WaitingUsageStore(found["usage"], SqliteWaitingRows(folder / "usage_waiting.sqlite3"))
+    found["usage"] = WaitingUsageStore(
+        found["usage"], SqliteWaitingRows(folder / "usage_waiting.sqlite3"), found["bridges"]
+    )
     found["ledger"] = FallbackLedger(
         found["ledger"],
         SqliteLocalLedger(folder / "limits_away.sqlite3"),

@@ -40,7 +40,6 @@ from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
 from bridge.settings.value import OFF
 from bridge.state.stores import Stores, open_stores
-from bridge.state.usage_store import UsageStore
 from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
 from bridge.upstream.retries import RetryPolicy
@@ -101,7 +100,8 @@ def create_app(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    _keep_records(app, client_side.slow_clients, _observers(settings, stores.usage, services.context))
+    usage = UsageObserver(stores.usage, settings.prices_in_force)
+    _keep_records(app, client_side.slow_clients, usage, _observers(settings, services.context))
     authenticator = Authenticator(settings, KeyCache(stores.keys))
     limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
     install_access(
@@ -199,12 +199,9 @@ def _cost_by(settings: Settings) -> CostOf:
     return lambda record: cost_of(record, prices) or 0.0
 
 
-def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -> tuple[Observer, ...]:
+def _observers(settings: Settings, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.models.target_rows}
-    observers: list[Observer] = [
-        RequestMetrics(models, _cost_by(settings)),
-        UsageObserver(usage, settings.prices_in_force),
-    ]
+    observers: list[Observer] = [RequestMetrics(models, _cost_by(settings))]
     if settings.context.compress != OFF:
         observers.append(context.learn)
     if settings.otel.enabled:
@@ -214,7 +211,9 @@ def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -
     return tuple(observers)
 
 
-def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observer, ...]) -> None:
+def _keep_records(
+    app: Flask, slow_clients: SlowClients, usage: UsageObserver, observers: tuple[Observer, ...]
+) -> None:
     @app.before_request
     def begin() -> None:
         request = current_request()
@@ -226,6 +225,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             request.method,
             request.path,
             observers,
+            (usage,),
             client=client_program(headers.get("User-Agent")),
             traceparent=headers.get("traceparent"),
             session=session and session.id,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pgbouncer import PgBouncer, needs_pgbouncer, pgbouncer
 from postgres_server import PostgresServer, postgres_server
 
 from bridge.state.answer_store import AnswerStore
@@ -100,6 +101,9 @@ class PostgresBackend:
         self.folder = folder
         self.url = url
 
+    def through(self, bouncer: PgBouncer) -> PostgresBackend:
+        return PostgresBackend(self.folder, bouncer.url(self.url))
+
     def database(self) -> Database:
         return Database(self.url, patience=5.0)  # the machine of the tests may be busy
 
@@ -158,11 +162,22 @@ def postgres(server: PostgresServer, template: str, tmp_path: Path) -> PostgresB
     return PostgresBackend(tmp_path / "state", server.new_database(template))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(scope="session")
+def bouncer(server: PostgresServer) -> Iterator[PgBouncer]:
+    with pgbouncer(server) as running:
+        yield running
+
+
+@pytest.fixture
+def through_pgbouncer(postgres: PostgresBackend, bouncer: PgBouncer) -> PostgresBackend:
+    return postgres.through(bouncer)
+
+
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("through_pgbouncer", marks=needs_pgbouncer)])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     if request.param == "sqlite":
         return SqliteBackend(tmp_path / "state")
-    found: PostgresBackend = request.getfixturevalue("postgres")
+    found: PostgresBackend = request.getfixturevalue(request.param)
     return found
 
 
