@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from bridge.context.estimate import content_tokens, fixed_tokens
+from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.history import repair_history
 from bridge.gemini.types import USER, Content, FunctionResponse, GenerateRequest
 
@@ -67,6 +68,12 @@ class History:
 
 def is_opening(turn: Content) -> bool:
     return turn.role == USER and not any(isinstance(part.data, FunctionResponse) for part in turn.parts)
+
+
+def step_taken(name: str, changes: int, before: History, after: History, scale: float) -> StepTaken:
+    pairs = zip(before.turns, after.turns, strict=False)
+    first = next((place for place, (old, new) in enumerate(pairs) if old != new), len(after.turns))
+    return StepTaken(name, changes, max(round((before.tokens - after.tokens) * scale), 0), first)
 
 
 def history_of(request: GenerateRequest) -> tuple[History, tuple[str, ...]]:

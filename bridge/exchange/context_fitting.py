@@ -6,17 +6,19 @@ learns from the counts that the upstream returns with its answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from bridge.context import EDITS, LADDER
-from bridge.context.base import LadderStep
+from bridge.context.base import ClientEdit, ContextStep, LadderStep
 from bridge.context.estimate import request_tokens
-from bridge.context.history import History, history_of
-from bridge.context.ladder import Fitted, StepTaken, shorten
+from bridge.context.history import History, history_of, step_taken
+from bridge.context.ladder import Fitted, shorten
 from bridge.context.learned_scale import LearnedScales
 from bridge.context.window import Window, window_of
 from bridge.errors import BridgeError, ContextOverflow
+from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import GenerateRequest
 from bridge.observe.record import Record
@@ -29,10 +31,14 @@ NEAR_THE_EDGE = 0.9
 #: A shortened history with a smaller estimated share of the window is not counted again.
 SURELY_FITS = 0.75
 MOST_RECOUNTS = 3  #: how often the count of a shortened history may ask for a shorter one
+#: The scale of a model that has not counted yet, for what an edit saved.
+LIKELY = 1.0
 UNCOUNTED = "context.estimated"  #: the note for a history that was shortened by the estimate alone
 
 #: Returns the upstream's own count of a request.
 Count = Callable[[GenerateRequest], int]
+
+Step = TypeVar("Step", bound=ContextStep)
 
 
 class ContextFitting:
@@ -41,15 +47,25 @@ class ContextFitting:
     def __init__(self, settings: ContextSettings) -> None:
         self._settings = settings
         self._clients = Patterns(settings.clients)
-        self._edits = [edit for kind in EDITS if (edit := kind(settings)).is_on()]
-        self._ladder = [step for kind in LADDER if (step := kind(settings)).is_on()]
+        self._edits = {kind.name: edit for kind in EDITS if (edit := kind(settings)).is_on()}
+        self._ladder = {kind.name: step for kind in LADDER if (step := kind(settings)).is_on()}
         self.scales = LearnedScales()
 
-    def edited(self, request: GenerateRequest, record: Record) -> GenerateRequest:
-        """The request after the edits, which do not depend on the model."""
-        for edit in self._edits:
-            request, notes = edit.apply(request)
+    def edited(self, request: GenerateRequest, model: str, record: Record) -> GenerateRequest:
+        """The request after the edits, which need no window. `model` is the first that will be asked."""
+        edits = self._chosen(EDITS, self._edits, request)
+        scale = self.scales.of(model, LIKELY)
+        taken = []
+        for edit in edits:
+            edited, changes, notes = edit.apply(request)
             record.note(notes)
+            if edited is not request:
+                (before, _), (after, _) = history_of(request), history_of(edited)
+                taken.append(step_taken(edit.name, changes, before, after, scale))
+                request = edited
+        if any(isinstance(edit, ClientEdit) for edit in edits):
+            _expect(request, scale, record)  # the answer's count teaches the scale
+        record.edits_taken = tuple(taken)
         return request
 
     def fitted(
@@ -62,16 +78,17 @@ class ContextFitting:
     ) -> GenerateRequest:
         """The request with a history that fits into the window of the model. Raises ContextOverflow if that
         is impossible."""
-        steps = self._steps(request, record)
+        record.steps_taken = ()
+        steps = self._chosen(LADDER, self._ladder if self._compresses(record.client) else {}, request)
         window = window_of(request, capabilities, self._settings) if steps else None
         if window is None:
             return request
         window = replace(window, scale=self.scales.of(model))
         count = self._learning(model, count)
-        if _expect(request, window, record) < NEAR_THE_EDGE * window.budget:
+        if _expect(request, window.scale, record) < NEAR_THE_EDGE * window.budget:
             return request
         shortened = _Shortening(window, steps, count, record).of(request)
-        _expect(shortened, window, record)
+        _expect(shortened, window.scale, record)
         return shortened
 
     def _learning(self, model: str, count: Count) -> Count:
@@ -87,12 +104,18 @@ class ContextFitting:
         if (counted := record.counted_prompt) and record.upstream_model:
             self.scales.learn(record.upstream_model, record.estimated_tokens, counted)
 
-    def _steps(self, request: GenerateRequest, record: Record) -> Sequence[LadderStep]:
-        """The steps for this client, in the order of the ladder."""
-        if self._compresses(record.client):
-            return self._ladder
+    def _chosen(
+        self, kinds: Iterable[type[Step]], own: Mapping[str, Step], request: GenerateRequest
+    ) -> Sequence[Step]:
+        """The operator's own steps and those that the client asks for, in the order of `kinds`."""
+        if not request.context:
+            return tuple(own.values())
         wished = {wish.step: wish.options for wish in request.context}
-        return [kind.wished(self._settings, wished[kind.name]) for kind in LADDER if kind.name in wished]
+        return [
+            kind.wished(self._settings, wished[kind.name]) if kind.name in wished else own[kind.name]
+            for kind in kinds
+            if kind.name in wished or kind.name in own
+        ]
 
     def _compresses(self, client: str | None) -> bool:
         compress = self._settings.compress
@@ -101,10 +124,10 @@ class ContextFitting:
         return compress != OFF
 
 
-def _expect(request: GenerateRequest, window: Window, record: Record) -> int:
+def _expect(request: GenerateRequest, scale: float, record: Record) -> int:
     """The tokens that the model will probably count; the record gets them to learn from the difference."""
     record.estimated_tokens = request_tokens(request)
-    record.expected_tokens = round(record.estimated_tokens * window.scale)
+    record.expected_tokens = round(record.estimated_tokens * scale)
     return record.expected_tokens
 
 
@@ -161,8 +184,7 @@ class _Shortening:
     def _tell(self, taken: Sequence[StepTaken], notes: Sequence[str]) -> None:
         self.record.note(notes)
         self.record.note([f"context.{step.name}" for step in taken])
-        self.record.context = {step.name: step.changes for step in taken}
-        self.record.context_saved = {step.name: step.saved for step in taken}
+        self.record.steps_taken = tuple(taken)
 
 
 def _scaled(window: Window, history: History, counted: int | None) -> Window:

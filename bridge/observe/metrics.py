@@ -185,7 +185,7 @@ class RequestMetrics:
             self._count_cost(record, model, key)
             if record.upstream:
                 _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
-        if record.estimated_tokens:
+        if record.estimated_tokens or record.context_steps:
             self._count_context(record, model)
         if record.outcome == LOST:
             _ENDLESS.inc()
@@ -202,8 +202,8 @@ class RequestMetrics:
                 _series(_TOKENS, model, kind).inc(count)
 
     def _count_context(self, record: Record, model: str) -> None:
-        for step, tokens in record.context_saved.items():
-            _series(_CONTEXT_SAVED, step).inc(tokens)
+        for step in record.context_steps:
+            _series(_CONTEXT_SAVED, step.name).inc(step.saved)
         if counted := record.counted_prompt:
             error = abs(record.expected_tokens - counted) / counted
             _series(_ESTIMATE_ERROR, model).observe(error)

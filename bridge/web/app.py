@@ -36,7 +36,6 @@ from bridge.server.slots import Slots
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
-from bridge.settings.value import OFF
 from bridge.state.stores import Stores, open_stores
 from bridge.state.usage_store import UsageStore
 from bridge.upstream import make_directory
@@ -181,8 +180,8 @@ def _listed_losses(names: Sequence[str]) -> str:
 
 def _context_header(record: Record) -> str:
     """For each step what it changed, then the tokens that all of them saved."""
-    steps = [f"{name}={changes}" for name, changes in record.context.items()]
-    return ";".join((*steps, f"saved={sum(record.context_saved.values())}"))
+    steps = [f"{step.name}={step.changes}" for step in record.context_steps]
+    return ";".join((*steps, f"saved={sum(step.saved for step in record.context_steps)}"))
 
 
 def _cost_by(settings: Settings) -> CostOf:
@@ -196,9 +195,8 @@ def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -
     observers: list[Observer] = [
         RequestMetrics(models, _cost_by(settings)),
         UsageObserver(usage, settings.prices_in_force),
+        context.learn,
     ]
-    if settings.context.compress != OFF:
-        observers.append(context.learn)
     if settings.otel.enabled:
         from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
@@ -243,7 +241,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         losses = (*record.losses, *(name for name in (NOT_STORED,) if record.notes[name]))
         if losses:
             response.headers[LOSSES] = _listed_losses(losses)
-        if record.context:
+        if record.context_steps:
             response.headers[CONTEXT] = _context_header(record)
         if record.cache:
             response.headers[CACHE] = record.cache

@@ -69,7 +69,7 @@ class UnaryCalls:
     def count(self, body: JsonObject, caller: Caller, record: Record) -> JsonObject:
         counting = self.serving.protocol.counting
         assert counting is not None
-        return counting.body(count_tokens(counting, body, caller, self.serving.services, record))
+        return count_tokens(counting, body, caller, self.serving.services, record)
 
     def embed(self, body: JsonObject, caller: Caller, record: Record) -> JsonObject:
         embedding = self.serving.protocol.embedding

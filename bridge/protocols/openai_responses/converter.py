@@ -15,6 +15,7 @@ from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.losses import LOGPROBS, request_losses
 from bridge.protocols.openai_responses.options import ResponsesOptions
 from bridge.protocols.openai_responses.tools import DeclaredTools, chosen_tools
+from bridge.protocols.openai_responses.truncation import truncation_wishes
 from bridge.protocols.openai_tiers import requested_tier
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
@@ -50,6 +51,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         thinking=_thinking(body),
         service_tier=requested_tier(body),
         draws=declared.draws,
+        context=truncation_wishes(body),
     )
     losses = (*declared.losses, *declared.schemas.losses, *items.losses, *request_losses(body))
     options = _options(body, declared, caller)

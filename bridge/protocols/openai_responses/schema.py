@@ -9,6 +9,7 @@ from typing import Any
 
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
+from bridge.protocols.openai_responses.truncation import AUTO, DISABLED
 from bridge.protocols.openai_tiers import TIERS
 
 
@@ -34,6 +35,7 @@ class ResponsesSchema(Envelope):
     text = fields.mapping()
     metadata = fields.mapping()
     service_tier = fields.one_of(*TIERS)
+    truncation = fields.one_of(AUTO, DISABLED)
 
 
 class OptionalInputSchema(ResponsesSchema):
