@@ -71,9 +71,14 @@ def is_opening(turn: Content) -> bool:
 
 
 def step_taken(name: str, changes: int, before: History, after: History, scale: float) -> StepTaken:
-    pairs = zip(before.turns, after.turns, strict=False)
-    first = next((place for place, (old, new) in enumerate(pairs) if old != new), len(after.turns))
-    return StepTaken(name, changes, max(round((before.tokens - after.tokens) * scale), 0), first)
+    saved = max(round((before.tokens - after.tokens) * scale), 0)
+    return StepTaken(name, changes, saved, first_difference(before.turns, after.turns))
+
+
+def first_difference(before: Sequence[Content], after: Sequence[Content]) -> int:
+    """The number of equal turns at the beginning."""
+    pairs = zip(before, after, strict=False)
+    return next((place for place, (old, new) in enumerate(pairs) if old != new), len(after))
 
 
 def history_of(request: GenerateRequest) -> tuple[History, tuple[str, ...]]:

@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from bridge.context import EDITS, LADDER
 from bridge.context.base import ClientEdit, ContextStep, LadderStep
+from bridge.context.editor_context import EditorContext
 from bridge.context.estimate import request_tokens
-from bridge.context.history import History, history_of, step_taken
+from bridge.context.history import History, first_difference, history_of, step_taken
 from bridge.context.ladder import Fitted, shorten
 from bridge.context.learned_scale import LearnedScales
 from bridge.context.window import Window, window_of
@@ -22,7 +23,8 @@ from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import GenerateRequest
 from bridge.observe.record import Record
-from bridge.settings.context import CLIENTS, ContextSettings
+from bridge.settings.context import CLIENTS, ENFORCE, SHADOW, ContextSettings
+from bridge.settings.editors import EditorBlock
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.value import OFF
 
@@ -44,8 +46,9 @@ Step = TypeVar("Step", bound=ContextStep)
 class ContextFitting:
     """The context steps of one process."""
 
-    def __init__(self, settings: ContextSettings) -> None:
+    def __init__(self, settings: ContextSettings, editors: Sequence[EditorBlock] = ()) -> None:
         self._settings = settings
+        self._editor_context = None if settings.editor_context == OFF else EditorContext(editors)
         self._clients = Patterns(settings.clients)
         self._edits = {kind.name: edit for kind in EDITS if (edit := kind(settings)).is_on()}
         self._ladder = {kind.name: step for kind in LADDER if (step := kind(settings)).is_on()}
@@ -82,14 +85,38 @@ class ContextFitting:
         steps = self._chosen(LADDER, self._ladder if self._compresses(record.client) else {}, request)
         window = window_of(request, capabilities, self._settings) if steps else None
         if window is None:
-            return request
+            return self._without_repeated_state(request, record)
         window = replace(window, scale=self.scales.of(model))
-        count = self._learning(model, count)
-        if _expect(request, window.scale, record) < NEAR_THE_EDGE * window.budget:
+        fitting = request
+        if _expect(request, window.scale, record) >= NEAR_THE_EDGE * window.budget:
+            fitting = _Shortening(window, steps, self._learning(model, count), record).of(request)
+        sent = self._without_repeated_state(fitting, record)
+        if sent is not request:
+            _expect(sent, window.scale, record)
+        return sent
+
+    def for_token_count(self, request: GenerateRequest, model: str, record: Record) -> GenerateRequest:
+        """The request as it would be sent if it fits."""
+        edited = self.edited(request, model, record)
+        if self._settings.editor_context == ENFORCE and self._editor_context:
+            return self._editor_context.apply(edited).request
+        return edited
+
+    def _without_repeated_state(self, request: GenerateRequest, record: Record) -> GenerateRequest:
+        """The request with shorter blocks of editors. In shadow mode they are only counted."""
+        if self._editor_context is None:
             return request
-        shortened = _Shortening(window, steps, count, record).of(request)
-        _expect(shortened, window.scale, record)
-        return shortened
+        shorter, blocks, saved = self._editor_context.apply(request)
+        if not blocks:
+            return request
+        name, first = EditorContext.name, first_difference(request.contents, shorter.contents)
+        if self._settings.editor_context == SHADOW:
+            record.note([f"context.{name}.shadow"])
+            record.steps_in_shadow = (StepTaken(f"{name}_shadow", blocks, saved, first),)
+            return request
+        record.note([f"context.{name}"])
+        record.steps_taken = (*record.steps_taken, StepTaken(name, blocks, saved, first))
+        return shorter
 
     def _learning(self, model: str, count: Count) -> Count:
         def counted(request: GenerateRequest) -> int:

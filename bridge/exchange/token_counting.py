@@ -27,7 +27,8 @@ def count_tokens(
         asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     guards = GuardRunner(services.guards, record.request_id)
-    request = replace(guards.for_token_count(asked.request), service_tier=None)
+    guarded = guards.for_token_count(asked.request)
+    request = replace(guarded, service_tier=None)
     losses = RequestLosses(caller, record)
     choices = permitted_choices(record.model, caller, services.models)
     losses.of_request(asked.losses)
@@ -35,12 +36,12 @@ def count_tokens(
     request = services.media.fetched(request, serving, caller.book_memory, record)
 
     targets = [target for choice in choices for target in choice if target.model == choice[0].model]
-    edited = services.context.edited(request, targets[0].model, record)
+    shown = services.context.for_token_count(request, targets[0].model, record)
 
     def count(target: Target) -> CountedTokens:
         services.note_target(record, target)
-        tokens = counted_by_upstream(edited, target, caller, services, record, losses)
-        if edited is request:
+        tokens = counted_by_upstream(shown, target, caller, services, record, losses)
+        if shown is request:
             return CountedTokens(tokens, tokens)
         return CountedTokens(tokens, counted_by_upstream(request, target, caller, services, record, losses))
 

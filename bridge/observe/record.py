@@ -85,7 +85,8 @@ class Record:
     estimated_tokens: int = 0  #: of the prompt, if it was estimated
     expected_tokens: int = 0  #: the estimate, with what was learned of the model
     edits_taken: tuple[StepTaken, ...] = ()  #: what the context edits changed
-    steps_taken: tuple[StepTaken, ...] = ()  #: what the steps changed that made it fit into the window
+    steps_taken: tuple[StepTaken, ...] = ()  #: what the steps changed for the model that was asked last
+    steps_in_shadow: tuple[StepTaken, ...] = ()  #: what steps would have changed
     _started: float = field(default_factory=time.monotonic)
     _asked: float | None = None
     _waited: float | None = None  #: for the client's body, and for upstream calls that are not streams

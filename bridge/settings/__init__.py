@@ -18,6 +18,8 @@ from typing import Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
+from bridge.settings.editors import FILE as EDITORS_FILE
+from bridge.settings.editors import EditorBlock, load_editors
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
@@ -137,6 +139,7 @@ class ShownSetting:
 class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
+    editors: tuple[EditorBlock, ...] = ()  #: the rows of editors.toml
     prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
@@ -250,6 +253,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
             models=models,
             upstreams=upstreams,
             guards=load_guards(_own_or_default(folder, "guards.toml")),
+            editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
             prices=load_prices(_own_or_default(folder, "prices.toml")),
             origins=MappingProxyType(origins),
             **built,
@@ -259,7 +263,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
 
 
 def _own_or_default(folder: Path, name: str) -> Path:
-    """A custom config folder may omit the files for guards and prices; then the default files apply."""
+    """A custom config folder may omit these files; then the default files apply."""
     own = folder / name
     return own if own.exists() else PROJECT / "config" / name
 

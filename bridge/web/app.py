@@ -157,7 +157,7 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
-        context=ContextFitting(settings.context),
+        context=ContextFitting(settings.context, settings.editors),
         cache=RequestCache(stores.request_cache, settings.cache),
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
