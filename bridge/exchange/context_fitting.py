@@ -174,11 +174,12 @@ class _Shortening:
             return request
         history, notes = history_of(request)
         fitted, tokens = self._fitted(request, history, counted)
+        if fitted.taken:
+            self._tell(fitted.taken, notes)
         if tokens > self.window.limit and counted is not None:
             raise _overflow(counted, self.window.limit)
         if not fitted.taken:
             return request
-        self._tell(fitted.taken, notes)
         return replace(request, contents=fitted.history.turns)
 
     def _fitted(

@@ -16,9 +16,10 @@ from bridge.exchange.token_counting import count_tokens
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller
+from bridge.protocols.envelope import validated
 from bridge.server.client_socket import ClientSocket
 from bridge.web.request import current_request
-from bridge.web.routes import ProtocolServing, json_body, json_response, validated
+from bridge.web.routes import ProtocolServing, json_body, json_response
 
 EMBED = "embed"  #: the endpoint of embeddings
 UNSUPPORTED = "unsupported"  #: the endpoint of paths that always answer 404
