@@ -30,8 +30,9 @@ from bridge.settings.value import OFF
 
 #: The share of the window from which on the upstream is asked for its own count.
 NEAR_THE_EDGE = 0.9
-#: A shortened history with a smaller estimated share of the window is not counted again.
-SURELY_FITS = 0.75
+#: A shortened history with a smaller estimated share of the window is not counted again. What stays may have
+#: almost twice as many tokens for its estimate as the whole: calls and their arguments instead of long texts.
+SURELY_FITS = 0.5
 MOST_RECOUNTS = 3  #: how often the count of a shortened history may ask for a shorter one
 #: The scale of a model that has not counted yet, for what an edit saved.
 LIKELY = 1.0

@@ -207,7 +207,7 @@ def test_work_grows_with_the_history_and_not_with_its_square():
             return int(self) <= other  # type: ignore[operator]
 
     edited(clearing(tool_uses=1, clear_at_least=Counting(10**9)), contents)
-    assert seen <= len(contents)
+    assert 0 < seen <= len(contents)
 
 
 # --- thoughts ----------------------------------------------------------------------------------------
