@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -13,11 +12,12 @@ import pytest
 from counting_gemini import MODEL, config_with_window
 from gemini_rules import broken_rules
 from growing_clients import Chained, Chat, ClaudeCode, Codex, GeminiCli, GrowingClient, Interactions
-from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
+from gunicorn_bridge import ROOT, gunicorn_bridge
 from long_conversations import REQUESTS, Conversation, WorkingGemini, converse
 from prefixes import written
 from scripted_gemini import ScriptedGemini
 from token_plot import Series, drawn
+from transcripts import ACCEPT
 
 from bridge.gemini.wire import request_from_json
 
@@ -42,41 +42,42 @@ def scripted() -> Iterator[ScriptedGemini]:
     gemini.close()
 
 
-@pytest.fixture(scope="module", params=["off", "all"])
-def bridge(
-    request: pytest.FixtureRequest, scripted: ScriptedGemini, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, Bridge]]:
-    with gunicorn_bridge(
-        GEMINI_API_KEY="a-key",
-        GOOGLE_GEMINI_BASE_URL=scripted.address,
-        BRIDGE_CONFIG_DIR=str(config_with_window(tmp_path_factory.mktemp("config"), WINDOW)),
-        BRIDGE_UPSTREAM__ATTEMPTS="1",
-        BRIDGE_CONTEXT__COMPRESS=request.param,
-    ) as running:
-        yield request.param, running
-
-
 @pytest.fixture(scope="module")
-def measured() -> dict[tuple[str, str], list[int]]:
-    """The tokens of each request, by the setting and the client."""
-    return {}
+def conversations(
+    scripted: ScriptedGemini, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, str], Conversation]:
+    """Each conversation, by the setting and the client."""
+    config, found = config_with_window(tmp_path_factory.mktemp("config"), WINDOW), {}
+    for compress in ("off", "all"):
+        with gunicorn_bridge(
+            GEMINI_API_KEY="a-key",
+            GOOGLE_GEMINI_BASE_URL=scripted.address,
+            BRIDGE_CONFIG_DIR=str(config),
+            BRIDGE_UPSTREAM__ATTEMPTS="1",
+            BRIDGE_CONTEXT__COMPRESS=compress,
+        ) as bridge:
+            for name, kind in CLIENTS.items():
+                client = kind(bridge.address, MODEL)
+                found[compress, name] = converse(client, WorkingGemini(scripted, WINDOW))
+    return found
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_conversation_of_400_requests(bridge, scripted, measured, name):
-    compress, running = bridge
-    conversation = converse(CLIENTS[name](running.address, MODEL), WorkingGemini(scripted, WINDOW))
-    measured[compress, name] = conversation.tokens
+def test_a_shortened_conversation_goes_on_for_400_requests(conversations, name):
+    conversation = conversations["all", name]
+    assert conversation.refusal == ""
+    assert len(conversation.tokens) == REQUESTS
     assert max(conversation.tokens) <= WINDOW
     for body in conversation.bodies[::10]:
         assert broken_rules(request_from_json(MODEL, body).contents, prefill=False) == []
-    if compress == "off":
-        assert len(conversation.tokens) < REQUESTS / 2
-        assert "long" in conversation.refusal or "maximum" in conversation.refusal
-    else:
-        assert conversation.refusal == ""
-        assert len(conversation.tokens) == REQUESTS
-        assert _share_that_begins_as_the_one_before(conversation) > 0.75
+    assert _share_that_begins_as_the_one_before(conversation) > 0.75
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_without_shortening_the_client_gets_the_error_at_the_window(conversations, name):
+    conversation = conversations["off", name]
+    assert 50 < len(conversation.tokens) < 100
+    assert "long" in conversation.refusal or "maximum" in conversation.refusal
 
 
 def _share_that_begins_as_the_one_before(conversation: Conversation) -> float:
@@ -85,9 +86,11 @@ def _share_that_begins_as_the_one_before(conversation: Conversation) -> float:
     return sum(same) / len(same)
 
 
-def test_the_plot_in_the_documents_shows_these_conversations(measured):
-    series = {name: Series(measured["off", name], measured["all", name]) for name in CLIENTS}
+def test_the_plot_in_the_documents_shows_these_conversations(conversations):
+    series = {
+        name: Series(conversations["off", name].tokens, conversations["all", name].tokens) for name in CLIENTS
+    }
     plot = drawn(series, WINDOW, REQUESTS)
-    if os.environ.get("BRIDGE_TEST_ACCEPT"):
+    if ACCEPT:
         PLOT.write_text(plot)
     assert plot == PLOT.read_text(), "run `make context-plot` and look at the difference"
