@@ -37,6 +37,7 @@ from bridge.settings.sections import (
     MetricsSettings,
     ModelSettings,
     OtelSettings,
+    PagesSettings,
     ResponsesSettings,
     ServerSettings,
     StateSettings,
@@ -81,6 +82,7 @@ __all__ = [
     "MediaSettings",
     "MetricsSettings",
     "OtelSettings",
+    "PagesSettings",
     "ResponsesSettings",
     "ServerSettings",
     "Settings",
@@ -109,6 +111,7 @@ SECTIONS: Mapping[str, type] = {
     "log": LogSettings,
     "accounts": AccountsSettings,
     "metrics": MetricsSettings,
+    "pages": PagesSettings,
     "otel": OtelSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
@@ -149,6 +152,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     accounts: AccountsSettings = field(default_factory=AccountsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    pages: PagesSettings = field(default_factory=PagesSettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
