@@ -84,8 +84,8 @@ class MessagesMachine(EventMachine):
     def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
         super().__init__(converted, ids_and_clock)
         options = converted.options
-        self._shows_thinking = isinstance(options, MessagesOptions) and options.thinking
-        self._manages_context = isinstance(options, MessagesOptions) and options.manages_context
+        self._options = options if isinstance(options, MessagesOptions) else MessagesOptions()
+        self._shows_thinking = self._options.thinking
         self._index = -1
         self._open_block: str | None = None  # the kind of the block being written
         self._thinking_length = 0  # the length of the thinking in the open block
@@ -315,7 +315,9 @@ class MessagesMachine(EventMachine):
         yield _event("message_stop")
 
     def _context_management(self) -> dict[str, Any]:
-        return {CONTEXT_MANAGEMENT: applied_edits(self.context_steps())} if self._manages_context else {}
+        if not self._options.manages_context:
+            return {}
+        return {CONTEXT_MANAGEMENT: applied_edits(self.context_steps())}
 
     def _ending(self, ending: Ending) -> dict[str, Any]:
         reason = "tool_use" if ending.called else STOP_REASONS[ending.outcome]
