@@ -197,7 +197,7 @@ def test_a_history_of_nothing_but_results():
 
 def test_work_grows_with_the_history_and_not_with_its_square():
     """An edit that is due in each request but may never clear looks at each tool use once."""
-    contents = rounds(4000, size=40)
+    contents = rounds(2000)
     seen = 0
 
     class Counting(int):
