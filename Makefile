@@ -14,7 +14,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 SECONDS ?= 60
 BRIDGES ?= 1
 REQUESTS ?= 5000
-.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams accept replay lock clean
+.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams context-plot accept replay lock clean
 
 menu: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ diagrams: $(VENV)/.run ## write docs/states/, docs/losses.md, docs/openapi.json 
 	$(BIN)/python docs/upstreams.py
 	$(BIN)/python docs/openapi.py
 	$(BIN)/python docs/losses.py
+
+context-plot: $(VENV)/.dev ## measure conversations of 400 requests, and draw docs/tokens-per-request.svg
+	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/exchange/test_long_conversations.py
 
 accept: $(VENV)/.dev ## record the current results of the transcripts as expected; review the diff
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/protocols/test_transcripts.py tests/protocols/test_requests.py

@@ -81,6 +81,7 @@ class Exchange:
         self._encoded_to_the_end = False
         self._closed = False
         machine.sent_tier = lambda: None if chunks.request is None else chunks.request.service_tier
+        machine.context_steps = lambda: record.context_steps
 
     @property
     def streaming(self) -> bool:
@@ -313,7 +314,7 @@ def _retrying_stream(
         choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
     if services.models.is_replaced(request.model):
         record.note([RETIRED])
-    request = services.context.edited(request, record)
+    request = services.context.edited(request, record.upstream_model or "", record)
 
     def prepare(target: Target) -> PreparedAttempt:
         fitting = fitted(request, target, caller, services, record, losses)

@@ -183,10 +183,9 @@ class RequestMetrics:
         if record.asked_model:
             self._count_answer(record, model)
             self._count_cost(record, model, key)
+            self._count_context(record, model)
             if record.upstream:
                 _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
-        if record.estimated_tokens:
-            self._count_context(record, model)
         if record.outcome == LOST:
             _ENDLESS.inc()
         for note, times in record.notes.items():
@@ -202,8 +201,8 @@ class RequestMetrics:
                 _series(_TOKENS, model, kind).inc(count)
 
     def _count_context(self, record: Record, model: str) -> None:
-        for step, tokens in record.context_saved.items():
-            _series(_CONTEXT_SAVED, step).inc(tokens)
+        for step in (*record.context_steps, *record.steps_in_shadow):
+            _series(_CONTEXT_SAVED, step.name).inc(step.saved)
         if counted := record.counted_prompt:
             error = abs(record.expected_tokens - counted) / counted
             _series(_ESTIMATE_ERROR, model).observe(error)

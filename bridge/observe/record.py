@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, UpstreamError
+from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.types import Usage
 from bridge.settings.routes import Target
 from bridge.state.bridges import LateUsage
@@ -86,8 +87,9 @@ class Record:
     losses: tuple[str, ...] = ()  #: the names of what was dropped from the request; `notes` counts them too
     estimated_tokens: int = 0  #: of the prompt, if it was estimated
     expected_tokens: int = 0  #: the estimate, with what was learned of the model
-    context: dict[str, int] = field(default_factory=dict)  #: what each context step changed, by its name
-    context_saved: dict[str, int] = field(default_factory=dict)  #: the tokens that each step saved
+    edits_taken: tuple[StepTaken, ...] = ()  #: what the context edits changed
+    steps_taken: tuple[StepTaken, ...] = ()  #: what the steps changed for the model that was asked last
+    steps_in_shadow: tuple[StepTaken, ...] = ()  #: what steps would have changed
     _started: float = field(default_factory=time.monotonic)
     _asked: float | None = None
     _waited: float | None = None  #: for the client's body, and for upstream calls that are not streams
@@ -169,6 +171,11 @@ class Record:
         return self._tokens
 
     @property
+    def context_steps(self) -> tuple[StepTaken, ...]:
+        """How the conversation was shortened."""
+        return self.edits_taken + self.steps_taken
+
+    @property
     def counted_prompt(self) -> int | None:
         """The upstream's count of an estimated prompt; None if unknown, or if it covers several attempts."""
         if not self.estimated_tokens or self.usage is None:
@@ -232,7 +239,7 @@ class Record:
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
             "cache": self.cache,
-            "context": self.context or None,
+            "context": {step.name: step.changes for step in self.context_steps} or None,
             "finish": ", ".join(self.finish_reasons) or None,
             **self._token_fields(),
             "notes": dict(self.notes) or None,

@@ -38,7 +38,6 @@ from bridge.server.slots import Slots
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
-from bridge.settings.value import OFF
 from bridge.state.stores import Stores, open_stores
 from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
@@ -188,9 +187,8 @@ def _listed_losses(names: Sequence[str]) -> str:
 
 def _context_header(record: Record) -> str:
     """For each step what it changed, then the tokens that all of them saved."""
-    steps = [f"{name}={changes}" for name, changes in record.context.items()]
-    saved = sum(record.context_saved.get(name, 0) for name in record.context)
-    return ";".join((*steps, f"saved={saved}"))
+    steps = [f"{step.name}={step.changes}" for step in record.context_steps]
+    return ";".join((*steps, f"saved={sum(step.saved for step in record.context_steps)}"))
 
 
 def _cost_by(settings: Settings) -> CostOf:
@@ -201,9 +199,7 @@ def _cost_by(settings: Settings) -> CostOf:
 
 def _observers(settings: Settings, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.models.target_rows}
-    observers: list[Observer] = [RequestMetrics(models, _cost_by(settings))]
-    if settings.context.compress != OFF:
-        observers.append(context.learn)
+    observers: list[Observer] = [RequestMetrics(models, _cost_by(settings)), context.learn]
     if settings.otel.enabled:
         from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
@@ -251,7 +247,7 @@ def _keep_records(
         losses = (*record.losses, *(name for name in (NOT_STORED,) if record.notes[name]))
         if losses:
             response.headers[LOSSES] = _listed_losses(losses)
-        if record.context:
+        if record.context_steps:
             response.headers[CONTEXT] = _context_header(record)
         if record.cache:
             response.headers[CACHE] = record.cache

@@ -13,7 +13,6 @@ from typing import Any, cast
 import orjson
 from flask import Blueprint, Response
 from gunicorn.http.errors import NoMoreData, ParseException
-from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import ClientDisconnected, InvalidRequest, SlowRequest
@@ -27,6 +26,7 @@ from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import AnswerStoring, Caller, Protocol
+from bridge.protocols.envelope import validated
 from bridge.server.app_keys import SLOT
 from bridge.server.client_socket import ClientSocket, SlowClients
 from bridge.server.memory import MemoryReservation
@@ -270,17 +270,3 @@ def _parsed(data: bytes | bytearray) -> Any:
 
 def _whole_escape(found: re.Match[bytes]) -> bytes:
     return UNKNOWN_CHARACTER if found["half"] else found[0]
-
-
-def validated(schema: Schema, body: dict[str, Any]) -> JsonObject:
-    try:
-        loaded: JsonObject = schema.load(body)
-    except ValidationError as error:
-        raise _first_problem(error) from None
-    return loaded
-
-
-def _first_problem(error: ValidationError) -> InvalidRequest:
-    """The first problem, with the name of its field."""
-    param, problems = next(iter(error.messages_dict.items()))
-    return InvalidRequest(f"{param}: {problems[0]}", param=param)
