@@ -77,6 +77,18 @@ _KEY_COST = Counter(
     **_ours,
 )
 _COST = Counter("cost_usd_total", "Cost in US dollars by the prices in prices.toml", ("model",), **_ours)
+_CACHE = Counter(
+    "request_cache_total",
+    "Requests that asked for the request cache, by its result: hit, miss, refresh or off",
+    ("result",),
+    **_ours,
+)
+_SAVED = Counter(
+    "saved_cost_usd_total",
+    "What answers of the request cache would have cost, in US dollars by the prices in prices.toml",
+    ("model",),
+    **_ours,
+)
 _STREAMS = Gauge("streams_in_flight", "Streamed answers under way now", multiprocess_mode="livesum", **_ours)
 _ENDLESS = Counter(
     "streams_without_terminal_event_total",
@@ -169,9 +181,15 @@ def free(record: Record) -> float:
 class RequestMetrics:
     """The observer that counts requests."""
 
-    def __init__(self, models: Iterable[str], cost_of: Callable[[Record], float] = free) -> None:
+    def __init__(
+        self,
+        models: Iterable[str],
+        cost_of: Callable[[Record], float] = free,
+        saved_cost_of: Callable[[Record], float] = free,
+    ) -> None:
         self._models = set(models)
         self._cost_of = cost_of
+        self._saved_cost_of = saved_cost_of
         self._keys: set[str] = set()
 
     def __call__(self, record: Record) -> None:
@@ -185,6 +203,10 @@ class RequestMetrics:
             self._count_cost(record, model, key)
             if record.upstream:
                 _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
+        if record.cache:
+            _series(_CACHE, record.cache).inc()
+            if saved := self._saved_cost_of(record):
+                _series(_SAVED, model).inc(saved)
         if record.estimated_tokens:
             self._count_context(record, model)
         if record.outcome == LOST:

@@ -24,7 +24,7 @@ from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
-from bridge.observe.costs import cost_of
+from bridge.observe.costs import cost_of, saved_cost_of
 from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import CACHE_HIT, Observer, Record
 from bridge.observe.usage_writer import UsageObserver
@@ -193,9 +193,10 @@ def _cost_by(settings: Settings) -> CostOf:
 
 def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.models.target_rows}
+    prices = settings.prices_in_force
     observers: list[Observer] = [
-        RequestMetrics(models, _cost_by(settings)),
-        UsageObserver(usage, settings.prices_in_force),
+        RequestMetrics(models, _cost_by(settings), lambda record: saved_cost_of(record, prices)),
+        UsageObserver(usage, prices),
     ]
     if settings.context.compress != OFF:
         observers.append(context.learn)
