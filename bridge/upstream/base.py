@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import ClassVar, Self, TypeVar
 
-from bridge.errors import UnknownModel
+from bridge.errors import BridgeError, UnknownModel
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import USER, Chunk, Content, GenerateRequest, JsonObject, Part, Usage
 from bridge.settings import Settings, UpstreamRow
@@ -62,6 +62,9 @@ class AnswerStream(ChunkStream):
     def __init__(self) -> None:
         self.notes: Counter[str] = Counter()
         self.discarded = Usage()  #: tokens of answers that the client never saw; Google bills them too
+        self.upstream = ""  #: the name of the upstream that was asked last
+        #: Errors that another attempt followed, each with the name of its upstream.
+        self.replaced_errors: list[tuple[str, BridgeError]] = []
 
 
 class Upstream(ABC):

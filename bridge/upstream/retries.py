@@ -154,7 +154,9 @@ class RetryingStream(AnswerStream):
                     self._stream.close()
                 if self._shown or self._closed:
                     raise
+                failed = self.upstream
                 wait = self._prepare_retry(error)
+                self.replaced_errors.append((failed, error))
                 self.notes[f"retry.{error.kind}"] += 1
             yield from self._pause(wait)
 
@@ -346,6 +348,7 @@ class RetryingStream(AnswerStream):
 
     def _use(self, prepared: PreparedAttempt) -> None:
         self._prepared, self.request = prepared, prepared.request
+        self.upstream = prepared.target.upstream
 
     def _reset_attempts(self) -> None:
         self._tries = 0

@@ -160,6 +160,7 @@ def _services(
         auto_tier=settings.upstream.auto_tier,
         context=ContextFitting(settings.context),
         cache=RequestCache(stores.request_cache, settings.cache),
+        failures=stores.upstream_failures,
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 

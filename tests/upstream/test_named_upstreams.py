@@ -16,7 +16,7 @@ import orjson
 import pytest
 import requests
 from gunicorn_bridge import ROOT, Bridge, clean_environment, free_port, gunicorn_bridge
-from scripted_gemini import Asked, Reply, ScriptedGemini, call_chunk, sse, text_chunk
+from scripted_gemini import CUT, Asked, Reply, ScriptedGemini, call_chunk, sse, text_chunk
 from scripted_tokens import TokenServer, service_account
 from waiting import eventually
 
@@ -314,6 +314,32 @@ def test_the_command_lists_and_tests_upstreams(several: Several) -> None:
     assert missing.returncode == 2
     assert "did you mean one?" in missing.stderr
     assert not any(key in said.stdout for key in KEYS.values())
+
+
+def test_the_last_error_of_an_upstream_is_shown_even_if_another_one_answered(several: Several) -> None:
+    texts = (f"Conversation {number}" for number in range(30))
+    text = next(each for each in texts if several.served_by("shared-e", each) == "one")
+    several.apis["one"].will_say(OVERLOADED)
+    assert several.served_by("shared-e", text) == "two"
+    rows = {row["name"]: row for row in json.loads(several.command("upstream", "list", "--json").stdout)}
+    assert rows["one"]["last_error"]["error"] == "overloaded"
+    assert rows["one"]["last_error"]["seconds_ago"] < 60
+    assert rows["two"]["last_error"] is None
+    assert "overloaded, " in several.command("upstream", "test", "one").stdout
+    checks = json.loads(several.command("doctor", "--json").stdout)
+    (found,) = [check for check in checks if check["check"] == "upstreams"]
+    assert "one: 2 models (last error: overloaded, " in found["says"]
+
+
+def test_an_error_in_the_middle_of_an_answer_is_a_last_error_too(several: Several) -> None:
+    several.apis["vertex"].will_say([*sse(text_chunk("Half")), CUT])
+    several.ask("vertex:gemini-3.8-flash", stream=True)
+    refused = b'{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "No."}}'
+    several.apis["vertex"].will_say(Reply([refused], 400))
+    assert several.ask("vertex:gemini-3.8-flash").status_code == 400
+    said = several.command("upstream", "list", "--json").stdout
+    (row,) = (row for row in json.loads(said) if row["name"] == "vertex")
+    assert row["last_error"]["error"] == "truncated"
 
 
 def test_doctor_and_check_name_each_upstream(several: Several) -> None:
