@@ -243,6 +243,7 @@ class Exchange:
         for upstream, each in (*chunks.replaced_errors, (chunks.upstream, error)):
             if isinstance(each, UpstreamError) and each.status not in FAULTS_OF_CLIENTS:
                 self._failures.failed(upstream, each.kind)
+                record.upstream_errors.append((upstream, each.kind))
 
 
 def open_exchange(

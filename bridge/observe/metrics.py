@@ -101,6 +101,12 @@ _UPSTREAM_REQUESTS = Counter(
     ("upstream", "outcome", "error"),
     **_ours,
 )
+_UPSTREAM_ERRORS = Counter(
+    "upstream_errors_total",
+    "Attempts that failed, by upstream and error: also those that another attempt or upstream replaced",
+    ("upstream", "error"),
+    **_ours,
+)
 _RETRIES = Counter(
     "upstream_retries_total",
     "Requests sent to the upstream once more, by what had failed",
@@ -207,6 +213,8 @@ class RequestMetrics:
             _series(_CACHE, record.cache).inc()
             if saved := self._saved_cost_of(record):
                 _series(_SAVED, model).inc(saved)
+        for failed in record.upstream_errors:
+            _series(_UPSTREAM_ERRORS, *failed).inc()
         if record.estimated_tokens:
             self._count_context(record, model)
         if record.outcome == LOST:

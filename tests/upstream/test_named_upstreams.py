@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -325,6 +326,9 @@ def test_the_last_error_of_an_upstream_is_shown_even_if_another_one_answered(sev
     assert rows["one"]["last_error"]["error"] == "overloaded"
     assert rows["one"]["last_error"]["seconds_ago"] < 60
     assert rows["two"]["last_error"] is None
+    metrics = requests.get(f"{several.bridge.address}/metrics", timeout=60).text
+    assert 'gemini_bridge_upstream_errors_total{error="overloaded",upstream="one"}' in metrics
+    assert 'upstream="two"' not in "".join(re.findall(r"upstream_errors_total{.*}", metrics))
     assert "overloaded, " in several.command("upstream", "test", "one").stdout
     checks = json.loads(several.command("doctor", "--json").stdout)
     (found,) = [check for check in checks if check["check"] == "upstreams"]
