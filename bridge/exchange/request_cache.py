@@ -186,14 +186,17 @@ class CachedUpstream(Upstream):
         self._scope = scope
         self._record = record
         self._use = use
+        self._tried: set[tuple[str, bytes]] = set()  #: a further attempt wants another answer
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
         if not is_repeatable(request):
             self._record.cache = OFF
             return self._upstream.stream(request)
         key = self._key("stream", request_digest(self._server, request))
+        use = self._use._replace(reads=False) if key in self._tried else self._use
+        self._tried.add(key)
         self._record.cache = self._use.without_entry
-        return CachedStream(self._cache, key, self._use, self._record, lambda: self._upstream.stream(request))
+        return CachedStream(self._cache, key, use, self._record, lambda: self._upstream.stream(request))
 
     def count_tokens(self, request: GenerateRequest) -> int:
         key = self._key("count", request_digest(self._server, request))

@@ -209,6 +209,17 @@ def test_a_broken_answer_is_not_kept(make, gemini):
     assert b"Good " in ask(client, "chat", ON).data
 
 
+def test_a_retry_asks_again_although_the_answer_before_was_kept(make, gemini):
+    row = f'[[upstream]]\nname = "cellar"\nkind = "openai"\nbase_url = "{gemini.address}/v1"\n'
+    client = make(rows=row, BRIDGE_UPSTREAM__ATTEMPTS="2")
+    thoughts, answer = "<think>Hm.</think>", "Good day."
+    gemini.will_say(*[Reply([chat_sse(chat_text(text), chat_end("stop"))]) for text in (thoughts, answer)])
+    found = [ask(client, "chat", ON, model="cellar:qwen") for _ in range(2)]
+    assert [each.json["choices"][0]["message"]["content"] for each in found] == [answer] * 2
+    assert [each.headers["x-bridge-cache"] for each in found] == ["miss", "hit"]
+    assert posted(gemini) == 2
+
+
 SECRET = "AIza" + "0123456789abcdefghijklmnopqrstuvwxy"
 
 
