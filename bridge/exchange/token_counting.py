@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
-from bridge.errors import UnknownModel
 from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import permitted_choices
 from bridge.exchange.services import Services
+from bridge.exchange.unary_attempts import first_answer
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.guards.guard_runner import GuardRunner
 from bridge.observe.record import Record
@@ -37,12 +36,7 @@ def count_tokens(
         return counted_by_upstream(request, target, caller, services, record, losses)
 
     targets = [target for choice in choices for target in choice if target.model == choice[0].model]
-    for target, following in pairwise(targets):
-        try:
-            return count(target)
-        except UnknownModel:
-            services.models.model_gone(target, following)
-    return count(targets[-1])
+    return first_answer(targets, count, services, record)
 
 
 def counted_by_upstream(

@@ -45,7 +45,7 @@ name = "two"
 kind = "gemini"
 base_url = "{two}"
 api_key = "env:TWO_KEY"
-models = ["shared-*", "cooling-*", "gone-*", "half-dead"]
+models = ["shared-*", "cooling-*", "gone-*", "half-dead*"]
 weight = 2
 
 [[upstream]]
@@ -53,7 +53,7 @@ name = "dead"
 kind = "gemini"
 base_url = "{dead}"
 api_key = "env:ONE_KEY"
-models = ["half-dead"]
+models = ["half-dead*"]
 weight = 1000
 
 [[upstream]]
@@ -239,6 +239,24 @@ def test_a_dead_upstream_is_replaced_and_then_skipped(several: Several) -> None:
     assert [answer.headers["x-bridge-upstream"] for answer in answers] == ["two"] * 8
     notes = [entry.get("notes", {}) for entry in several.bridge.requests(model="half-dead")]
     assert 1 <= sum("cooldown.unreachable" in each for each in notes) <= WORKERS, notes
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/messages/count_tokens"])
+def test_vectors_and_counts_come_from_another_upstream_too(several: Several, path: str) -> None:
+    several.apis["two"].will_answer(_vectors_or_count)
+    given = (
+        {"input": "Hello"} if "embeddings" in path else {"messages": [{"role": "user", "content": "Hello"}]}
+    )
+    for _ in range(6):
+        body = {"model": f"half-dead-{len(path)}", **given}
+        answer = requests.post(f"{several.bridge.address}{path}", json=body, timeout=60)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-bridge-upstream"] == "two"
+
+
+def _vectors_or_count(asked: Asked) -> Reply:
+    vectors = {"embeddings": [{"values": [0.5]}], "usageMetadata": {"promptTokenCount": 1}}
+    return Reply([orjson.dumps({"totalTokens": 3} if "count" in asked.path else vectors)])
 
 
 def test_a_model_that_one_of_two_lacks_is_served_by_the_other(several: Several) -> None:
