@@ -14,7 +14,7 @@ from evil_gemini import Evil
 from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
 from raw_clients import CHAT, MESSAGES, RAW_CLIENTS, Answer, RawClient
 
-from tests.faults.conftest import SHORT_TIMEOUTS, fresh
+from tests.faults.conftest import SHORT_TIMEOUTS, config_with_rows, fresh
 from tests.faults.upstream_faults import OF_GEMINI, TEN_MB
 
 EVERY_WAY = [(raw_client, stream) for raw_client in RAW_CLIENTS for stream in (True, False)]
@@ -149,14 +149,21 @@ def peak_megabytes(bridge: Bridge) -> float:
     return max(int(status.partition("VmHWM:")[2].split()[0]) for status in told) / 1024
 
 
+each_family = pytest.mark.parametrize("family", ["gemini", "chat"])
+
+
+@each_family
 @pytest.mark.parametrize("behaviour", ["gzip-bomb", "endless-event", "many-values"])
-def test_unbounded_upstream_data_is_aborted(evil: Evil, behaviour: str) -> None:
+def test_unbounded_upstream_data_is_aborted(
+    evil: Evil, evil_chat: Evil, tmp_path: Path, behaviour: str, family: str
+) -> None:
     timeout = dict.fromkeys(("FIRST_BYTE_TIMEOUT", "READ_TIMEOUT", "ANSWER_TIMEOUT"), "60")
     environment = {**SHORT_TIMEOUTS, **{f"BRIDGE_UPSTREAM__{name}": value for name, value in timeout.items()}}
+    environment["BRIDGE_CONFIG_DIR"] = config_with_rows(tmp_path / "config", evil_chat, evil_chat)
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
         before = peak_megabytes(bridge)
         for raw_client in (CHAT, MESSAGES):
-            model = fresh(behaviour)
+            model = fresh(behaviour, family)
             answer = raw_client.ask(bridge.address, model, stream=True)
             assert answer.ended_legally, answer.content[-400:]
             assert bridge.request(model=model)["error"] == "malformed"
@@ -169,18 +176,20 @@ def test_heartbeats_are_sent_between_meaningless_bytes(short_timeouts: Bridge) -
 
 
 @pytest.fixture(scope="module")
-def patient(evil: Evil) -> Iterator[Bridge]:
+def patient(evil: Evil, evil_chat: Evil, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge with timeouts several times longer than the slow upstreams here need."""
     environment = {
         **SHORT_TIMEOUTS,
         "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "12",
         "BRIDGE_UPSTREAM__READ_TIMEOUT": "12",
         "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "60",
+        "BRIDGE_CONFIG_DIR": config_with_rows(tmp_path_factory.mktemp("p") / "config", evil_chat, evil_chat),
     }
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as running:
         yield running
 
 
+@each_family
 @pytest.mark.parametrize(
     ("behaviour", "told"),
     [
@@ -191,8 +200,8 @@ def patient(evil: Evil) -> Iterator[Bridge]:
         ("ten-megabytes", TEN_MB),
     ],
 )
-def test_a_slow_upstream_does_not_time_out(patient: Bridge, behaviour: str, told: str) -> None:
-    for _, answer in ask_every_way(patient, behaviour):
+def test_a_slow_upstream_does_not_time_out(patient: Bridge, behaviour: str, told: str, family: str) -> None:
+    for _, answer in ask_every_way(patient, behaviour, family):
         assert answer.ended_well
         assert told.encode() in answer.content
 
