@@ -13,8 +13,8 @@ from gunicorn_bridge import ROOT
 
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.routes import Target
-from bridge.settings.upstreams import ROW as ROW_SHAPES
 from bridge.settings.upstreams import NOT_OF_SERVER, UpstreamRow, load_upstreams
+from bridge.settings.upstreams import ROW as ROW_SHAPES
 
 KEY = "AIzaCanary0000000000000000000000000one"
 ENVIRON = {"GEMINI_API_KEY": "default-key-0000", "ONE_KEY": KEY, "TWO_KEY": "second-key-000000"}
