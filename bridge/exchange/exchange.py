@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
+from bridge.errors import (
+    BridgeError,
+    ClientDisconnected,
+    InternalError,
+    ShuttingDown,
+    UnknownModel,
+    UpstreamError,
+)
 from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
 from bridge.exchange.fitted import fitted
 from bridge.exchange.google_storage import without_storage
@@ -49,6 +56,7 @@ log = logging.getLogger(__name__)
 #: Returns whether the client still waits for the answer.
 Wanted = Callable[[], bool]
 CHECK_INTERVAL = 1.0  #: seconds between two calls of `Wanted`
+FAULTS_OF_CLIENTS = (400, 404)  #: statuses of errors that say nothing about the upstream
 RETIRED = "model.retired"  #: the note for a retired model that another model replaces
 
 
@@ -71,6 +79,7 @@ class Exchange:
         self._chunks = chunks
         self._guards = guards
         self._drain = services.drain
+        self._failures = services.failures
         self._interruption = interruption
         self._heartbeat = services.heartbeat
         self._record = record
@@ -251,6 +260,10 @@ class Exchange:
             record.failed(error)
         elif not machine.over and record.error is None:
             record.unfinished(lost=self._encoded_to_the_end)
+        for upstream, each in (*chunks.replaced_errors, (chunks.upstream, error)):
+            if isinstance(each, UpstreamError) and each.status not in FAULTS_OF_CLIENTS:
+                self._failures.failed(upstream, each.kind)
+                record.upstream_errors.append((upstream, each.kind))
 
 
 def open_exchange(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
-from bridge.errors import UnknownModel
 from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import permitted_choices
 from bridge.exchange.services import Services
+from bridge.exchange.unary_attempts import first_answer
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.guards.guard_runner import GuardRunner
 from bridge.observe.record import Record
@@ -45,18 +43,7 @@ def count_tokens(
             return CountedTokens(tokens, tokens)
         return CountedTokens(tokens, counted_by_upstream(request, target, caller, services, record, losses))
 
-    return counting.body(_first_count(targets, count, services), asked)
-
-
-def _first_count(
-    targets: Sequence[Target], count: Callable[[Target], CountedTokens], services: Services
-) -> CountedTokens:
-    for target, following in pairwise(targets):
-        try:
-            return count(target)
-        except UnknownModel:
-            services.models.model_gone(target, following)
-    return count(targets[-1])
+    return counting.body(first_answer(targets, count, services, record), asked)
 
 
 def counted_by_upstream(

@@ -77,6 +77,18 @@ _KEY_COST = Counter(
     **_ours,
 )
 _COST = Counter("cost_usd_total", "Cost in US dollars by the prices in prices.toml", ("model",), **_ours)
+_CACHE = Counter(
+    "request_cache_total",
+    "Requests that asked for the request cache, by its result: hit, miss, refresh or off",
+    ("result",),
+    **_ours,
+)
+_SAVED = Counter(
+    "saved_cost_usd_total",
+    "What answers of the request cache would have cost, in US dollars by the prices in prices.toml",
+    ("model",),
+    **_ours,
+)
 _STREAMS = Gauge("streams_in_flight", "Streamed answers under way now", multiprocess_mode="livesum", **_ours)
 _ENDLESS = Counter(
     "streams_without_terminal_event_total",
@@ -87,6 +99,12 @@ _UPSTREAM_REQUESTS = Counter(
     "upstream_requests_total",
     "Requests that were sent to a model, by the upstream that was asked last; only with upstreams.toml",
     ("upstream", "outcome", "error"),
+    **_ours,
+)
+_UPSTREAM_ERRORS = Counter(
+    "upstream_errors_total",
+    "Attempts that failed, by upstream and error: also those that another attempt or upstream replaced",
+    ("upstream", "error"),
     **_ours,
 )
 _RETRIES = Counter(
@@ -169,9 +187,15 @@ def free(record: Record) -> float:
 class RequestMetrics:
     """The observer that counts requests."""
 
-    def __init__(self, models: Iterable[str], cost_of: Callable[[Record], float] = free) -> None:
+    def __init__(
+        self,
+        models: Iterable[str],
+        cost_of: Callable[[Record], float] = free,
+        saved_cost_of: Callable[[Record], float] = free,
+    ) -> None:
         self._models = set(models)
         self._cost_of = cost_of
+        self._saved_cost_of = saved_cost_of
         self._keys: set[str] = set()
 
     def __call__(self, record: Record) -> None:
@@ -186,6 +210,12 @@ class RequestMetrics:
             self._count_context(record, model)
             if record.upstream:
                 _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
+        if record.cache:
+            _series(_CACHE, record.cache).inc()
+            if saved := self._saved_cost_of(record):
+                _series(_SAVED, model).inc(saved)
+        for failed in record.upstream_errors:
+            _series(_UPSTREAM_ERRORS, *failed).inc()
         if record.outcome == LOST:
             _ENDLESS.inc()
         for note, times in record.notes.items():

@@ -79,6 +79,8 @@ class Record:
     cache: str | None = None  #: of the request cache: hit, miss, refresh, off; None if nothing asked for it
     cache_age: float = 0.0  #: seconds since the cached answer was made
     saved_usage: Usage | None = None  #: of a cached answer; it costs nothing, so `usage` leaves it out
+    #: Failed attempts, each with its upstream: also those that another attempt replaced.
+    upstream_errors: list[tuple[str, str]] = field(default_factory=list)
     service_tier: str | None = None  #: the tier that served the request, if it is known
     finish_reasons: tuple[str, ...] = ()  #: as Gemini named them
     #: Counts of repairs and of values that could not be converted, by name. A text that the client chose

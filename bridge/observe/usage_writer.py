@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 
 from bridge.ids_and_clock import random_id
 from bridge.observe import metrics
-from bridge.observe.costs import cost_of
-from bridge.observe.record import Record
+from bridge.observe.costs import cost_of, saved_cost_of
+from bridge.observe.record import CACHE_HIT, Record
 from bridge.settings.prices import PriceTable
 from bridge.state.bridges import LateUsage
 from bridge.state.errors import StorageError, StorageUnavailable
@@ -75,6 +75,8 @@ class UsageObserver:
             record.status,
             random_id("usage_"),
             record.service_tier or "",
+            from_cache=int(record.cache == CACHE_HIT),
+            saved=saved_cost_of(record, self._prices),
         )
 
 

@@ -44,6 +44,8 @@ class UsageRow(NamedTuple):
     status: int
     id: str  #: by which a database server notices a row that arrives twice; files do not keep it
     tier: str = ""  #: the service tier that served the request
+    from_cache: int = 0  #: 1: the request cache answered
+    saved: float = 0.0  #: what that answer would have cost
 
 
 class Refusal(NamedTuple):
@@ -66,6 +68,8 @@ class UsageSums(NamedTuple):
     output: int = 0
     reasoning: int = 0
     cost: float = 0.0
+    from_cache: int = 0  #: answers of the request cache
+    saved: float = 0.0  #: what they would have cost
 
     @property
     def cached_share(self) -> float | None:

@@ -26,7 +26,7 @@ from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
-from bridge.observe.costs import cost_of
+from bridge.observe.costs import cost_of, saved_cost_of
 from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import CACHE_HIT, Observer, Record
 from bridge.observe.usage_writer import UsageObserver
@@ -166,6 +166,7 @@ def _services(
         auto_tier=settings.upstream.auto_tier,
         context=ContextFitting(settings.context, settings.editors),
         cache=RequestCache(stores.request_cache, settings.cache),
+        failures=stores.upstream_failures,
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 
@@ -199,7 +200,11 @@ def _cost_by(settings: Settings) -> CostOf:
 
 def _observers(settings: Settings, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.models.target_rows}
-    observers: list[Observer] = [RequestMetrics(models, _cost_by(settings)), context.learn]
+    prices = settings.prices_in_force
+    observers: list[Observer] = [
+        RequestMetrics(models, _cost_by(settings), lambda record: saved_cost_of(record, prices)),
+        context.learn,
+    ]
     if settings.otel.enabled:
         from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
