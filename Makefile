@@ -64,11 +64,14 @@ bench-peers: $(VENV)/.run $(PEERS)/litellm/.installed $(PEERS)/portkey/.installe
 settings: $(VENV)/.run ## print the settings in force and the source of each
 	@$(BIN)/gemini-bridge settings
 
-diagrams: $(VENV)/.run ## write docs/states/, docs/losses.md, docs/openapi.json and the table in docs/UPSTREAMS.md from the code
+diagrams: $(VENV)/.run ## write the generated documents (states, losses, settings, errors, metrics, openapi.json, a table in UPSTREAMS.md)
 	$(BIN)/python docs/states/generate.py
 	$(BIN)/python docs/upstreams.py
 	$(BIN)/python docs/openapi.py
 	$(BIN)/python docs/losses.py
+	$(BIN)/python docs/settings.py
+	$(BIN)/python docs/errors.py
+	$(BIN)/python docs/metrics.py
 
 context-plot: $(VENV)/.dev ## measure conversations of 400 requests, and draw docs/tokens-per-request.svg
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/exchange/test_long_conversations.py
