@@ -104,6 +104,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.upstream",
     },
     "bridge.connect": {"bridge.gemini"},
+    "bridge.migration": {"bridge.settings"},
     "bridge.doctor": {
         "bridge",
         "bridge.access",
@@ -124,6 +125,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.errors",
         "bridge.exchange",
         "bridge.gemini",
+        "bridge.migration",
         "bridge.settings",
         "bridge.state",
     },
@@ -142,6 +144,7 @@ ONLY_IN = {
     "sqlite3": "bridge.state",
     "psycopg": "bridge.state",
     "psycopg_pool": "bridge.state",
+    "yaml": "bridge.migration",
 }
 
 #: The folder of the stores in each database, and the packages that only this folder may import.
@@ -152,12 +155,15 @@ DATABASES = {
 
 POSTGRES = {f"bridge.state.postgres.{path.stem}" for path in (PACKAGE / "state" / "postgres").glob("*.py")}
 
+MIGRATION = {f"bridge.migration.{path.stem}" for path in (PACKAGE / "migration").glob("*.py")}
+
 #: Optional packages, and the modules that may import them at the top: these modules are imported only after
-#: their upstream or their database was chosen.
+#: their upstream or their database was chosen, or by `gemini-bridge import`.
 ON_DEMAND = {
     "google": {"bridge.upstream.auth.google_auth", "bridge.upstream.sdk.package"},
     "psycopg": POSTGRES,
     "psycopg_pool": POSTGRES,
+    "yaml": MIGRATION,
 }
 
 

@@ -242,6 +242,7 @@ DISTRIBUTIONS = {
     "prometheus_client": "prometheus-client",
     "psycopg_pool": "psycopg",
     "re2": "google-re2",
+    "yaml": "pyyaml",
 }
 
 
@@ -264,7 +265,9 @@ def distribution_of(module: str) -> str:
 
 def test_every_import_of_the_bridge_is_declared():
     options = setup_cfg()
-    extras = [options["options.extras_require"][name] for name in ("otel", "postgres", "vertex", "sdk")]
+    extras = [
+        options["options.extras_require"][name] for name in ("otel", "postgres", "vertex", "sdk", "import")
+    ]
     wanted = "\n".join([options["options"]["install_requires"], *extras])
     declared = set(re.findall(r"^([\w-]+)", wanted, re.MULTILINE))
     assert {distribution_of(name) for name in imports_of_others()} == declared

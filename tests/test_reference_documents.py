@@ -56,7 +56,7 @@ def test_every_quoted_message_is_in_the_code():
 def test_every_command_named_in_the_new_documents_exists():
     from bridge.cli import COMMANDS
 
-    for name in ("FAQ.md", "TROUBLESHOOTING.md", "CONCEPTS.md"):
+    for name in ("FAQ.md", "TROUBLESHOOTING.md", "CONCEPTS.md", "MIGRATING-FROM-LITELLM.md"):
         path = ROOT / "docs" / name
         for command in re.findall(r"gemini-bridge (\w+)", path.read_text()):
             assert command in COMMANDS, f"{name}: {command}"

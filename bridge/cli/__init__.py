@@ -15,6 +15,7 @@ from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.context import CONTEXT
 from bridge.cli.doctor import DOCTOR
+from bridge.cli.import_config import IMPORT
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
@@ -35,6 +36,7 @@ COMMANDS: Mapping[str, Command] = {
     "state": STATE,
     "cache": CACHE,
     "context": CONTEXT,
+    "import": IMPORT,
     "check": CHECK,
     "doctor": DOCTOR,
 }
