@@ -286,6 +286,7 @@ def test_packages_whose_private_methods_are_used_have_an_upper_bound():
         "requirements-dev.lock",
         "requirements-fuzz.lock",
         "tests/real_servers/requirements.lock",
+        "docs/site/requirements.lock",
     ],
 )
 def test_a_lock_pins_every_package_by_hash_and_names_no_registry(lock):
