@@ -1,0 +1,93 @@
+"""The MCP servers of the administrator: the tables `[[mcp_server]]` of `config/agents/*.toml`.
+
+A file holds no secret: a header names the variable or the systemd credential that holds its value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from bridge.settings.secret_references import referenced_secret
+from bridge.settings.value import MatchesPattern, Range, SettingsError, Shape, WebAddress, read_table, shapes
+
+Name = Annotated[
+    str, MatchesPattern(r"[a-z0-9][a-z0-9_-]{0,31}", " of at most 32 lower-case letters, digits, - and _")
+]
+#: A space is allowed: `Bearer …`.
+_HEADER_VALUE = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
+#: The headers that a request to a server needs for itself.
+_OWN_HEADERS = re.compile(
+    r"host|connection|transfer-encoding|accept|accept-encoding|content-.*|mcp-.*", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerRow:
+    """One server. `config/agents/README.md` describes the values."""
+
+    name: Name
+    url: Annotated[str, WebAddress()]
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed_tools: tuple[str, ...] = ()  #: empty: all that the server lists
+    read_only: tuple[str, ...] = ()  #: the tools that change nothing
+    trust_annotations: bool = False  #: what the server says about its own tools counts
+    time_limit: Annotated[float, Range(1, 3600)] = 30.0
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values of the headers, and what follows a word such as `Bearer`."""
+        values = tuple(self.headers.values())
+        return (*values, *(value.rpartition(" ")[2] for value in values))
+
+
+ROW: Mapping[str, Shape] = shapes(McpServerRow)
+
+
+def read_mcp_server(
+    where: str, written: Mapping[str, Any], environ: Mapping[str, str], allowed_hosts: Collection[str]
+) -> McpServerRow:
+    """`allowed_hosts`: the hosts to which the administrator allows plain http."""
+    values = read_table(where, ROW, written)
+    for name in ("name", "url"):
+        if name not in values:
+            raise SettingsError(f"{where}: {name} is missing")
+    if "__" in values["name"]:
+        raise SettingsError(f"{where}: name must not contain __, which separates it from the names of tools")
+    _check_encryption(where, values["url"], allowed_hosts)
+    headers = values.pop("headers", {})
+    found = {name: _header(f"{where}: headers.{name}", name, each, environ) for name, each in headers.items()}
+    return McpServerRow(**values, headers=found)
+
+
+def _check_encryption(where: str, url: str, allowed_hosts: Collection[str]) -> None:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "https" or is_loopback(host) or host in allowed_hosts:
+        return
+    raise SettingsError(
+        f"{where}: url: plain http is for this machine only; use https, or name the host in "
+        "agents.allowed_hosts"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host names this machine by its own text, without a look-up."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _header(where: str, name: str, reference: str, environ: Mapping[str, str]) -> str:
+    if not _HEADER_NAME.fullmatch(name) or _OWN_HEADERS.fullmatch(name):
+        raise SettingsError(f"{where}: the bridge cannot send a header of this name")
+    value = referenced_secret(where, reference, environ, "header value")
+    if not _HEADER_VALUE.fullmatch(value):
+        raise SettingsError(f"{where}: its value must be one line of ASCII characters")
+    return value
