@@ -9,6 +9,7 @@ from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 from bridge.protocols.anthropic_messages.lost_fields import lost_fields, reject_unsupported_fields
 from bridge.protocols.anthropic_messages.machine import MessagesOptions
+from bridge.protocols.anthropic_messages.mcp import hosted_request
 from bridge.protocols.anthropic_messages.messages import AnthropicMessages
 from bridge.protocols.anthropic_messages.tools import DeclaredTools, chosen_tools
 from bridge.protocols.anthropic_messages.versions import check_version
@@ -56,7 +57,8 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     )
     options = MessagesOptions(thinking=shown)
     losses += [*messages.losses, *declared.losses, *schemas.losses, *lost_fields(body)]
-    return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses))
+    hosted = hosted_request(body)
+    return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses), hosted=hosted)
 
 
 def _thinking(body: JsonObject) -> tuple[Thinking, bool]:

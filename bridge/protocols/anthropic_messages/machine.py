@@ -18,6 +18,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
+from bridge.gemini.hosted_tools import Hosted, HostedCall, HostedKind, hosted_in
 from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.turn import (
     Ending,
@@ -32,7 +33,7 @@ from bridge.gemini.turn import (
 )
 from bridge.gemini.types import FunctionCall, InlineData, OtherData, Part, Usage
 from bridge.ids_and_clock import IdsAndClock
-from bridge.protocols.anthropic_messages import executed_code
+from bridge.protocols.anthropic_messages import executed_code, mcp
 from bridge.protocols.anthropic_messages.computer_toolset import name_fields
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
@@ -199,13 +200,15 @@ class MessagesMachine(EventMachine):
         yield self._delta("input_json_delta", partial_json=orjson.dumps(dict(arguments)).decode())
         yield from self._stop_block()
 
-    def _result_block(self, kind: str, call_id: str, content: Any) -> Iterator[Event]:
-        yield self._start_block(kind, tool_use_id=call_id, content=content)
+    def _result_block(self, kind: str, call_id: str, content: Any, **more: Any) -> Iterator[Event]:
+        yield self._start_block(kind, tool_use_id=call_id, content=content, **more)
         yield from self._stop_block()
 
     def _other(self, part: Part) -> Iterator[Event]:
         data = part.data
-        if is_server_tool(data) and self._shows_thinking:
+        if (hosted := hosted_in(data)) is not None:
+            yield from self._run_by_bridge(hosted, part.signature)
+        elif is_server_tool(data) and self._shows_thinking:
             yield from self._carry(part)
         elif isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
             yield from self._send_held_thought()
@@ -220,6 +223,19 @@ class MessagesMachine(EventMachine):
         else:
             self.losses.append("messages.part_not_shown")
             yield from self._image_note(data) if isinstance(data, InlineData) else self._stop_block()
+
+    def _run_by_bridge(self, hosted: Hosted, signature: str | None) -> Iterator[Event]:
+        """Messages has no blocks for lists of tools and for requests for approval."""
+        if hosted.kind is not HostedKind.CALL:
+            return
+        yield from self._send_held_thought()
+        if isinstance(hosted, HostedCall):
+            self._sent_signature = signature or ""  # the signature store has it, if no block can have it
+            yield from self._sign_call(signature)
+            yield from self._tool_block(mcp.CALL, hosted.arguments, **mcp.call_fields(hosted))
+        else:
+            yield from self._stop_block()
+            yield from self._result_block(mcp.RESULT, **mcp.result_fields(hosted))
 
     def _carry(self, part: Part) -> Iterator[Event]:
         """A thinking block that the client returns with the next request."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
+from bridge.gemini.hosted_tools import HostedCall, hosted_part
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
-from bridge.protocols.anthropic_messages import executed_code
+from bridge.protocols.anthropic_messages import executed_code, mcp
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
 from bridge.protocols.anthropic_messages.computer_toolset import function_name
 from bridge.protocols.anthropic_messages.grounded import IMAGE_NOTE
@@ -25,8 +26,6 @@ CODE_RESULTS = ("code_execution_tool_result", "bash_code_execution_tool_result")
 #: Blocks that only Anthropic's servers produce and understand.
 SERVER_TOOL_BLOCKS = (
     "advisor_tool_result",
-    "mcp_tool_use",
-    "mcp_tool_result",
     "text_editor_code_execution_tool_result",
     "tool_search_tool_result",
     "compaction",
@@ -113,6 +112,7 @@ class _AssistantMessage:
         self._parts: list[Part] = []
         self._losses = losses
         self._for_next_call: str | None = None
+        self._hosted_calls: dict[str, HostedCall] = {}
 
     def content(self) -> Content:
         return Content(MODEL, tuple(self._parts))
@@ -150,6 +150,17 @@ class _AssistantMessage:
             self._losses.append("messages.encrypted_stdout")
         self._parts.append(Part(executed_code.read_result(block, path)))
 
+    def _mcp_call(self, block: JsonObject, path: str) -> None:
+        call = mcp.read_call(block, path)
+        self._hosted_calls[call.id] = call
+        self._parts.append(hosted_part(call, self._for_next_call))
+        self._for_next_call = None
+
+    def _mcp_result(self, block: JsonObject, path: str) -> None:
+        result = mcp.read_result(block, self._hosted_calls, path)
+        if result is not None:
+            self._parts.append(hosted_part(result))
+
     def _server_tool(self, block: JsonObject, _path: str) -> None:
         self._losses.append(f"messages.{block['type']}")
 
@@ -169,6 +180,8 @@ class _AssistantMessage:
         "redacted_thinking": _redacted,
         "tool_use": _tool_use,
         "server_tool_use": _server_tool_use,
+        mcp.CALL: _mcp_call,
+        mcp.RESULT: _mcp_result,
         **dict.fromkeys(SEARCH_RESULTS, _search_result),
         **dict.fromkeys(CODE_RESULTS, _code_result),
         **dict.fromkeys(SERVER_TOOL_BLOCKS, _server_tool),

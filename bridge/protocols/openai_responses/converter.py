@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from bridge.gemini.hosted_servers import HostedRequest
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
@@ -51,10 +53,26 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         service_tier=requested_tier(body),
         draws=declared.draws,
     )
-    losses = (*declared.losses, *declared.schemas.losses, *items.losses, *request_losses(body))
+    lost = request_losses(body, calls_servers=bool(declared.servers))
+    losses = (*declared.losses, *declared.schemas.losses, *items.losses, *lost)
     options = _options(body, declared, caller)
     headers = {HEADER: options.dialect.name}
-    return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers)
+    hosted = _hosted(body, declared, items)
+    if hosted is not None:
+        options = replace(options, approved=frozenset(call.id for call in hosted.approved))
+    return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers, hosted)
+
+
+def _hosted(body: JsonObject, declared: DeclaredTools, items: Items) -> HostedRequest | None:
+    """What the request wants of the servers that the bridge calls."""
+    if not declared.servers:
+        return None
+    return HostedRequest(
+        servers=tuple(declared.servers.values()),
+        listed=items.mcp.listed,
+        approved=items.mcp.approved(),
+        most_calls=body.get("max_tool_calls"),
+    )
 
 
 def _reject_unsupported_fields(body: JsonObject) -> None:

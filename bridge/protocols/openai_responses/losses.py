@@ -25,7 +25,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.detail": "Gemini takes no level of detail for a single image or file.",
     "responses.encrypted_compaction": "Only the vendor that encrypted this summary can read it.",
     "responses.item": "Gemini has no counterpart to an input item of this type.",
-    "responses.tool": "Gemini cannot run this hosted tool.",
+    "responses.tool": "Gemini cannot run this hosted tool, or the administrator does not allow its server.",
     "responses.tool_allowed_callers": "Every tool of the request can be called directly.",
     "responses.tool_output_schema": "Gemini takes no schema for the results of a tool.",
     "responses.namespace_description": "Gemini has no namespaces; each function keeps its own description.",
@@ -45,6 +45,7 @@ ANSWER_LOSSES: Mapping[str, str] = {
 }
 
 
+MOST_CALLS = "responses.max_tool_calls"
 LOGPROBS = "message.output_text.logprobs"  #: the entry of `include` that asks for them
 _EMPTY: tuple[Any, ...] = (None, False, "", [])
 
@@ -96,10 +97,10 @@ def _dropped(source: Any, table: Mapping[str, _Dropped]) -> Iterator[str]:
             yield f"responses.{dropped.loss}"
 
 
-def request_losses(body: JsonObject) -> list[str]:
-    """The losses at the top level of a request."""
+def request_losses(body: JsonObject, *, calls_servers: bool = False) -> list[str]:
+    """The losses at the top level of a request. `calls_servers`: the bridge calls tools, and counts them."""
     losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
-    losses += _dropped(body, _REQUEST)
+    losses += [loss for loss in _dropped(body, _REQUEST) if not (calls_servers and loss == MOST_CALLS)]
     if body.get("top_logprobs") and LOGPROBS not in (body.get("include") or ()):
         losses.append("responses.logprobs")
     for field, table in _OBJECTS.items():

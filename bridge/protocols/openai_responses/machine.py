@@ -12,6 +12,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome, outcome_of
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in, web_search_from
+from bridge.gemini.hosted_tools import Hosted, hosted_in
 from bridge.gemini.turn import (
     MetadataReceived,
     PartSigned,
@@ -27,6 +28,7 @@ from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
+from bridge.protocols.openai_responses import google_items
 from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
@@ -34,17 +36,8 @@ from bridge.protocols.openai_responses.errors import (
     codex_error,
     response_error,
 )
-from bridge.protocols.openai_responses.hosted import (
-    CODE_EVENTS,
-    IMAGE_EVENTS,
-    SEARCH_EVENTS,
-    ExecutedCode,
-    annotation,
-    executed_code,
-    image_item,
-    is_image,
-    search_item,
-)
+from bridge.protocols.openai_responses.item_events import ItemEvents
+from bridge.protocols.openai_responses.mcp_items import item_events
 from bridge.protocols.openai_responses.options import ResponsesOptions
 from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
 from bridge.protocols.openai_responses.usage import usage_from_gemini
@@ -85,7 +78,7 @@ class ResponsesMachine(EventMachine):
         self._cited = 0
         self._called = False
         self._logprobs: list[dict[str, Any]] = []
-        self._code: ExecutedCode | None = None  # the item that waits for its result
+        self._code: google_items.ExecutedCode | None = None  # the item that waits for its result
         self._carried_signature = ""  # of the last server-side call, or of its response
 
     @property
@@ -176,46 +169,51 @@ class ResponsesMachine(EventMachine):
     def _hosted(self, part: Part | None) -> Iterable[Event]:
         """The item of a part that arrives whole and is no call."""
         data: PartData = None if part is None else part.data
-        if isinstance(data, InlineData) and is_image(data):
-            return self._image(data)
+        if part is not None and (hosted := hosted_in(data)) is not None:
+            return self._run_by_bridge(hosted, part.signature)
+        if isinstance(data, InlineData) and google_items.is_image(data):
+            return self._show(google_items.image_events(data, self.ids_and_clock.new_id))
         if part is not None and self._options.encrypted_reasoning and is_server_tool(data):
             return self._carry(part)
-        code = executed_code(data, self.ids_and_clock.new_id)
+        code = google_items.executed_code(data, self.ids_and_clock.new_id)
         if code is not None:
             return self._begin_code(code)
         self.losses.append("responses.part_not_shown")
         return ()
+
+    def _run_by_bridge(self, hosted: Hosted, signature: str | None) -> Iterator[Event]:
+        """The item of a call begins with the call, and ends with its result."""
+        self._carried_signature = signature or ""  # the signature store has it
+        if signature is not None and self._options.encrypted_reasoning:
+            yield from self._reasoning()
+            yield from self._end_reasoning(for_next_call(signature))
+        yield from self._show(item_events(hosted, self._options.approved))
+
+    def _show(self, shown: ItemEvents) -> Iterator[Event]:
+        if shown.item is not None:
+            yield self._start_item(shown.item)
+        for kind, data in shown.events:
+            yield self._item_event(kind, **data)
+        self._item = {**(self._item or {}), **shown.filled}
+        if shown.finished is not None:
+            yield self._finish_item(**shown.finished)
 
     def _carry(self, part: Part) -> Iterator[Event]:
         self._carried_signature = part.signature or ""
         yield from self._reasoning()
         yield from self._end_reasoning(for_part(part))
 
-    def _begin_code(self, code: ExecutedCode) -> Iterator[Event]:
+    def _begin_code(self, code: google_items.ExecutedCode) -> Iterator[Event]:
         self._code = code
-        yield self._start_item({**code.item, "status": "in_progress"})
-        yield self._item_event(f"{CODE_EVENTS}.in_progress")
-        yield self._item_event(f"{CODE_EVENTS}_code.delta", delta=code.code)
-        yield self._item_event(f"{CODE_EVENTS}_code.done", code=code.code)
-        yield self._item_event(f"{CODE_EVENTS}.interpreting")
+        return self._show(code.begun())
 
     def _end_code(self) -> Iterator[Event]:
         code, self._code = self._code, None
         if code is None:
             return
         if code.status == "completed":
-            yield self._item_event(f"{CODE_EVENTS}.completed")
+            yield self._item_event(f"{google_items.CODE_EVENTS}.completed")
         yield self._finish_item(**code.finished())
-
-    def _image(self, image: InlineData) -> Iterator[Event]:
-        return self._at_once(IMAGE_EVENTS, image_item(self.ids_and_clock.new_id), result=image.data)
-
-    def _at_once(self, events: tuple[str, ...], item: dict[str, Any], **finished: Any) -> Iterator[Event]:
-        """The item of a hosted tool of which only the result is known."""
-        yield self._start_item({**item, "status": "in_progress"})
-        for kind in events:
-            yield self._item_event(kind)
-        yield self._finish_item(**finished, status="completed")
 
     def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
         carried = signature if self._options.encrypted_reasoning else None
@@ -304,7 +302,8 @@ class ResponsesMachine(EventMachine):
         before = "".join(self._texts)
         self._texts.append(text)
         citations = citations_in(before + text, self._grounding)
-        cited = [annotation(each, len(before)) for each in citations if each.start >= len(before)]
+        new = [each for each in citations if each.start >= len(before)]
+        cited = [google_items.annotation(each, len(before)) for each in new]
         self._cited += len(cited)
         return cited
 
@@ -359,7 +358,7 @@ class ResponsesMachine(EventMachine):
             return ()
         if len(citations_in("".join(self._texts), self._grounding)) > self._cited:
             self.losses.append("responses.citation_after_message")
-        return self._at_once(SEARCH_EVENTS, search_item(search, self.ids_and_clock.new_id))
+        return self._show(google_items.search_events(search, self.ids_and_clock.new_id))
 
     def _end(
         self, events: tuple[str, ...], status: str, *, reason: str | None = None, error: Any = None

@@ -18,4 +18,5 @@ class ResponsesOptions:
     thinking: bool = False
     encrypted_reasoning: bool = False  #: reasoning items may carry signatures
     logprobs: bool = False
+    approved: frozenset[str] = frozenset()  #: the ids of the calls that the request approves
     echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_declaration
+from bridge.gemini.hosted_servers import HostedServer
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import CODE_EXECUTION, EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.json_reading import (
@@ -24,6 +25,7 @@ from bridge.protocols.json_reading import (
     required_name,
 )
 from bridge.protocols.openai_responses.losses import tool_losses
+from bridge.protocols.openai_responses.mcp_tools import read_server
 from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 LOCAL_SHELL = "local_shell"
@@ -93,6 +95,7 @@ class DeclaredTools:
         self._functions: dict[str, FunctionDeclaration] = {}
         self.draws = False  #: the client allows the model to draw images
         self._hosted: dict[str, Tool] = {}
+        self.servers: dict[str, HostedServer] = {}  #: by label
 
     def add(self, tools: list[Any], path: str, namespace: str | None = None) -> list[str]:
         """Declare the tools, and return the names under which Gemini can call them."""
@@ -190,6 +193,13 @@ class DeclaredTools:
         self.losses += [f"responses.code_interpreter:container.{name}" for name in lost]
         return []
 
+    def _mcp(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
+        server = read_server(tool, path)
+        if server.label in self.servers:
+            raise invalid_field(f"{quoted(server.label)} is declared twice", f"{path}.server_label")
+        self.servers[server.label] = server
+        return []
+
     def _image_generation(self, tool: JsonObject, _path: str, _namespace: str | None) -> list[str]:
         """The model itself draws, in its own size and format."""
         self.draws = True
@@ -206,6 +216,7 @@ class DeclaredTools:
         "tool_search": _tool_search,
         "code_interpreter": _code_interpreter,
         "image_generation": _image_generation,
+        "mcp": _mcp,
     }
 
 
@@ -236,7 +247,7 @@ def _choice(choice: Any, declared: DeclaredTools) -> tuple[str, list[str]]:
 
 
 def _is_hosted(choice: JsonObject) -> bool:
-    return str(choice.get("type")).startswith(("web_search", "code_interpreter", "image_generation"))
+    return str(choice.get("type")).startswith(("web_search", "code_interpreter", "image_generation", "mcp"))
 
 
 def _chosen(choice: JsonObject, path: str, declared: DeclaredTools) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bridge.gemini.grounding import Citation, WebSearch
 from bridge.gemini.media import media_from_url
 from bridge.gemini.types import InlineData, JsonObject, OtherData, Part, PartData
 from bridge.protocols.json_reading import each_object, optional
+from bridge.protocols.openai_responses.item_events import ItemEvents
 
 NewId = Callable[[str], str]
 
@@ -27,10 +28,18 @@ _OK, _FAILED = "OUTCOME_OK", "OUTCOME_FAILED"
 _IMAGE_KINDS = {"iVBOR": "image/png", "/9j/": "image/jpeg", "UklGR": "image/webp", "R0lGOD": "image/gif"}
 
 
-def search_item(search: WebSearch, new_id: NewId) -> dict[str, Any]:
+def search_events(search: WebSearch, new_id: NewId) -> ItemEvents:
     sources = [{"type": "url", "url": page.url} for page in search.pages]
     action = {"type": "search", "query": search.query, "queries": search.queries, "sources": sources}
-    return {"type": "web_search_call", "id": new_id("ws_"), "action": action}
+    item = {"type": "web_search_call", "id": new_id("ws_"), "action": action}
+    return _at_once(item, SEARCH_EVENTS)
+
+
+def _at_once(item: dict[str, Any], events: Iterable[str], **finished: Any) -> ItemEvents:
+    """The item of a tool of which only the result is known."""
+    begun = {**item, "status": "in_progress"}
+    done = {**finished, "status": "completed"}
+    return ItemEvents(begun, tuple((kind, {}) for kind in events), finished=done)
 
 
 def annotation(citation: Citation, offset: int) -> dict[str, Any]:
@@ -61,6 +70,15 @@ class ExecutedCode:
         }
         self._outputs: list[dict[str, Any]] = []
         self.status = "incomplete"  #: until the result arrives
+
+    def begun(self) -> ItemEvents:
+        events: tuple[tuple[str, dict[str, Any]], ...] = (
+            (f"{CODE_EVENTS}.in_progress", {}),
+            (f"{CODE_EVENTS}_code.delta", {"delta": self.code}),
+            (f"{CODE_EVENTS}_code.done", {"code": self.code}),
+            (f"{CODE_EVENTS}.interpreting", {}),
+        )
+        return ItemEvents({**self.item, "status": "in_progress"}, events)
 
     def add(self, data: PartData) -> bool:
         """Add a result or an image that the code made. Returns whether the data is one."""
@@ -104,8 +122,9 @@ def is_image(data: InlineData) -> bool:
     return data.mime_type.startswith("image/")
 
 
-def image_item(new_id: NewId) -> dict[str, Any]:
-    return {"type": "image_generation_call", "id": new_id("ig_"), "result": None}
+def image_events(image: InlineData, new_id: NewId) -> ItemEvents:
+    item = {"type": "image_generation_call", "id": new_id("ig_"), "result": None}
+    return _at_once(item, IMAGE_EVENTS, result=image.data)
 
 
 def image_kind(base64: str) -> str:

@@ -1,0 +1,62 @@
+"""Servers of tools that a request names for the bridge to call, and the client's rules for their tools.
+
+The administrator decides whether the bridge may call a server. Credentials in a request are for its server
+alone: they appear in no answer, store or log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from bridge.gemini.hosted_tools import HostedCall
+from bridge.gemini.types import JsonObject, value_type
+
+
+@value_type
+class ToolFilter:
+    """A tool matches if each criterion that is there matches."""
+
+    names: tuple[str, ...] | None = None
+    read_only: bool | None = None
+
+    def matches(self, name: str, read_only: bool) -> bool:
+        named = self.names is None or name in self.names
+        return named and self.read_only in (None, read_only)
+
+
+EVERY_TOOL = ToolFilter()
+NO_TOOL = ToolFilter(names=())
+
+
+@value_type
+class HostedServer:
+    label: str  #: in the names of functions and in the answer
+    place: str  #: the name of a server of the administrator, or an address
+    losses: tuple[str, ...]  #: their names, if the bridge may not call the server
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    allowed: ToolFilter = EVERY_TOOL
+    forbidden: ToolFilter = NO_TOOL  #: of those that are allowed
+    needs_approval: ToolFilter = NO_TOOL
+    needs_none: ToolFilter = NO_TOOL
+    approval_by_default: bool = False
+
+    def offers(self, name: str, read_only: bool) -> bool:
+        return self.allowed.matches(name, read_only) and not self.forbidden.matches(name, read_only)
+
+    def asks_for(self, name: str, read_only: bool) -> bool:
+        """Whether the client wants to approve calls of this tool."""
+        if self.needs_approval.matches(name, read_only):
+            return True
+        return self.approval_by_default and not self.needs_none.matches(name, read_only)
+
+
+@value_type
+class HostedRequest:
+    """What a request wants of the servers that the bridge calls."""
+
+    servers: tuple[HostedServer, ...] = ()
+    #: The lists of tools that the conversation holds already, by the label of their server.
+    listed: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict, hash=False)
+    approved: tuple[HostedCall, ...] = ()  #: calls to make before the model is asked
+    most_calls: int | None = None
