@@ -6,11 +6,29 @@ alone: they appear in no answer, store or log.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from bridge.gemini.hosted_tools import HostedCall
 from bridge.gemini.types import JsonObject, value_type
+
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+#: Fields that decide where a message ends, whom it is for or what it says: the bridge sets them itself.
+_OWN_FIELDS = re.compile(
+    r"host|connection|transfer-encoding|te|upgrade|expect|trailer|accept|accept-encoding|content-.*|mcp-.*",
+    re.IGNORECASE,
+)
+
+
+def header_problem(name: str, value: str) -> str | None:
+    """Why a header cannot be sent to a server; None if it can."""
+    if not _NAME.fullmatch(name):
+        return "is not the name of an HTTP header"
+    if _OWN_FIELDS.fullmatch(name):
+        return "is a header that the bridge sets itself"
+    return None if _VALUE.fullmatch(value) else "must be one line of ASCII characters"
 
 
 @value_type
@@ -60,3 +78,4 @@ class HostedRequest:
     listed: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict, hash=False)
     approved: tuple[HostedCall, ...] = ()  #: calls to make before the model is asked
     most_calls: int | None = None
+    can_ask: bool = False  #: the protocol can ask the client to approve a call

@@ -5,26 +5,19 @@ A file holds no secret: a header names the variable or the systemd credential th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+from bridge.gemini.hosted_servers import header_problem
 from bridge.settings.secret_references import referenced_secret
 from bridge.settings.value import MatchesPattern, Range, SettingsError, Shape, WebAddress, read_table, shapes
 
 Name = Annotated[
     str, MatchesPattern(r"[a-z0-9][a-z0-9_-]{0,31}", " of at most 32 lower-case letters, digits, - and _")
 ]
-#: A space is allowed: `Bearer …`.
-_HEADER_VALUE = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
-#: The headers that a request to a server needs for itself.
-_OWN_HEADERS = re.compile(
-    r"host|connection|transfer-encoding|accept|accept-encoding|content-.*|mcp-.*", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +30,7 @@ class McpServerRow:
     allowed_tools: tuple[str, ...] = ()  #: empty: all that the server lists
     read_only: tuple[str, ...] = ()  #: the tools that change nothing
     trust_annotations: bool = False  #: what the server says about its own tools counts
+    hosted: bool = False  #: requests may name the server for the bridge to call
     time_limit: Annotated[float, Range(1, 3600)] = 30.0
 
     @property
@@ -85,9 +79,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _header(where: str, name: str, reference: str, environ: Mapping[str, str]) -> str:
-    if not _HEADER_NAME.fullmatch(name) or _OWN_HEADERS.fullmatch(name):
-        raise SettingsError(f"{where}: the bridge cannot send a header of this name")
     value = referenced_secret(where, reference, environ, "header value")
-    if not _HEADER_VALUE.fullmatch(value):
-        raise SettingsError(f"{where}: its value must be one line of ASCII characters")
+    if (problem := header_problem(name, value)) is not None:
+        raise SettingsError(f"{where} {problem}")
     return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,21 +24,6 @@ Headers = Mapping[str, str]
 
 TICK = 0.25
 ACCEPTED = "application/json, text/event-stream"
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE = re.compile(r"[\x20-\x7e\x80-\xff\t]*")
-#: Fields that decide where a message ends or whom it is for: nobody may set them beside the client itself.
-_OWN_FIELDS = frozenset(
-    ("host", "content-length", "transfer-encoding", "connection", "content-type", "accept", "accept-encoding")
-)
-
-
-def header_problem(name: str, value: str) -> str | None:
-    """Why a header cannot be sent; None if it can."""
-    if not _TOKEN.fullmatch(name):
-        return "is not the name of an HTTP header"
-    if name.lower() in _OWN_FIELDS or name.lower().startswith("mcp-"):
-        return "is a header that the bridge sets itself"
-    return None if _VALUE.fullmatch(value) else "has a value that no HTTP header can have"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bridge.gemini.hosted_servers import EVERY_TOOL, NO_TOOL, HostedRequest, HostedServer, ToolFilter
+from bridge.gemini.hosted_servers import (
+    EVERY_TOOL,
+    NO_TOOL,
+    HostedRequest,
+    HostedServer,
+    ToolFilter,
+    header_problem,
+)
 from bridge.gemini.hosted_tools import HostedCall, HostedResult
 from bridge.gemini.types import JsonObject
 from bridge.protocols.hosted_text import result_object, result_text
@@ -66,6 +73,9 @@ def _server(server: JsonObject, path: str, toolset: JsonObject | None, where: st
         else _toolset(toolset, where)
     )
     token = optional(server, "authorization_token", str, path)
+    problem = None if token is None else header_problem("Authorization", token)
+    if problem is not None:
+        raise invalid_field(problem, f"{path}.authorization_token")
     return HostedServer(
         label=required(server, "name", str, path),
         place=required(server, "url", str, path),

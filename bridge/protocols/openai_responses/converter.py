@@ -72,6 +72,7 @@ def _hosted(body: JsonObject, declared: DeclaredTools, items: Items) -> HostedRe
         listed=items.mcp.listed,
         approved=items.mcp.approved(),
         most_calls=body.get("max_tool_calls"),
+        can_ask=True,
     )
 
 

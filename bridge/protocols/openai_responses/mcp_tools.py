@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gemini.hosted_servers import EVERY_TOOL, NO_TOOL, HostedServer, ToolFilter
+from bridge.gemini.hosted_servers import EVERY_TOOL, NO_TOOL, HostedServer, ToolFilter, header_problem
 from bridge.gemini.types import JsonObject
 from bridge.protocols.json_reading import invalid_field, optional, required
 
@@ -36,8 +36,19 @@ def without_secrets(tool: JsonObject) -> dict[str, Any]:
 def _headers(tool: JsonObject, path: str) -> dict[str, str]:
     headers, where = optional(tool, "headers", dict, path) or {}, f"{path}.headers"
     found = {name: required(headers, name, str, where) for name in headers}
+    for name, value in found.items():
+        _check_header(name, value, f"{where}.{name}")
     token = optional(tool, "authorization", str, path)
-    return found if token is None else {**found, "Authorization": f"Bearer {token}"}
+    if token is None:
+        return found
+    _check_header("Authorization", token, f"{path}.authorization")
+    return {**found, "Authorization": f"Bearer {token}"}
+
+
+def _check_header(name: str, value: str, path: str) -> None:
+    """The message does not repeat the value, which may be a secret."""
+    if (problem := header_problem(name, value)) is not None:
+        raise invalid_field(problem, path)
 
 
 def _allowed(wanted: Any, path: str) -> ToolFilter:
