@@ -61,12 +61,10 @@ def read_mcp_server(
 
 def _check_encryption(where: str, url: str, allowed_hosts: Collection[str]) -> None:
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    if parts.scheme == "https" or is_loopback(host) or host in allowed_hosts:
+    if parts.scheme == "https" or is_loopback(parts.hostname or "") or parts.netloc in allowed_hosts:
         return
     raise SettingsError(
-        f"{where}: url: plain http is for this machine only; use https, or name the host in "
-        "agents.allowed_hosts"
+        f"{where}: url: plain http is for this machine only; use https, or name the host in mcp.allowed_hosts"
     )
 
 

@@ -33,6 +33,11 @@ class McpClient:
         """The name of the server in messages."""
         return self._channel.server
 
+    @property
+    def holds_session(self) -> bool:
+        """Whether the server keeps something for this client until it is told that the session ended."""
+        return self._session is not None and self._session.must_be_ended
+
     def tools(self, stop: Stop) -> ToolList:
         """All pages of the list of tools."""
         listed: list[Any] = []

@@ -18,7 +18,7 @@ from bridge.agents.mcp.client import McpClient
 from bridge.agents.mcp.errors import McpError, McpStopped
 from bridge.agents.mcp.negotiation import KnownEras
 from bridge.agents.mcp.results import McpResult
-from bridge.agents.mcp.tool_list import McpTool, ToolList
+from bridge.agents.mcp.tool_list import McpTool, ToolList, read_tools
 from bridge.agents.tool import (
     Invocation,
     Tool,
@@ -29,6 +29,7 @@ from bridge.agents.tool import (
     failed,
 )
 from bridge.fetch.network import Network
+from bridge.gemini.types import JsonObject
 from bridge.settings.mcp_servers import McpServerRow
 
 LIST_SECONDS = 60.0  #: how long a list of tools is taken for current
@@ -64,8 +65,12 @@ class McpServer:
         channel = Channel(self._route, self.row.name, self._limits, tuple(self.row.headers.items()))
         return McpClient(channel, self._known)
 
-    def for_run(self, note: Note) -> McpServerInRun:
-        return McpServerInRun(self, note)
+    def for_run(
+        self, note: Note, label: str = "", listed: Sequence[JsonObject] | None = None
+    ) -> McpServerInRun:
+        """`label`: the name of the server in this run. `listed`: the tools that the conversation knows
+        already."""
+        return McpServerInRun(self, note, label or self.row.name, listed)
 
     def current_list(self, client: McpClient, stop: Stop) -> ToolList:
         """The server's list of tools, asked for again if it may be another one now. Two runs may ask at the
@@ -104,32 +109,39 @@ def _difference(before: ToolList, now: ToolList) -> str:
 
 
 class McpServerInRun(ToolSource):
-    def __init__(self, server: McpServer, note: Note) -> None:
-        self.label = server.row.name
+    def __init__(
+        self, server: McpServer, note: Note, label: str, listed: Sequence[JsonObject] | None = None
+    ) -> None:
+        self.label = label
+        self._known = None if listed is None else read_tools([_as_listed(each) for each in listed])
         self._server = server
         self._note = note
         self._client = server.client()
         self._digest = ""
         self._warned = False
 
-    def tools(self, cancellation: Cancellation) -> Sequence[Tool]:
+    def tools(self, cancellation: Cancellation) -> Sequence[McpServerTool]:
+        listed = self._known or self._listed(cancellation)
+        allowed = self._server.row.allowed_tools
+        return [McpServerTool(self, tool) for tool in listed.tools if not allowed or tool.name in allowed]
+
+    def _listed(self, cancellation: Cancellation) -> ToolList:
         try:
             listed = self._server.current_list(self._client, lambda: cancellation.cancelled)
         except McpError as error:
             raise ToolSourceFailed(str(error)) from None
         self._digest = listed.digest
-        allowed = self._server.row.allowed_tools
-        return [McpServerTool(self, tool) for tool in listed.tools if not allowed or tool.name in allowed]
+        return listed
 
     def describe(self, tool: McpTool) -> ToolDescription:
         row = self._server.row
         return ToolDescription(
             name=tool.name,
             description=tool.description,
-            parameters=tool.schema,
+            parameters=tool.prepared,
             read_only=tool.name in row.read_only or (row.trust_annotations and tool.says_read_only),
             time_limit=row.time_limit,
-            server=row.name,
+            server=self.label,
         )
 
     def call(self, tool: McpTool, invocation: Invocation) -> ToolResult:
@@ -148,18 +160,27 @@ class McpServerInRun(ToolSource):
         return tool_result(result)
 
     def _notice_changes(self, stop: Stop) -> None:
-        if self._warned or self._server.current_list(self._client, stop).digest == self._digest:
+        if self._known is not None or self._warned:
+            return
+        if self._server.current_list(self._client, stop).digest == self._digest:
             return
         self._warned = True
         self._note(TOOLS_CHANGED)
         _log.warning("a run goes on with the tools of %s that it began with", self.label)
 
     def close(self) -> None:
-        self._client.close()
+        """The run ended. Nobody waits until the server has ended its session."""
+        if self._client.holds_session:
+            threading.Thread(target=self._client.close, name="mcp-end", daemon=True).start()
 
 
 def tool_result(result: McpResult) -> ToolResult:
     return ToolResult(result.response, result.is_error, tuple(result.media))
+
+
+def _as_listed(shown: JsonObject) -> JsonObject:
+    """A tool as its server lists it, from a list in a conversation."""
+    return {**shown, "inputSchema": shown.get("input_schema", shown.get("inputSchema"))}
 
 
 class McpServerTool(Tool):
@@ -167,6 +188,17 @@ class McpServerTool(Tool):
         self.description = source.describe(tool)
         self._source = source
         self._tool = tool
+
+    @property
+    def listed(self) -> JsonObject:
+        """As lists of tools in answers show it."""
+        tool = self._tool
+        return {
+            "name": tool.name,
+            "description": tool.description,
+            "input_schema": tool.schema,
+            "annotations": dict(tool.annotations) or None,
+        }
 
     def invoke(self, invocation: Invocation) -> ToolResult:
         return self._source.call(self._tool, invocation)

@@ -55,6 +55,10 @@ class Session:
         """The result. Raises RpcError for an error of the server, and another McpError for all else."""
         raise NotImplementedError
 
+    @property
+    def must_be_ended(self) -> bool:
+        return False
+
     def end(self) -> None:
         """Tell the server that no request follows. Raises no McpError."""
 
@@ -192,6 +196,10 @@ class HandshakeSession(Session):
     def _stopped(self, number: int) -> None:
         """In this era a closed connection alone does not stop the server."""
         self._notify(messages.notification("notifications/cancelled", {"requestId": number}))
+
+    @property
+    def must_be_ended(self) -> bool:
+        return bool(self._id)
 
     def end(self) -> None:
         if self._id:

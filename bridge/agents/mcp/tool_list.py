@@ -24,6 +24,7 @@ class McpTool:
     name: str
     description: str = ""
     schema: JsonObject = EMPTY  #: of the arguments, as the server wrote it
+    prepared: JsonObject = EMPTY  #: the same as Gemini accepts it
     annotations: JsonObject = EMPTY  #: hints of a server that may lie
     marked: Mapping[Path, str] = field(default_factory=dict)  #: arguments that headers repeat
 
@@ -72,26 +73,28 @@ def _read(listed: Any, names: Mapping[str, int]) -> McpTool:
     if names[name] > 1:
         raise ValueError("the server lists more than one tool of this name")
     description, annotations = listed.get("description"), listed.get("annotations")
-    schema = _schema(listed.get("inputSchema"))
+    schema = listed.get("inputSchema")
     return McpTool(
         name,
         description[:LONGEST_DESCRIPTION] if isinstance(description, str) else "",
         schema,
+        _prepared(schema),
         annotations if isinstance(annotations, dict) else EMPTY,
         marked_properties(schema),
     )
 
 
-def _schema(schema: Any) -> JsonObject:
+def _prepared(schema: Any) -> JsonObject:
     if not isinstance(schema, dict):
         raise ValueError("it has no schema of its arguments")
     try:
-        orjson.dumps(prepare_object_schema(schema, "its schema", SchemaLimits()).schema)
+        prepared = prepare_object_schema(schema, "its schema", SchemaLimits()).schema
+        orjson.dumps(prepared)
     except InvalidRequest as error:
         raise ValueError(error.message) from None
     except (orjson.JSONEncodeError, RecursionError):
         raise ValueError("its schema is nested too deeply") from None
-    return schema
+    return prepared
 
 
 def _digest(listed: Iterable[Any]) -> str:

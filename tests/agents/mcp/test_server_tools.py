@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from scripted_mcp import TOOL, ScriptedMcp, result, scripted_mcp, text
+from scripted_mcp import TOOL, ScriptedMcp, events, result, scripted_mcp, text
+from waiting import eventually
 
 from bridge.agents.cancellation import Cancellation
 from bridge.agents.mcp.server import TOOLS_CHANGED, McpServer, McpServerInRun
@@ -120,8 +121,6 @@ def test_tools_that_change_in_the_middle_of_a_run_are_noticed_once(
 
 
 def test_a_server_may_say_itself_that_its_tools_changed(scripted: ScriptedMcp) -> None:
-    from scripted_mcp import events
-
     rig = Rig(scripted)
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
     scripted.handlers["tools/call"] = lambda asked: events(
@@ -158,4 +157,4 @@ def test_the_end_of_a_run_ends_its_session(scripted: ScriptedMcp) -> None:
     scripted.speak_with_handshakes()
     rig = Rig(scripted)
     rig.run.close()
-    assert scripted.methods()[-1] == "DELETE"
+    assert eventually(lambda: scripted.methods()[-1] == "DELETE")
