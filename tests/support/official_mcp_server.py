@@ -1,6 +1,8 @@
 """An MCP server written with the official SDK, which serves both eras of the protocol: a process of its own.
 
-official_mcp_server.py PORT [--json] [--stateless]
+official_mcp_server.py PORT [--json] [--stateless] [--older]
+
+`--older` refuses the newer era as servers do that do not know it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from mcp_types import (
     ToolAnnotations,
 )
 from pydantic import BaseModel, Field
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(64)).decode()
 server = MCPServer("library", instructions="A library of the tests.")
@@ -122,13 +127,22 @@ async def grow(ctx: Context[Any, Any]) -> str:
     return name
 
 
+async def refuse_newer_era(request: Request, call_next: RequestResponseEndpoint) -> Response:
+    if request.headers.get("mcp-protocol-version") == "2026-07-28":
+        return PlainTextResponse("Bad Request: Missing session ID", 400)
+    return await call_next(request)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--stateless", action="store_true")
+    parser.add_argument("--older", action="store_true")
     options = parser.parse_args()
     app = server.streamable_http_app(json_response=options.json, stateless_http=options.stateless)
+    if options.older:
+        app.add_middleware(BaseHTTPMiddleware, dispatch=refuse_newer_era)
     uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning")
 
 
