@@ -250,19 +250,42 @@ def open_exchange(
     record.model, record.stream = asked.request.model, asked.stream
     losses = RequestLosses(caller, record)
     record.upstream_model = services.models.resolve(record.model)
-    caller.permit(record.model, record.upstream_model)
-    losses.of_request(asked.losses)
+    caller.permit(record.model, services.models.permission_name(record.model))
     guards = GuardRunner(services.guards, record.request_id)
-    guarded = guards.request(asked.request)
-    chunks: AnswerStream
-    if isinstance(guarded, ShortCircuit):
-        chunks = CannedStream(guarded.text)
-    else:
+
+    def ask(request: GenerateRequest, caller: Caller = caller) -> AnswerStream:
+        guarded = guards.request(request)
+        if isinstance(guarded, ShortCircuit):
+            return CannedStream(guarded.text)
         if guards.notes:  # the answer to a prompt that a guard changed is not kept
             caller = replace(caller, key_cache=OFF)
-        chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
+        return _retrying_stream(guarded, caller, services, record, losses, trace)
+
+    if services.agents.serve(record.model):
+        chunks = _agent_answer(asked, ask, caller, services, losses)
+    else:
+        losses.of_request(asked.losses)
+        chunks = ask(asked.request)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
+
+
+def _agent_answer(
+    asked: ConvertedRequest,
+    ask: Callable[[GenerateRequest, Caller], AnswerStream],
+    caller: Caller,
+    services: Services,
+    losses: RequestLosses,
+) -> AnswerStream:
+    """The answer of an agent. Who may use an agent may use it with the model that the administrator chose."""
+    losses.of_request((*asked.losses, *services.agents.losses(asked.request)))
+    inner = replace(caller, permit=lambda _name, _model: None)
+    return services.agents.answer(
+        asked.request,
+        lambda request: ask(request, inner),
+        services.ids_and_clock.new_id,
+        caller.spent,
+    )
 
 
 def _in_conversation(

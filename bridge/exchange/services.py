@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
@@ -37,6 +38,7 @@ class Services:
     media: MediaByUrl
     cache: RequestCache
     context: ContextFitting
+    agents: AgentModels
 
     def note_target(self, record: Record, target: Target) -> None:
         """Record the target that the request is sent to."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
@@ -64,6 +64,9 @@ from bridge.settings.value import (
     Shape,
     shapes,
 )
+
+if TYPE_CHECKING:
+    from bridge.settings.agents import AgentSettings
 
 __all__ = [
     "AUTO",
@@ -137,6 +140,7 @@ class ShownSetting:
 class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
+    agents: AgentSettings | None = None
     prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
@@ -160,11 +164,11 @@ class Settings:
 
     @property
     def transport_in_force(self) -> str:
+        if _is_demo(self.upstream, self.models.routes):
+            return DEMO
         if self.upstream.transport != AUTO:
             return self.upstream.transport
-        if self.upstream.api_keys:
-            return GEMINI
-        return DEMO if self.models.routes.default else NONE
+        return GEMINI if self.upstream.api_keys else NONE
 
     @property
     def all_upstreams(self) -> tuple[UpstreamRow, ...]:
@@ -245,17 +249,41 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     upstreams = load_upstreams(folder / UPSTREAMS_FILE, environ, built["upstream"])
     routes = Routes(upstreams, default=_has_default(built["upstream"], upstreams))
     models, origins["models.default"] = _models(folder, environ, built.pop("models"), routes)
+    base = base_folder(folder, environ)
+    agents = _agents(folder, environ, base, demo=_is_demo(built["upstream"], routes))
+    if agents is not None:
+        models.serve_agents({agent.model_name: agent.model for agent in agents.agents})
     return _resolved(
         Settings(
             models=models,
+            agents=agents,
             upstreams=upstreams,
             guards=load_guards(_own_or_default(folder, "guards.toml")),
             prices=load_prices(_own_or_default(folder, "prices.toml")),
             origins=MappingProxyType(origins),
             **built,
         ),
-        base_folder(folder, environ),
+        base,
     )
+
+
+def _is_demo(upstream: UpstreamSettings, routes: Routes) -> bool:
+    return upstream.transport == DEMO or (
+        upstream.transport == AUTO and not upstream.api_keys and routes.default
+    )
+
+
+def _agents(folder: Path, environ: Mapping[str, str], base: Path, *, demo: bool) -> AgentSettings | None:
+    """The agents of the folder `agents`. The demo model brings an agent of its own, if there are none."""
+    if any((folder / "agents").glob("*.toml")):
+        from bridge.settings.agents import load_agents  # most installations have none
+
+        return load_agents(folder / "agents", environ, base)
+    if not demo:
+        return None
+    from bridge.settings.demo_agent import demo_agents
+
+    return demo_agents()
 
 
 def _own_or_default(folder: Path, name: str) -> Path:

@@ -18,6 +18,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
+from bridge.gemini.hosted_tools import hosted_in
 from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.turn import (
     Ending,
@@ -39,6 +40,7 @@ from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
+from bridge.protocols.hosted_lines import hosted_line
 
 
 class MessagesState(Enum):
@@ -207,6 +209,10 @@ class MessagesMachine(EventMachine):
         data = part.data
         if is_server_tool(data) and self._shows_thinking:
             yield from self._carry(part)
+        elif (hosted := hosted_in(data)) is not None:
+            self._sent_signature = part.signature or ""  # of a call that does not return either
+            yield from self._open_thought()
+            yield from self.on_text_added(TextAdded(0, 0, RunKind.THOUGHT, hosted_line(hosted)))
         elif isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
             yield from self._send_held_thought()
             yield from self._sign_call(part.signature)
