@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from bridge.agents.cancellation import Cancellation
 from bridge.gemini.hosted_tools import function_name
-from bridge.gemini.types import EMPTY, FunctionDeclaration, InlineData, JsonObject
+from bridge.gemini.types import EMPTY, FunctionDeclaration, InlineData, JsonObject, Usage
 
 DEFAULT_TIME_LIMIT = 30.0  #: seconds
 
@@ -48,6 +48,8 @@ class ToolResult(NamedTuple):
     response: JsonObject  #: `functionResponse.response`: by convention {"output": …} or {"error": …}
     is_error: bool = False
     media: tuple[InlineData, ...] = ()
+    usage: Usage = Usage()  #: tokens that the tool itself used, such as those of an agent
+    notes: tuple[str, ...] = ()  #: names of what the record of the answer should count
 
 
 def failed(message: str) -> ToolResult:

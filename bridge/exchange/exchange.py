@@ -18,11 +18,13 @@ from bridge.errors import BridgeError, ClientDisconnected, InternalError, Shutti
 from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
 from bridge.exchange.fitted import fitted
 from bridge.exchange.google_storage import without_storage
+from bridge.exchange.hosted_servers import losses_of
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
 from bridge.exchange.request_cache import OFF
 from bridge.exchange.services import Services
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
+from bridge.gemini.hosted_servers import HostedRequest
 from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
@@ -250,19 +252,62 @@ def open_exchange(
     record.model, record.stream = asked.request.model, asked.stream
     losses = RequestLosses(caller, record)
     record.upstream_model = services.models.resolve(record.model)
-    caller.permit(record.model, record.upstream_model)
-    losses.of_request(asked.losses)
+    caller.permit(record.model, services.models.permission_name(record.model))
     guards = GuardRunner(services.guards, record.request_id)
-    guarded = guards.request(asked.request)
-    chunks: AnswerStream
-    if isinstance(guarded, ShortCircuit):
-        chunks = CannedStream(guarded.text)
-    else:
+
+    def ask(request: GenerateRequest, caller: Caller = caller) -> AnswerStream:
+        guarded = guards.request(request)
+        if isinstance(guarded, ShortCircuit):
+            return CannedStream(guarded.text)
         if guards.notes:  # the answer to a prompt that a guard changed is not kept
             caller = replace(caller, key_cache=OFF)
-        chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
+        return _retrying_stream(guarded, caller, services, record, losses, trace)
+
+    if services.agents.serve(record.model):
+        chunks = _agent_answer(asked, ask, caller, services, losses)
+    elif asked.hosted is not None:
+        chunks = _hosted_answer(asked, asked.hosted, ask, caller, services, losses)
+    else:
+        losses.of_request(asked.losses)
+        chunks = ask(asked.request)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
+
+
+def _agent_answer(
+    asked: ConvertedRequest,
+    ask: Callable[[GenerateRequest, Caller], AnswerStream],
+    caller: Caller,
+    services: Services,
+    losses: RequestLosses,
+) -> AnswerStream:
+    """The answer of an agent. Who may use an agent may use it with the model that the administrator chose."""
+    lost = losses_of(asked.hosted.servers) if asked.hosted else ()
+    losses.of_request((*asked.losses, *lost, *services.agents.losses(asked.request)))
+    inner = replace(caller, permit=lambda _name, _model: None)
+    return services.agents.answer(
+        asked.request,
+        lambda request: ask(request, inner),
+        services.ids_and_clock.new_id,
+        caller.spent,
+    )
+
+
+def _hosted_answer(
+    asked: ConvertedRequest,
+    hosted: HostedRequest,
+    ask: Callable[[GenerateRequest], AnswerStream],
+    caller: Caller,
+    services: Services,
+    losses: RequestLosses,
+) -> AnswerStream:
+    """An answer with tools of servers that the request names, as far as the administrator allows them."""
+    servers, lost = services.hosted.found(hosted)
+    losses.of_request((*asked.losses, *lost))
+    if not servers:
+        return ask(asked.request)
+    new_id = services.ids_and_clock.new_id
+    return services.hosted.answer(asked.request, hosted, servers, ask, new_id, caller.spent)
 
 
 def _in_conversation(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
+from bridge.exchange.hosted_servers import HostedAnswers
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
@@ -37,6 +39,8 @@ class Services:
     media: MediaByUrl
     cache: RequestCache
     context: ContextFitting
+    agents: AgentModels
+    hosted: HostedAnswers
 
     def note_target(self, record: Record, target: Target) -> None:
         """Record the target that the request is sent to."""

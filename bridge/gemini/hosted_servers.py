@@ -7,7 +7,7 @@ alone: they appear in no answer, store or log.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from bridge.gemini.hosted_tools import HostedCall
@@ -29,6 +29,15 @@ def header_problem(name: str, value: str) -> str | None:
     if _OWN_FIELDS.fullmatch(name):
         return "is a header that the bridge sets itself"
     return None if _VALUE.fullmatch(value) else "must be one line of ASCII characters"
+
+
+#: Names of headers that carry credentials.
+_SECRET = re.compile(r"auth|cookie|credential|key|password|secret|session|token", re.IGNORECASE)
+
+
+def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """The credentials in the headers, without a word such as `Bearer`."""
+    return tuple(value.rpartition(" ")[2] for name, value in headers if _SECRET.search(name))
 
 
 @value_type

@@ -81,6 +81,8 @@ class Caller:
     #: Admits bytes that the bridge fetches for the request to the worker's memory, or raises.
     book_memory: Callable[[int], None] = lambda _size: None
     key_cache: str = ""  #: the administrator's rule of the key for the request cache: on, off or none
+    #: The error if a budget of the caller is used up by now.
+    spent: Callable[[], BridgeError | None] = lambda: None
     key_strict: bool = False  #: whether the administrator set the caller's key to strict mode
 
 

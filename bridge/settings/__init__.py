@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
@@ -31,6 +31,7 @@ from bridge.settings.sections import (
     CacheSettings,
     ConnectSettings,
     LogSettings,
+    McpSettings,
     MediaSettings,
     MetricsSettings,
     ModelSettings,
@@ -65,6 +66,9 @@ from bridge.settings.value import (
     shapes,
 )
 
+if TYPE_CHECKING:
+    from bridge.settings.agents import AgentSettings
+
 __all__ = [
     "AUTO",
     "AccessSettings",
@@ -76,6 +80,7 @@ __all__ = [
     "LimitSettings",
     "Limits",
     "LogSettings",
+    "McpSettings",
     "MediaSettings",
     "MetricsSettings",
     "OtelSettings",
@@ -110,6 +115,7 @@ SECTIONS: Mapping[str, type] = {
     "otel": OtelSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
+    "mcp": McpSettings,
     "cache": CacheSettings,
     "context": ContextSettings,
     "models": ModelSettings,
@@ -137,6 +143,7 @@ class ShownSetting:
 class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
+    agents: AgentSettings | None = None
     prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
@@ -149,6 +156,7 @@ class Settings:
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
+    mcp: McpSettings = field(default_factory=McpSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     context: ContextSettings = field(default_factory=ContextSettings)
     state: StateSettings = field(default_factory=StateSettings)
@@ -160,11 +168,11 @@ class Settings:
 
     @property
     def transport_in_force(self) -> str:
+        if _is_demo(self.upstream, self.models.routes):
+            return DEMO
         if self.upstream.transport != AUTO:
             return self.upstream.transport
-        if self.upstream.api_keys:
-            return GEMINI
-        return DEMO if self.models.routes.default else NONE
+        return GEMINI if self.upstream.api_keys else NONE
 
     @property
     def all_upstreams(self) -> tuple[UpstreamRow, ...]:
@@ -179,7 +187,8 @@ class Settings:
         """Values that must not appear in the log."""
         named = (key for row in self.upstreams for key in row.api_keys)
         keys = (*self.upstream.api_keys, *named, self.code_assist.client_secret)
-        return tuple(filter(None, (*keys, *secrets_in(self.state.url))))
+        of_agents = self.agents.secrets if self.agents is not None else ()
+        return tuple(filter(None, (*keys, *of_agents, *secrets_in(self.state.url))))
 
     @property
     def model_for_clients(self) -> str:
@@ -245,17 +254,43 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     upstreams = load_upstreams(folder / UPSTREAMS_FILE, environ, built["upstream"])
     routes = Routes(upstreams, default=_has_default(built["upstream"], upstreams))
     models, origins["models.default"] = _models(folder, environ, built.pop("models"), routes)
+    base = base_folder(folder, environ)
+    agents = _agents(folder, environ, base, built["mcp"], demo=_is_demo(built["upstream"], routes))
+    if agents is not None:
+        models.serve_agents({agent.model_name: agent.model for agent in agents.agents})
     return _resolved(
         Settings(
             models=models,
+            agents=agents,
             upstreams=upstreams,
             guards=load_guards(_own_or_default(folder, "guards.toml")),
             prices=load_prices(_own_or_default(folder, "prices.toml")),
             origins=MappingProxyType(origins),
             **built,
         ),
-        base_folder(folder, environ),
+        base,
     )
+
+
+def _is_demo(upstream: UpstreamSettings, routes: Routes) -> bool:
+    return upstream.transport == DEMO or (
+        upstream.transport == AUTO and not upstream.api_keys and routes.default
+    )
+
+
+def _agents(
+    folder: Path, environ: Mapping[str, str], base: Path, mcp: McpSettings, *, demo: bool
+) -> AgentSettings | None:
+    """The agents of the folder `agents`. The demo model brings an agent of its own, if there are none."""
+    if any((folder / "agents").glob("*.toml")):
+        from bridge.settings.agents import load_agents  # most installations have none
+
+        return load_agents(folder / "agents", environ, base, mcp.allowed_hosts)
+    if not demo:
+        return None
+    from bridge.settings.demo_agent import demo_agents
+
+    return demo_agents()
 
 
 def _own_or_default(folder: Path, name: str) -> Path:

@@ -11,8 +11,8 @@ from ipaddress import ip_address
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from bridge.gemini.hosted_servers import header_problem
-from bridge.settings.secret_references import referenced_secret
+from bridge.gemini.hosted_servers import header_problem, secrets_in_headers
+from bridge.settings.references import header_value
 from bridge.settings.value import MatchesPattern, Range, SettingsError, Shape, WebAddress, read_table, shapes
 
 Name = Annotated[
@@ -35,9 +35,8 @@ class McpServerRow:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values of the headers, and what follows a word such as `Bearer`."""
-        values = tuple(self.headers.values())
-        return (*values, *(value.rpartition(" ")[2] for value in values))
+        """The credentials in the headers, without a word such as `Bearer`."""
+        return secrets_in_headers(self.headers.items())
 
 
 ROW: Mapping[str, Shape] = shapes(McpServerRow)
@@ -76,8 +75,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _header(where: str, name: str, reference: str, environ: Mapping[str, str]) -> str:
-    value = referenced_secret(where, reference, environ, "header value")
+def _header(where: str, name: str, text: str, environ: Mapping[str, str]) -> str:
+    value = header_value(where, name, text, environ)
     if (problem := header_problem(name, value)) is not None:
         raise SettingsError(f"{where} {problem}")
     return value

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from bridge.settings.google import CodeAssistSettings, Location, Project, VertexSettings
-from bridge.settings.secret_references import referenced_secret
+from bridge.settings.references import CREDENTIAL, ENVIRONMENT, from_credential, from_environment
 from bridge.settings.sections import Duration, Timeout, UpstreamSettings
 from bridge.settings.source import label, read_toml
 from bridge.settings.value import (
@@ -189,4 +189,13 @@ def _row(
 
 def _keys(where: str, references: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[str]:
     for reference in references:
-        yield from KEYS.read(where, referenced_secret(where, reference, environ))
+        if reference.startswith(ENVIRONMENT):
+            found = from_environment(where, reference.removeprefix(ENVIRONMENT), environ)
+        elif reference.startswith(CREDENTIAL):
+            found = from_credential(where, reference.removeprefix(CREDENTIAL), environ)
+        else:  # the message does not repeat the text, which may be a key
+            raise SettingsError(
+                f"{where} must not contain a key: write the key into an environment variable and "
+                'name it here, "env:NAME", or give systemd a credential: "credential:name"'
+            )
+        yield from KEYS.read(where, found)

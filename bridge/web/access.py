@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from flask import Flask, Response
 
@@ -84,6 +85,7 @@ def _authenticated(authenticator: Authenticator, request: Request) -> Identity:
 def _admit(limiter: Limiter, request: Request) -> None:
     record = request.record
     admission = limiter.admit(request.identity.key)
+    request.spent = partial(limiter.spent, request.identity.key)
     request.cost_limited = limiter.on_cost(request.identity.key)
     request.allowances, request.allowances_if_refused = admission.allowances, admission.if_refused
     if admission.note is not None:

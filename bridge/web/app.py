@@ -12,8 +12,10 @@ from bridge.access.authentication import Authenticator
 from bridge.access.key_cache import KeyCache
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
+from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
+from bridge.exchange.hosted_servers import HostedAnswers
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
@@ -33,7 +35,7 @@ from bridge.server.app_keys import DRAIN, HEAD_TIMEOUT, SLOTS, SLOW_CLIENTS
 from bridge.server.client_socket import ClientSocket, SlowClients
 from bridge.server.memory import MemoryBudget
 from bridge.server.slots import Slots
-from bridge.settings import Settings, load
+from bridge.settings import DEMO, Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
 from bridge.settings.value import OFF
@@ -159,9 +161,19 @@ def _services(
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
         context=ContextFitting(settings.context),
+        agents=_agents(settings),
+        hosted=HostedAnswers(settings),
         cache=RequestCache(stores.request_cache, settings.cache),
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
+
+
+def _agents(settings: Settings) -> AgentModels:
+    """An error in the administrator's agents stops the start."""
+    agents = AgentModels(settings)
+    if settings.agents is not None and settings.transport_in_force != DEMO:
+        _ = agents.directory
+    return agents
 
 
 def _header_safe(name: str) -> str:

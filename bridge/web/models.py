@@ -1,8 +1,8 @@
-"""Lists the models in the format of each protocol: the upstream's models and the aliases of models.toml."""
+"""Lists the models in the format of each protocol: the upstream's models, aliases and agents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from flask import Blueprint, Response, request
 
@@ -34,10 +34,15 @@ class ModelList:
             for name in listed
             if not self._directory.is_replaced(name)
         }
-        for alias, _ in self._directory.table.aliases:
+        for alias in self._other_names():
             served = self._described(self.resolve(alias), listed)
             models.setdefault(alias, {**served, "id": alias, "created": self._created})
         return models
+
+    def _other_names(self) -> Iterator[str]:
+        """The names of aliases and of agents."""
+        yield from (alias for alias, _ in self._directory.table.aliases)
+        yield from self._directory.table.agents
 
     def _described(self, model: str, listed: Mapping[str, JsonObject]) -> JsonObject:
         """The model as Google describes it, with the limits of models.toml where Google names none."""
@@ -62,11 +67,9 @@ class ModelList:
         ]
 
     def chat_models(self) -> list[JsonObject]:
-        """The upstream's chat models, the models of models.toml and the aliases, as Google describes them."""
+        """The upstream's chat models, those of models.toml, aliases and agents, as Google describes them."""
         own = dict.fromkeys((*self._directory.table.targets, *self.chat_model_names()))
-        served = {name: name for name in own} | {
-            alias: self.resolve(alias) for alias, _ in self._directory.table.aliases
-        }
+        served = {name: name for name in own} | {alias: self.resolve(alias) for alias in self._other_names()}
         listed = self._listed.at_hand()
         return [{**self._described(model, listed), "id": name} for name, model in served.items()]
 
@@ -78,6 +81,9 @@ class ModelList:
     def resolve(self, name: str) -> str:
         """The upstream's model for a client's name."""
         return self._directory.resolve(name)
+
+    def permission_name(self, name: str) -> str:
+        return self._directory.permission_name(name)
 
     def find(self, name: str) -> JsonObject | None:
         """One model, under the name in the request."""
@@ -96,13 +102,15 @@ def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> B
         protocol = protocol_of(protocols, request.path, request.headers)
         identity = current_request().identity
         visible = [
-            model for name, model in models.all().items() if identity.may_use(name, models.resolve(name))
+            model
+            for name, model in models.all().items()
+            if identity.may_use(name, models.permission_name(name))
         ]
         return json_response(protocol.list_models(visible, request.args))
 
     def show_model(name: str) -> Response:
         protocol = protocol_of(protocols, request.path, request.headers)
-        current_request().identity.permit(name, models.resolve(name))
+        current_request().identity.permit(name, models.permission_name(name))
         model = models.find(name)
         if model is None:
             hint = f"GET {protocol.models_path} lists the models"

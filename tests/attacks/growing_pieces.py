@@ -49,7 +49,7 @@ from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, quest
 from bridge.protocols.openai_embeddings import EMBEDDING as OPENAI_EMBEDDING
 from bridge.protocols.openai_responses.compaction import COMPACTION
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS as RESPONSES_CONVERSATIONS
-from bridge.protocols.openai_responses.google_items import code_parts
+from bridge.protocols.openai_responses.hosted import code_parts
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
 from bridge.state.answer_store import LONGEST_CHAIN
 from bridge.state.sqlite.answer_store import SqliteAnswerStore

@@ -13,6 +13,7 @@ from bridge.agents.mcp import messages
 from bridge.agents.mcp.address import CheckedRoute
 from bridge.agents.mcp.errors import McpError, McpStatus, McpStopped, McpTimeout
 from bridge.errors import BridgeError, UpstreamTimeout
+from bridge.gemini.hosted_servers import secrets_in_headers
 from bridge.gemini.types import JsonObject
 from bridge.upstream.masking import Mask
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
@@ -47,7 +48,7 @@ class Channel:
         self.limits = limits
         self._route = route
         self._headers = dict(headers)
-        self._masks = [Mask(value.rpartition(" ")[2]) for _, value in headers]
+        self._masks = [Mask(secret) for secret in secrets_in_headers(headers)]
 
     @contextmanager
     def send(self, body: bytes, headers: Headers, stop: Stop, method: str = "POST") -> Iterator[Reply]:

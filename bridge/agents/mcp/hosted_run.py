@@ -27,6 +27,7 @@ from bridge.upstream.base import TICK, AnswerStream
 
 LIMITS = RunLimits(rounds=12, seconds=300.0)
 NAME_TAKEN = "mcp.tool_name_taken"
+CANNOT_ASK = "mcp.approval_not_possible"
 Batches = Iterator[Sequence[Chunk]]
 
 
@@ -117,11 +118,11 @@ class HostedRun(AnswerStream):
         self._sources = [(named, self._source(named, server)) for named, server in servers]
         self._count = _CallCount(hosted.most_calls)
         self._registry = ToolRegistry()
-        self._asking: dict[str, Tool] = {}  #: the tools whose calls the client approves
+        self._asking: set[str] = set()  #: the tools whose calls the client approves
         self._loop: ToolLoop | None = None
 
     def _source(self, named: HostedServer, server: McpServer) -> McpServerInRun:
-        return server.for_run(self._note, named.label, self._hosted.listed.get(named.label))
+        return McpServerInRun(server, named.label, self._hosted.listed.get(named.label))
 
     def _note(self, name: str) -> None:
         self.notes[name] += 1
@@ -149,8 +150,6 @@ class HostedRun(AnswerStream):
         if self._loop is not None:
             self._loop.close()
             self.discarded = self._loop.discarded
-        for _, source in self._sources:
-            source.close()
 
     def __iter__(self) -> Batches:
         yield from self._list()
@@ -189,9 +188,13 @@ class HostedRun(AnswerStream):
         if name in self._registry or name in declared:
             self._note(NAME_TAKEN)
             return
+        asks = named.asks_for(description.name, description.read_only)
+        if asks and not self._hosted.can_ask:
+            self._note(CANNOT_ASK)
+            return
         self._registry.add(_CountedTool(tool, self._count))
-        if named.asks_for(description.name, description.read_only):
-            self._asking[name] = tool
+        if asks:
+            self._asking.add(name)
 
     def _with_tools(self) -> GenerateRequest:
         request, added = self._conversation, self._registry.declarations()
@@ -249,6 +252,7 @@ class HostedRun(AnswerStream):
             elif isinstance(event, CallBegan):
                 yield [_chunk(event.call.hosted_call())]
             else:
+                self.notes.update(event.call.notes)
                 yield [_chunk(event.call.hosted_result())]
         made = tuple(Part(_function_call(call)) for call in approved)
         results = tuple(Part(call.response()) for call in calls)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bridge.agents.cancellation import Cancellation
 from bridge.agents.mcp.address import CheckedRoute, McpAddress, network_of
@@ -17,7 +17,6 @@ from bridge.agents.mcp.channel import Channel, McpLimits, Stop
 from bridge.agents.mcp.client import McpClient
 from bridge.agents.mcp.errors import McpError, McpStopped
 from bridge.agents.mcp.negotiation import KnownEras
-from bridge.agents.mcp.results import McpResult
 from bridge.agents.mcp.tool_list import McpTool, ToolList, read_tools
 from bridge.agents.tool import (
     Invocation,
@@ -36,9 +35,6 @@ LIST_SECONDS = 60.0  #: how long a list of tools is taken for current
 TOOLS_CHANGED = "mcp.tools_changed"
 
 _log = logging.getLogger(__name__)
-
-#: Takes the name of something that the answer's record should count.
-Note = Callable[[str], None]
 
 
 class McpServer:
@@ -64,13 +60,6 @@ class McpServer:
     def client(self) -> McpClient:
         channel = Channel(self._route, self.row.name, self._limits, tuple(self.row.headers.items()))
         return McpClient(channel, self._known)
-
-    def for_run(
-        self, note: Note, label: str = "", listed: Sequence[JsonObject] | None = None
-    ) -> McpServerInRun:
-        """`label`: the name of the server in this run. `listed`: the tools that the conversation knows
-        already."""
-        return McpServerInRun(self, note, label or self.row.name, listed)
 
     def current_list(self, client: McpClient, stop: Stop) -> ToolList:
         """The server's list of tools, asked for again if it may be another one now. Two runs may ask at the
@@ -108,20 +97,34 @@ def _difference(before: ToolList, now: ToolList) -> str:
     return "; ".join(texts) or "what it says beside their schemas"
 
 
+class McpServerTools(ToolSource):
+    """The tools of a server of the administrator, for any number of runs."""
+
+    def __init__(self, row: McpServerRow) -> None:
+        self.label = row.name
+        self._server = McpServer(row)
+
+    def tools(self, cancellation: Cancellation) -> Sequence[Tool]:
+        return McpServerInRun(self._server).tools(cancellation)
+
+
 class McpServerInRun(ToolSource):
+    """One server in one run. `label`: its name there. `listed`: the tools that the conversation knows."""
+
     def __init__(
-        self, server: McpServer, note: Note, label: str, listed: Sequence[JsonObject] | None = None
+        self, server: McpServer, label: str = "", listed: Sequence[JsonObject] | None = None
     ) -> None:
-        self.label = label
+        self.label = label or server.row.name
         self._known = None if listed is None else read_tools([_as_listed(each) for each in listed])
         self._server = server
-        self._note = note
         self._client = server.client()
         self._digest = ""
         self._warned = False
 
     def tools(self, cancellation: Cancellation) -> Sequence[McpServerTool]:
+        """The session with the server lasts until the run is cancelled, which it also is at its end."""
         listed = self._known or self._listed(cancellation)
+        cancellation.on_cancel(self._end)
         allowed = self._server.row.allowed_tools
         return [McpServerTool(self, tool) for tool in listed.tools if not allowed or tool.name in allowed]
 
@@ -149,33 +152,30 @@ class McpServerInRun(ToolSource):
             return invocation.cancellation.cancelled
 
         try:
-            self._notice_changes(stop)
+            noted = self._notice_changes(stop)
             result = self._client.call(tool, invocation.arguments, stop, invocation.output)
         except McpStopped:
             return failed("The call was cancelled.")
         except McpError as error:
             return failed(str(error))
-        for loss in result.losses:
-            self._note(loss)
-        return tool_result(result)
+        return ToolResult(
+            result.response, result.is_error, tuple(result.media), notes=(*noted, *result.losses)
+        )
 
-    def _notice_changes(self, stop: Stop) -> None:
+    def _notice_changes(self, stop: Stop) -> Sequence[str]:
+        """The note of a list of tools that is another one than at the beginning of the run."""
         if self._known is not None or self._warned:
-            return
+            return ()
         if self._server.current_list(self._client, stop).digest == self._digest:
-            return
+            return ()
         self._warned = True
-        self._note(TOOLS_CHANGED)
         _log.warning("a run goes on with the tools of %s that it began with", self.label)
+        return (TOOLS_CHANGED,)
 
-    def close(self) -> None:
+    def _end(self) -> None:
         """The run ended. Nobody waits until the server has ended its session."""
         if self._client.holds_session:
             threading.Thread(target=self._client.close, name="mcp-end", daemon=True).start()
-
-
-def tool_result(result: McpResult) -> ToolResult:
-    return ToolResult(result.response, result.is_error, tuple(result.media))
 
 
 def _as_listed(shown: JsonObject) -> JsonObject:

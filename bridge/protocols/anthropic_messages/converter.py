@@ -55,9 +55,9 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         thinking=thinking,
         service_tier=SERVICE_TIERS.get(body.get("service_tier") or ""),
     )
-    options = MessagesOptions(thinking=shown)
-    losses += [*messages.losses, *declared.losses, *schemas.losses, *lost_fields(body)]
     hosted = hosted_request(body)
+    options = MessagesOptions(thinking=shown, mcp_blocks=hosted is not None)
+    losses += [*messages.losses, *declared.losses, *schemas.losses, *lost_fields(body)]
     return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses), hosted=hosted)
 
 

@@ -40,6 +40,7 @@ from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
+from bridge.protocols.hosted_lines import hosted_line
 
 
 class MessagesState(Enum):
@@ -65,6 +66,7 @@ STOP_REASONS: Mapping[Outcome, str] = {
 @dataclass(frozen=True, slots=True)
 class MessagesOptions:
     thinking: bool = False  #: the client asked for thinking, so it may be shown
+    mcp_blocks: bool = False  #: the client named MCP servers, so it knows the blocks of their calls
 
 
 class MessagesMachine(EventMachine):
@@ -90,6 +92,7 @@ class MessagesMachine(EventMachine):
         super().__init__(converted, ids_and_clock)
         options = converted.options
         self._shows_thinking = isinstance(options, MessagesOptions) and options.thinking
+        self._shows_calls = isinstance(options, MessagesOptions) and options.mcp_blocks
         self._index = -1
         self._open_block: str | None = None  # the kind of the block being written
         self._thinking_length = 0  # the length of the thinking in the open block
@@ -206,10 +209,15 @@ class MessagesMachine(EventMachine):
 
     def _other(self, part: Part) -> Iterator[Event]:
         data = part.data
-        if (hosted := hosted_in(data)) is not None:
-            yield from self._run_by_bridge(hosted, part.signature)
-        elif is_server_tool(data) and self._shows_thinking:
+        if is_server_tool(data) and self._shows_thinking:
             yield from self._carry(part)
+        elif (hosted := hosted_in(data)) is not None:
+            self._sent_signature = part.signature or ""  # the signature store has it
+            if self._shows_calls:
+                yield from self._run_by_bridge(hosted, part.signature)
+            else:
+                yield from self._open_thought()
+                yield from self.on_text_added(TextAdded(0, 0, RunKind.THOUGHT, hosted_line(hosted)))
         elif isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
             yield from self._send_held_thought()
             yield from self._sign_call(part.signature)
@@ -230,7 +238,6 @@ class MessagesMachine(EventMachine):
             return
         yield from self._send_held_thought()
         if isinstance(hosted, HostedCall):
-            self._sent_signature = signature or ""  # the signature store has it, if no block can have it
             yield from self._sign_call(signature)
             yield from self._tool_block(mcp.CALL, hosted.arguments, **mcp.call_fields(hosted))
         else:

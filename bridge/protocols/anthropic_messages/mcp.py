@@ -17,9 +17,9 @@ from bridge.gemini.hosted_servers import (
     ToolFilter,
     header_problem,
 )
-from bridge.gemini.hosted_tools import HostedCall, HostedResult
+from bridge.gemini.hosted_tools import HostedCall, HostedResult, result_of
 from bridge.gemini.types import JsonObject
-from bridge.protocols.hosted_text import result_object, result_text
+from bridge.protocols.hosted_lines import result_text
 from bridge.protocols.json_reading import each_object, invalid_field, optional, quoted, required
 
 CALL, RESULT, TOOLSET = "mcp_tool_use", "mcp_tool_result", "mcp_toolset"
@@ -118,7 +118,7 @@ def result_fields(result: HostedResult) -> dict[str, Any]:
     return {
         "call_id": ID_PREFIX + result.id,
         "is_error": result.is_error,
-        "content": [{"type": "text", "text": result_text(result)}],
+        "content": [{"type": "text", "text": result_text(result.response)}],
     }
 
 
@@ -139,5 +139,4 @@ def read_result(block: JsonObject, calls: Mapping[str, HostedCall], path: str) -
     content = block.get("content")
     texts = content if isinstance(content, list) else [{"text": content or ""}]
     text = "\n".join(str(each.get("text", "")) for each in texts if isinstance(each, dict))
-    failed = optional(block, "is_error", bool, path) or False
-    return HostedResult(call.id, call.server, call.name, result_object(text, failed), failed)
+    return result_of(call, text, failed=optional(block, "is_error", bool, path) or False)

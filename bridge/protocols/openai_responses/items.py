@@ -39,9 +39,9 @@ from bridge.protocols.json_reading import (
     required,
 )
 from bridge.protocols.openai_responses.compaction import opened_summary
-from bridge.protocols.openai_responses.google_items import code_parts, image_kind
+from bridge.protocols.openai_responses.hosted import code_parts, image_kind
 from bridge.protocols.openai_responses.losses import detail_losses
-from bridge.protocols.openai_responses.mcp_items import McpHistory
+from bridge.protocols.openai_responses.mcp_history import McpHistory
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -186,11 +186,6 @@ class Items:
         if parts:
             self._add_content(MODEL, *parts)
 
-    def _image_generation_call(self, item: JsonObject, path: str) -> None:
-        drawn = optional(item, "result", str, path)
-        if drawn:
-            self._add_content(MODEL, Part(inline_from_base64(image_kind(drawn), drawn, f"{path}.result")))
-
     def _mcp_call(self, item: JsonObject, path: str) -> None:
         self._hosted(*self.mcp.call(item, path))
 
@@ -211,6 +206,11 @@ class Items:
         if refused is not None:
             self._hosted(*refused)
 
+    def _image_generation_call(self, item: JsonObject, path: str) -> None:
+        drawn = optional(item, "result", str, path)
+        if drawn:
+            self._add_content(MODEL, Part(inline_from_base64(image_kind(drawn), drawn, f"{path}.result")))
+
     def _additional_tools(self, item: JsonObject, path: str) -> None:
         self._declared.add(required(item, "tools", list, path), f"{path}.tools")
 
@@ -228,11 +228,11 @@ class Items:
         "tool_search_output": _tool_search_output,
         "additional_tools": _additional_tools,
         "code_interpreter_call": _code_interpreter_call,
-        "image_generation_call": _image_generation_call,
         "mcp_call": _mcp_call,
         "mcp_list_tools": _mcp_list_tools,
         "mcp_approval_request": _mcp_request,
         "mcp_approval_response": _mcp_response,
+        "image_generation_call": _image_generation_call,
         "compaction": _compaction,
         "compaction_summary": _compaction,
         "context_compaction": _compaction,

@@ -12,7 +12,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome, outcome_of
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in, web_search_from
-from bridge.gemini.hosted_tools import Hosted, hosted_in
+from bridge.gemini.hosted_tools import hosted_in
 from bridge.gemini.turn import (
     MetadataReceived,
     PartSigned,
@@ -23,12 +23,12 @@ from bridge.gemini.turn import (
     TurnEnded,
     TurnStarted,
 )
-from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
+from bridge.protocols.hosted_lines import hosted_line
 from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
-from bridge.protocols.openai_responses import google_items
 from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
@@ -36,8 +36,17 @@ from bridge.protocols.openai_responses.errors import (
     codex_error,
     response_error,
 )
-from bridge.protocols.openai_responses.item_events import ItemEvents
-from bridge.protocols.openai_responses.mcp_items import item_events
+from bridge.protocols.openai_responses.hosted import (
+    IMAGE_EVENTS,
+    SEARCH_EVENTS,
+    HostedItem,
+    annotation,
+    executed_code,
+    image_item,
+    is_image,
+    search_item,
+)
+from bridge.protocols.openai_responses.mcp_items import mcp_item
 from bridge.protocols.openai_responses.options import ResponsesOptions
 from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
 from bridge.protocols.openai_responses.usage import usage_from_gemini
@@ -78,7 +87,7 @@ class ResponsesMachine(EventMachine):
         self._cited = 0
         self._called = False
         self._logprobs: list[dict[str, Any]] = []
-        self._code: google_items.ExecutedCode | None = None  # the item that waits for its result
+        self._tool: HostedItem | None = None  # the item that waits for its result
         self._carried_signature = ""  # of the last server-side call, or of its response
 
     @property
@@ -150,9 +159,10 @@ class ResponsesMachine(EventMachine):
         yield self._event("response.in_progress", response=self._response)
 
     def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
-        if step.part is not None and self._code is not None and self._code.add(step.part.data):
+        if step.part is not None and self._tool is not None and self._tool.add(step.part.data):
+            yield from self._end_tool() if self._tool.complete else ()
             return
-        yield from self._end_code()
+        yield from self._end_tool()
         if step.kind is RunKind.THOUGHT:
             if self._options.thinking:
                 yield from self._reasoning()
@@ -163,57 +173,58 @@ class ResponsesMachine(EventMachine):
             yield from self._call(step.part.data, step.part.signature)
             return
         yield from self._end_reasoning()
-        if step.kind is RunKind.OTHER:
+        if step.kind is RunKind.OTHER and step.part is not None:
             yield from self._hosted(step.part)
 
-    def _hosted(self, part: Part | None) -> Iterable[Event]:
+    def _hosted(self, part: Part) -> Iterable[Event]:
         """The item of a part that arrives whole and is no call."""
-        data: PartData = None if part is None else part.data
-        if part is not None and (hosted := hosted_in(data)) is not None:
-            return self._run_by_bridge(hosted, part.signature)
-        if isinstance(data, InlineData) and google_items.is_image(data):
-            return self._show(google_items.image_events(data, self.ids_and_clock.new_id))
-        if part is not None and self._options.encrypted_reasoning and is_server_tool(data):
+        data = part.data
+        if isinstance(data, InlineData) and is_image(data):
+            return self._image(data)
+        if self._options.encrypted_reasoning and is_server_tool(data):
             return self._carry(part)
-        code = google_items.executed_code(data, self.ids_and_clock.new_id)
-        if code is not None:
-            return self._begin_code(code)
+        if not self._dialect.hosted_items and (hosted := hosted_in(data)) is not None:
+            self._carried_signature = part.signature or ""
+            return self._reasoning(hosted_line(hosted)) if self._options.thinking else ()
+        tool = executed_code(data, self.ids_and_clock.new_id) or mcp_item(data, self._options.approved)
+        if tool is not None:
+            return self._begin_tool(tool, part.signature)
         self.losses.append("responses.part_not_shown")
         return ()
-
-    def _run_by_bridge(self, hosted: Hosted, signature: str | None) -> Iterator[Event]:
-        """The item of a call begins with the call, and ends with its result."""
-        self._carried_signature = signature or ""  # the signature store has it
-        if signature is not None and self._options.encrypted_reasoning:
-            yield from self._reasoning()
-            yield from self._end_reasoning(for_next_call(signature))
-        yield from self._show(item_events(hosted, self._options.approved))
-
-    def _show(self, shown: ItemEvents) -> Iterator[Event]:
-        if shown.item is not None:
-            yield self._start_item(shown.item)
-        for kind, data in shown.events:
-            yield self._item_event(kind, **data)
-        self._item = {**(self._item or {}), **shown.filled}
-        if shown.finished is not None:
-            yield self._finish_item(**shown.finished)
 
     def _carry(self, part: Part) -> Iterator[Event]:
         self._carried_signature = part.signature or ""
         yield from self._reasoning()
         yield from self._end_reasoning(for_part(part))
 
-    def _begin_code(self, code: google_items.ExecutedCode) -> Iterator[Event]:
-        self._code = code
-        return self._show(code.begun())
+    def _begin_tool(self, tool: HostedItem, signature: str | None) -> Iterator[Event]:
+        if tool.takes_signature and signature is not None:
+            self._carried_signature = signature
+            if self._options.encrypted_reasoning:
+                yield from self._reasoning()
+                yield from self._end_reasoning(for_next_call(signature))
+        self._tool = tool
+        yield self._start_item(dict(tool.item))
+        for kind, fields in tool.opening():
+            yield self._item_event(kind, **fields)
 
-    def _end_code(self) -> Iterator[Event]:
-        code, self._code = self._code, None
-        if code is None:
+    def _end_tool(self) -> Iterator[Event]:
+        tool, self._tool = self._tool, None
+        if tool is None:
             return
-        if code.status == "completed":
-            yield self._item_event(f"{google_items.CODE_EVENTS}.completed")
-        yield self._finish_item(**code.finished())
+        for kind in tool.closing():
+            yield self._item_event(kind)
+        yield self._finish_item(**tool.finished())
+
+    def _image(self, image: InlineData) -> Iterator[Event]:
+        return self._at_once(IMAGE_EVENTS, image_item(self.ids_and_clock.new_id), result=image.data)
+
+    def _at_once(self, events: tuple[str, ...], item: dict[str, Any], **finished: Any) -> Iterator[Event]:
+        """The item of a hosted tool of which only the result is known."""
+        yield self._start_item({**item, "status": "in_progress"})
+        for kind in events:
+            yield self._item_event(kind)
+        yield self._finish_item(**finished, status="completed")
 
     def _call(self, call: FunctionCall, signature: str | None) -> Iterator[Event]:
         carried = signature if self._options.encrypted_reasoning else None
@@ -302,8 +313,7 @@ class ResponsesMachine(EventMachine):
         before = "".join(self._texts)
         self._texts.append(text)
         citations = citations_in(before + text, self._grounding)
-        new = [each for each in citations if each.start >= len(before)]
-        cited = [google_items.annotation(each, len(before)) for each in new]
+        cited = [annotation(each, len(before)) for each in citations if each.start >= len(before)]
         self._cited += len(cited)
         return cited
 
@@ -326,7 +336,7 @@ class ResponsesMachine(EventMachine):
 
     def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._end_reasoning()
-        yield from self._end_code()
+        yield from self._end_tool()
         yield from self._search()
         ending = step.endings[0]
         if ending.called:
@@ -358,7 +368,7 @@ class ResponsesMachine(EventMachine):
             return ()
         if len(citations_in("".join(self._texts), self._grounding)) > self._cited:
             self.losses.append("responses.citation_after_message")
-        return self._show(google_items.search_events(search, self.ids_and_clock.new_id))
+        return self._at_once(SEARCH_EVENTS, search_item(search, self.ids_and_clock.new_id))
 
     def _end(
         self, events: tuple[str, ...], status: str, *, reason: str | None = None, error: Any = None

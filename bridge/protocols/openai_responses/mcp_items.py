@@ -1,4 +1,4 @@
-"""Output items of tools that the bridge runs, and the same items in the history.
+"""Output items of tools that the bridge runs: OpenAI's items for the tools of MCP servers.
 
 The id of an item is the id of the model's call behind a prefix, so that the signature of the call is found
 when the item comes back.
@@ -6,19 +6,16 @@ when the item comes back.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-import orjson
-
-from bridge.gemini.hosted_tools import Hosted, HostedCall, HostedKind, HostedResult
-from bridge.gemini.types import JsonObject
-from bridge.protocols.hosted_text import result_object, result_text
-from bridge.protocols.json_reading import arguments_object, invalid_field, optional, required
-from bridge.protocols.openai_responses.item_events import ItemEvents
+from bridge.gemini.hosted_tools import Hosted, HostedCall, HostedKind, HostedResult, hosted_in
+from bridge.gemini.types import PartData
+from bridge.protocols.hosted_lines import as_json, result_text
+from bridge.protocols.openai_responses.hosted import HostedItem
 
 CALL_ID, REQUEST_ID, LIST_ID = "mcp_", "mcpr_", "mcpl_"
-REFUSED = "The user refused this call{}"
+OWN_LABEL = "bridge"  #: the label of tools that belong to no server
 CALL_EVENTS, LIST_EVENTS = "response.mcp_call", "response.mcp_list_tools"
 EVENTS = (
     f"{CALL_EVENTS}.in_progress",
@@ -32,128 +29,120 @@ EVENTS = (
 )
 
 
-def item_events(hosted: Hosted, approved: Collection[str]) -> ItemEvents:
-    """`approved`: the ids of the calls that the client approved with this request."""
-    if isinstance(hosted, HostedResult):
-        return _result(hosted) if hosted.kind is HostedKind.CALL else _listed(hosted)
+def mcp_item(data: PartData, approved: Collection[str]) -> HostedItem | None:
+    """The item that begins with this part, if one does. `approved`: the ids of the calls that the client
+    approved with this request."""
+    hosted = hosted_in(data)
+    if not isinstance(hosted, HostedCall):
+        return None
     match hosted.kind:
         case HostedKind.CALL:
-            return _call(hosted, approved)
-        case HostedKind.APPROVAL:
-            item = {**_named("mcp_approval_request", REQUEST_ID, hosted), "arguments": _arguments(hosted)}
-            return ItemEvents(item, finished={})
+            return McpCall(hosted, REQUEST_ID + hosted.id if hosted.id in approved else None)
         case HostedKind.TOOL_LIST:
-            item = {"type": "mcp_list_tools", "id": LIST_ID + hosted.id, "server_label": hosted.server}
-            return ItemEvents({**item, "tools": [], "error": None}, ((f"{LIST_EVENTS}.in_progress", {}),))
+            return McpToolList(hosted)
+        case HostedKind.APPROVAL:
+            return McpApproval(hosted)
+
+
+class _AnsweredItem:
+    """An item whose result arrives as the next part."""
+
+    takes_signature = True
+    events: str
+
+    def __init__(self, call: HostedCall) -> None:
+        self._call = call
+        self._result: HostedResult | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self._result is not None
+
+    def add(self, data: PartData) -> bool:
+        hosted: Hosted | None = hosted_in(data)
+        if not isinstance(hosted, HostedResult) or hosted.id != self._call.id:
+            return False
+        self._result = hosted
+        return True
+
+    def closing(self) -> Iterator[str]:
+        if self._result is not None:
+            yield f"{self.events}.{'failed' if self._result.is_error else 'completed'}"
+
+
+class McpCall(_AnsweredItem):
+    events = CALL_EVENTS
+
+    def __init__(self, call: HostedCall, approval: str | None) -> None:
+        super().__init__(call)
+        self._arguments = as_json(call.arguments)
+        self.item = {
+            **_named("mcp_call", CALL_ID, call),
+            "arguments": "",
+            "approval_request_id": approval,
+            "output": None,
+            "error": None,
+            "status": "in_progress",
+        }
+
+    def opening(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield f"{CALL_EVENTS}.in_progress", {}
+        yield f"{CALL_EVENTS}_arguments.delta", {"delta": self._arguments}
+        yield f"{CALL_EVENTS}_arguments.done", {"arguments": self._arguments}
+
+    def finished(self) -> dict[str, Any]:
+        whole = {"arguments": self._arguments}
+        if self._result is None:
+            return {**whole, "status": "incomplete"}
+        text = result_text(self._result.response)
+        if not self._result.is_error:
+            return {**whole, "status": "completed", "output": text}
+        error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
+        return {**whole, "status": "failed", "error": error}
+
+
+class McpToolList(_AnsweredItem):
+    events = LIST_EVENTS
+
+    def __init__(self, call: HostedCall) -> None:
+        super().__init__(call)
+        label = {"server_label": call.server or OWN_LABEL}
+        named: dict[str, Any] = {"type": "mcp_list_tools", "id": LIST_ID + call.id, **label}
+        self.item = {**named, "tools": [], "error": None}
+
+    def opening(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield f"{LIST_EVENTS}.in_progress", {}
+
+    def finished(self) -> dict[str, Any]:
+        result = self._result
+        if result is None or result.is_error:
+            return {"error": result_text(result.response) if result else "The server did not answer."}
+        return {"tools": list(result.response.get("tools", ()))}
+
+
+class McpApproval:
+    """A request for approval, which has no result: the client sends its decision with the next request."""
+
+    takes_signature = True
+    complete = True
+
+    def __init__(self, call: HostedCall) -> None:
+        named = _named("mcp_approval_request", REQUEST_ID, call)
+        self.item = {**named, "arguments": as_json(call.arguments)}
+
+    def opening(self) -> Iterable[tuple[str, dict[str, Any]]]:
+        return ()
+
+    def add(self, data: PartData) -> bool:
+        return False
+
+    def closing(self) -> Iterable[str]:
+        return ()
+
+    def finished(self) -> dict[str, Any]:
+        return {}
 
 
 def _named(kind: str, prefix: str, call: HostedCall) -> dict[str, Any]:
-    return {"type": kind, "id": prefix + call.id, "server_label": call.server, "name": call.name}
-
-
-def _arguments(call: HostedCall) -> str:
-    return orjson.dumps(dict(call.arguments)).decode()
-
-
-def _call(call: HostedCall, approved: Collection[str]) -> ItemEvents:
-    arguments = _arguments(call)
-    item = {
-        **_named("mcp_call", CALL_ID, call),
-        "arguments": "",
-        "output": None,
-        "error": None,
-        "approval_request_id": REQUEST_ID + call.id if call.id in approved else None,
-        "status": "in_progress",
-    }
-    events: tuple[tuple[str, dict[str, Any]], ...] = (
-        (f"{CALL_EVENTS}.in_progress", {}),
-        (f"{CALL_EVENTS}_arguments.delta", {"delta": arguments}),
-        (f"{CALL_EVENTS}_arguments.done", {"arguments": arguments}),
-    )
-    return ItemEvents(item, events, {"arguments": arguments})
-
-
-def _result(result: HostedResult) -> ItemEvents:
-    text = result_text(result)
-    if not result.is_error:
-        done = {"output": text, "status": "completed"}
-        return ItemEvents(events=((f"{CALL_EVENTS}.completed", {}),), finished=done)
-    error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
-    failed = {"error": error, "status": "failed"}
-    return ItemEvents(events=((f"{CALL_EVENTS}.failed", {}),), finished=failed)
-
-
-def _listed(result: HostedResult) -> ItemEvents:
-    if result.is_error:
-        failed = {"error": result_text(result)}
-        return ItemEvents(events=((f"{LIST_EVENTS}.failed", {}),), finished=failed)
-    listed = {"tools": list(result.response.get("tools", ()))}
-    return ItemEvents(events=((f"{LIST_EVENTS}.completed", {}),), finished=listed)
-
-
-# --- the history -------------------------------------------------------------------------------------
-
-
-class McpHistory:
-    """What the items of a request say about earlier calls, lists and approvals."""
-
-    def __init__(self) -> None:
-        self.listed: dict[str, list[JsonObject]] = {}
-        self._requested: dict[str, HostedCall] = {}
-        self._decided: dict[str, tuple[bool, str]] = {}
-        self._called: set[str] = set()
-
-    def call(self, item: JsonObject, path: str) -> tuple[HostedCall, HostedResult | None]:
-        """A call and its result; no result if the answer ended before it."""
-        call = _read_call(item, CALL_ID, path)
-        self._called.add(call.id)
-        error = item.get("error")
-        output = _error_text(error) if error else optional(item, "output", str, path)
-        if output is None:
-            return call, None
-        response = result_object(output, bool(error))
-        return call, HostedResult(call.id, call.server, call.name, response, bool(error))
-
-    def list_tools(self, item: JsonObject, path: str) -> None:
-        label, tools = required(item, "server_label", str, path), optional(item, "tools", list, path)
-        if not item.get("error"):
-            self.listed[label] = [tool for tool in tools or () if isinstance(tool, dict)]
-
-    def request(self, item: JsonObject, path: str) -> None:
-        call = _read_call(item, REQUEST_ID, path)
-        self._requested[REQUEST_ID + call.id] = call
-
-    def decide(self, item: JsonObject, path: str) -> tuple[HostedCall, HostedResult] | None:
-        """The call with its refusal, if the client refuses it."""
-        named = required(item, "approval_request_id", str, path)
-        call = self._requested.get(named)
-        if call is None:
-            raise invalid_field("there is no such request for approval", f"{path}.approval_request_id")
-        approve, reason = required(item, "approve", bool, path), optional(item, "reason", str, path)
-        if named in self._decided:
-            raise invalid_field("this request was decided before", f"{path}.approval_request_id")
-        self._decided[named] = approve, reason or ""
-        if approve:
-            return None
-        refusal = {"error": REFUSED.format(f": {reason}" if reason else ".")}
-        return call, HostedResult(call.id, call.server, call.name, refusal, True)
-
-    def approved(self) -> tuple[HostedCall, ...]:
-        """The calls that the client approved and that have not been made."""
-        approved = (self._requested[named] for named, (approve, _) in self._decided.items() if approve)
-        return tuple(call for call in approved if call.id not in self._called)
-
-
-def _read_call(item: JsonObject, prefix: str, path: str) -> HostedCall:
-    return HostedCall(
-        required(item, "id", str, path).removeprefix(prefix),
-        required(item, "server_label", str, path),
-        required(item, "name", str, path),
-        arguments_object(optional(item, "arguments", str, path) or ""),
-    )
-
-
-def _error_text(error: Any) -> str:
-    if isinstance(error, dict) and isinstance(error.get("content"), list):
-        return "\n".join(str(each.get("text", "")) for each in error["content"] if isinstance(each, dict))
-    return str(error.get("message", "")) if isinstance(error, dict) else str(error)
+    label = call.server or OWN_LABEL
+    return {"type": kind, "id": prefix + call.id, "server_label": label, "name": call.name}

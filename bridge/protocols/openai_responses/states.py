@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from bridge.protocols.base import Transitions
-from bridge.protocols.openai_responses.google_items import CODE_EVENTS, IMAGE_EVENTS, SEARCH_EVENTS
+from bridge.protocols.openai_responses.hosted import CODE_EVENTS, IMAGE_EVENTS, SEARCH_EVENTS
 from bridge.protocols.openai_responses.mcp_items import EVENTS as MCP_EVENTS
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from bridge.gemini.grounding import Citation, WebSearch
 from bridge.gemini.media import media_from_url
 from bridge.gemini.types import InlineData, JsonObject, OtherData, Part, PartData
 from bridge.protocols.json_reading import each_object, optional
-from bridge.protocols.openai_responses.item_events import ItemEvents
 
 NewId = Callable[[str], str]
 
@@ -28,18 +27,10 @@ _OK, _FAILED = "OUTCOME_OK", "OUTCOME_FAILED"
 _IMAGE_KINDS = {"iVBOR": "image/png", "/9j/": "image/jpeg", "UklGR": "image/webp", "R0lGOD": "image/gif"}
 
 
-def search_events(search: WebSearch, new_id: NewId) -> ItemEvents:
+def search_item(search: WebSearch, new_id: NewId) -> dict[str, Any]:
     sources = [{"type": "url", "url": page.url} for page in search.pages]
     action = {"type": "search", "query": search.query, "queries": search.queries, "sources": sources}
-    item = {"type": "web_search_call", "id": new_id("ws_"), "action": action}
-    return _at_once(item, SEARCH_EVENTS)
-
-
-def _at_once(item: dict[str, Any], events: Iterable[str], **finished: Any) -> ItemEvents:
-    """The item of a tool of which only the result is known."""
-    begun = {**item, "status": "in_progress"}
-    done = {**finished, "status": "completed"}
-    return ItemEvents(begun, tuple((kind, {}) for kind in events), finished=done)
+    return {"type": "web_search_call", "id": new_id("ws_"), "action": action}
 
 
 def annotation(citation: Citation, offset: int) -> dict[str, Any]:
@@ -56,8 +47,36 @@ def annotation(citation: Citation, offset: int) -> dict[str, Any]:
 # --- executed code ------------------------------------------------------------------------------------
 
 
+class HostedItem(Protocol):
+    """An item of a tool that runs on a server. It is open until its result has arrived in later parts."""
+
+    takes_signature: bool  #: the reasoning before the item carries its signature
+
+    @property
+    def item(self) -> Mapping[str, Any]: ...
+
+    def opening(self) -> Iterable[tuple[str, dict[str, Any]]]:
+        """The events of the item's beginning."""
+
+    def add(self, data: PartData) -> bool:
+        """Add a result. Returns whether the data is one."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no other part of the result can follow."""
+
+    def closing(self) -> Iterable[str]:
+        """The events before the item's end."""
+
+    def finished(self) -> dict[str, Any]:
+        """The fields of the finished item."""
+
+
 class ExecutedCode:
     """Code that Gemini executes. The result and its images arrive as later parts."""
+
+    takes_signature = False
+    complete = False
 
     def __init__(self, code: str, new_id: NewId) -> None:
         self.code = code
@@ -67,18 +86,19 @@ class ExecutedCode:
             "container_id": new_id("cntr_"),
             "code": "",
             "outputs": None,
+            "status": "in_progress",
         }
         self._outputs: list[dict[str, Any]] = []
         self.status = "incomplete"  #: until the result arrives
 
-    def begun(self) -> ItemEvents:
-        events: tuple[tuple[str, dict[str, Any]], ...] = (
-            (f"{CODE_EVENTS}.in_progress", {}),
-            (f"{CODE_EVENTS}_code.delta", {"delta": self.code}),
-            (f"{CODE_EVENTS}_code.done", {"code": self.code}),
-            (f"{CODE_EVENTS}.interpreting", {}),
-        )
-        return ItemEvents({**self.item, "status": "in_progress"}, events)
+    def opening(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield f"{CODE_EVENTS}.in_progress", {}
+        yield f"{CODE_EVENTS}_code.delta", {"delta": self.code}
+        yield f"{CODE_EVENTS}_code.done", {"code": self.code}
+        yield f"{CODE_EVENTS}.interpreting", {}
+
+    def closing(self) -> Iterable[str]:
+        return (f"{CODE_EVENTS}.completed",) if self.status == "completed" else ()
 
     def add(self, data: PartData) -> bool:
         """Add a result or an image that the code made. Returns whether the data is one."""
@@ -122,9 +142,8 @@ def is_image(data: InlineData) -> bool:
     return data.mime_type.startswith("image/")
 
 
-def image_events(image: InlineData, new_id: NewId) -> ItemEvents:
-    item = {"type": "image_generation_call", "id": new_id("ig_"), "result": None}
-    return _at_once(item, IMAGE_EVENTS, result=image.data)
+def image_item(new_id: NewId) -> dict[str, Any]:
+    return {"type": "image_generation_call", "id": new_id("ig_"), "result": None}
 
 
 def image_kind(base64: str) -> str:
