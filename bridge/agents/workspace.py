@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 MOST_FILES = 20_000  #: that one call looks at
 MOST_DEPTH = 32
+LONGEST_SHOWN = 200  #: characters of a path in a message
 LARGEST_FILE = 8 << 20  #: bytes
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
@@ -41,12 +42,12 @@ class Workspace:
             size = os.fstat(file).st_size
             if size > LARGEST_FILE:
                 raise NotInWorkspace(
-                    f"{path!r} has {size} bytes; the largest file to read has {LARGEST_FILE}"
+                    f"{_shown(path)} has {size} bytes; the largest file to read has {LARGEST_FILE}"
                 )
             with os.fdopen(file, "rb", closefd=False) as stream:
                 data = stream.read(LARGEST_FILE + 1)
         if b"\0" in data:
-            raise NotInWorkspace(f"{path!r} is not a text")
+            raise NotInWorkspace(f"{_shown(path)} is not a text")
         return data.decode("utf-8", "replace")
 
     def exists(self, path: str) -> bool:
@@ -70,15 +71,17 @@ class Workspace:
                     stream.write(text)
                 os.replace(new, name, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError as error:
-                raise NotInWorkspace(f"{path!r} cannot be written: {error.strerror}") from None
+                raise NotInWorkspace(f"{_shown(path)} cannot be written: {error.strerror}") from None
 
     def _check_replaceable(self, name: str, folder: int, path: str) -> None:
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise NotInWorkspace(f"{_shown(path)} cannot be written: {error.strerror}") from None
         if not stat.S_ISREG(found.st_mode):
-            raise NotInWorkspace(f"{path!r} is not a file")
+            raise NotInWorkspace(f"{_shown(path)} is not a file")
 
     def entries(self, path: str) -> list[Entry]:
         """What a folder holds, sorted by name. Raises NotInWorkspace."""
@@ -125,7 +128,7 @@ class Workspace:
                 raise _not_found(path, error) from None
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise NotInWorkspace(f"{path!r} is not a file")
+                raise NotInWorkspace(f"{_shown(path)} is not a file")
             yield file
         finally:
             os.close(file)
@@ -152,16 +155,20 @@ class Workspace:
 def _names(path: str) -> list[str]:
     """The names of the path; raises for a path that could lead out, or to a hidden file."""
     if path.startswith("/") or "\\" in path or "\0" in path:
-        raise NotInWorkspace(f"{path[:200]!r} must be relative to the workspace, with / between the names")
+        raise NotInWorkspace(f"{_shown(path)} must be relative to the workspace, with / between the names")
     names = [name for name in path.split("/") if name not in ("", ".")]
     if any(name.startswith(".") for name in names):
-        raise NotInWorkspace(f"{path[:200]!r} leads out of the workspace or to a hidden file")
+        raise NotInWorkspace(f"{_shown(path)} leads out of the workspace or to a hidden file")
     return names
+
+
+def _shown(path: str) -> str:
+    return repr(path if len(path) <= LONGEST_SHOWN else path[:LONGEST_SHOWN] + "…")
 
 
 def _not_found(path: str, _error: OSError) -> NotInWorkspace:
     """One message for all reasons, so that it tells nothing about what lies behind a link."""
-    return NotInWorkspace(f"{path[:200]!r} does not exist in the workspace")
+    return NotInWorkspace(f"{_shown(path)} does not exist in the workspace")
 
 
 def _entries(folder: int) -> list[Entry]:
