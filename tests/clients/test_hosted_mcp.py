@@ -28,6 +28,26 @@ WEATHER = {
 }
 
 
+SERVERS = """
+[[mcp_server]]
+name = "library"
+url = "{url}"
+headers = {{ Authorization = "Bearer env:LIBRARY_TOKEN" }}
+read_only = ["search"]
+hosted = true
+
+[[mcp_server]]
+name = "private"
+url = "{url}"
+
+[[agent]]
+name = "librarian"
+model = "gemini-3.1-pro-preview"
+instruction = "Find books."
+tools = ["library__search", "private__book"]
+"""
+
+
 @pytest.fixture(scope="module", params=["newer era", "older era"])
 def library(request: pytest.FixtureRequest) -> Iterator[str]:
     with official_mcp_server(*(["--older"] if request.param == "older era" else [])) as url:
@@ -52,13 +72,9 @@ def hosting(
     library: str, upstream: ScriptedGemini, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bridge]:
     config = tmp_path_factory.mktemp("config") / "config"
-    shutil.copytree(ROOT / "config", config)
+    shutil.copytree(ROOT / "config", config, ignore=shutil.ignore_patterns("local.toml"))
     (config / "agents").mkdir(exist_ok=True)
-    (config / "agents" / "library.toml").write_text(
-        f'[[mcp_server]]\nname = "library"\nurl = "{library}"\nhosted = true\nread_only = ["search"]\n'
-        'headers = { Authorization = "env:LIBRARY_TOKEN" }\n\n'
-        f'[[mcp_server]]\nname = "private"\nurl = "{library}?private"\n'.replace("?private", "")
-    )
+    (config / "agents" / "library.toml").write_text(SERVERS.format(url=library))
     with gunicorn_bridge(
         GEMINI_API_KEY="upstream-key-of-the-tests",
         GOOGLE_GEMINI_BASE_URL=upstream.address,
@@ -66,7 +82,7 @@ def hosting(
         BRIDGE_MCP__ALLOWED_HOSTS=library.split("/")[2],
         BRIDGE_SERVER__HEARTBEAT="0.3",
         BRIDGE_UPSTREAM__ATTEMPTS="1",
-        LIBRARY_TOKEN="Bearer token-of-the-administrator",
+        LIBRARY_TOKEN="token-of-the-administrator",
     ) as running:
         yield running
 
@@ -487,3 +503,35 @@ def test_two_servers_of_one_name_are_refused(claude: Anthropic, library: str) ->
     ask["mcp_servers"] *= 2
     with pytest.raises(anthropic.BadRequestError, match=r"mcp_servers\[1\]\.name"):
         claude.beta.messages.create(**ask)
+
+
+# --- agents -------------------------------------------------------------------------------------------
+
+
+def test_an_agent_has_the_tools_of_the_administrators_servers(
+    client: OpenAI, claude: Anthropic, gemini: ScriptedGemini
+) -> None:
+    gemini.will_answer(
+        calls_first(("library__search", {"query": "Emma"}), ("private__book", {"title": "Emma"}))
+    )
+    response = client.responses.create(model="agent/librarian", input="Find it.")
+    assert declared(gemini.asked[0]) == ["library__search", "private__book"]
+    calls = [item for item in response.output if item.type == "mcp_call"]
+    assert [(call.server_label, call.name) for call in calls] == [("library", "search"), ("private", "book")]
+    assert "3 results for Emma" in response.output_text
+    chat = client.chat.completions.create(
+        model="agent/librarian", messages=[{"role": "user", "content": "Find it."}]
+    )
+    assert "3 results for Emma" in (chat.choices[0].message.content or "")
+    message = claude.messages.create(
+        model="agent/librarian", max_tokens=500, messages=[{"role": "user", "content": "Find it."}]
+    )
+    assert [block.type for block in message.content] == ["text"]
+
+
+def test_the_servers_of_a_request_are_lost_to_an_agent(
+    hosting: Bridge, gemini: ScriptedGemini, library: str
+) -> None:
+    body = {"model": "agent/librarian", "input": "Hello", "tools": [server(library)]}
+    answer = requests.post(f"{hosting.address}/v1/responses", json=body, timeout=30)
+    assert "responses.tool:mcp" in answer.headers["x-bridge-losses"]

@@ -64,14 +64,20 @@ def text(words: str) -> Message:
 class ScriptedMcp:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.closed = threading.Event()  #: a client closed its connection in the middle of an answer
+        self.url = ""
+        self.forget()
+
+    def forget(self) -> None:
+        """Be again as at the beginning."""
+        self.asked.clear()
+        self.closed.clear()
         self.tools: list[Any] = [TOOL]
         self.handlers: dict[str, Handler] = {
             "server/discover": lambda asked: result(asked, {"supportedVersions": [MODERN]}),
             "tools/list": lambda asked: result(asked, {"tools": self.tools}),
             "tools/call": lambda asked: result(asked, text("found")),
         }
-        self.closed = threading.Event()  #: a client closed its connection in the middle of an answer
-        self.url = ""
 
     def methods(self) -> list[str]:
         return [asked.method for asked in self.asked]

@@ -251,7 +251,7 @@ def test_a_server_that_keeps_talking_ends_at_the_time_limit(server: ScriptedMcp)
 
 
 def test_a_huge_answer_is_cut_off(server: ScriptedMcp) -> None:
-    pieces = (b'{"a": "',) + (b"x" * 65536,) * 64
+    pieces = (b'{"a": "',) + (b"x" * 65536,) * 1024
     answer_calls(server, lambda asked: Answer(kind="application/json", pieces=pieces))
     with pytest.raises(McpError, match="more than 1 MB"):
         call(server, McpLimits(5, 5, 1 << 20))
