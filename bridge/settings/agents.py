@@ -93,6 +93,7 @@ class AgentSettings:
     workspaces: tuple[WorkspaceRow, ...] = ()
     http_tools: tuple[HttpToolRow, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
+    built_in: bool = False  #: they are those of the demo model
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from bridge.server.app_keys import DRAIN, HEAD_TIMEOUT, SLOTS, SLOW_CLIENTS
 from bridge.server.client_socket import ClientSocket, SlowClients
 from bridge.server.memory import MemoryBudget
 from bridge.server.slots import Slots
-from bridge.settings import DEMO, Settings, load
+from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
 from bridge.settings.value import OFF
@@ -169,7 +169,7 @@ def _services(
 def _agents(settings: Settings) -> AgentModels:
     """An error in the administrator's agents stops the start."""
     agents = AgentModels(settings)
-    if settings.agents is not None and settings.transport_in_force != DEMO:
+    if settings.agents is not None and not settings.agents.built_in:
         _ = agents.directory
     return agents
 
