@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
+from bridge.settings.editors import FILE as EDITORS_FILE
+from bridge.settings.editors import EditorBlock, load_editors
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
@@ -35,6 +37,7 @@ from bridge.settings.sections import (
     MetricsSettings,
     ModelSettings,
     OtelSettings,
+    PagesSettings,
     ResponsesSettings,
     ServerSettings,
     StateSettings,
@@ -82,6 +85,7 @@ __all__ = [
     "MediaSettings",
     "MetricsSettings",
     "OtelSettings",
+    "PagesSettings",
     "ResponsesSettings",
     "ServerSettings",
     "Settings",
@@ -110,6 +114,7 @@ SECTIONS: Mapping[str, type] = {
     "log": LogSettings,
     "accounts": AccountsSettings,
     "metrics": MetricsSettings,
+    "pages": PagesSettings,
     "otel": OtelSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
@@ -141,6 +146,7 @@ class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
     agents: AgentSettings | None = None
+    editors: tuple[EditorBlock, ...] = ()  #: the rows of editors.toml
     prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
@@ -150,6 +156,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     accounts: AccountsSettings = field(default_factory=AccountsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    pages: PagesSettings = field(default_factory=PagesSettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
@@ -259,6 +266,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
             agents=agents,
             upstreams=upstreams,
             guards=load_guards(_own_or_default(folder, "guards.toml")),
+            editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
             prices=load_prices(_own_or_default(folder, "prices.toml")),
             origins=MappingProxyType(origins),
             **built,
@@ -287,7 +295,7 @@ def _agents(folder: Path, environ: Mapping[str, str], base: Path, *, demo: bool)
 
 
 def _own_or_default(folder: Path, name: str) -> Path:
-    """A custom config folder may omit the files for guards and prices; then the default files apply."""
+    """A custom config folder may omit these files; then the default files apply."""
     own = folder / name
     return own if own.exists() else PROJECT / "config" / name
 
