@@ -118,6 +118,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.connect": {"bridge.gemini"},
     "bridge.doctor": {
         "bridge",
+        "bridge.agents",
         "bridge.access",
         "bridge.errors",
         "bridge.exchange",

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
+from bridge.settings.editors import FILE as EDITORS_FILE
+from bridge.settings.editors import EditorBlock, load_editors
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
@@ -36,6 +38,7 @@ from bridge.settings.sections import (
     MetricsSettings,
     ModelSettings,
     OtelSettings,
+    PagesSettings,
     ResponsesSettings,
     ServerSettings,
     StateSettings,
@@ -84,6 +87,7 @@ __all__ = [
     "MediaSettings",
     "MetricsSettings",
     "OtelSettings",
+    "PagesSettings",
     "ResponsesSettings",
     "ServerSettings",
     "Settings",
@@ -112,6 +116,7 @@ SECTIONS: Mapping[str, type] = {
     "log": LogSettings,
     "accounts": AccountsSettings,
     "metrics": MetricsSettings,
+    "pages": PagesSettings,
     "otel": OtelSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
@@ -144,6 +149,7 @@ class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
     agents: AgentSettings | None = None
+    editors: tuple[EditorBlock, ...] = ()  #: the rows of editors.toml
     prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
@@ -153,6 +159,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     accounts: AccountsSettings = field(default_factory=AccountsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    pages: PagesSettings = field(default_factory=PagesSettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
@@ -264,6 +271,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
             agents=agents,
             upstreams=upstreams,
             guards=load_guards(_own_or_default(folder, "guards.toml")),
+            editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
             prices=load_prices(_own_or_default(folder, "prices.toml")),
             origins=MappingProxyType(origins),
             **built,
@@ -294,7 +302,7 @@ def _agents(
 
 
 def _own_or_default(folder: Path, name: str) -> Path:
-    """A custom config folder may omit the files for guards and prices; then the default files apply."""
+    """A custom config folder may omit these files; then the default files apply."""
     own = folder / name
     return own if own.exists() else PROJECT / "config" / name
 

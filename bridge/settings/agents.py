@@ -92,6 +92,7 @@ class AgentSettings:
     http_tools: tuple[HttpToolRow, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
     mcp_servers: tuple[McpServerRow, ...] = ()
+    built_in: bool = False  #: they are those of the demo model
 
     @property
     def secrets(self) -> tuple[str, ...]:

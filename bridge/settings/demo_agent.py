@@ -26,4 +26,4 @@ def demo_agents() -> AgentSettings | None:
         seconds=60.0,
     )
     workspace = WorkspaceRow(name="docs", folder=documents, description="the documents of Gemini Bridge")
-    return AgentSettings((guide,), (workspace,))
+    return AgentSettings((guide,), (workspace,), built_in=True)

@@ -29,6 +29,7 @@ class McpServerRow:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     allowed_tools: tuple[str, ...] = ()  #: empty: all that the server lists
     read_only: tuple[str, ...] = ()  #: the tools that change nothing
+    unattended: tuple[str, ...] = ()  #: the tools that need no approval, beside those in read_only
     trust_annotations: bool = False  #: what the server says about its own tools counts
     hosted: bool = False  #: requests may name the server for the bridge to call
     time_limit: Annotated[float, Range(1, 3600)] = 30.0

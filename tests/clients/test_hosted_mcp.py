@@ -39,6 +39,7 @@ hosted = true
 [[mcp_server]]
 name = "private"
 url = "{url}"
+unattended = ["book"]
 
 [[agent]]
 name = "librarian"

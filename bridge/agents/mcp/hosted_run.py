@@ -122,7 +122,8 @@ class HostedRun(AnswerStream):
         self._loop: ToolLoop | None = None
 
     def _source(self, named: HostedServer, server: McpServer) -> McpServerInRun:
-        return McpServerInRun(server, named.label, self._hosted.listed.get(named.label))
+        listed = self._hosted.listed.get(named.label)
+        return McpServerInRun(server, named.label, listed, unattended=True)
 
     def _note(self, name: str) -> None:
         self.notes[name] += 1

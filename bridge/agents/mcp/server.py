@@ -75,7 +75,7 @@ class McpServer:
         return listed
 
     def _report(self, before: ToolList | None, now: ToolList) -> None:
-        name, named = self.row.name, {*self.row.allowed_tools, *self.row.read_only}
+        name, named = self.row.name, {*self.row.allowed_tools, *self.row.read_only, *self.row.unattended}
         if before is not None and before.digest == now.digest:
             return
         if before is not None:
@@ -112,11 +112,18 @@ class McpServerInRun(ToolSource):
     """One server in one run. `label`: its name there. `listed`: the tools that the conversation knows."""
 
     def __init__(
-        self, server: McpServer, label: str = "", listed: Sequence[JsonObject] | None = None
+        self,
+        server: McpServer,
+        label: str = "",
+        listed: Sequence[JsonObject] | None = None,
+        *,
+        unattended: bool = False,
     ) -> None:
+        """`unattended`: somebody else decides which calls need approval."""
         self.label = label or server.row.name
         self._known = None if listed is None else read_tools([_as_listed(each) for each in listed])
         self._server = server
+        self._unattended = unattended
         self._client = server.client()
         self._digest = ""
         self._warned = False
@@ -138,11 +145,13 @@ class McpServerInRun(ToolSource):
 
     def describe(self, tool: McpTool) -> ToolDescription:
         row = self._server.row
+        read_only = tool.name in row.read_only or (row.trust_annotations and tool.says_read_only)
         return ToolDescription(
             name=tool.name,
             description=tool.description,
             parameters=tool.prepared,
-            read_only=tool.name in row.read_only or (row.trust_annotations and tool.says_read_only),
+            read_only=read_only,
+            unattended=self._unattended or read_only or tool.name in row.unattended,
             time_limit=row.time_limit,
             server=self.label,
         )

@@ -72,6 +72,15 @@ def test_what_a_server_says_about_read_only_counts_only_if_it_is_trusted(scripte
     assert read_only(read_only=("b",), trust_annotations=True) == ["a", "b"]
 
 
+def test_tools_that_may_change_something_need_approval_unless_the_file_says_otherwise(
+    scripted: ScriptedMcp,
+) -> None:
+    scripted.tools = [tool("look", annotations={"readOnlyHint": True}), tool("send"), tool("post")]
+    rig = Rig(scripted, read_only=("look",), unattended=("post",))
+    unattended = [each.description.name for each in rig.tools.values() if each.description.unattended]
+    assert unattended == ["look", "post"]
+
+
 def test_headers_reach_the_server(scripted: ScriptedMcp) -> None:
     Rig(scripted, headers={"Authorization": "Bearer sesame-opens"})
     assert scripted.asked[0].headers["authorization"] == "Bearer sesame-opens"
