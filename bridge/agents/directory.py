@@ -61,26 +61,36 @@ class AgentDirectory:
             check_agent(row, ToolRegistry(local))
         self._agents: Mapping[str, Agent] = {row.name: Agent(row, sources, policy) for row in settings.agents}
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._agents
+
     def __getitem__(self, name: str) -> Agent:
         return self._agents[name]
 
     def run(self, name: str, asked: GenerateRequest, setting: RunSetting) -> ToolLoop:
         """Begin a run; raises if the model cannot take its first request."""
-        agent = self._agents[name]
         run_id = _nested_id(setting.parent, name)
+        registry = self._registry(name, run_id, setting)
+        return self._loop(name, run_id, self._agents[name].request(asked, registry), registry, setting)
+
+    def resume(self, name: str, run_id: str, request: GenerateRequest, setting: RunSetting) -> ToolLoop:
+        """Go on with a run. The request is the one that follows its last finished round."""
+        return self._loop(name, run_id, request, self._registry(name, run_id, setting), setting)
+
+    def _loop(
+        self, name: str, run_id: str, request: GenerateRequest, registry: ToolRegistry, setting: RunSetting
+    ) -> ToolLoop:
+        agent = self._agents[name]
+        scheduler = Scheduler(registry, agent.policy, setting.new_id)
+        observer = setting.observe(run_id, name)
+        return ToolLoop(request, setting.ask, scheduler, agent.limits, agent.task, observer)
+
+    def _registry(self, name: str, run_id: str, setting: RunSetting) -> ToolRegistry:
+        agent = self._agents[name]
         try:
-            registry = agent.registry(self._sub_agents(agent, replace(setting, parent=run_id)))
+            return agent.registry(self._sub_agents(agent, replace(setting, parent=run_id)))
         except (ToolSourceFailed, DuplicateTool) as error:
             raise AgentFailed(f"The tools of the agent cannot be listed: {error}") from None
-        scheduler = Scheduler(registry, agent.policy, setting.new_id)
-        return ToolLoop(
-            agent.request(asked, registry),
-            setting.ask,
-            scheduler,
-            agent.limits,
-            agent.task,
-            setting.observe(run_id, name),
-        )
 
     def _sub_agents(self, agent: Agent, setting: RunSetting) -> list[Tool]:
         if setting.depth >= MOST_DEPTH:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.agents.call_states import LEGAL, START, CallState, is_final
 from bridge.agents.cancellation import Cancellation
-from bridge.agents.large_results import shortened
+from bridge.agents.large_results import shortened, size_of
 from bridge.agents.tool import Tool, ToolResult, failed
 from bridge.gemini.hosted_tools import HostedCall, HostedResult
 from bridge.gemini.types import FunctionCall, FunctionResponse, JsonObject, Usage
@@ -79,6 +79,11 @@ class ToolCall:
     def usage(self) -> Usage:
         """The tokens that the tool itself used."""
         return self.result.usage if self.result is not None else Usage()
+
+    @property
+    def characters(self) -> int:
+        """The size of the whole result."""
+        return 0 if self.result is None else size_of(self.result.response)
 
     # --- Gemini's values -----------------------------------------------------------------------------
 
