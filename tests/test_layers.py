@@ -132,10 +132,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.cli": {
         "bridge",
         "bridge.access",
+        "bridge.agents",
         "bridge.connect",
         "bridge.doctor",
+        "bridge.errors",
+        "bridge.exchange",
         "bridge.settings",
         "bridge.state",
+        "bridge.web",
     },
 }
 

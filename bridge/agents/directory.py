@@ -69,28 +69,47 @@ class AgentDirectory:
             for row in settings.agents
         }
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._agents
+
     def __getitem__(self, name: str) -> Agent:
         return self._agents[name]
 
     def run(self, name: str, asked: GenerateRequest, setting: RunSetting) -> ToolLoop:
         """Begin a run; raises if the model cannot take its first request."""
-        agent = self._agents[name]
         run_id = _nested_id(setting.parent, name)
         run = Cancellation()
+        registry = self._registry(name, run_id, setting, run)
+        request = self._agents[name].request(asked, registry)
+        return self._loop(name, run_id, request, registry, setting, run)
+
+    def resume(self, name: str, run_id: str, request: GenerateRequest, setting: RunSetting) -> ToolLoop:
+        """Go on with a run. The request is the one that follows its last finished round."""
+        run = Cancellation()
+        return self._loop(name, run_id, request, self._registry(name, run_id, setting, run), setting, run)
+
+    def _loop(
+        self,
+        name: str,
+        run_id: str,
+        request: GenerateRequest,
+        registry: ToolRegistry,
+        setting: RunSetting,
+        run: Cancellation,
+    ) -> ToolLoop:
+        agent = self._agents[name]
+        scheduler = Scheduler(registry, agent.policy, setting.new_id)
+        observer = _RunEnd(setting.observe(run_id, name), run)
+        return ToolLoop(request, setting.ask, scheduler, agent.limits, agent.task, observer)
+
+    def _registry(self, name: str, run_id: str, setting: RunSetting, run: Cancellation) -> ToolRegistry:
+        """`run` is cancelled when the run ends."""
+        agent = self._agents[name]
         try:
-            registry = agent.registry(run, self._sub_agents(agent, replace(setting, parent=run_id)))
+            return agent.registry(run, self._sub_agents(agent, replace(setting, parent=run_id)))
         except (ToolSourceFailed, DuplicateTool) as error:
             run.cancel()
             raise AgentFailed(f"The tools of the agent cannot be listed: {error}") from None
-        scheduler = Scheduler(registry, agent.policy, setting.new_id)
-        return ToolLoop(
-            agent.request(asked, registry),
-            setting.ask,
-            scheduler,
-            agent.limits,
-            agent.task,
-            _RunEnd(setting.observe(run_id, name), run),
-        )
 
     def _sub_agents(self, agent: Agent, setting: RunSetting) -> list[Tool]:
         if setting.depth >= MOST_DEPTH:
@@ -110,12 +129,15 @@ class _RunEnd(RunObserver):
         self._observer = observer
         self._run = run
 
+    def run_began(self, request: GenerateRequest) -> None:
+        self._observer.run_began(request)
+
     def round_ended(self, turns: Sequence[Content], calls: Sequence[ToolCall], usage: Usage) -> None:
         self._observer.round_ended(turns, calls, usage)
 
-    def run_ended(self, reason: EndReason) -> None:
+    def run_ended(self, reason: EndReason, usage: Usage) -> None:
         self._run.cancel()
-        self._observer.run_ended(reason)
+        self._observer.run_ended(reason, usage)
 
 
 def _is_used(source: ToolSource, row: AgentRow) -> bool:

@@ -17,7 +17,7 @@ _HINT = "[… {count} lines left out: the result has {size} characters. Ask for 
 
 def shortened(response: JsonObject) -> JsonObject:
     """The same object if it is short enough."""
-    if _size(response) <= MOST_CHARACTERS:
+    if size_of(response) <= MOST_CHARACTERS:
         return response
     texts = {name: value for name, value in response.items() if isinstance(value, str)}
     if len(texts) == 1 == len(response):
@@ -40,11 +40,11 @@ def _as_text(response: JsonObject) -> str:
     return orjson.dumps(dict(response), option=orjson.OPT_INDENT_2, default=str).decode()
 
 
-def _size(value: Any) -> int:
+def size_of(value: Any) -> int:
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Mapping):
-        return sum(len(str(name)) + _size(item) for name, item in value.items())
+        return sum(len(str(name)) + size_of(item) for name, item in value.items())
     if isinstance(value, list):
-        return sum(map(_size, value))
+        return sum(map(size_of, value))
     return len(str(value))

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.agents.call_states import LEGAL, START, CallState, is_final
 from bridge.agents.cancellation import Cancellation
-from bridge.agents.large_results import shortened
+from bridge.agents.large_results import shortened, size_of
 from bridge.agents.tool import Tool, ToolResult, failed
 from bridge.gemini.hosted_tools import HostedCall, HostedResult
 from bridge.gemini.types import FunctionCall, FunctionResponse, JsonObject, Usage
@@ -83,6 +83,11 @@ class ToolCall:
     @property
     def notes(self) -> tuple[str, ...]:
         return self.result.notes if self.result is not None else ()
+
+    @property
+    def characters(self) -> int:
+        """The size of the whole result."""
+        return 0 if self.result is None else size_of(self.result.response)
 
     # --- Gemini's values -----------------------------------------------------------------------------
 

@@ -47,10 +47,13 @@ ALONE = f"{NAME} must be called alone; this call was not executed."
 class RunObserver:
     """Is told what happens in a run. This one ignores it."""
 
+    def run_began(self, request: GenerateRequest) -> None:
+        """The model took the first request."""
+
     def round_ended(self, turns: Sequence[Content], calls: Sequence[ToolCall], usage: Usage) -> None:
         """The turns that the round added to the conversation."""
 
-    def run_ended(self, reason: EndReason) -> None:
+    def run_ended(self, reason: EndReason, usage: Usage) -> None:
         """Called once."""
 
 
@@ -86,6 +89,7 @@ class ToolLoop(AnswerStream):
         self._text_sent = False
         self._stream = ask(request)
         self._left = False  #: the notes of the stream were taken
+        self._observer.run_began(request)
 
     # --- what an exchange reads ------------------------------------------------------------------------
 
@@ -252,7 +256,7 @@ class ToolLoop(AnswerStream):
             self._ended = True
             self.notes[f"agent.end.{reason}"] += 1
             self.notes["agent.rounds"] += self._rounds
-            self._observer.run_ended(reason)
+            self._observer.run_ended(reason, self._spent)
 
 
 def _sum(usage: Usage, other: Usage) -> Usage:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bridge import __version__
+from bridge.cli.agent import AGENT
 from bridge.cli.cache import CACHE
 from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
@@ -33,6 +34,7 @@ COMMANDS: Mapping[str, Command] = {
     "upstream": UPSTREAM,
     "state": STATE,
     "cache": CACHE,
+    "agent": AGENT,
     "check": CHECK,
     "doctor": DOCTOR,
 }

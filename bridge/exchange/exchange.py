@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
@@ -41,6 +42,7 @@ from bridge.protocols.base import (
 )
 from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.settings.routes import Target
+from bridge.state.agent_run_store import RunStarter
 from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.prepared_attempt import PreparedAttempt
@@ -254,24 +256,37 @@ def open_exchange(
     record.upstream_model = services.models.resolve(record.model)
     caller.permit(record.model, services.models.permission_name(record.model))
     guards = GuardRunner(services.guards, record.request_id)
-
-    def ask(request: GenerateRequest, caller: Caller = caller) -> AnswerStream:
-        guarded = guards.request(request)
-        if isinstance(guarded, ShortCircuit):
-            return CannedStream(guarded.text)
-        if guards.notes:  # the answer to a prompt that a guard changed is not kept
-            caller = replace(caller, key_cache=OFF)
-        return _retrying_stream(guarded, caller, services, record, losses, trace)
-
+    ask = partial(
+        answer_of_model, services=services, record=record, guards=guards, losses=losses, trace=trace
+    )
     if services.agents.serve(record.model):
-        chunks = _agent_answer(asked, ask, caller, services, losses)
+        chunks = _agent_answer(asked, ask, caller, services, record, losses)
     elif asked.hosted is not None:
         chunks = _hosted_answer(asked, asked.hosted, ask, caller, services, losses)
     else:
         losses.of_request(asked.losses)
-        chunks = ask(asked.request)
+        chunks = ask(asked.request, caller)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
+
+
+def answer_of_model(
+    request: GenerateRequest,
+    caller: Caller,
+    *,
+    services: Services,
+    record: Record,
+    guards: GuardRunner,
+    losses: RequestLosses,
+    trace: Trace | None = None,
+) -> AnswerStream:
+    """The answer to one request. An agent asks for several."""
+    guarded = guards.request(request)
+    if isinstance(guarded, ShortCircuit):
+        return CannedStream(guarded.text)
+    if guards.notes:  # the answer to a prompt that a guard changed is not kept
+        caller = replace(caller, key_cache=OFF)
+    return _retrying_stream(guarded, caller, services, record, losses, trace)
 
 
 def _agent_answer(
@@ -279,6 +294,7 @@ def _agent_answer(
     ask: Callable[[GenerateRequest, Caller], AnswerStream],
     caller: Caller,
     services: Services,
+    record: Record,
     losses: RequestLosses,
 ) -> AnswerStream:
     """The answer of an agent. Who may use an agent may use it with the model that the administrator chose."""
@@ -289,6 +305,7 @@ def _agent_answer(
         asked.request,
         lambda request: ask(request, inner),
         services.ids_and_clock.new_id,
+        RunStarter(record.key, record.request_id),
         caller.spent,
     )
 
@@ -296,7 +313,7 @@ def _agent_answer(
 def _hosted_answer(
     asked: ConvertedRequest,
     hosted: HostedRequest,
-    ask: Callable[[GenerateRequest], AnswerStream],
+    ask: Callable[[GenerateRequest, Caller], AnswerStream],
     caller: Caller,
     services: Services,
     losses: RequestLosses,
@@ -305,9 +322,15 @@ def _hosted_answer(
     servers, lost = services.hosted.found(hosted)
     losses.of_request((*asked.losses, *lost))
     if not servers:
-        return ask(asked.request)
-    new_id = services.ids_and_clock.new_id
-    return services.hosted.answer(asked.request, hosted, servers, ask, new_id, caller.spent)
+        return ask(asked.request, caller)
+    return services.hosted.answer(
+        asked.request,
+        hosted,
+        servers,
+        lambda request: ask(request, caller),
+        services.ids_and_clock.new_id,
+        caller.spent,
+    )
 
 
 def _in_conversation(

@@ -30,6 +30,7 @@ from bridge.settings.routes import Routes
 from bridge.settings.sections import (
     AccessSettings,
     AccountsSettings,
+    AgentRunSettings,
     CacheSettings,
     ConnectSettings,
     LogSettings,
@@ -126,6 +127,7 @@ SECTIONS: Mapping[str, type] = {
     "models": ModelSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
+    "agent_runs": AgentRunSettings,
     "access": AccessSettings,
     "limits": LimitSettings,
 }
@@ -168,6 +170,7 @@ class Settings:
     context: ContextSettings = field(default_factory=ContextSettings)
     state: StateSettings = field(default_factory=StateSettings)
     connect: ConnectSettings = field(default_factory=ConnectSettings)
+    agent_runs: AgentRunSettings = field(default_factory=AgentRunSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     #: Dotted key → the file or variable that set the value.

@@ -96,14 +96,14 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
     _serve_stores(stores, app)
-    services = _services(settings, stores, upstream, network)
+    services = make_services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
     app.extensions.update(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    _keep_records(app, client_side.slow_clients, _observers(settings, stores.usage, services.context))
+    _keep_records(app, client_side.slow_clients, make_observers(settings, stores.usage, services.context))
     authenticator = Authenticator(settings, KeyCache(stores.keys))
     limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
     install_access(
@@ -150,8 +150,8 @@ def _serve_stores(stores: Stores, app: Flask) -> None:
         app.extensions[STATE_METRICS] = StateMetrics(stores.bridges, stores.usage)
 
 
-def _services(
-    settings: Settings, stores: Stores, upstream: Upstream | None, network: Network | None
+def make_services(
+    settings: Settings, stores: Stores, upstream: Upstream | None = None, network: Network | None = None
 ) -> Services:
     upstreams = make_directory(settings, stores.cooldowns, upstream)
     return Services(
@@ -167,7 +167,7 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
-        agents=_agents(settings),
+        agents=_agents(settings, stores),
         hosted=HostedAnswers(settings),
         context=ContextFitting(settings.context, settings.editors),
         cache=RequestCache(stores.request_cache, settings.cache),
@@ -175,9 +175,9 @@ def _services(
     )
 
 
-def _agents(settings: Settings) -> AgentModels:
+def _agents(settings: Settings, stores: Stores) -> AgentModels:
     """An error in the administrator's agents stops the start."""
-    agents = AgentModels(settings)
+    agents = AgentModels(settings, stores.agent_runs)
     if settings.agents is not None and not settings.agents.built_in:
         _ = agents.directory
     return agents
@@ -211,7 +211,7 @@ def _cost_by(settings: Settings) -> CostOf:
     return lambda record: cost_of(record, prices) or 0.0
 
 
-def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -> tuple[Observer, ...]:
+def make_observers(settings: Settings, usage: UsageStore, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.models.target_rows}
     observers: list[Observer] = [
         RequestMetrics(models, _cost_by(settings)),

@@ -43,7 +43,7 @@ class Seen(RunObserver):
     def round_ended(self, turns: Sequence[Content], calls: Sequence[ToolCall], usage: Usage) -> None:
         self.rounds += 1
 
-    def run_ended(self, reason: EndReason) -> None:
+    def run_ended(self, reason: EndReason, usage: Usage) -> None:
         self.ends.append(reason)
 
 
