@@ -20,6 +20,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "messages.fallback_credit_token": "Anthropic's own billing.",
     "messages.fallbacks": "The administrator configures fallback models.",
     "messages.mcp_servers": "The administrator does not let the bridge call this server.",
+    "messages.mcp_tool_result": "The call of this result is not in the same message.",
     "messages.task_budget": "Gemini has no budget for a whole task.",
     "messages.server_tool_use": "Gemini cannot receive calls of tools that only Anthropic runs.",
     "messages.speed": "Gemini has no fast mode; `service_tier` chooses a service tier.",

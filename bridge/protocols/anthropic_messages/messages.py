@@ -158,7 +158,9 @@ class _AssistantMessage:
 
     def _mcp_result(self, block: JsonObject, path: str) -> None:
         result = mcp.read_result(block, self._hosted_calls, path)
-        if result is not None:
+        if result is None:
+            self._losses.append("messages.mcp_tool_result")
+        else:
             self._parts.append(hosted_part(result))
 
     def _server_tool(self, block: JsonObject, _path: str) -> None:

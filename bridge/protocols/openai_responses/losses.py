@@ -28,6 +28,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.tool": "Gemini cannot run this hosted tool, or the administrator does not allow its server.",
     "responses.tool_allowed_callers": "Every tool of the request can be called directly.",
     "responses.tool_output_schema": "Gemini takes no schema for the results of a tool.",
+    "responses.mcp_server_description": "Each tool keeps its own description; its server has none.",
     "responses.namespace_description": "Gemini has no namespaces; each function keeps its own description.",
     "responses.tool_search_execution": "The client searches for tools; the bridge does not.",
     "responses.search_offline": "Google Search always reads the live web.",
@@ -85,6 +86,7 @@ _TOOLS: Mapping[str, Mapping[str, _Dropped]] = {
         "output_schema": _Dropped("tool_output_schema"),
     },
     "custom": {"allowed_callers": _CALLERS},
+    "mcp": {"allowed_callers": _CALLERS, "server_description": _Dropped("mcp_server_description")},
     "namespace": {"description": _Dropped("namespace_description")},
     "tool_search": {"execution": _Dropped("tool_search_execution", ("client",))},
 }

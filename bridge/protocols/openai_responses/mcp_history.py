@@ -69,6 +69,9 @@ def _read_call(item: JsonObject, prefix: str, path: str) -> HostedCall:
 
 
 def _error_text(error: Any) -> str:
-    if isinstance(error, dict) and isinstance(error.get("content"), list):
-        return "\n".join(str(each.get("text", "")) for each in error["content"] if isinstance(each, dict))
-    return str(error.get("message", "")) if isinstance(error, dict) else str(error)
+    """The text of an error; some clients send the text alone."""
+    if not isinstance(error, dict):
+        return str(error)
+    content = error.get("content", error.get("message", ""))
+    texts = content if isinstance(content, list) else [{"text": content}]
+    return "\n".join(str(each.get("text", "")) for each in texts if isinstance(each, dict))

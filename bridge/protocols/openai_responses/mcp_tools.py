@@ -18,7 +18,7 @@ def read_server(tool: JsonObject, path: str) -> HostedServer:
     always, never, default = _approval(tool.get("require_approval"), f"{path}.require_approval")
     return HostedServer(
         label=label,
-        place=optional(tool, "server_url", str, path) or label,
+        place=_place(tool, path) or label,
         losses=(LOSS,),
         headers=tuple(_headers(tool, path).items()),
         allowed=_allowed(tool.get("allowed_tools"), f"{path}.allowed_tools"),
@@ -26,6 +26,12 @@ def read_server(tool: JsonObject, path: str) -> HostedServer:
         needs_none=never,
         approval_by_default=default,
     )
+
+
+def _place(tool: JsonObject, path: str) -> str:
+    """The address. Connectors and tunnels are OpenAI's own, so that the bridge finds no server there."""
+    named = (optional(tool, name, str, path) for name in ("server_url", "connector_id", "tunnel_id"))
+    return next(filter(None, named), "")
 
 
 def without_secrets(tool: JsonObject) -> dict[str, Any]:
