@@ -137,6 +137,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.doctor",
         "bridge.errors",
         "bridge.exchange",
+        "bridge.gemini",
+        "bridge.observe",
         "bridge.settings",
         "bridge.state",
         "bridge.web",

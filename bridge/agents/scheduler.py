@@ -177,17 +177,18 @@ class Scheduler:
 
     def _start(self, call: ToolCall, returned: SimpleQueue[_Returned]) -> None:
         assert call.tool is not None
-        if not _threads.acquire(blocking=False):
+        threads = _threads
+        if not threads.acquire(blocking=False):
             call.fail(NO_THREAD)
             self._watch(call)
             return
         call.begin(call.tool.description.time_limit)
         self._watch(call)
-        work = (call.tool, _invocation(call), call, returned)
+        work = (call.tool, _invocation(call), call, returned, threads)
         try:
             threading.Thread(target=_invoke, args=work, name="tool", daemon=True).start()
         except RuntimeError:  # the system has no thread left
-            _threads.release()
+            threads.release()
             returned.put(_Returned(call, failed(NO_THREAD)))
 
     def _receive(self, returned: SimpleQueue[_Returned], running: Sequence[ToolCall]) -> None:
@@ -245,12 +246,18 @@ def _invocation(call: ToolCall) -> Invocation:
     return Invocation(call.id, call.arguments, limit, call.cancellation, call.output)
 
 
-def _invoke(tool: Tool, invocation: Invocation, call: ToolCall, returned: SimpleQueue[_Returned]) -> None:
+def _invoke(
+    tool: Tool,
+    invocation: Invocation,
+    call: ToolCall,
+    returned: SimpleQueue[_Returned],
+    threads: threading.BoundedSemaphore,
+) -> None:
     try:
         result = tool.invoke(invocation)
     except Exception:
         log.exception("tool failed", extra={"tool": tool.description.function_name})
         result = failed("The tool failed.")
     finally:
-        _threads.release()
+        threads.release()
     returned.put(_Returned(call, result))

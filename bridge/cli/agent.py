@@ -93,18 +93,19 @@ def _resume(arguments: argparse.Namespace) -> int:
     from bridge.agents.run_record import NotResumable  # slow to import, and other actions do not need it
     from bridge.errors import BridgeError
     from bridge.exchange.agent_resume import resume_run
-    from bridge.web.app import make_observers, make_services
+    from bridge.observe.usage_writer import UsageObserver
+    from bridge.web.app import make_services
 
     settings = load()
     stores = open_stores(settings, PATIENT)
     services = make_services(settings, stores)
-    observers = make_observers(settings, stores.usage, services.context)
+    usage = UsageObserver(stores.usage, settings.prices_in_force)
 
     def write(text: str) -> None:
         print(text, end="", flush=True)
 
     try:
-        resume_run(arguments.id, services, observers, write)
+        resume_run(arguments.id, services, usage, write)
     except NotResumable as error:
         return _failed(f"the run {arguments.id!r} cannot be resumed: {error}")
     except BridgeError as error:

@@ -16,11 +16,9 @@ from bridge.observe.record import Observer, Record
 from bridge.protocols.base import Caller
 
 
-def resume_run(
-    run_id: str, services: Services, observers: tuple[Observer, ...], write: Callable[[str], None]
-) -> None:
+def resume_run(run_id: str, services: Services, keep_usage: Observer, write: Callable[[str], None]) -> None:
     """Write the text of the answer as it arrives. The usage is recorded as that of a request."""
-    record = Record(random_id("req_"), "RESUME", run_id, observers, status=200)
+    record = Record(random_id("req_"), "RESUME", run_id, keepers=(keep_usage,), status=200)
     caller = Caller()
     guards, losses = GuardRunner(services.guards, record.request_id), RequestLosses(caller, record)
     run = services.agents.resume(

@@ -17,6 +17,7 @@ TOOL_CHOICE_IN_TEXT = "tools.choice_in_text"
 AGENT_TOOLS = "agent.tools"
 AGENT_INSTRUCTION = "agent.instruction"
 AGENT_CANDIDATES = "agent.candidates"
+GOOGLES_CHOICE = "tools.googles_choice"
 
 REQUEST_LOSSES: Mapping[str, str] = {
     "tools.references_cut": "A schema that refers to itself is expanded to a limited depth.",
@@ -30,5 +31,6 @@ REQUEST_LOSSES: Mapping[str, str] = {
     AGENT_TOOLS: "The model is an agent, which uses its own tools only.",
     AGENT_INSTRUCTION: "The model is an agent, which follows its own instruction.",
     AGENT_CANDIDATES: "The model is an agent, which gives one answer.",
-    THINKING_AMOUNT: "The model does not accept an effort or a budget for thinking.",
+    GOOGLES_CHOICE: "Gemini itself decides whether to use a tool that Google runs; nothing can require it.",
+    THINKING_AMOUNT: "The model does not accept this effort or budget for thinking.",
 }

@@ -29,6 +29,7 @@ USES: dict[str, Callable[[Any], object]] = {
     "cooldowns": lambda store: store.rest("model", 60),
     "agent_runs": lambda store: store.add("guide-1", 0, b"{}"),
     "learnt_facts": lambda store: store.learn("fact"),
+    "upstream_failures": lambda store: store.failed("one", "overloaded"),
 }
 
 

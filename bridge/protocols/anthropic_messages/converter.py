@@ -7,10 +7,11 @@ from typing import Any
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
+from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT, context_wishes
 from bridge.protocols.anthropic_messages.lost_fields import lost_fields, reject_unsupported_fields
-from bridge.protocols.anthropic_messages.machine import MessagesOptions
 from bridge.protocols.anthropic_messages.mcp import hosted_request
 from bridge.protocols.anthropic_messages.messages import AnthropicMessages
+from bridge.protocols.anthropic_messages.options import MessagesOptions
 from bridge.protocols.anthropic_messages.tools import DeclaredTools, chosen_tools
 from bridge.protocols.anthropic_messages.versions import check_version
 from bridge.protocols.base import Caller, ConvertedRequest
@@ -43,21 +44,26 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     for path, message in each_object(body["messages"], "messages"):
         messages.add(message, path)
     declared = DeclaredTools(body, schemas)
-    tools = declared.tools
+    choice = chosen_tools(body.get("tool_choice"), declared.tools)
     thinking, shown = _thinking(body)
     request = GenerateRequest(
         model=body["model"],
         contents=tuple(messages.contents),
         system=messages.system,
-        tools=tools,
-        tool_config=chosen_tools(body.get("tool_choice"), tools),
+        tools=choice.tools,
+        tool_config=choice.config,
         generation=_generation(body, schemas),
         thinking=thinking,
         service_tier=SERVICE_TIERS.get(body.get("service_tier") or ""),
+        context=context_wishes(body),
     )
     hosted = hosted_request(body)
-    options = MessagesOptions(thinking=shown, mcp_blocks=hosted is not None)
-    losses += [*messages.losses, *declared.losses, *schemas.losses, *lost_fields(body)]
+    options = MessagesOptions(
+        thinking=shown,
+        mcp_blocks=hosted is not None,
+        manages_context=body.get(CONTEXT_MANAGEMENT) is not None,
+    )
+    losses += [*messages.losses, *declared.losses, *choice.losses, *schemas.losses, *lost_fields(body)]
     return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses), hosted=hosted)
 
 

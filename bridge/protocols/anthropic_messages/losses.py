@@ -13,7 +13,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "messages.compaction": "Only Anthropic can read its summary of a conversation.",
     "messages.container_upload": "Gemini keeps no container between requests.",
     "messages.container": "Gemini keeps no container between requests.",
-    "messages.context_management": "The bridge does not clear old tool results from a conversation.",
+    "messages.context_management": "The bridge does not summarise a conversation at a threshold.",
     "messages.diagnostics": "Gemini has no such report.",
     "messages.encrypted_stdout": "Only Anthropic can read the encrypted output of its code execution.",
     "messages.fallback": "A mark of Anthropic's change to another model.",
@@ -28,6 +28,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
         "Gemini cannot receive results of an editor that Anthropic ran."
     ),
     "messages.block_binding": "Gemini does not bind thoughts to blocks.",
+    "messages.thinking_updates": "Gemini sends summaries of its thoughts, and no updates beside them.",
     "messages.tool": "Gemini has no tool like this tool of Anthropic's servers.",
     "messages.tool_field": "Gemini's own tool has no setting like this field.",
     "messages.tool_search_tool_result": "Gemini cannot receive results of Anthropic's tool search.",

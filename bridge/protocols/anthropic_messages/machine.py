@@ -8,7 +8,6 @@ must be sent in one delta, since some clients replace signatures and others conc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar
 
@@ -35,9 +34,11 @@ from bridge.gemini.types import FunctionCall, InlineData, OtherData, Part, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.anthropic_messages import executed_code, mcp
 from bridge.protocols.anthropic_messages.computer_toolset import name_fields
+from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT, applied_edits
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
+from bridge.protocols.anthropic_messages.options import MessagesOptions
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 from bridge.protocols.hosted_lines import hosted_line
@@ -63,12 +64,6 @@ STOP_REASONS: Mapping[Outcome, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesOptions:
-    thinking: bool = False  #: the client asked for thinking, so it may be shown
-    mcp_blocks: bool = False  #: the client named MCP servers, so it knows the blocks of their calls
-
-
 class MessagesMachine(EventMachine):
     START = MessagesState.IDLE
     LEGAL: ClassVar[Transitions] = {
@@ -91,8 +86,8 @@ class MessagesMachine(EventMachine):
     def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
         super().__init__(converted, ids_and_clock)
         options = converted.options
-        self._shows_thinking = isinstance(options, MessagesOptions) and options.thinking
-        self._shows_calls = isinstance(options, MessagesOptions) and options.mcp_blocks
+        self._options = options if isinstance(options, MessagesOptions) else MessagesOptions()
+        self._shows_thinking = self._options.thinking
         self._index = -1
         self._open_block: str | None = None  # the kind of the block being written
         self._thinking_length = 0  # the length of the thinking in the open block
@@ -104,7 +99,7 @@ class MessagesMachine(EventMachine):
         self._texts: list[str] = []  # the text of each run so far
         self._cited = 0  # citations that were sent
         self._sent_signature = ""  # of the last call or code
-        self._code_id = ""  # of the code whose result follows
+        self._code_ids: list[str] = []  # of the executed codes that were sent
 
     # --- blocks --------------------------------------------------------------------------------------
 
@@ -213,21 +208,15 @@ class MessagesMachine(EventMachine):
             yield from self._carry(part)
         elif (hosted := hosted_in(data)) is not None:
             self._sent_signature = part.signature or ""  # the signature store has it
-            if self._shows_calls:
+            if self._options.mcp_blocks:
                 yield from self._run_by_bridge(hosted, part.signature)
             else:
                 yield from self._open_thought()
                 yield from self.on_text_added(TextAdded(0, 0, RunKind.THOUGHT, hosted_line(hosted)))
         elif isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
-            yield from self._send_held_thought()
-            yield from self._sign_call(part.signature)
-            self._code_id = executed_code.own_id(data) or self._new_server_id()
-            yield from self._tool_block("server_tool_use", code, id=self._code_id, name=executed_code.TOOL)
-        elif isinstance(data, OtherData) and (result := executed_code.result_content(data)) is not None:
-            yield from self._send_held_thought()
-            yield from self._stop_block()
-            call_id = executed_code.own_id(data) or self._code_id or self._new_server_id()
-            yield from self._result_block(executed_code.RESULT_TYPE, call_id, result)
+            yield from self._code(data, code, part.signature)
+        elif self._code_ids and isinstance(data, OtherData) and executed_code.is_result(data):
+            yield from self._code_result(data)
         else:
             self.losses.append("messages.part_not_shown")
             yield from self._image_note(data) if isinstance(data, InlineData) else self._stop_block()
@@ -243,6 +232,21 @@ class MessagesMachine(EventMachine):
         else:
             yield from self._stop_block()
             yield from self._result_block(mcp.RESULT, **mcp.result_fields(hosted))
+
+    def _code(self, data: OtherData, code: Mapping[str, Any], signature: str | None) -> Iterator[Event]:
+        yield from self._send_held_thought()
+        yield from self._sign_call(signature)
+        code_id = executed_code.own_id(data) or self._new_server_id()
+        self._code_ids.append(code_id)
+        yield from self._tool_block("server_tool_use", code, id=code_id, name=executed_code.TOOL)
+
+    def _code_result(self, data: OtherData) -> Iterator[Event]:
+        yield from self._send_held_thought()
+        yield from self._stop_block()
+        own_id = executed_code.own_id(data)
+        call_id = own_id if own_id in self._code_ids else self._code_ids[-1]
+        result = executed_code.result_content(data.value)
+        yield from self._result_block(executed_code.RESULT_TYPE, call_id, result)
 
     def _carry(self, part: Part) -> Iterator[Event]:
         """A thinking block that the client returns with the next request."""
@@ -336,8 +340,14 @@ class MessagesMachine(EventMachine):
             yield from self._tool_block("server_tool_use", call.input, id=own_id, name=call.tool)
             yield from self._result_block(call.result_type, own_id, call.result)
         usage = {**usage_from_gemini(step.usage), **server_tool_usage(calls)}
-        yield _event("message_delta", delta=self._ending(step.endings[0]), usage=usage)
+        managed = self._context_management()
+        yield _event("message_delta", delta=self._ending(step.endings[0]), usage=usage, **managed)
         yield _event("message_stop")
+
+    def _context_management(self) -> dict[str, Any]:
+        if not self._options.manages_context:
+            return {}
+        return {CONTEXT_MANAGEMENT: applied_edits(self.context_steps())}
 
     def _ending(self, ending: Ending) -> dict[str, Any]:
         reason = "tool_use" if ending.called else STOP_REASONS[ending.outcome]

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bridge.gemini.types import JsonObject
+from bridge.protocols.openai_prompt_cache import cache_losses
 
 REQUEST_LOSSES: Mapping[str, str] = {
+    "responses.include": "The bridge has no such output to include.",
     "responses.parallel_tool_calls": "Gemini cannot be limited to one call in an answer.",
     "responses.verbosity": "Gemini has no setting for the length of an answer.",
     "responses.logprobs": "Log probabilities are sent only if `include` names them.",
@@ -16,7 +18,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.max_tool_calls": "Gemini cannot limit the number of calls of its own tools.",
     "responses.moderation": "The bridge does not call OpenAI's moderation.",
     "responses.context_management": "A conversation is compacted only by POST /v1/responses/compact.",
-    "responses.truncation": "The bridge does not shorten conversations; one that is too long fails.",
+    "responses.prompt_cache_options": "Gemini cannot keep a prompt out of its own cache.",
     "responses.obfuscation": "The bridge does not pad the events of a stream.",
     "responses.reasoning_context": "Gemini decides which earlier thoughts it uses.",
     "responses.reasoning_mode": "Gemini has one way to think; only its amount can be set.",
@@ -47,7 +49,16 @@ ANSWER_LOSSES: Mapping[str, str] = {
 
 
 MOST_CALLS = "responses.max_tool_calls"
-LOGPROBS = "message.output_text.logprobs"  #: the entry of `include` that asks for them
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+LOGPROBS = "message.output_text.logprobs"
+#: The entries of `include` that the bridge serves. The last three are sent always.
+_INCLUDED = (
+    ENCRYPTED_REASONING,
+    LOGPROBS,
+    "code_interpreter_call.outputs",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+)
 _EMPTY: tuple[Any, ...] = (None, False, "", [])
 
 
@@ -60,7 +71,6 @@ _REQUEST: Mapping[str, _Dropped] = {
     "max_tool_calls": _Dropped("max_tool_calls"),
     "moderation": _Dropped("moderation"),
     "context_management": _Dropped("context_management"),
-    "truncation": _Dropped("truncation", ("disabled",)),
 }
 #: By the field that holds the object.
 _OBJECTS: Mapping[str, Mapping[str, _Dropped]] = {
@@ -103,8 +113,12 @@ def request_losses(body: JsonObject, *, calls_servers: bool = False) -> list[str
     """The losses at the top level of a request. `calls_servers`: the bridge calls tools, and counts them."""
     losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
     losses += [loss for loss in _dropped(body, _REQUEST) if not (calls_servers and loss == MOST_CALLS)]
+    losses += cache_losses(body, "responses.prompt_cache_options")
     if body.get("top_logprobs") and LOGPROBS not in (body.get("include") or ()):
         losses.append("responses.logprobs")
+    losses += [
+        f"responses.include:{name[:64]}" for name in body.get("include") or () if name not in _INCLUDED
+    ]
     for field, table in _OBJECTS.items():
         losses += _dropped(body.get(field), table)
     losses += _dropped((body.get("text") or {}).get("format"), _FORMAT)

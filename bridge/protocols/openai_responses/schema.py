@@ -9,6 +9,7 @@ from typing import Any
 
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
+from bridge.protocols.openai_responses.truncation import AUTO, DISABLED
 from bridge.protocols.openai_tiers import TIERS
 
 
@@ -34,6 +35,15 @@ class ResponsesSchema(Envelope):
     text = fields.mapping()
     metadata = fields.mapping()
     service_tier = fields.one_of(*TIERS)
+
+    # The response repeats most of these, so a wrong type would make it wrong too.
+    context_management = fields.array()
+    max_tool_calls = fields.whole(0)
+    prompt_cache_key = fields.any_text()
+    safety_identifier = fields.any_text()
+    stream_options = fields.mapping()
+    truncation = fields.one_of(AUTO, DISABLED)
+    user = fields.any_text()
 
 
 class OptionalInputSchema(ResponsesSchema):

@@ -1,0 +1,12 @@
+"""What the answer to a Messages request needs to know of the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesOptions:
+    thinking: bool = False  #: the client asked for thinking, so it may be shown
+    mcp_blocks: bool = False  #: the client named MCP servers, so it knows the blocks of their calls
+    manages_context: bool = False  #: the answer says which edits of the conversation were applied
