@@ -182,6 +182,8 @@ class ToolLoop(AnswerStream):
             self._left = True
             self.notes.update(self._stream.notes)
             self.discarded += self._stream.discarded
+            self.replaced_errors += self._stream.replaced_errors
+            self.upstream = self._stream.upstream
 
     def _last_config(self) -> JsonObject:
         """The model must finish now."""

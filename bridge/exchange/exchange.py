@@ -26,13 +26,12 @@ from bridge.errors import (
 from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
 from bridge.exchange.fitted import fitted
 from bridge.exchange.google_storage import without_storage
-from bridge.exchange.hosted_servers import losses_of
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
 from bridge.exchange.request_cache import OFF
 from bridge.exchange.services import Services
+from bridge.exchange.tool_runs import agent_answer, hosted_answer
 from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
-from bridge.gemini.hosted_servers import HostedRequest
 from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
@@ -49,7 +48,6 @@ from bridge.protocols.base import (
 )
 from bridge.protocols.json_reading import reject_deep_nesting
 from bridge.settings.routes import Target
-from bridge.state.agent_run_store import RunStarter
 from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.prepared_attempt import PreparedAttempt
@@ -293,9 +291,9 @@ def open_exchange(
         answer_of_model, services=services, record=record, guards=guards, losses=losses, trace=trace
     )
     if services.agents.serve(record.model):
-        chunks = _agent_answer(asked, ask, caller, services, record, losses)
+        chunks = agent_answer(asked, ask, caller, services, record, losses)
     elif asked.hosted is not None:
-        chunks = _hosted_answer(asked, asked.hosted, ask, caller, services, losses)
+        chunks = hosted_answer(asked, asked.hosted, ask, caller, services, losses)
     else:
         losses.of_request(asked.losses)
         chunks = ask(asked.request, caller)
@@ -320,50 +318,6 @@ def answer_of_model(
     if guards.notes:  # the answer to a prompt that a guard changed is not kept
         caller = replace(caller, key_cache=OFF)
     return _retrying_stream(guarded, caller, services, record, losses, trace)
-
-
-def _agent_answer(
-    asked: ConvertedRequest,
-    ask: Callable[[GenerateRequest, Caller], AnswerStream],
-    caller: Caller,
-    services: Services,
-    record: Record,
-    losses: RequestLosses,
-) -> AnswerStream:
-    """The answer of an agent. Who may use an agent may use it with the model that the administrator chose."""
-    lost = losses_of(asked.hosted.servers) if asked.hosted else ()
-    losses.of_request((*asked.losses, *lost, *services.agents.losses(asked.request)))
-    inner = replace(caller, permit=lambda _name, _model: None)
-    return services.agents.answer(
-        asked.request,
-        lambda request: ask(request, inner),
-        services.ids_and_clock.new_id,
-        RunStarter(record.key, record.request_id),
-        caller.spent,
-    )
-
-
-def _hosted_answer(
-    asked: ConvertedRequest,
-    hosted: HostedRequest,
-    ask: Callable[[GenerateRequest, Caller], AnswerStream],
-    caller: Caller,
-    services: Services,
-    losses: RequestLosses,
-) -> AnswerStream:
-    """An answer with tools of servers that the request names, as far as the administrator allows them."""
-    servers, lost = services.hosted.found(hosted)
-    losses.of_request((*asked.losses, *lost))
-    if not servers:
-        return ask(asked.request, caller)
-    return services.hosted.answer(
-        asked.request,
-        hosted,
-        servers,
-        lambda request: ask(request, caller),
-        services.ids_and_clock.new_id,
-        caller.spent,
-    )
 
 
 def _in_conversation(

@@ -150,17 +150,20 @@ class HostedRun(AnswerStream):
         self._cancellation.cancel()
         if self._loop is not None:
             self._loop.close()
-            self.discarded = self._loop.discarded
+            self._take_leave(self._loop)
 
     def __iter__(self) -> Batches:
         yield from self._list()
         yield from self._call_approved()
         scheduler = Scheduler(self._registry, self._policy, self._new_id)
         self._loop = ToolLoop(self._with_tools(), self._ask, scheduler, LIMITS, is_hosted=self._runs_at_once)
-        self._loop.notes = self.notes
+        self._loop.notes, self._loop.replaced_errors = self.notes, self.replaced_errors
         for chunks in self._loop:
             yield [self._with_approvals(chunk) for chunk in chunks]
-        self.discarded = self._loop.discarded
+        self._take_leave(self._loop)
+
+    def _take_leave(self, loop: ToolLoop) -> None:
+        self.discarded, self.upstream = loop.discarded, loop.upstream
 
     # --- the tools -------------------------------------------------------------------------------------
 
