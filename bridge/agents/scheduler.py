@@ -255,8 +255,9 @@ def _invoke(
 ) -> None:
     try:
         result = tool.invoke(invocation)
-    except Exception:
-        log.exception("tool failed", extra={"tool": tool.description.function_name})
+    except Exception as error:  # its message may quote the arguments
+        failure = {"tool": tool.description.function_name, "failure": type(error).__name__}
+        log.error("tool failed", extra=failure)
         result = failed("The tool failed.")
     finally:
         threads.release()

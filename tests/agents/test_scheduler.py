@@ -71,13 +71,15 @@ def test_a_wrong_call_is_an_error_that_says_what_is_wrong(call: FunctionCall, me
     assert len(events) == 2
 
 
-def test_an_exception_of_a_tool_hides_its_details() -> None:
+def test_an_exception_of_a_tool_hides_its_details(caplog: pytest.LogCaptureFixture) -> None:
     def work(_invocation: Invocation) -> ToolResult:
         raise ValueError("secret")
 
     calls, _ = run(scheduler(FunctionTool("read", work)), FunctionCall("read"))
     assert calls[0].state is CallState.ERROR
     assert calls[0].response().response == {"error": "The tool failed."}
+    assert "tool failed" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_a_broken_schema_is_an_error_of_the_call() -> None:
