@@ -9,11 +9,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 
 from bridge.periodic_thread import call_periodically
 from bridge.state.errors import StorageError, StorageUnavailable
 from bridge.state.store import StoreCheck
-from bridge.state.usage_store import Refusal, RefusalSum, UsageGroup, UsageQuery, UsageRow, UsageStore
+from bridge.state.usage_store import (
+    ExperimentRequest,
+    Refusal,
+    RefusalSum,
+    UsageGroup,
+    UsageQuery,
+    UsageRow,
+    UsageStore,
+)
 from bridge.state.waiting_rows import WaitingRow, WaitingRows
 
 log = logging.getLogger(__name__)
@@ -122,3 +131,6 @@ class WaitingUsageStore(UsageStore):
 
     def refusals(self, query: UsageQuery) -> list[RefusalSum]:
         return self._shared.refusals(query)
+
+    def experiment_requests(self, experiment: str, since: date, until: date) -> list[ExperimentRequest]:
+        return self._shared.experiment_requests(experiment, since, until)
