@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
     "bridge.context": {"bridge.gemini", "bridge.settings"},
     "bridge.state": {"bridge.ids_and_clock", "bridge.periodic_thread", "bridge.settings"},
+    "bridge.experiment_report": {"bridge.settings", "bridge.state"},
     "bridge.protocols": {
         "bridge.errors",
         "bridge.gemini",
@@ -121,6 +122,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.access",
         "bridge.connect",
         "bridge.doctor",
+        "bridge.experiment_report",
         "bridge.settings",
         "bridge.state",
     },

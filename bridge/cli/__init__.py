@@ -14,6 +14,7 @@ from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.doctor import DOCTOR
+from bridge.cli.experiment import EXPERIMENT
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
@@ -29,6 +30,7 @@ COMMANDS: Mapping[str, Command] = {
     "key": KEY,
     "usage": USAGE,
     "upstream": UPSTREAM,
+    "experiment": EXPERIMENT,
     "state": STATE,
     "cache": CACHE,
     "check": CHECK,

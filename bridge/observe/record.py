@@ -22,6 +22,8 @@ CLIENT_LEFT = "client_left"
 NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
 RETRY = "retry."  #: notes on attempts that failed begin so
+FALLBACK = "fallback"  #: the note for each model that was asked in place of the one before
+MALFORMED = "malformed"  #: the kind of the error for an answer that is malformed or empty
 CACHE_HIT = "hit"  #: the value of `cache` for an answer from the request cache
 
 
@@ -42,6 +44,18 @@ class Tokens(NamedTuple):
 
 
 NO_TOKENS = Tokens(0, 0, 0, 0)
+
+
+class ArmOfRequest(NamedTuple):
+    """The place of a request in an experiment."""
+
+    experiment: str
+    arm: str
+    assignment: str  #: of `Assignment` in bridge/state/usage_store.py
+
+    def __str__(self) -> str:
+        mark = f"; {self.assignment}" if self.assignment else ""
+        return f"{self.experiment}; arm={self.arm}{mark}"
 
 
 @dataclass(slots=True)
@@ -75,6 +89,7 @@ class Record:
     cache: str | None = None  #: of the request cache: hit, miss, refresh, off; None if nothing asked for it
     cache_age: float = 0.0  #: seconds since the cached answer was made
     saved_usage: Usage | None = None  #: of a cached answer; it costs nothing, so `usage` leaves it out
+    assignment: ArmOfRequest | None = None  #: in an experiment
     service_tier: str | None = None  #: the tier that served the request, if it is known
     finish_reasons: tuple[str, ...] = ()  #: as Gemini named them
     #: Counts of repairs and of values that could not be converted, by name. A text that the client chose
@@ -166,6 +181,11 @@ class Record:
         return self._tokens
 
     @property
+    def malformed_answers(self) -> int:
+        """The malformed answers of the model, also those that a retry replaced."""
+        return self.notes[f"{RETRY}{MALFORMED}"] + (self.error == MALFORMED)
+
+    @property
     def counted_prompt(self) -> int | None:
         """The upstream's count of an estimated prompt; None if unknown, or if it covers several attempts."""
         if not self.estimated_tokens or self.usage is None:
@@ -229,12 +249,18 @@ class Record:
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
             "cache": self.cache,
+            **self._experiment_fields(),
             "context": self.context or None,
             "finish": ", ".join(self.finish_reasons) or None,
             **self._token_fields(),
             "notes": dict(self.notes) or None,
         }
         return {name: value for name, value in fields.items() if value is not None}
+
+    def _experiment_fields(self) -> dict[str, str | None]:
+        if self.assignment is None:
+            return {}
+        return {**self.assignment._asdict(), "assignment": self.assignment.assignment or None}
 
     def _token_fields(self) -> dict[str, int]:
         if self.usage is None or not self.usage.raw:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from bridge.ids_and_clock import random_id
 from bridge.observe import metrics
 from bridge.observe.costs import cost_of
-from bridge.observe.record import Record
+from bridge.observe.record import FALLBACK, ArmOfRequest, Record
 from bridge.settings.prices import PriceTable
 from bridge.state.errors import StorageError, StorageUnavailable
 from bridge.state.usage_store import MOST_REFUSALS, Refusal, UsageRow, UsageStore
@@ -39,6 +39,7 @@ TIDYING = 600.0
 BETWEEN_WARNINGS = 60.0
 #: Seconds that the last writes may delay the end of the process.
 LAST_WORDS = 3.0
+NO_EXPERIMENT = ArmOfRequest("", "", "")
 #: Longer names are truncated, since clients choose some of them.
 LONGEST_NAME = 128
 
@@ -74,6 +75,11 @@ class UsageObserver:
             record.status,
             random_id("usage_"),
             record.service_tier or "",
+            record.conversation,
+            *(record.assignment or NO_EXPERIMENT),
+            int(record.stream),
+            record.notes[FALLBACK],
+            record.malformed_answers,
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
@@ -53,6 +53,7 @@ from bridge.settings.source import (
     has_package,
     label,
     plain_entries,
+    read_toml,
     variable_entries,
     variable_name,
 )
@@ -64,6 +65,9 @@ from bridge.settings.value import (
     Shape,
     shapes,
 )
+
+if TYPE_CHECKING:
+    from bridge.settings.experiments import Experiment
 
 __all__ = [
     "AUTO",
@@ -97,6 +101,7 @@ GEMINI = "gemini"
 DEMO = "demo"
 NONE = "none"  #: the section [upstream] names no upstream
 BUILT_IN = "built in"
+EXPERIMENTS_FILE = "experiments.toml"
 OTEL_PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 
 SECTIONS: Mapping[str, type] = {
@@ -138,6 +143,7 @@ class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
     prices: PriceTable = field(default_factory=PriceTable)
+    experiments: tuple[Experiment, ...] = ()  #: the rows of experiments.toml
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     upstreams: tuple[UpstreamRow, ...] = ()  #: the rows of upstreams.toml
@@ -245,17 +251,24 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     upstreams = load_upstreams(folder / UPSTREAMS_FILE, environ, built["upstream"])
     routes = Routes(upstreams, default=_has_default(built["upstream"], upstreams))
     models, origins["models.default"] = _models(folder, environ, built.pop("models"), routes)
-    return _resolved(
-        Settings(
-            models=models,
-            upstreams=upstreams,
-            guards=load_guards(_own_or_default(folder, "guards.toml")),
-            prices=load_prices(_own_or_default(folder, "prices.toml")),
-            origins=MappingProxyType(origins),
-            **built,
-        ),
-        base_folder(folder, environ),
+    settings = Settings(
+        models=models,
+        upstreams=upstreams,
+        guards=load_guards(_own_or_default(folder, "guards.toml")),
+        prices=load_prices(_own_or_default(folder, "prices.toml")),
+        origins=MappingProxyType(origins),
+        **built,
     )
+    settings = replace(settings, experiments=_experiments(folder / EXPERIMENTS_FILE, settings))
+    return _resolved(settings, base_folder(folder, environ))
+
+
+def _experiments(path: Path, settings: Settings) -> tuple[Experiment, ...]:
+    if not (path.exists() and read_toml(path)):
+        return ()
+    from bridge.settings.experiments import load_experiments  # most installations have no experiment
+
+    return load_experiments(path, settings.models, settings.prices_in_force)
 
 
 def _own_or_default(folder: Path, name: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, cast
 
 from flask import Flask, Response
@@ -38,7 +39,6 @@ from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
 from bridge.settings.value import OFF
 from bridge.state.stores import Stores, open_stores
-from bridge.state.usage_store import UsageStore
 from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
 from bridge.upstream.retries import RetryPolicy
@@ -68,6 +68,8 @@ MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the ups
 
 STATE_METRICS = "bridge_state_metrics"  #: the key in `app.extensions`, which keeps the object
 
+EXPERIMENT = "X-Bridge-Experiment"  #: the experiment and the arm of the request
+
 CACHE = "X-Bridge-Cache"  #: how the request cache was used
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
 CONTEXT = "X-Bridge-Context"  #: how the bridge shortened the conversation
@@ -93,11 +95,19 @@ def create_app(
     services = _services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
+    usage_observer = UsageObserver(stores.usage, settings.prices_in_force)
+    if settings.experiments:
+        from bridge.web.experiments import make_experiments  # most installations have no experiment
+
+        is_busy = client_side.slots.more_than_half_taken
+        experiments = make_experiments(settings, stores, services, upstream, usage_observer, is_busy)
+        services = replace(services, experiments=experiments)
     app.extensions.update(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    _keep_records(app, client_side.slow_clients, _observers(settings, stores.usage, services.context))
+    observers = _observers(settings, usage_observer, services.context)
+    _keep_records(app, client_side.slow_clients, observers)
     authenticator = Authenticator(settings, KeyCache(stores.keys))
     limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
     install_access(
@@ -111,7 +121,7 @@ def create_app(
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
         _serve_protocol(app, ProtocolServing(protocol, services, stores, client_side))
-    models = ModelList(services.models, services.ids_and_clock)
+    models = ModelList(services.models, services.ids_and_clock, services.experiments)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     node = settings.server.node_name
@@ -191,11 +201,11 @@ def _cost_by(settings: Settings) -> CostOf:
     return lambda record: cost_of(record, prices) or 0.0
 
 
-def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -> tuple[Observer, ...]:
+def _observers(settings: Settings, usage: UsageObserver, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.models.target_rows}
     observers: list[Observer] = [
         RequestMetrics(models, _cost_by(settings)),
-        UsageObserver(usage, settings.prices_in_force),
+        usage,
     ]
     if settings.context.compress != OFF:
         observers.append(context.learn)
@@ -245,6 +255,8 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             response.headers[LOSSES] = _listed_losses(losses)
         if record.context:
             response.headers[CONTEXT] = _context_header(record)
+        if record.assignment is not None:
+            response.headers[EXPERIMENT] = str(record.assignment)
         if record.cache:
             response.headers[CACHE] = record.cache
         if record.cache == CACHE_HIT:

@@ -87,9 +87,8 @@ def experiment_requests(
     def read(database: sqlite3.Connection) -> list[ExperimentRequest]:
         if not has_column(database, "request", "experiment"):  # no request was made since the upgrade
             return []
-        return [
-            ExperimentRequest(*row[:9], bool(row[9]), *row[10:]) for row in database.execute(select, values)
-        ]
+        found = database.execute(select, values)
+        return [ExperimentRequest(*row)._replace(failed=bool(row[9])) for row in found]
 
     return _read(path, schema, read, [])
 
