@@ -133,7 +133,7 @@ def _print_report(experiment: Experiment, settings: Settings, arguments: argpars
     head = f"{experiment.name}: {', '.join(experiment.aliases)}, by {experiment.unit}"
     print(f"{head}; {since} to {until} (UTC), cost in {currency}")
     print("\n".join(_as_text(experiment, report)))
-    if since == kept_since and experiment.first_day < kept_since:
+    if since == kept_since and date.min < experiment.first_day < kept_since:
         days = settings.accounts.request_days
         print(f"\nRequests are kept for {days} days (accounts.request_days): earlier ones are missing.")
     return 0
@@ -143,7 +143,7 @@ def _print_report(experiment: Experiment, settings: Settings, arguments: argpars
 
 
 def _as_text(experiment: Experiment, report: Report) -> list[str]:
-    if not (sum(arm.requests for arm in report.arms) or report.left_out or report.shadows):
+    if not (any(arm.requests for arm in (*report.arms, *report.shadows)) or report.left_out):
         return ["", "No request of this experiment is recorded yet."]
     units = f"{experiment.unit}s"
     lines = _alarm(experiment, report)
