@@ -120,9 +120,9 @@ def test_the_report_as_text(settings: dict[str, str]) -> None:
 def test_days_without_a_request_and_unknown_names(settings: dict[str, str]) -> None:
     told = command("experiment", "report", "halves", "--until", "2026-01-01", **settings)
     assert "No request of this experiment is recorded yet." in told
-    wrong = attempt("experiment", "report", "half", **settings)
+    wrong = attempt("experiment", "report", "halve", **settings)
     assert wrong.returncode == 2
-    assert "no experiment is named 'half'; did you mean halves?" in wrong.stderr
+    assert "no experiment is named 'halve'; did you mean halves?" in wrong.stderr
 
 
 def test_a_biased_feed_is_shown(backend: Backend, settings: dict[str, str]) -> None:
