@@ -24,7 +24,7 @@ from bridge.settings.limits import Limits, LimitSettings
 from bridge.settings.models import ModelTable
 from bridge.settings.models_file import load_models
 from bridge.settings.prices import FREE, PriceTable, load_prices
-from bridge.settings.routes import Routes
+from bridge.settings.routes import Routes, Target
 from bridge.settings.sections import (
     AccessSettings,
     AccountsSettings,
@@ -198,10 +198,23 @@ class Settings:
         return FREE if self.transport_in_force == DEMO and not self.upstreams else self.prices
 
     @property
+    def target_rows(self) -> tuple[tuple[Target, ...], ...]:
+        """The lists of models that client names and the arms of experiments mean."""
+        arms = [arm.models for row in self.experiments for arm in row.arms if arm.models]
+        shadows = [shadow.models for row in self.experiments for shadow in row.shadows]
+        return tuple(dict.fromkeys((*self.models.target_rows, *arms, *shadows)))
+
+    @property
+    def known_targets(self) -> tuple[Target, ...]:
+        """Every model of these lists, with all fallbacks."""
+        listed = (target for row in self.target_rows for target in row)
+        return tuple(dict.fromkeys((*self.models.known_targets, *listed)))
+
+    @property
     def unpriced_models(self) -> list[str]:
-        """The models in models.toml that have no price."""
+        """The models in models.toml and experiments.toml that have no price."""
         prices = self.prices_in_force
-        return [str(target) for target in self.models.known_targets if not prices.knows(*target.price_names)]
+        return [str(target) for target in self.known_targets if not prices.knows(*target.price_names)]
 
     @property
     def unpriced_effect(self) -> str:

@@ -202,7 +202,7 @@ def _cost_by(settings: Settings) -> CostOf:
 
 
 def _observers(settings: Settings, usage: UsageObserver, context: ContextFitting) -> tuple[Observer, ...]:
-    models = {row[0].model for row in settings.models.target_rows}
+    models = {row[0].model for row in settings.target_rows}
     observers: list[Observer] = [
         RequestMetrics(models, _cost_by(settings)),
         usage,
