@@ -101,6 +101,13 @@ def test_experiments_for_one_alias_may_follow_each_other(written: Write) -> None
     assert len(written(rows).experiments) == 2
 
 
+def test_the_example_in_the_document_is_valid(written: Write) -> None:
+    text = (ROOT / "docs" / "EXPERIMENTS.md").read_text()
+    (rows,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    found = one(written, rows)
+    assert [arm.name for arm in found.arms] == ["pro", "flash-high"]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "meet"),
     [
