@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
+from bridge.settings.editors import FILE as EDITORS_FILE
+from bridge.settings.editors import EditorBlock, load_editors
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
@@ -35,6 +37,7 @@ from bridge.settings.sections import (
     MetricsSettings,
     ModelSettings,
     OtelSettings,
+    PagesSettings,
     ResponsesSettings,
     ServerSettings,
     StateSettings,
@@ -83,6 +86,7 @@ __all__ = [
     "MediaSettings",
     "MetricsSettings",
     "OtelSettings",
+    "PagesSettings",
     "ResponsesSettings",
     "ServerSettings",
     "Settings",
@@ -112,6 +116,7 @@ SECTIONS: Mapping[str, type] = {
     "log": LogSettings,
     "accounts": AccountsSettings,
     "metrics": MetricsSettings,
+    "pages": PagesSettings,
     "otel": OtelSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
@@ -142,6 +147,7 @@ class ShownSetting:
 class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
+    editors: tuple[EditorBlock, ...] = ()  #: the rows of editors.toml
     prices: PriceTable = field(default_factory=PriceTable)
     experiments: tuple[Experiment, ...] = ()  #: the rows of experiments.toml
     server: ServerSettings = field(default_factory=ServerSettings)
@@ -152,6 +158,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     accounts: AccountsSettings = field(default_factory=AccountsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    pages: PagesSettings = field(default_factory=PagesSettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
@@ -269,6 +276,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
         upstreams=upstreams,
         guards=load_guards(_own_or_default(folder, "guards.toml")),
         prices=load_prices(_own_or_default(folder, "prices.toml")),
+        editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
         origins=MappingProxyType(origins),
         **built,
     )
@@ -285,7 +293,7 @@ def _experiments(path: Path, settings: Settings) -> tuple[Experiment, ...]:
 
 
 def _own_or_default(folder: Path, name: str) -> Path:
-    """A custom config folder may omit the files for guards and prices; then the default files apply."""
+    """A custom config folder may omit these files; then the default files apply."""
     own = folder / name
     return own if own.exists() else PROJECT / "config" / name
 
