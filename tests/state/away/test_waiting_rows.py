@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from bridge.observe.usage_writer import UsageWriter
 from bridge.state.away.usage_store import WaitingUsageStore, move
 from bridge.state.errors import DatabaseUnfit, StorageError, StorageUnavailable
 from bridge.state.sqlite.waiting_rows import TAKEN_FOR, SqliteWaitingRows
+from bridge.state.usage_store import UsageQuery
 from bridge.state.waiting_rows import WaitingRow
 
 
@@ -103,6 +105,16 @@ def test_a_row_that_no_database_accepts_does_not_hold_up_the_others(path: Path) 
 
 
 # --- usage -------------------------------------------------------------------------------------------
+
+
+def test_a_row_that_an_earlier_version_left_arrives(postgres, path: Path) -> None:
+    """It has fewer values: those up to the service tier."""
+    rows, old = SqliteWaitingRows(path), list(row(tier="flex"))[:18]
+    rows.add(WaitingRow("old", old))
+    WaitingUsageStore(postgres.usage(), rows).flush()
+    assert rows.count() == 0
+    (group,) = postgres.usage().sums(UsageQuery(("tier",), date(2000, 1, 1), date(2100, 1, 1)))
+    assert (group.names, group.sums.requests) == (("flex",), 1)
 
 
 def test_usage_that_arrives_twice_counts_once(postgres) -> None:
