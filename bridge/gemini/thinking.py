@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
-from bridge.gemini.types import GenerateRequest, Thinking
+from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 
 AUTOMATIC = -1  #: this budget lets the model decide
+
+AMOUNTS = ("thinkingLevel", "thinkingBudget")  #: a model accepts one of these fields at most
 
 #: Clients know higher efforts than Gemini.
 LEVEL_OF_EFFORT = {level: level for level in LEVELS} | {"xhigh": "high", "max": "high"}
@@ -43,6 +45,14 @@ def with_level(request: GenerateRequest, level: str) -> GenerateRequest:
     """The request with this effort in place of the client's. Whether thoughts are shown stays the same."""
     show = request.thinking is None or request.thinking.show
     return replace(request, thinking=Thinking(level, show=show))
+
+
+def loses_amount(thinking: Thinking | None, config: JsonObject | None) -> bool:
+    """Whether the client asks for an amount of thinking, and the configuration has none."""
+    if thinking is None or is_off(thinking):
+        return False
+    asks = thinking.effort is not None if thinking.budget is None else thinking.budget != AUTOMATIC
+    return asks and (config or {}).keys().isdisjoint(AMOUNTS)
 
 
 def is_off(thinking: Thinking) -> bool:
