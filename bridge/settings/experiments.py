@@ -200,11 +200,14 @@ def _check_models(where: str, experiment: Experiment, models: ModelTable, prices
                 "name aliases of models.toml"
             )
     for number, arm in enumerate(experiment.arms, start=1):
-        _check_served(f"{where}: [[arm]] {number}: model", arm.models, models)
+        place = f"{where}: [[arm]] {number}"
+        _check_served(f"{place}: model", arm.models, models)
+        _check_thinking(place, arm, models)
     for number, shadow in enumerate(experiment.shadows, start=1):
-        place = f"{where}: [[shadow]] {number}: model"
-        _check_served(place, shadow.models, models)
-        _check_priced(place, shadow.models, prices)
+        place = f"{where}: [[shadow]] {number}"
+        _check_served(f"{place}: model", shadow.models, models)
+        _check_thinking(place, shadow, models)
+        _check_priced(f"{place}: model", shadow.models, prices)
 
 
 def _check_served(where: str, targets: Iterable[Target], models: ModelTable) -> None:
@@ -216,6 +219,14 @@ def _check_served(where: str, targets: Iterable[Target], models: ModelTable) -> 
                 f"{where}: no upstream serves {str(target)!r}: it matches neither pass_through nor a model "
                 "in models.toml, nor the models of an upstream in upstreams.toml"
             )
+
+
+def _check_thinking(where: str, arm: Arm | ShadowArm, models: ModelTable) -> None:
+    """Models that models.toml does not describe are not checked."""
+    for target in arm.models if arm.thinking else ():
+        model = models.capabilities(target.model)
+        if model.window and not (model.thinking_levels or model.thinking_budget):
+            raise SettingsError(f"{where}: thinking: {str(target)!r} takes no thinking level; leave it out")
 
 
 def _check_priced(where: str, targets: Iterable[Target], prices: PriceTable) -> None:

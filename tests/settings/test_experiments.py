@@ -156,6 +156,10 @@ SECOND = HEAD.replace('"pro"', '"two"')
         (HEAD + A + B + "wieght = 3\n", [f"{PLACE}: [[arm]] 2: wieght is unknown", "weight?"]),
         (HEAD + A + B + 'thinking = "max"\n', [f"{PLACE}: [[arm]] 2: thinking", "minimal", "max"]),
         (
+            HEAD + A + B.replace("3.8-flash", "3-pro-image") + 'thinking = "low"\n',
+            [f"{PLACE}: [[arm]] 2: thinking: 'gemini-3-pro-image' takes no thinking level"],
+        ),
+        (
             HEAD + A + B.replace("gemini-3.8-flash", "sonnet"),
             [f"{PLACE}: [[arm]] 2: model", "no upstream serves 'sonnet'"],
         ),
