@@ -19,6 +19,7 @@ from bridge.protocols.base import Caller
 from bridge.settings.prices import PriceTable
 from bridge.settings.routes import Target
 from bridge.state.signature_store import SignatureStore
+from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.directory import UpstreamDirectory
 from bridge.upstream.retries import RetryPolicy
@@ -43,6 +44,7 @@ class Services:
     auto_tier: str  #: the service tier that the bridge uses for `auto`
     media: MediaByUrl
     cache: RequestCache
+    failures: UpstreamFailureStore
     context: ContextFitting
     experiments: Experiments | None = None
 

@@ -32,8 +32,12 @@ class Slots:
     def free(self) -> bool:
         return self._free > 0
 
+    @property
+    def taken(self) -> int:
+        return self._all - self._free
+
     def more_than_half_taken(self) -> bool:
-        return 2 * self._free < self._all
+        return 2 * self.taken > self._all
 
     def reserve(self) -> Slot | None:
         with self._lock:

@@ -91,4 +91,4 @@ def _admit(limiter: Limiter, request: Request) -> None:
     if admission.refusal is not None:
         raise admission.refusal
     if admission.settle is not None:
-        record.settlers = (*record.settlers, admission.settle)
+        record.settlers, record.owed = (*record.settlers, admission.settle), admission.owed

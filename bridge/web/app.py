@@ -27,7 +27,7 @@ from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
-from bridge.observe.costs import cost_of
+from bridge.observe.costs import cost_of, saved_cost_of
 from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import CACHE_HIT, Observer, Record
 from bridge.observe.usage_writer import UsageObserver
@@ -39,7 +39,6 @@ from bridge.server.slots import Slots
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
-from bridge.settings.value import OFF
 from bridge.state.stores import Stores, open_stores
 from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
@@ -99,19 +98,18 @@ def create_app(
     services = _services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
-    usage_observer = UsageObserver(stores.usage, settings.prices_in_force)
+    usage = UsageObserver(stores.usage, settings.prices_in_force)
     if settings.experiments:
         from bridge.web.experiments import make_experiments  # most installations have no experiment
 
         is_busy = client_side.slots.more_than_half_taken
-        experiments = make_experiments(settings, stores, services, upstream, usage_observer, is_busy)
+        experiments = make_experiments(settings, stores, services, upstream, usage, is_busy)
         services = replace(services, experiments=experiments)
     app.extensions.update(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    observers = _observers(settings, usage_observer, services.context)
-    _keep_records(app, client_side.slow_clients, observers)
+    _keep_records(app, client_side.slow_clients, usage, _observers(settings, services.context))
     authenticator = Authenticator(settings, KeyCache(stores.keys))
     limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
     install_access(
@@ -177,6 +175,7 @@ def _services(
         auto_tier=settings.upstream.auto_tier,
         context=ContextFitting(settings.context, settings.editors),
         cache=RequestCache(stores.request_cache, settings.cache),
+        failures=stores.upstream_failures,
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 
@@ -198,9 +197,8 @@ def _listed_losses(names: Sequence[str]) -> str:
 
 def _context_header(record: Record) -> str:
     """For each step what it changed, then the tokens that all of them saved."""
-    steps = [f"{name}={changes}" for name, changes in record.context.items()]
-    saved = sum(record.context_saved.get(name, 0) for name in record.context)
-    return ";".join((*steps, f"saved={saved}"))
+    steps = [f"{step.name}={step.changes}" for step in record.context_steps]
+    return ";".join((*steps, f"saved={sum(step.saved for step in record.context_steps)}"))
 
 
 def _cost_by(settings: Settings) -> CostOf:
@@ -209,14 +207,13 @@ def _cost_by(settings: Settings) -> CostOf:
     return lambda record: cost_of(record, prices) or 0.0
 
 
-def _observers(settings: Settings, usage: UsageObserver, context: ContextFitting) -> tuple[Observer, ...]:
+def _observers(settings: Settings, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.target_rows}
+    prices = settings.prices_in_force
     observers: list[Observer] = [
-        RequestMetrics(models, _cost_by(settings)),
-        usage,
+        RequestMetrics(models, _cost_by(settings), lambda record: saved_cost_of(record, prices)),
+        context.learn,
     ]
-    if settings.context.compress != OFF:
-        observers.append(context.learn)
     if settings.otel.enabled:
         from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
@@ -224,7 +221,9 @@ def _observers(settings: Settings, usage: UsageObserver, context: ContextFitting
     return tuple(observers)
 
 
-def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observer, ...]) -> None:
+def _keep_records(
+    app: Flask, slow_clients: SlowClients, usage: UsageObserver, observers: tuple[Observer, ...]
+) -> None:
     @app.before_request
     def begin() -> None:
         request = current_request()
@@ -236,6 +235,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             request.method,
             request.path,
             observers,
+            (usage,),
             client=client_program(headers.get("User-Agent")),
             traceparent=headers.get("traceparent"),
             session=session and session.id,
@@ -261,7 +261,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         losses = (*record.losses, *(name for name in (NOT_STORED,) if record.notes[name]))
         if losses:
             response.headers[LOSSES] = _listed_losses(losses)
-        if record.context:
+        if record.context_steps:
             response.headers[CONTEXT] = _context_header(record)
         if record.assignment is not None:
             response.headers[EXPERIMENT] = str(record.assignment)

@@ -308,8 +308,8 @@ def test_the_queue_is_bounded(side: Side, monkeypatch: pytest.MonkeyPatch, limit
 
 def test_private_keys_have_no_shadow(side: Side, tmp_path: Path) -> None:
     keys = ClientKeys(tmp_path / "state")
-    private, other = (keys.add(name, Rules()) for name in ("private", "other"))
-    for secret in (private, other):
+    private, public = (keys.add(name, Rules()) for name in ("private", "public"))
+    for secret in (private, public):
         assert side.post(headers={"authorization": f"Bearer {secret}"}).status_code == 200
     side.shadowed(1)
     time.sleep(0.3)

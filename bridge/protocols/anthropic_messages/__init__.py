@@ -1,5 +1,6 @@
 """Anthropic Messages: Claude Code, the Anthropic SDKs."""
 
+from bridge.protocols.anthropic_messages.context_management import count_body
 from bridge.protocols.anthropic_messages.converter import to_gemini
 from bridge.protocols.anthropic_messages.errors import error_body, error_status
 from bridge.protocols.anthropic_messages.limits import limit_headers
@@ -28,7 +29,7 @@ PROTOCOL = Protocol(
         paths=("/v1/messages/count_tokens",),
         schema=MessagesCountSchema(),
         to_gemini=to_gemini,
-        body=lambda tokens: {"input_tokens": tokens},
+        body=count_body,
     ),
     request_id_header="request-id",
     limit_headers=limit_headers,

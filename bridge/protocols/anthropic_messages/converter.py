@@ -7,9 +7,10 @@ from typing import Any
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
+from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT, context_wishes
 from bridge.protocols.anthropic_messages.lost_fields import lost_fields, reject_unsupported_fields
-from bridge.protocols.anthropic_messages.machine import MessagesOptions
 from bridge.protocols.anthropic_messages.messages import AnthropicMessages
+from bridge.protocols.anthropic_messages.options import MessagesOptions
 from bridge.protocols.anthropic_messages.tools import DeclaredTools, chosen_tools
 from bridge.protocols.anthropic_messages.versions import check_version
 from bridge.protocols.base import Caller, ConvertedRequest
@@ -53,8 +54,9 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         generation=_generation(body, schemas),
         thinking=thinking,
         service_tier=SERVICE_TIERS.get(body.get("service_tier") or ""),
+        context=context_wishes(body),
     )
-    options = MessagesOptions(thinking=shown)
+    options = MessagesOptions(thinking=shown, manages_context=body.get(CONTEXT_MANAGEMENT) is not None)
     losses += [*messages.losses, *declared.losses, *choice.losses, *schemas.losses, *lost_fields(body)]
     return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses))
 

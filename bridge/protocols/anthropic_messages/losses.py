@@ -13,7 +13,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "messages.compaction": "Only Anthropic can read its summary of a conversation.",
     "messages.container_upload": "Gemini keeps no container between requests.",
     "messages.container": "Gemini keeps no container between requests.",
-    "messages.context_management": "The bridge does not clear old tool results from a conversation.",
+    "messages.context_management": "The bridge does not summarise a conversation at a threshold.",
     "messages.diagnostics": "Gemini has no such report.",
     "messages.encrypted_stdout": "Only Anthropic can read the encrypted output of its code execution.",
     "messages.fallback": "A mark of Anthropic's change to another model.",

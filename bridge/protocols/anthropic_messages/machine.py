@@ -8,7 +8,6 @@ must be sent in one delta, since some clients replace signatures and others conc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar
 
@@ -34,9 +33,11 @@ from bridge.gemini.types import FunctionCall, InlineData, OtherData, Part, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.anthropic_messages import executed_code
 from bridge.protocols.anthropic_messages.computer_toolset import name_fields
+from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT, applied_edits
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
+from bridge.protocols.anthropic_messages.options import MessagesOptions
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 
@@ -61,11 +62,6 @@ STOP_REASONS: Mapping[Outcome, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesOptions:
-    thinking: bool = False  #: the client asked for thinking, so it may be shown
-
-
 class MessagesMachine(EventMachine):
     START = MessagesState.IDLE
     LEGAL: ClassVar[Transitions] = {
@@ -88,7 +84,8 @@ class MessagesMachine(EventMachine):
     def __init__(self, converted: ConvertedRequest, ids_and_clock: IdsAndClock) -> None:
         super().__init__(converted, ids_and_clock)
         options = converted.options
-        self._shows_thinking = isinstance(options, MessagesOptions) and options.thinking
+        self._options = options if isinstance(options, MessagesOptions) else MessagesOptions()
+        self._shows_thinking = self._options.thinking
         self._index = -1
         self._open_block: str | None = None  # the kind of the block being written
         self._thinking_length = 0  # the length of the thinking in the open block
@@ -322,8 +319,14 @@ class MessagesMachine(EventMachine):
             yield from self._tool_block("server_tool_use", call.input, id=own_id, name=call.tool)
             yield from self._result_block(call.result_type, own_id, call.result)
         usage = {**usage_from_gemini(step.usage), **server_tool_usage(calls)}
-        yield _event("message_delta", delta=self._ending(step.endings[0]), usage=usage)
+        managed = self._context_management()
+        yield _event("message_delta", delta=self._ending(step.endings[0]), usage=usage, **managed)
         yield _event("message_stop")
+
+    def _context_management(self) -> dict[str, Any]:
+        if not self._options.manages_context:
+            return {}
+        return {CONTEXT_MANAGEMENT: applied_edits(self.context_steps())}
 
     def _ending(self, ending: Ending) -> dict[str, Any]:
         reason = "tool_use" if ending.called else STOP_REASONS[ending.outcome]

@@ -27,8 +27,9 @@ DAY = 24 * 3600
 ROWS_IN_A_STEP = 1000
 
 #: The columns of `UsageRow` that are not texts.
-_NUMBERS = {"input", "cached", "output", "reasoning", "status", "streamed", "fallbacks", "malformed"}
-_REALS = {"at", "cost", "seconds", "first_byte"}
+_NUMBERS = {"input", "cached", "output", "reasoning", "status"}
+_NUMBERS |= {"from_cache", "streamed", "fallbacks", "malformed"}
+_REALS = {"at", "cost", "seconds", "first_byte", "saved"}
 
 
 def _type_of(column: str) -> str:
