@@ -26,11 +26,12 @@ from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
 from bridge.exchange.fitted import fitted
 from bridge.exchange.google_storage import without_storage
 from bridge.exchange.losses import RequestLosses
-from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
+from bridge.exchange.model_choices import EnteredArm, permitted_choices, priced_choices, unknown_model
 from bridge.exchange.request_cache import OFF
+from bridge.exchange.request_conversation import in_conversation
 from bridge.exchange.services import Services
-from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
 from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
+from bridge.gemini.thinking import with_level
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import GuardRunner
@@ -39,7 +40,6 @@ from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import (
     Caller,
-    ConvertedRequest,
     Event,
     EventMachine,
     Protocol,
@@ -279,10 +279,11 @@ def open_exchange(
         trace.client_request(body)
     with reject_deep_nesting():
         converted = protocol.to_gemini(body, caller)
-    asked = _in_conversation(converted, body, caller, record)
+    asked = in_conversation(converted, body, caller, record)
     record.model, record.stream = asked.request.model, asked.stream
+    arm = services.arm_of(asked.request, caller, record)
     losses = RequestLosses(caller, record)
-    record.upstream_model = services.models.resolve(record.model)
+    record.upstream_model = services.models.resolve(record.model, arm.models)
     caller.permit(record.model, record.upstream_model)
     losses.of_request(asked.losses)
     guards = GuardRunner(services.guards, record.request_id)
@@ -293,44 +294,36 @@ def open_exchange(
     else:
         if guards.notes:  # the answer to a prompt that a guard changed is not kept
             caller = replace(caller, key_cache=OFF)
-        chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
+        chunks = _retrying_stream(guarded, arm, caller, services, record, losses, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
 
 
-def _in_conversation(
-    asked: ConvertedRequest, body: JsonObject, caller: Caller, record: Record
-) -> ConvertedRequest:
-    """The request with the id of its conversation; the record gets the id too."""
-    session = Session(record.session, record.agent) if record.session else None
-    conversation = conversation_id(caller.owner, session, body, caller.chain, asked.request)
-    record.conversation = conversation
-    if session is None and (named := session_in_metadata(body)):
-        record.session, record.agent = named
-    return replace(asked, request=replace(asked.request, conversation=conversation))
-
-
 def _retrying_stream(
     request: GenerateRequest,
+    arm: EnteredArm,
     caller: Caller,
     services: Services,
     record: Record,
     losses: RequestLosses,
     trace: Trace | None,
 ) -> RetryingStream:
-    choices = permitted_choices(request.model, caller, services.models, request.conversation)
+    request = with_level(request, arm.thinking) if arm.thinking else request
+    choices = permitted_choices(request.model, caller, services.models, request.conversation, arm.models)
     serving = services.upstreams.serving(choices)
     request = services.media.fetched(request, serving, caller.book_memory, record)
     tier = normalise_tier(request.service_tier or STANDARD)
     request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
     if caller.cost_limited:
         choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
-    if services.models.is_replaced(request.model):
+    if services.models.is_replaced(request.model, arm.models):
         record.note([RETIRED])
     request = services.context.edited(request, record.upstream_model or "", record)
+    fittings: list[GenerateRequest] = []
 
     def prepare(target: Target) -> PreparedAttempt:
         fitting = fitted(request, target, caller, services, record, losses)
+        fittings.append(fitting)
         prepared = adapted(fitting, target, caller, services, record)
         allowed = prepared.request if services.store else without_storage(prepared.request)
         repaired, learnt = services.models.without_known_problems(allowed, target)
@@ -352,4 +345,6 @@ def _retrying_stream(
         strict=losses.strict,
     )
     stream.prepare_first()
+    if arm.offer is not None:
+        arm.offer(fittings[0], caller.owner)
     return stream

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
@@ -26,7 +26,7 @@ from bridge.settings.limits import Limits, LimitSettings
 from bridge.settings.models import ModelTable
 from bridge.settings.models_file import load_models
 from bridge.settings.prices import FREE, PriceTable, load_prices
-from bridge.settings.routes import Routes
+from bridge.settings.routes import Routes, Target
 from bridge.settings.sections import (
     AccessSettings,
     AccountsSettings,
@@ -56,6 +56,7 @@ from bridge.settings.source import (
     has_package,
     label,
     plain_entries,
+    read_toml,
     variable_entries,
     variable_name,
 )
@@ -67,6 +68,9 @@ from bridge.settings.value import (
     Shape,
     shapes,
 )
+
+if TYPE_CHECKING:
+    from bridge.settings.experiments import Experiment
 
 __all__ = [
     "AUTO",
@@ -101,6 +105,7 @@ GEMINI = "gemini"
 DEMO = "demo"
 NONE = "none"  #: the section [upstream] names no upstream
 BUILT_IN = "built in"
+EXPERIMENTS_FILE = "experiments.toml"
 OTEL_PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 
 SECTIONS: Mapping[str, type] = {
@@ -144,6 +149,7 @@ class Settings:
     guards: GuardSettings = field(default_factory=GuardSettings)
     editors: tuple[EditorBlock, ...] = ()  #: the rows of editors.toml
     prices: PriceTable = field(default_factory=PriceTable)
+    experiments: tuple[Experiment, ...] = ()  #: the rows of experiments.toml
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     upstreams: tuple[UpstreamRow, ...] = ()  #: the rows of upstreams.toml
@@ -199,10 +205,23 @@ class Settings:
         return FREE if self.transport_in_force == DEMO and not self.upstreams else self.prices
 
     @property
+    def target_rows(self) -> tuple[tuple[Target, ...], ...]:
+        """The lists of models that client names and the arms of experiments mean."""
+        arms = [arm.models for row in self.experiments for arm in row.arms if arm.models]
+        shadows = [shadow.models for row in self.experiments for shadow in row.shadows]
+        return tuple(dict.fromkeys((*self.models.target_rows, *arms, *shadows)))
+
+    @property
+    def known_targets(self) -> tuple[Target, ...]:
+        """Every model of these lists, with all fallbacks."""
+        listed = (target for row in self.target_rows for target in row)
+        return tuple(dict.fromkeys((*self.models.known_targets, *listed)))
+
+    @property
     def unpriced_models(self) -> list[str]:
-        """The models in models.toml that have no price."""
+        """The models in models.toml and experiments.toml that have no price."""
         prices = self.prices_in_force
-        return [str(target) for target in self.models.known_targets if not prices.knows(*target.price_names)]
+        return [str(target) for target in self.known_targets if not prices.knows(*target.price_names)]
 
     @property
     def unpriced_effect(self) -> str:
@@ -252,18 +271,25 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     upstreams = load_upstreams(folder / UPSTREAMS_FILE, environ, built["upstream"])
     routes = Routes(upstreams, default=_has_default(built["upstream"], upstreams))
     models, origins["models.default"] = _models(folder, environ, built.pop("models"), routes)
-    return _resolved(
-        Settings(
-            models=models,
-            upstreams=upstreams,
-            guards=load_guards(_own_or_default(folder, "guards.toml")),
-            editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
-            prices=load_prices(_own_or_default(folder, "prices.toml")),
-            origins=MappingProxyType(origins),
-            **built,
-        ),
-        base_folder(folder, environ),
+    settings = Settings(
+        models=models,
+        upstreams=upstreams,
+        guards=load_guards(_own_or_default(folder, "guards.toml")),
+        prices=load_prices(_own_or_default(folder, "prices.toml")),
+        editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
+        origins=MappingProxyType(origins),
+        **built,
     )
+    settings = replace(settings, experiments=_experiments(folder / EXPERIMENTS_FILE, settings))
+    return _resolved(settings, base_folder(folder, environ))
+
+
+def _experiments(path: Path, settings: Settings) -> tuple[Experiment, ...]:
+    if not (path.exists() and read_toml(path)):
+        return ()
+    from bridge.settings.experiments import load_experiments  # most installations have no experiment
+
+    return load_experiments(path, settings.models, settings.prices_in_force)
 
 
 def _own_or_default(folder: Path, name: str) -> Path:
