@@ -22,7 +22,13 @@ class ContextSettings:
     old_thoughts: bool = True
     old_results: bool = True
     old_media: bool = True
+    summary: bool = True
     leading_turns: bool = True
     protected_tokens: Tokens = 50_000
     least_saved: Tokens = 30_000
+    model: str = ""  #: the model that writes summaries; empty: `summary_model` of the request's model
+    summary_from: Annotated[float, Range(0, 1)] = 0.7  #: the share of the window
+    first_turns: Annotated[int, Range(0)] = 3
+    last_turns: Annotated[int, Range(1)] = 5
+    summary_days: Annotated[float, Range(0)] = 30
     grid: Annotated[int, Range(256)] = 32_768

@@ -28,8 +28,10 @@ from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
+from bridge.state.sqlite.summary_store import SqliteSummaryStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck
+from bridge.state.summary_store import LARGEST_MB, SummaryStore
 from bridge.state.usage_store import UsageStore
 
 
@@ -45,6 +47,7 @@ class Stores:
     cooldowns: CooldownStore
     learnt_facts: LearntFactStore
     request_cache: RequestCacheStore
+    summaries: SummaryStore
     bridges: Bridges | None = None  #: those that share a database server
 
     def check(self) -> list[StoreCheck]:
@@ -147,4 +150,5 @@ def _sqlite_stores(settings: Settings) -> Stores:
         cooldowns=SqliteCooldownStore(folder / "cooldowns.sqlite3"),
         learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),
         request_cache=SqliteRequestCacheStore(folder / "cache.sqlite3", settings.cache.max_mb),
+        summaries=SqliteSummaryStore(folder / "summaries.sqlite3", settings.context.summary_days, LARGEST_MB),
     )
