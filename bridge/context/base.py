@@ -48,6 +48,9 @@ class LadderStep(ABC):
     """
 
     name: ClassVar[str]  #: in the header `x-bridge-context`, in notes and in `explain`
+    #: Whether the next step runs if the history fits now, but will not until the grid moves. Else each turn
+    #: until then could need another cut.
+    needs_space: ClassVar[bool] = True
 
     def __init__(self, settings: ContextSettings) -> None:
         self.settings = settings

@@ -43,4 +43,6 @@ def shorten(history: History, window: Window, steps: Iterable[LadderStep]) -> Fi
         if shorter is not history:
             taken.append(StepTaken(step.name, changes, history.tokens - shorter.tokens))
             history = shorter
+            if not step.needs_space and fits(history, window):
+                break
     return Fitted(history, tuple(taken))

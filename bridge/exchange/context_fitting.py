@@ -13,10 +13,13 @@ from bridge.context import EDITS, LADDER
 from bridge.context.base import LadderStep
 from bridge.context.estimate import request_tokens
 from bridge.context.history import History, history_of
-from bridge.context.ladder import Fitted, StepTaken, shorten
+from bridge.context.ladder import Fitted, StepTaken, fits, shorten
 from bridge.context.learned_scale import LearnedScales
+from bridge.context.summary import Summary
 from bridge.context.window import Window, window_of
 from bridge.errors import BridgeError, ContextOverflow
+from bridge.exchange.history_summaries import HistorySummaries
+from bridge.exchange.summaries import SummarySource
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import GenerateRequest
 from bridge.observe.record import Record
@@ -39,7 +42,7 @@ class ContextFitting:
     """The context steps of one process."""
 
     def __init__(self, settings: ContextSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._clients = Patterns(settings.clients)
         self._edits = [edit for kind in EDITS if (edit := kind(settings)).is_on()]
         self._ladder = [step for kind in LADDER if (step := kind(settings)).is_on()]
@@ -59,20 +62,47 @@ class ContextFitting:
         capabilities: ModelCapabilities,
         count: Count,
         record: Record,
+        summaries: SummarySource | None = None,
     ) -> GenerateRequest:
         """The request with a history that fits into the window of the model. Raises ContextOverflow if that
-        is impossible."""
+        is impossible, and SummaryNeeded if it is possible with a summary that must be written first."""
         steps = self._steps(request, record)
-        window = window_of(request, capabilities, self._settings) if steps else None
+        window = window_of(request, capabilities, self.settings) if steps else None
         if window is None:
             return request
         window = replace(window, scale=self.scales.of(model))
         count = self._learning(model, count)
-        if _expect(request, window, record) < NEAR_THE_EDGE * window.budget:
+        known = self._known(request, capabilities.family or model, steps, summaries)
+        shortening = _Shortening(window, steps, count, record, known)
+        expected = _expect(request, window, record)
+        if expected < NEAR_THE_EDGE * window.budget:
+            if known is not None and expected >= self.settings.summary_from * window.budget:
+                shortening.look_ahead(request)
             return request
-        shortened = _Shortening(window, steps, count, record).of(request)
+        shortened = shortening.of(request)
         _expect(shortened, window, record)
         return shortened
+
+    def _known(
+        self,
+        request: GenerateRequest,
+        family: str,
+        steps: Sequence[LadderStep],
+        summaries: SummarySource | None,
+    ) -> HistorySummaries | None:
+        if summaries is None or not any(isinstance(step, Summary) for step in steps):
+            return None
+        return HistorySummaries(summaries, self.settings, request, family)
+
+    def reaches(self, request: GenerateRequest, model: str, threshold: int, count: Count) -> bool:
+        """Whether the prompt has so many tokens. The upstream is asked only near the threshold."""
+        expected = request_tokens(request) * self.scales.of(model)
+        if expected < NEAR_THE_EDGE * threshold:
+            return False
+        try:
+            return self._learning(model, count)(request) >= threshold
+        except BridgeError:
+            return expected >= threshold
 
     def _learning(self, model: str, count: Count) -> Count:
         def counted(request: GenerateRequest) -> int:
@@ -92,10 +122,10 @@ class ContextFitting:
         if self._compresses(record.client):
             return self._ladder
         wished = {wish.step: wish.options for wish in request.context}
-        return [kind.wished(self._settings, wished[kind.name]) for kind in LADDER if kind.name in wished]
+        return [kind.wished(self.settings, wished[kind.name]) for kind in LADDER if kind.name in wished]
 
     def _compresses(self, client: str | None) -> bool:
-        compress = self._settings.compress
+        compress = self.settings.compress
         if compress == CLIENTS:
             return self._clients.match(client or "")
         return compress != OFF
@@ -116,19 +146,30 @@ class _Shortening:
     steps: Sequence[LadderStep]
     count: Count
     record: Record
+    summaries: HistorySummaries | None = None
+
+    def look_ahead(self, request: GenerateRequest) -> None:
+        """Have the summary written that the conversation will need soon."""
+        if self.summaries is not None:
+            history = self.summaries.added_to(history_of(request)[0])
+            self.summaries.prepare(history, self.window, history)
 
     def of(self, request: GenerateRequest) -> GenerateRequest:
         """The same request if it fits after all."""
         counted = self._counted(request)
         if counted is not None and counted <= self.window.budget:
+            self.look_ahead(request)
             return request
         history, notes = history_of(request)
+        if self.summaries is not None:
+            history = self.summaries.added_to(history)
         fitted, tokens = self._fitted(request, history, counted)
         if tokens > self.window.limit and counted is not None:
             raise _overflow(counted, self.window.limit)
         if not fitted.taken:
             return request
         self._tell(fitted.taken, notes)
+        self._prepare(history, fitted.history, tokens)
         return replace(request, contents=fitted.history.turns)
 
     def _fitted(
@@ -137,7 +178,7 @@ class _Shortening:
         """The fitted history and its tokens. The shortened history is counted too, because the parts that
         stay may have more tokens for their length than those that were removed."""
         window = _scaled(self.window, history, counted)
-        fitted = shorten(history, window, self.steps)
+        fitted = self._shorten(history, window)
         for _ in range(MOST_RECOUNTS):
             tokens = fitted.history.tokens * window.scale
             if counted is None or not fitted.taken or tokens < SURELY_FITS * window.budget:
@@ -147,8 +188,21 @@ class _Shortening:
             if recounted is None or recounted + growth <= window.budget:
                 break
             window = _scaled(window, fitted.history, recounted)
-            fitted = shorten(history, window, self.steps)
+            fitted = self._shorten(history, window)
         return fitted, fitted.history.tokens * window.scale
+
+    def _shorten(self, history: History, window: Window) -> Fitted:
+        """A new summary comes before the steps that follow it in the ladder."""
+        fitted = shorten(history, window, self.steps)
+        if self.summaries is not None and (_went_on(fitted.taken) or not fits(fitted.history, window)):
+            self.summaries.need(history, window)
+        return fitted
+
+    def _prepare(self, history: History, fitted: History, tokens: float) -> None:
+        if self.summaries is None:
+            return
+        if tokens >= self.summaries.settings.summary_from * self.window.budget:
+            self.summaries.prepare(history, self.window, fitted)
 
     def _counted(self, request: GenerateRequest) -> int | None:
         """The upstream's count; None if it cannot count now, for then the estimate has to do."""
@@ -163,6 +217,16 @@ class _Shortening:
         self.record.note([f"context.{step.name}" for step in taken])
         self.record.context = {step.name: step.changes for step in taken}
         self.record.context_saved = {step.name: step.saved for step in taken}
+
+
+def _went_on(taken: Sequence[StepTaken]) -> bool:
+    """Whether a step after the summary shortened the history."""
+    after = False
+    for kind in LADDER:
+        if after and any(step.name == kind.name for step in taken):
+            return True
+        after = after or kind is Summary
+    return False
 
 
 def _scaled(window: Window, history: History, counted: int | None) -> Window:

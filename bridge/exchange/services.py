@@ -9,6 +9,7 @@ from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
+from bridge.exchange.summaries import Summaries
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
 from bridge.observe.record import Record
@@ -37,6 +38,7 @@ class Services:
     media: MediaByUrl
     cache: RequestCache
     context: ContextFitting
+    summaries: Summaries
 
     def note_target(self, record: Record, target: Target) -> None:
         """Record the target that the request is sent to."""
