@@ -30,24 +30,25 @@ MISSING = {"note": "Earlier turns are missing."}
 
 
 def transcript(turns: Sequence[Content], room: int) -> str:
-    """The turns in at most so many estimated tokens: long values are shortened first, and only then the
-    oldest turns are dropped."""
+    """The turns in at most so many estimated tokens: long values are shortened first, and only then old turns
+    are dropped. The first one stays, because it may be an earlier summary."""
     lines: list[str] = []
     for longest in LONGEST_VALUES:
         lines = [_line(each, longest) for turn in turns for each in _entries(turn)]
         if sum(map(_size, lines)) <= room:
             return "\n".join(lines)
-    return "\n".join(_newest(lines, room))
+    return "\n".join(_newest(lines[:1], lines[1:], room))
 
 
-def _newest(lines: Sequence[str], room: int) -> list[str]:
+def _newest(first: Sequence[str], others: Sequence[str], room: int) -> list[str]:
     kept: list[str] = []
-    for line in reversed(lines):
+    room -= sum(map(_size, first))
+    for line in reversed(others):
         room -= _size(line)
         if room < 0:
             break
         kept.append(line)
-    return [_line(MISSING, LONGEST_VALUES[-1]), *reversed(kept)]
+    return [*first, _line(MISSING, LONGEST_VALUES[-1]), *reversed(kept)]
 
 
 def _size(line: str) -> int:

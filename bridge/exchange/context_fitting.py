@@ -76,8 +76,7 @@ class ContextFitting:
         shortening = _Shortening(window, steps, count, record, known)
         expected = _expect(request, window, record)
         if expected < NEAR_THE_EDGE * window.budget:
-            if known is not None and expected >= self.settings.summary_from * window.budget:
-                shortening.look_ahead(request)
+            shortening.look_ahead(request, expected)
             return request
         shortened = shortening.of(request)
         _expect(shortened, window, record)
@@ -148,17 +147,20 @@ class _Shortening:
     record: Record
     summaries: HistorySummaries | None = None
 
-    def look_ahead(self, request: GenerateRequest) -> None:
-        """Have the summary written that the conversation will need soon."""
-        if self.summaries is not None:
+    def look_ahead(self, request: GenerateRequest, tokens: float) -> None:
+        """Have the summary written that a request with so many tokens will need soon."""
+        if self.summaries is not None and self._is_soon(self.summaries, tokens):
             history = self.summaries.added_to(history_of(request)[0])
             self.summaries.prepare(history, self.window, history)
+
+    def _is_soon(self, summaries: HistorySummaries, tokens: float) -> bool:
+        return tokens >= summaries.settings.summary_from * self.window.budget
 
     def of(self, request: GenerateRequest) -> GenerateRequest:
         """The same request if it fits after all."""
         counted = self._counted(request)
         if counted is not None and counted <= self.window.budget:
-            self.look_ahead(request)
+            self.look_ahead(request, counted)
             return request
         history, notes = history_of(request)
         if self.summaries is not None:
@@ -199,9 +201,7 @@ class _Shortening:
         return fitted
 
     def _prepare(self, history: History, fitted: History, tokens: float) -> None:
-        if self.summaries is None:
-            return
-        if tokens >= self.summaries.settings.summary_from * self.window.budget:
+        if self.summaries is not None and self._is_soon(self.summaries, tokens):
             self.summaries.prepare(history, self.window, fitted)
 
     def _counted(self, request: GenerateRequest) -> int | None:

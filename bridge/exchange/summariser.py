@@ -95,7 +95,7 @@ class Summariser:
     def _prepared(self, task: SummaryTask, target: Target, record: Record) -> PreparedAttempt:
         services = self.services
         window = services.models.capabilities(target).window or USUAL_WINDOW
-        room = int(max(window - LONGEST, window // 2) / UNKNOWN)
+        room = int(max(window - task.longest, window // 2) / UNKNOWN)
         request = replace(summary_request(task, target.model, room), conversation=record.conversation)
         prepared = adapted(request, target, self.caller, services, record)
         repaired, _ = services.models.without_known_problems(without_storage(prepared.request), target)
