@@ -8,7 +8,8 @@ import requests
 from openai import OpenAI
 from scripted_gemini import CUT, call_chunk, sse, text_chunk
 
-from bridge.protocols.openai_responses.compaction import opened_summary, sealed_summary
+from bridge.gemini.summary_part import START
+from bridge.protocols.summary_seal import StandsFor, SummarySeal
 
 MODEL = "gemini-3.1-pro-preview"
 SUMMARY = sse(text_chunk("Two boats; "), text_chunk("a third is on its way.", "STOP"))

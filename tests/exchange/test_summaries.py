@@ -249,7 +249,7 @@ def test_the_client_gets_heartbeats_while_the_summary_is_written(bridge, gemini)
     client = ClaudeCode(bridge.address, MODEL)
     converse(client, "the test of heartbeats", exchanges=5)
     client.user_says("more " * 400)
-    began, arrived = time.monotonic(), []
+    began = time.monotonic()
     with requests.post(
         bridge.address + client.path,
         json={**client._body(), "stream": True},
@@ -257,8 +257,7 @@ def test_the_client_gets_heartbeats_while_the_summary_is_written(bridge, gemini)
         stream=True,
         timeout=30,
     ) as answer:
-        for line in answer.iter_lines():
-            arrived.append((time.monotonic() - began, line.decode()))
+        arrived = [(time.monotonic() - began, line.decode()) for line in answer.iter_lines()]
     pings = [at for at, line in arrived if line == "event: ping"]
     assert pings
     assert pings[0] < 10.5

@@ -10,7 +10,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "messages.between_tools": "What Gemini says between calls is text, and no thinking.",
     "messages.billing_policy": "Anthropic's own billing.",
     "messages.citations": "Gemini cites pages of its own search only.",
-    "messages.compaction": "Only Anthropic can read its summary of a conversation.",
+    "messages.compaction": "Only its writer can vouch for a summary that the bridge did not write.",
     "messages.container_upload": "Gemini keeps no container between requests.",
     "messages.container": "Gemini keeps no container between requests.",
     "messages.context_management": "The bridge does not clear old tool results from a conversation.",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.gemini.types import JsonObject
+from bridge.protocols.anthropic_messages.compaction import COMPACT_TYPE
 from bridge.protocols.json_reading import invalid_field
 
 _DROPPED = (
@@ -20,7 +21,6 @@ _DROPPED = (
 _REFUSED: Mapping[str, str] = {
     # This error makes Claude Code run the checks itself.
     "safeguards": "Gemini makes no such checks; the client can make them itself",
-    "compaction": "the bridge does not summarise conversations; ask for a summary in a message",
     "inference_geo": "the bridge cannot choose the region for one request; leave it out",
     "thread": "the bridge keeps no threads; send the whole conversation in messages",
 }
@@ -68,8 +68,11 @@ def _clears_context(management: Any) -> bool:
     """Whether the client asks to clear parts of the conversation. Claude Code always asks to keep all
     thinking, which is what the bridge does."""
     edits = management.get("edits") if isinstance(management, dict) else None
-    return isinstance(edits, list) and any(not _keeps_all(edit) for edit in edits)
+    return isinstance(edits, list) and not all(map(_clears_nothing, edits))
 
 
-def _keeps_all(edit: Any) -> bool:
-    return isinstance(edit, dict) and edit.get("type") == _CLEAR_THINKING and edit.get("keep") == "all"
+def _clears_nothing(edit: Any) -> bool:
+    if not isinstance(edit, dict):
+        return False
+    keeps_all = edit.get("type") == _CLEAR_THINKING and edit.get("keep") == "all"
+    return keeps_all or edit.get("type") == COMPACT_TYPE

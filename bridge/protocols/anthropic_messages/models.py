@@ -44,7 +44,8 @@ def _capabilities(model: JsonObject) -> dict[str, Any]:
         "batch": no,
         "citations": no,  # of documents
         "code_execution": chat,
-        "context_management": no,
+        "compaction": {**chat, "summarize": chat},
+        "context_management": {**chat, "compact_20260112": chat},
         "effort": {"supported": bool(levels), **efforts, "xhigh": no, "max": no},
         "image_input": chat,
         "pdf_input": chat,
