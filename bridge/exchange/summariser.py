@@ -20,6 +20,7 @@ from bridge.gemini.turn import RunKind, Step, TextAdded, Turn, TurnEnded, TurnFa
 from bridge.gemini.types import Usage
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller
+from bridge.settings.context import AUTO
 from bridge.settings.routes import Target
 from bridge.upstream.base import Tick
 from bridge.upstream.prepared_attempt import PreparedAttempt
@@ -76,15 +77,17 @@ class Summariser:
         return stream
 
     def _choices(self, record: Record) -> Choices:
-        """The model for summaries. The caller's key may forbid it: then the model of the conversation."""
+        """The model for summaries, and the model of the conversation: the caller's key may forbid the first,
+        or no upstream may have it."""
         models = self.services.models
-        named = models.table.capabilities(models.resolve(self.model)).summary_model
-        for name in filter(None, (self.services.context.settings.model, named)):
-            try:
-                return self._permitted(name, record)
-            except (NotAllowed, UnknownModel):
-                continue
-        return self._permitted(self.model, record)
+        named = self.services.context.settings.model
+        if named == AUTO:
+            named = models.table.capabilities(models.resolve(self.model)).summary_model
+        own = self._permitted(self.model, record)
+        try:
+            return [*self._permitted(named, record), *own] if named else own
+        except (NotAllowed, UnknownModel):
+            return own
 
     def _permitted(self, name: str, record: Record) -> Choices:
         choices = permitted_choices(name, self.caller, self.services.models, record.conversation)

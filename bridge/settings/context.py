@@ -8,6 +8,7 @@ from typing import Annotated
 from bridge.settings.value import OFF, OneOf, Range
 
 CLIENTS, ALL = "clients", "all"
+AUTO = "auto"
 USER_TURNS, STRICT = "user_turns", "strict"
 
 Tokens = Annotated[int, Range(0)]
@@ -26,7 +27,7 @@ class ContextSettings:
     leading_turns: bool = True
     protected_tokens: Tokens = 50_000
     least_saved: Tokens = 30_000
-    model: str = ""  #: the model that writes summaries; empty: `summary_model` of the request's model
+    model: str = AUTO  #: writes the summaries; auto: the `summary_model` of the request's model
     summary_from: Annotated[float, Range(0, 1)] = 0.7  #: the share of the window
     first_turns: Annotated[int, Range(0)] = 3
     last_turns: Annotated[int, Range(1)] = 5
