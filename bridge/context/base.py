@@ -38,6 +38,8 @@ class Shortened(NamedTuple):
 
     history: History
     changes: int = 0  #: turns, parts or results that were changed or removed
+    #: Whether it suffices that the history fits now. Else it should fit until the grid moves.
+    for_now: bool = False
 
 
 class LadderStep(ABC):
@@ -48,9 +50,6 @@ class LadderStep(ABC):
     """
 
     name: ClassVar[str]  #: in the header `x-bridge-context`, in notes and in `explain`
-    #: Whether the next step runs if the history fits now, but will not until the grid moves. Else each turn
-    #: until then could need another cut.
-    needs_space: ClassVar[bool] = True
 
     def __init__(self, settings: ContextSettings) -> None:
         self.settings = settings

@@ -39,10 +39,10 @@ def shorten(history: History, window: Window, steps: Iterable[LadderStep]) -> Fi
     for step in steps:
         if history.tokens + space <= window.room:
             break
-        shorter, changes = step.apply(history, window)
+        shorter, changes, for_now = step.apply(history, window)
         if shorter is not history:
             taken.append(StepTaken(step.name, changes, history.tokens - shorter.tokens))
             history = shorter
-            if not step.needs_space and fits(history, window):
+            if for_now and fits(history, window):
                 break
     return Fitted(history, tuple(taken))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 from bridge.context.base import LadderStep, Shortened
 from bridge.context.history import History, KnownSummary, is_opening
@@ -19,7 +18,6 @@ class Summary(LadderStep):
     been made ahead of need, would change the beginning of the prompt earlier than necessary."""
 
     name = "summary"
-    needs_space: ClassVar[bool] = False  # the next summary makes the space
 
     def apply(self, history: History, window: Window) -> Shortened:
         shorter, replaced = history, 0
@@ -31,7 +29,9 @@ class Summary(LadderStep):
             shorter, replaced = _with_summary(history, start, known), known.end - start
             if shorter.tokens + space <= window.room:
                 break
-        return Shortened(shorter, replaced)
+        # If there can be a newer summary, it makes the space that the conversation needs to grow.
+        for_now = replaced > 0 and next_cut(history, window, self.settings) is not None
+        return Shortened(shorter, replaced, for_now)
 
 
 def _with_summary(history: History, start: int, known: KnownSummary) -> History:
