@@ -158,7 +158,8 @@ VENDORS: dict[str, tuple[str, str, str]] = {
         GOOGLE_KEY,
     ),
 }
-MODELS, OPERATION = "models", "operation"  #: the tags of routes that belong to no single protocol
+#: The tags of routes that belong to no single protocol.
+MODELS, ACCOUNT, OPERATION = "models", "account", "operation"
 
 
 def _tags() -> list[Json]:
@@ -168,7 +169,8 @@ def _tags() -> list[Json]:
         vendor = {"externalDocs": {"url": url, "description": f"{title} at the vendor"}} if url else {}
         tags.append({"name": protocol.name, "description": title, **vendor, "x-key-header": key})
     models = {"name": MODELS, "description": "Models", "x-key-header": BEARER}
-    return [*tags, models, {"name": OPERATION, "description": "Operation"}]
+    account = {"name": ACCOUNT, "description": "Limits and usage", "x-key-header": BEARER}
+    return [*tags, models, account, {"name": OPERATION, "description": "Operation"}]
 
 
 def _tag(path: str) -> str:
@@ -177,6 +179,8 @@ def _tag(path: str) -> str:
         own_paths = [*written(protocol.all_paths), *stored]
         if any(path == own or path.startswith(f"{own}/") for own in own_paths):
             return protocol.name
+    if path.startswith("/v1/bridge/"):
+        return ACCOUNT
     listed = any(path.startswith(protocol.models_path) for protocol in PROTOCOLS)
     return MODELS if listed else OPERATION
 
@@ -448,6 +452,13 @@ def _operating() -> Iterator[Operation]:
     draining = {"503": {"description": "Draining", "content": status}}
     yield "/readyz", "get", _for("Check that the service takes requests", _open({**ready, **draining}))
     shown = {"200": {"description": "For Prometheus", "content": {"text/plain": text}}}
+    account = {JSON: {"schema": {"type": "object", "required": ["object", "limits", "usage"]}}}
+    mine = {
+        "200": {"description": "As JSON, or as one line of text", "content": {**account, "text/plain": text}}
+    }
+    failed = {status: each for status, each in _failures(PROTOCOLS).items() if status in ("401", "503")}
+    responses = {"responses": {**mine, **failed}}
+    yield "/v1/bridge/me", "get", _for("Show the limits and the usage of the key", responses)
     yield "/metrics", "get", _for("Show the metrics for Prometheus", _open({**shown, **hidden}))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from bridge.rate_limit_status import RateLimitStatus
 from bridge.settings.limits import Limits
+from bridge.state.ledger import LimitedSubject, UsageSnapshot
 from bridge.state.rate_window import (
     COUNTED_FOR,
     Spent,
@@ -42,6 +44,47 @@ def allowances(limits: Limits, spent: Spent, now: float, entering: int) -> Itera
         yield RateLimitStatus("tokens", limit, _left(limit, spent.day_tokens), until_midnight(now), now)
 
 
+class LimitUse(NamedTuple):
+    """One limit, and how much of it is used."""
+
+    name: str  #: as in the settings
+    shared: bool  #: whether it applies to all clients together
+    words: str
+    limit: float
+    used: float
+    wait: float | None  #: seconds until all of it is free again; None: that depends on running answers
+
+    @property
+    def left(self) -> float:
+        return max(0, self.limit - self.used)
+
+    @property
+    def share_used(self) -> float:
+        """From 0 to 1."""
+        return min(1.0, self.used / self.limit)
+
+
+def limit_uses(subjects: Sequence[LimitedSubject], snapshot: UsageSnapshot) -> Iterator[LimitUse]:
+    """Every limit of these subjects."""
+    for subject, spent in zip(subjects, snapshot.spent, strict=True):
+        for name, (used, wait) in _used(spent, snapshot.now).items():
+            if limit := getattr(subject.limits, name):
+                words = words_of(subject.limits, name)
+                yield LimitUse(name, not subject.is_key, words, limit, used, wait)
+
+
+def _used(spent: Spent, now: float) -> dict[str, tuple[float, float | None]]:
+    """For each limit the amount that counts, and the seconds until it no longer does."""
+    requests, tokens = requests_of(spent), tokens_of(spent)
+    return {
+        "requests_per_minute": (amount(requests), until_empty(requests, now)),
+        "tokens_per_minute": (amount(tokens), until_empty(tokens, now)),
+        "tokens_per_day": (spent.day_tokens, until_midnight(now)),
+        "cost_per_day": (spent.day_cost, until_midnight(now)),
+        "streams": (spent.running, None),
+    }
+
+
 def scarcest(everything: Iterable[RateLimitStatus]) -> tuple[RateLimitStatus, ...]:
     """For requests and for tokens, the limit with the smallest remainder."""
     found: dict[str, RateLimitStatus] = {}
@@ -52,7 +95,7 @@ def scarcest(everything: Iterable[RateLimitStatus]) -> tuple[RateLimitStatus, ..
 
 
 def _some(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _left(limit: int, spent: int) -> int:

@@ -97,11 +97,32 @@ class Authenticator:
                 "requests from a proxy are refused: no key is defined; `gemini-bridge key add` makes one"
             )
 
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether a client without a key is refused. Raises TooBusy if the keys cannot be read."""
+        try:
+            return not self._open and (not self._local or self._key_cache.any())
+        except KeysUnavailable:
+            raise TooBusy(UNREADABLE) from None
+
+    def digests_of(self, key_id: str) -> list[bytes]:
+        """The digests of a key's secrets. Raises TooBusy if the keys cannot be read."""
+        try:
+            return self._key_cache.digests_of(key_id)
+        except KeysUnavailable:
+            raise TooBusy(UNREADABLE) from None
+
     def _identity(self, secret: str, peer: str, forwarded: str) -> Identity:
-        shown = digest(secret)
+        identity = self.by_digest(digest(secret), peer, forwarded)
+        if identity.problem == "key_unknown" and not well_formed(secret):
+            return Identity(problem="key_malformed")
+        return identity
+
+    def by_digest(self, shown: bytes, peer: str, forwarded: str) -> Identity:
+        """The identity of the key with this secret, for a request from this address."""
         found = self._key_cache.find(shown)
         if found is None:
-            return Identity(problem="key_unknown" if well_formed(secret) else "key_malformed")
+            return Identity(problem="key_unknown")
         problem = self._ended(found)
         client = client_address(peer, forwarded, self._trusted)
         if problem is None and not may_come_from(found.key, client):

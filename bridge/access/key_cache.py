@@ -53,6 +53,9 @@ class KeyCache:
     def find(self, secret_digest: bytes) -> KeySecret | None:
         return self._fresh().secrets.get(secret_digest)
 
+    def digests_of(self, key_id: str) -> list[bytes]:
+        return [shown for shown, secret in self._fresh().secrets.items() if secret.key.id == key_id]
+
     def _fresh(self) -> _Known:
         # While one thread reads, the others use the known keys, unless there are none or they are too old.
         now = self._clock()

@@ -21,6 +21,7 @@ from bridge.settings.limits import Limits
 from bridge.state.errors import StorageError
 from bridge.state.key_store import Key
 from bridge.state.ledger import (
+    KEY,
     Booking,
     Ledger,
     LimitedSubject,
@@ -80,6 +81,12 @@ class Limiter:
         except StorageError:
             return ()
 
+    def uses(self, key: Key | None) -> tuple[list[LimitedSubject], UsageSnapshot]:
+        """The limits that apply to a key, and what counts towards them. Raises StorageError."""
+        subjects = self._subjects(key)
+        snapshot = self._ledger.look(subjects) if subjects else UsageSnapshot((), 0)
+        return shares(subjects, snapshot.parts), snapshot
+
     def spent(self, key: Key | None) -> LimitReached | None:
         """The error of a request now if a budget of this day is used up, else None."""
         subjects = self._subjects(key)
@@ -100,7 +107,7 @@ class Limiter:
     def _subjects(self, key: Key | None) -> list[LimitedSubject]:
         if key is None or not key.rules.limits.any:
             return self._total
-        return [LimitedSubject(f"key:{key.id}", f"the key {key.name!r}", key.rules.limits), *self._total]
+        return [LimitedSubject(f"{KEY}{key.id}", f"the key {key.name!r}", key.rules.limits), *self._total]
 
     def _settle(self, booking: Booking, record: Record) -> None:
         tokens, cost = record.usage.total if record.usage else 0, 0.0
@@ -137,7 +144,7 @@ def _refusal(reached: Sequence[SubjectAtLimit], now: float) -> LimitReached:
 
 def _section(subject: LimitedSubject) -> str:
     """Where the administrator wrote the limits: with a key, or in the settings."""
-    return "key" if subject.id.startswith("key:") else "limits"
+    return "key" if subject.is_key else "limits"
 
 
 def _when(wait: float, now: float) -> str:

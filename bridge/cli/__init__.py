@@ -18,6 +18,7 @@ from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
 from bridge.cli.state import STATE
+from bridge.cli.status import STATUS
 from bridge.cli.upstream import UPSTREAM
 from bridge.cli.usage import USAGE
 from bridge.settings import SettingsError
@@ -28,6 +29,7 @@ COMMANDS: Mapping[str, Command] = {
     "connect": CONNECT,
     "key": KEY,
     "usage": USAGE,
+    "status": STATUS,
     "upstream": UPSTREAM,
     "state": STATE,
     "cache": CACHE,

@@ -75,13 +75,18 @@ def _client(name: str | None) -> ClientGuide:
 
 def _target(arguments: argparse.Namespace) -> Target:
     """If address and model are given, the settings are not read: this machine may have none."""
-    url = _checked(arguments.url) if arguments.url else load().server.address
+    url = bridge_address(arguments.url)
     model = arguments.model or load().model_for_clients
     key = arguments.key or os.environ.get(CLIENT_KEY) or PLACEHOLDER_KEY
     try:
         return Target(url, key, model)
     except ValueError as error:
         raise SettingsError(f"connect: {error}") from None
+
+
+def bridge_address(url: str | None) -> str:
+    """The address that was given, or that of the bridge on this machine."""
+    return _checked(url) if url else load().server.address
 
 
 def _checked(url: str) -> str:

@@ -46,15 +46,18 @@ def events(url: str, body: JsonObject, headers: Mapping[str, str]) -> Iterator[J
 
 def get_json(url: str) -> JsonObject:
     """A JSON object from a route that needs no key."""
-    request = Request(url, headers=USUAL_HEADERS)
-    with _translated_errors(), _opener.open(request, timeout=TIMEOUT) as answer:
-        try:
-            body = orjson.loads(answer.read())
-        except orjson.JSONDecodeError:
-            body = None
+    try:
+        body = orjson.loads(get_bytes(url, USUAL_HEADERS))
+    except orjson.JSONDecodeError:
+        body = None
     if not isinstance(body, dict):
         raise PostFailed("the answer is not a JSON object", NOT_THE_BRIDGE)
     return body
+
+
+def get_bytes(url: str, headers: Mapping[str, str], timeout: float = TIMEOUT) -> bytes:
+    with _translated_errors(), _opener.open(Request(url, headers=dict(headers)), timeout=timeout) as answer:
+        return bytes(answer.read())
 
 
 @contextmanager

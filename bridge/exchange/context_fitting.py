@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from bridge.context import EDITS, LADDER
 from bridge.context.base import LadderStep
+from bridge.context.editor_context import EditorContext
 from bridge.context.estimate import request_tokens
 from bridge.context.history import History, history_of
 from bridge.context.ladder import Fitted, StepTaken, fits, shorten
@@ -23,7 +24,8 @@ from bridge.exchange.summaries import SummarySource
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import GenerateRequest
 from bridge.observe.record import Record
-from bridge.settings.context import CLIENTS, ContextSettings
+from bridge.settings.context import CLIENTS, ENFORCE, SHADOW, ContextSettings
+from bridge.settings.editors import EditorBlock
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.value import OFF
 
@@ -41,8 +43,9 @@ Count = Callable[[GenerateRequest], int]
 class ContextFitting:
     """The context steps of one process."""
 
-    def __init__(self, settings: ContextSettings) -> None:
+    def __init__(self, settings: ContextSettings, editors: Sequence[EditorBlock] = ()) -> None:
         self.settings = settings
+        self._editor_context = None if settings.editor_context == OFF else EditorContext(editors)
         self._clients = Patterns(settings.clients)
         self._edits = [edit for kind in EDITS if (edit := kind(settings)).is_on()]
         self._ladder = [step for kind in LADDER if (step := kind(settings)).is_on()]
@@ -69,18 +72,43 @@ class ContextFitting:
         steps = self._steps(request, record)
         window = window_of(request, capabilities, self.settings) if steps else None
         if window is None:
-            return request
+            return self._without_repeated_state(request, record)
         window = replace(window, scale=self.scales.of(model))
-        count = self._learning(model, count)
         known = self._known(request, capabilities.family or model, steps, summaries)
-        shortening = _Shortening(window, steps, count, record, known)
-        expected = _expect(request, window, record)
-        if expected < NEAR_THE_EDGE * window.budget:
+        shortening = _Shortening(window, steps, self._learning(model, count), record, known)
+        fitting, expected = request, _expect(request, window, record)
+        if expected >= NEAR_THE_EDGE * window.budget:
+            fitting = shortening.of(request)
+        else:
             shortening.look_ahead(request, expected)
+        sent = self._without_repeated_state(fitting, record)
+        if sent is not request:
+            _expect(sent, window, record)
+        return sent
+
+    def for_token_count(self, request: GenerateRequest) -> GenerateRequest:
+        """The request as it would be sent if it fits."""
+        for edit in self._edits:
+            request = edit.apply(request).request
+        if self.settings.editor_context == ENFORCE and self._editor_context:
+            request = self._editor_context.apply(request).request
+        return request
+
+    def _without_repeated_state(self, request: GenerateRequest, record: Record) -> GenerateRequest:
+        """The request with shorter blocks of editors. In shadow mode they are only counted."""
+        if self._editor_context is None:
             return request
-        shortened = shortening.of(request)
-        _expect(shortened, window, record)
-        return shortened
+        shorter, blocks, saved = self._editor_context.apply(request)
+        if not blocks:
+            return request
+        if self.settings.editor_context == SHADOW:
+            record.note([f"context.{EditorContext.name}.shadow"])
+            record.context_saved = {**record.context_saved, f"{EditorContext.name}_shadow": saved}
+            return request
+        record.note([f"context.{EditorContext.name}"])
+        record.context = {**record.context, EditorContext.name: blocks}
+        record.context_saved = {**record.context_saved, EditorContext.name: saved}
+        return shorter
 
     def _known(
         self,

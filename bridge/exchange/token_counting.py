@@ -25,7 +25,8 @@ def count_tokens(
         asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
     guards = GuardRunner(services.guards, record.request_id)
-    request = replace(guards.for_token_count(asked.request), service_tier=None)
+    guarded = guards.for_token_count(asked.request)
+    request = replace(services.context.for_token_count(guarded), service_tier=None)
     losses = RequestLosses(caller, record)
     choices = permitted_choices(record.model, caller, services.models)
     losses.of_request(asked.losses)

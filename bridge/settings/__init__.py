@@ -18,6 +18,8 @@ from typing import Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
+from bridge.settings.editors import FILE as EDITORS_FILE
+from bridge.settings.editors import EditorBlock, load_editors
 from bridge.settings.google import CodeAssistSettings, VertexSettings
 from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
@@ -35,6 +37,7 @@ from bridge.settings.sections import (
     MetricsSettings,
     ModelSettings,
     OtelSettings,
+    PagesSettings,
     ResponsesSettings,
     ServerSettings,
     StateSettings,
@@ -79,6 +82,7 @@ __all__ = [
     "MediaSettings",
     "MetricsSettings",
     "OtelSettings",
+    "PagesSettings",
     "ResponsesSettings",
     "ServerSettings",
     "Settings",
@@ -107,6 +111,7 @@ SECTIONS: Mapping[str, type] = {
     "log": LogSettings,
     "accounts": AccountsSettings,
     "metrics": MetricsSettings,
+    "pages": PagesSettings,
     "otel": OtelSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
@@ -137,6 +142,7 @@ class ShownSetting:
 class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
+    editors: tuple[EditorBlock, ...] = ()  #: the rows of editors.toml
     prices: PriceTable = field(default_factory=PriceTable)
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
@@ -146,6 +152,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     accounts: AccountsSettings = field(default_factory=AccountsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    pages: PagesSettings = field(default_factory=PagesSettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
@@ -250,6 +257,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
             models=models,
             upstreams=upstreams,
             guards=load_guards(_own_or_default(folder, "guards.toml")),
+            editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
             prices=load_prices(_own_or_default(folder, "prices.toml")),
             origins=MappingProxyType(origins),
             **built,
@@ -259,7 +267,7 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
 
 
 def _own_or_default(folder: Path, name: str) -> Path:
-    """A custom config folder may omit the files for guards and prices; then the default files apply."""
+    """A custom config folder may omit these files; then the default files apply."""
     own = folder / name
     return own if own.exists() else PROJECT / "config" / name
 

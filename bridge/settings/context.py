@@ -10,6 +10,7 @@ from bridge.settings.value import OFF, OneOf, Range
 CLIENTS, ALL = "clients", "all"
 AUTO = "auto"
 USER_TURNS, STRICT = "user_turns", "strict"
+SHADOW, ENFORCE = "shadow", "enforce"
 
 Tokens = Annotated[int, Range(0)]
 
@@ -20,6 +21,7 @@ class ContextSettings:
     clients: tuple[str, ...] = ()  #: patterns for the names of client programs
     history: Annotated[str, OneOf((USER_TURNS, STRICT))] = USER_TURNS
     repeated_turns: bool = True
+    editor_context: Annotated[str, OneOf((OFF, SHADOW, ENFORCE))] = SHADOW
     old_thoughts: bool = True
     old_results: bool = True
     old_media: bool = True

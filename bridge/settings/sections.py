@@ -111,6 +111,11 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PagesSettings:
+    allowed_from: Annotated[tuple[str, ...], Networks()] = ("127.0.0.0/8", "::1")
+
+
+@dataclass(frozen=True, slots=True)
 class OtelSettings:
     endpoint: Annotated[str, WebAddressOrOff()] = OFF
 

@@ -14,6 +14,8 @@ from bridge.settings.limits import Limits
 from bridge.state.rate_window import ReachedLimit, Spent, reached_limits
 from bridge.state.store import Store
 
+KEY = "key:"  #: the id of a key's subject begins with this
+
 
 class LimitedSubject(NamedTuple):
     """A key, or all clients together, with the limits that apply to it."""
@@ -21,6 +23,10 @@ class LimitedSubject(NamedTuple):
     id: str
     description: str  #: for messages; the ledger does not use it
     limits: Limits
+
+    @property
+    def is_key(self) -> bool:
+        return self.id.startswith(KEY)
 
 
 class UsageSnapshot(NamedTuple):

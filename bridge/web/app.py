@@ -8,10 +8,12 @@ from typing import Any, cast
 
 from flask import Flask, Response
 
+from bridge.access.account import AccountReader
 from bridge.access.authentication import Authenticator
 from bridge.access.key_cache import KeyCache
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
+from bridge.access.sign_in import SignIns
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
@@ -44,6 +46,8 @@ from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
 from bridge.upstream.retries import RetryPolicy
 from bridge.web.access import install_access
+from bridge.web.account_api import make_account_blueprint
+from bridge.web.account_page import PAGES, make_account_pages
 from bridge.web.conversations import make_conversations_blueprint
 from bridge.web.errors import install_error_handlers
 from bridge.web.front import FRONT, make_front_blueprint
@@ -107,7 +111,7 @@ def create_app(
         limiter,
         RunningAnswers(authenticator, limiter, settings.limits.cut_streams),
         PROTOCOLS,
-        open_to_all={HEALTH, FRONT, "metrics"},
+        open_to_all={HEALTH, FRONT, PAGES, "metrics"},
     )
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
@@ -119,6 +123,9 @@ def create_app(
     install_node_name(app, node)
     app.register_blueprint(make_metrics_blueprint(settings, stores.usage))
     app.register_blueprint(make_front_blueprint(settings, models))
+    accounts = AccountReader(limiter, stores.usage)
+    app.register_blueprint(make_account_blueprint(accounts, settings.prices_in_force.currency))
+    app.register_blueprint(make_account_pages(settings, authenticator, accounts, SignIns(stores.ledger)))
     return app
 
 
@@ -159,7 +166,7 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
-        context=ContextFitting(settings.context),
+        context=ContextFitting(settings.context, settings.editors),
         summaries=Summaries(stores.summaries),
         cache=RequestCache(stores.request_cache, settings.cache),
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
@@ -184,7 +191,8 @@ def _listed_losses(names: Sequence[str]) -> str:
 def _context_header(record: Record) -> str:
     """For each step what it changed, then the tokens that all of them saved."""
     steps = [f"{name}={changes}" for name, changes in record.context.items()]
-    return ";".join((*steps, f"saved={sum(record.context_saved.values())}"))
+    saved = sum(record.context_saved.get(name, 0) for name in record.context)
+    return ";".join((*steps, f"saved={saved}"))
 
 
 def _cost_by(settings: Settings) -> CostOf:

@@ -22,8 +22,10 @@ from bridge.server.client_socket import ClientSocket
 from bridge.settings import Settings
 from bridge.settings.value import AUTO
 from bridge.web.models import ModelList
+from bridge.web.request import current_request
 from bridge.web.routes import json_response
 from bridge.web.unary_calls import UNSUPPORTED, shown_path
+from bridge.web.visitors import Visitors
 
 if TYPE_CHECKING:
     from bridge.web.page import FrontPage
@@ -37,6 +39,8 @@ _HOST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,
 
 def make_front_blueprint(settings: Settings, models: ModelList) -> Blueprint:
     blueprint = Blueprint(FRONT, __name__, template_folder="templates")
+
+    visitors = Visitors(settings.pages.allowed_from, settings.server.trusted_proxies)
 
     @cache
     def about() -> JsonObject:
@@ -56,7 +60,10 @@ def make_front_blueprint(settings: Settings, models: ModelList) -> Blueprint:
     @blueprint.get("/")
     def front() -> Response:
         wanted = request.accept_mimetypes.best_match(["application/json", "text/html"])
-        response = page().response(_address(settings)) if wanted == "text/html" else json_response(about())
+        if wanted == "text/html":
+            response = page().response(_address(settings), shows_account=visitors.allowed(current_request()))
+        else:
+            response = json_response(about())
         response.headers["Vary"] = "Accept"
         return response
 

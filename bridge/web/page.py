@@ -81,13 +81,15 @@ class FrontPage:
             "X-Content-Type-Options": "nosniff",
         }
 
-    def response(self, address: str) -> Response:
+    def response(self, address: str, *, shows_account: bool) -> Response:
+        """`shows_account`: whether the visitor can open the page /me."""
         settings = self._settings
         names = self._models.chat_model_names()
         model = settings.model_for_clients
         html = render_template(
             "front.html",
             address=address,
+            shows_account=shows_account,
             groups=_groups(Target(address, PLACEHOLDER_KEY, model)),
             placeholder=PLACEHOLDER_KEY,
             help=settings.connect.help,
@@ -122,11 +124,12 @@ def asset(name: str) -> str:
     return files(__package__).joinpath("templates", name).read_text("utf-8")
 
 
-def policy(style: str, script: str | None = None) -> str:
+def policy(style: str, script: str | None = None, *, forms: bool = False) -> str:
     scripts = "" if script is None else f"script-src {_hash(script)}; "
+    form_action = "'self'" if forms else "'none'"
     return (
         f"default-src 'none'; style-src {_hash(style)}; {scripts}img-src data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"base-uri 'none'; form-action {form_action}; frame-ancestors 'none'"
     )
 
 

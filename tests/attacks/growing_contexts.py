@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.context import EDITS, LADDER
+from bridge.context.editor_context import EditorContext
 from bridge.context.history import history_of
 from bridge.context.ladder import shorten
 from bridge.context.window import Window
@@ -19,9 +20,12 @@ from bridge.gemini.types import (
     Tool,
 )
 from bridge.settings.context import ContextSettings
+from bridge.settings.editors import load_editors
+from bridge.settings.source import PROJECT
 from tests.attacks.measuring import Case, Work
 
 SETTINGS = ContextSettings(history="strict")
+EDITOR_CONTEXT = EditorContext(load_editors(PROJECT / "config" / "editors.toml"))
 PICTURE = InlineData("image/png", "A" * 100)
 
 
@@ -73,7 +77,31 @@ def _edited(n: int) -> Work:
     return work
 
 
+def _states_of_editors(n: int) -> Work:
+    state = "<environment_details>\n# Title\ntext\n# Time\n{n}\n</environment_details>"
+    other = '<ide_context>{"activeFile": {"path": "a"}, "otherOpenFiles": ["b"]}</ide_context>'
+    turns = [Content(USER, (Part(f"{state.replace('{n}', str(number))}\n{other}"),)) for number in range(n)]
+    request = GenerateRequest("m", tuple(turns))
+    return lambda: EDITOR_CONTEXT.apply(request)
+
+
+def _state_with_many_sections(n: int) -> Work:
+    sections = "".join(f"# Title\nsame {number}\n" for number in range(n))
+    keys = ", ".join(f'"key{number}": {number}' for number in range(n))
+    text = f"<environment_details>\n{sections}</environment_details>\n<ide_context>{{{keys}}}</ide_context>"
+    request = GenerateRequest("m", (Content(USER, (Part(text),)),) * 3)
+    return lambda: EDITOR_CONTEXT.apply(request)
+
+
+def _unended_states(n: int) -> Work:
+    request = GenerateRequest("m", (Content(USER, (Part("<rules>\n<ide_context>\n```\n```\n" * n),)),))
+    return lambda: EDITOR_CONTEXT.apply(request)
+
+
 CONTEXTS: dict[str, Case] = {
+    "context: states of editors": _states_of_editors,
+    "context: a state with many sections": _state_with_many_sections,
+    "context: states without an end": _unended_states,
     "context: a long conversation": _shortened,
     "context: a long tool loop": _tool_loop,
     "context: a history sent twice": _edited,

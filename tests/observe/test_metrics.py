@@ -87,12 +87,12 @@ def test_the_number_of_model_labels_is_bounded():
 
 def test_cost_is_counted_by_model_and_by_key():
     observe = metrics.RequestMetrics({"gemini-c"}, lambda record: 0.25)
-    observe(ended("gemini-c", key="alice"))
-    observe(ended("gemini-c", key="bob"))
-    observe(ended("gemini-c", "failed", key="alice"))
+    observe(ended("gemini-c", key="key-of-costs-a"))
+    observe(ended("gemini-c", key="key-of-costs-b"))
+    observe(ended("gemini-c", "failed", key="key-of-costs-a"))
     assert counted("cost_usd_total", model="gemini-c") == 0.75
-    assert counted("key_cost_usd_total", key="alice") == 0.5
-    assert counted("key_requests_total", key="alice", outcome="failed") == 1
+    assert counted("key_cost_usd_total", key="key-of-costs-a") == 0.5
+    assert counted("key_requests_total", key="key-of-costs-a", outcome="failed") == 1
 
 
 def test_the_number_of_key_labels_is_bounded():

@@ -129,7 +129,7 @@ def test_the_content_security_policy_blocks_injected_scripts(tab):
 def test_the_keyboard_reaches_everything_in_order(tab):
     tab.run("document.body.focus()")
     order = []
-    for _ in range(9):
+    for _ in range(10):
         for kind in ("rawKeyDown", "keyUp"):
             tab.do("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
         order.append(
@@ -137,7 +137,18 @@ def test_the_keyboard_reaches_everything_in_order(tab):
                 "document.activeElement.id || document.activeElement.hash || document.activeElement.className"
             )
         )
-    assert order == ["#clients", "docs", "copy", "key", "model", "#models", "#curl", "#codex", "#claude"]
+    assert order == [
+        "#clients",
+        "docs",
+        "me",
+        "copy",
+        "key",
+        "model",
+        "#models",
+        "#curl",
+        "#codex",
+        "#claude",
+    ]
     assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 

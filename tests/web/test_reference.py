@@ -84,7 +84,7 @@ def examples(page: str) -> list[str]:
 
 def test_every_group_has_an_example_that_works(demo_bridge):
     found = examples(page_of(demo_bridge))
-    assert len(found) == len(PROTOCOLS) + 2
+    assert len(found) == len(PROTOCOLS) + 3  # and models, the account, the operation
     for command in found:
         words = shlex.split(command.replace("\\\n", " "))
         done = subprocess.run(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from chromium import CHROMIUM, Tab, chromium
+from contrast import CONTRAST
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: chromium)")
 
@@ -68,25 +69,3 @@ def test_the_text_has_enough_contrast(tab, demo_bridge):
         tab.look(*LOOKS[look])
         tab.open(f"{demo_bridge.address}/docs")
         assert tab.run(CONTRAST) == []
-
-
-CONTRAST = """
-(() => {
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((each) => each / 255)
-    .map((each) => each <= .03928 ? each / 12.92 : ((each + .055) / 1.055) ** 2.4)
-    .reduce((sum, each, place) => sum + each * [.2126, .7152, .0722][place], 0);
-  const behind = (element) => {
-    const color = parse(getComputedStyle(element).backgroundColor);
-    return color.length === 3 || color[3] === 1 ? color : behind(element.parentElement);
-  };
-  return [...document.querySelectorAll('h1, h2, p, a, td, th, code, summary, figcaption, .open')]
-    .filter((each) => each.offsetParent && each.textContent.trim() && !each.classList.contains('skip'))
-    .filter((each) => {
-      const pair = [light(parse(getComputedStyle(each).color)), light(behind(each))];
-      const [one, other] = pair.sort((a, b) => b - a);
-      return (one + .05) / (other + .05) < 4.5;
-    })
-    .map((each) => each.textContent.slice(0, 40));
-})()
-"""
