@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bridge.gemini.losses import IMAGES_NOT_DRAWN, SAMPLING_NOT_SENT
+from bridge.gemini.losses import IMAGES_NOT_DRAWN, SAMPLING_NOT_SENT, THINKING_AMOUNT
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.repairs import SAMPLING
-from bridge.gemini.thinking import thinking_config
+from bridge.gemini.thinking import loses_amount, thinking_config
 from bridge.gemini.types import FunctionCall, FunctionResponse, GenerateRequest, JsonObject, Part
 
 OUTPUT_LIMIT = "maxOutputTokens"
@@ -30,6 +30,8 @@ def adapt_generation(
         config = thinking_config(capabilities, request.thinking)
         if config is not None:
             generation["thinkingConfig"] = config
+        if loses_amount(request.thinking, config):
+            notes.append(THINKING_AMOUNT)
         if capabilities.ignores_sampling and _drop_fields(generation, SAMPLING):
             notes.append(SAMPLING_NOT_SENT)
         if request.draws and not _allow_images(generation, capabilities):

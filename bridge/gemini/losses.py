@@ -14,6 +14,7 @@ STRICT_CALLS = "tools.strict"
 SEARCH_BESIDE_FUNCTIONS = "tools.search_beside_functions"
 SETTINGS_NOT_SENT = "upstream.settings"
 TOOL_CHOICE_IN_TEXT = "tools.choice_in_text"
+GOOGLES_CHOICE = "tools.googles_choice"
 
 REQUEST_LOSSES: Mapping[str, str] = {
     "tools.references_cut": "A schema that refers to itself is expanded to a limited depth.",
@@ -24,5 +25,6 @@ REQUEST_LOSSES: Mapping[str, str] = {
     SAMPLING_NOT_SENT: "The model does not accept sampling settings.",
     SETTINGS_NOT_SENT: "The upstream of this model has no such setting.",
     TOOL_CHOICE_IN_TEXT: "The model gets its tools as text, so the required tool call is only a request.",
-    THINKING_AMOUNT: "The model does not accept an effort or a budget for thinking.",
+    GOOGLES_CHOICE: "Gemini itself decides whether to use a tool that Google runs; nothing can require it.",
+    THINKING_AMOUNT: "The model does not accept this effort or budget for thinking.",
 }

@@ -36,6 +36,7 @@ from bridge.gemini.losses import (
 from bridge.gemini.service_tier import FLEX
 from bridge.gemini.signatures import add_signatures
 from bridge.gemini.strict_calls import without_strict_calls
+from bridge.gemini.thinking import AMOUNTS
 from bridge.gemini.types import FunctionDeclaration, GenerateRequest, JsonObject, Tool
 
 #: Below this depth only the type of a schema is kept.
@@ -47,7 +48,6 @@ _MAX_CHOICES_LENGTH = 500
 
 #: Fields that control how the model samples its output.
 SAMPLING = ("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty")
-_THINKING_AMOUNT = ("thinkingLevel", "thinkingBudget")
 
 
 class _NoSignatures:
@@ -72,7 +72,7 @@ def without_signatures(request: GenerateRequest) -> GenerateRequest:
 def without_thinking_amount(request: GenerateRequest) -> GenerateRequest:
     """The request without a thinking level or budget. It still asks for thoughts."""
     config = request.generation.get("thinkingConfig") or {}
-    kept = {key: value for key, value in config.items() if key not in _THINKING_AMOUNT}
+    kept = {key: value for key, value in config.items() if key not in AMOUNTS}
     if kept == config:
         return request
     return replace(request, generation={**request.generation, "thinkingConfig": kept})

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
-from bridge.gemini.types import Thinking
+from bridge.gemini.types import JsonObject, Thinking
 
 AUTOMATIC = -1  #: this budget lets the model decide
+
+AMOUNTS = ("thinkingLevel", "thinkingBudget")  #: a model accepts one of these fields at most
 
 #: Clients know higher efforts than Gemini.
 LEVEL_OF_EFFORT = {level: level for level in LEVELS} | {"xhigh": "high", "max": "high"}
@@ -36,6 +38,14 @@ def thinking_config(capabilities: ModelCapabilities, thinking: Thinking | None) 
         return config if level is None else config | {"thinkingLevel": level.upper()}
     budget = _budget(capabilities, thinking)
     return config if budget is None else config | {"thinkingBudget": budget}
+
+
+def loses_amount(thinking: Thinking | None, config: JsonObject | None) -> bool:
+    """Whether the client asks for an amount of thinking, and the configuration has none."""
+    if thinking is None or is_off(thinking):
+        return False
+    asks = thinking.effort is not None if thinking.budget is None else thinking.budget != AUTOMATIC
+    return asks and (config or {}).keys().isdisjoint(AMOUNTS)
 
 
 def is_off(thinking: Thinking) -> bool:

@@ -60,6 +60,7 @@ class RunClosed(NamedTuple):
     run: int
     kind: RunKind
     parts: tuple[Part, ...]
+    last: bool = False  #: the end of the answer closed it, and no later run
 
 
 class MetadataReceived(NamedTuple):
@@ -155,7 +156,7 @@ class Turn:
             return [TurnFailed(error)]
         steps: list[Step] = []
         for each in runs:
-            each.close(steps)
+            each.close(steps, last=True)
         return [*steps, TurnEnded(tuple(each.ending() for each in runs), self.usage)]
 
 
@@ -224,11 +225,11 @@ class _CandidateRuns:
             self._parts.append(Part("".join(self._pieces), thought=self._open is RunKind.THOUGHT))
             self._pieces = []
 
-    def close(self, steps: list[Step]) -> None:
+    def close(self, steps: list[Step], *, last: bool = False) -> None:
         if self._open is None:
             return
         self._flush_text()
-        steps.append(RunClosed(self._candidate, self._run, self._open, tuple(self._parts)))
+        steps.append(RunClosed(self._candidate, self._run, self._open, tuple(self._parts), last))
         self._open, self._parts = None, []
 
     def mark_blocked(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any
 
@@ -27,17 +26,3 @@ def _objects(holder: Any, key: str) -> list[JsonObject]:
 def _token(candidate: JsonObject) -> dict[str, Any]:
     token = str(candidate.get("token") or "")
     return {"token": token, "logprob": candidate.get("logProbability", 0.0), "bytes": list(token.encode())}
-
-
-def without_bytes(tokens: Iterable[JsonObject]) -> list[dict[str, Any]]:
-    """Log probabilities in the form of the events of Responses."""
-    return [
-        {
-            "token": token["token"],
-            "logprob": token["logprob"],
-            "top_logprobs": [
-                {"token": other["token"], "logprob": other["logprob"]} for other in token["top_logprobs"]
-            ],
-        }
-        for token in tokens
-    ]

@@ -79,7 +79,7 @@ class StoredAnswerViews:
 
 def page_of(items: list[dict[str, Any]]) -> dict[str, Any]:
     """One page of the items, newest first by default. `after` is the id of the previous page's last item."""
-    listed = items if request.args.get("order") == "asc" else items[::-1]
+    listed = items if _is_ascending(request.args.get("order", "desc")) else items[::-1]
     if after := request.args.get("after"):
         seen = [item["id"] for item in listed]
         if after not in seen:
@@ -94,6 +94,12 @@ def list_of(items: list[dict[str, Any]], *, more: bool) -> dict[str, Any]:
     """A page of items in the vendor's form. Its ids are strings even if the page is empty."""
     ids = [item["id"] for item in items] or [""]
     return {"object": "list", "data": items, "first_id": ids[0], "last_id": ids[-1], "has_more": more}
+
+
+def _is_ascending(order: str) -> bool:
+    if order not in ("asc", "desc"):
+        raise InvalidRequest("order: must be asc or desc", param="order")
+    return order == "asc"
 
 
 def _limit(given: str) -> int:

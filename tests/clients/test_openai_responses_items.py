@@ -150,6 +150,23 @@ def test_a_cut_message_is_incomplete(client, gemini):
     assert final.completed_at is None
 
 
+def test_a_message_before_a_call_is_complete_although_the_answer_reached_its_limit(client, gemini):
+    call = {"functionCall": {"name": "look", "args": {}, "id": "c1"}}
+    gemini.will_say(sse(parts_chunk({"text": "I look."}, call, finish="MAX_TOKENS")))
+    _, final = streamed(client, tools=[{"type": "function", "name": "look"}])
+    assert final.status == "completed"
+    assert [item.status for item in final.output] == ["completed", "completed"]
+
+
+def test_only_the_last_message_of_a_cut_answer_is_incomplete(client, gemini):
+    code = {"executableCode": {"language": "PYTHON", "code": "1 + 1"}}
+    gemini.will_say(sse(parts_chunk({"text": "I add."}, code, {"text": "It is"}, finish="MAX_TOKENS")))
+    with client.responses.create(model="gpt-5", input="Hello", stream=True) as stream:
+        *_, last = stream
+    assert last.type == "response.incomplete"
+    assert [item.status for item in last.response.output] == ["completed", "incomplete", "incomplete"]
+
+
 def test_a_failed_response_has_openais_code_and_the_bridges(client, gemini):
     gemini.will_say(Reply([*sse(text_chunk("Hel")), CUT]))
     *_, last = client.responses.create(model="gpt-5", input="Hello", stream=True)

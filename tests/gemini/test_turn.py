@@ -102,7 +102,7 @@ def test_neighbouring_texts_are_one_run() -> None:
         TextAdded(0, 0, RunKind.TEXT, "Hel"),
         TextAdded(0, 0, RunKind.TEXT, "lo"),
         TextAdded(0, 0, RunKind.TEXT, "!"),
-        RunClosed(0, 0, RunKind.TEXT, (Part("Hello!"),)),
+        RunClosed(0, 0, RunKind.TEXT, (Part("Hello!"),), last=True),
         ended(),
     ]
 
@@ -116,7 +116,7 @@ def test_a_thought_ends_where_the_answer_begins() -> None:
         RunClosed(0, 0, RunKind.THOUGHT, (thought("Hm."),)),
         opened(1, RunKind.TEXT),
         TextAdded(0, 1, RunKind.TEXT, "So"),
-        RunClosed(0, 1, RunKind.TEXT, (Part("So"),)),
+        RunClosed(0, 1, RunKind.TEXT, (Part("So"),), last=True),
         ended(),
     ]
 
@@ -189,7 +189,7 @@ def test_an_empty_signed_text_belongs_to_the_run_before_it() -> None:
         opened(0, RunKind.TEXT),
         TextAdded(0, 0, RunKind.TEXT, "a"),
         PartSigned(0, 0, RunKind.TEXT, "s"),
-        RunClosed(0, 0, RunKind.TEXT, (Part("a"), signature)),
+        RunClosed(0, 0, RunKind.TEXT, (Part("a"), signature), last=True),
         ended(),
     ]
 

@@ -35,7 +35,7 @@ def test_the_page_shows_chunks_steps_and_events_in_their_order():
         "  chunk 1   TextAdded candidate=0 run=0 kind=TEXT text=', wor'",
         "  chunk 2   TextAdded candidate=0 run=0 kind=TEXT text='ld.'",
         "  end       RunClosed candidate=0 run=0 kind=TEXT "
-        "parts=(Part(data='Hello, world.', thought=False, signature=None, extra={}),)",
+        "parts=(Part(data='Hello, world.', thought=False, signature=None, extra={}),) last=True",
         "            TurnEnded candidate 0 COMPLETE, "
         'usage {"promptTokenCount":7,"candidatesTokenCount":5,"totalTokenCount":12}',
     ]

@@ -10,6 +10,7 @@ import pytest
 from checked_answers import Findings, of_transcripts
 from checked_requests import of_demo_models, of_features, of_other_paths
 from checked_resources import of_resources
+from checked_streams import of_streams
 from gunicorn_bridge import gunicorn_bridge
 
 HERE = Path(__file__).parent
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.timeout(600)  # thousands of answers, on a busy machine
 def findings():
     findings = Findings()
     findings.add(of_transcripts())
+    findings.add(of_streams())
     with gunicorn_bridge("tests.support.demo_without_pauses:app", BRIDGE_UPSTREAM__ATTEMPTS="1") as running:
         for answers in (of_demo_models, of_features, of_other_paths, of_resources):
             findings.add(answers(running.address))

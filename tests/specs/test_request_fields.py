@@ -7,11 +7,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from request_fields import PROBES, Outcome, fields_of
+from request_fields import PROBES, Outcome, fields_of, walked
 
 LISTS = tomllib.loads((Path(__file__).parent / "request_fields.toml").read_text())
 LINES = [line for entry in (*LISTS["ignored"], *LISTS.get("unhandled", [])) for line in entry["fields"]]
-PATTERNS = {line: re.compile(".*".join(map(re.escape, line.split("*")))) for line in LINES}
+HARMLESS = [line for entry in LISTS["harmless"] for line in entry["values"]]
+PATTERNS = {line: re.compile(".*".join(map(re.escape, line.split("*")))) for line in (*LINES, *HARMLESS)}
 
 pytestmark = pytest.mark.timeout(600)  # thousands of requests, on a busy machine
 
@@ -25,9 +26,7 @@ def dropped():
         for field in fields_of(name)
         if field.outcome in (Outcome.SILENT, Outcome.REPEATED)
     }
-    return {
-        field: [line for line, pattern in PATTERNS.items() if pattern.fullmatch(field)] for field in fields
-    }
+    return {field: [line for line in LINES if PATTERNS[line].fullmatch(field)] for field in fields}
 
 
 @pytest.mark.parametrize("name", PROBES)
@@ -76,6 +75,16 @@ def test_a_field_is_listed_for_one_reason(dropped):
     assert {field: lines for field, lines in dropped.items() if len(lines) > 1} == {}
 
 
+def test_no_value_of_an_enumeration_is_dropped_in_silence_that_is_not_listed():
+    values = {
+        f"{name.removesuffix(' beta')} {value}" for name in PROBES for value in walked(name).silent_values
+    }
+    matched = {value: [line for line in HARMLESS if PATTERNS[line].fullmatch(value)] for value in values}
+    assert sorted(value for value, lines in matched.items() if len(lines) != 1) == []
+    assert sorted(set(HARMLESS) - {line for lines in matched.values() for line in lines}) == []
+
+
 def test_the_lists_say_why_and_where():
+    assert all(entry["reason"].endswith(".") for entry in LISTS["harmless"])
     assert all(entry["reason"].endswith(".") for entry in LISTS["ignored"])
     assert all(entry["fix"].startswith("bridge/") for entry in LISTS.get("unhandled", []))

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import orjson
 import requests
 from sdk_schemas import TYPES, sdk_schemas
-from transcripts import NAMES, VARIANTS, TranscriptVariant, chunks_of
+from transcripts import NAMES, VARIANTS, Run, TranscriptVariant, chunks_of
 from vendor_schemas import VendorSchemas, document
 
+from bridge.gemini.types import Chunk
 from bridge.protocols.base import Event
 
 #: For each kind of answer the documents that describe it, and the schema's name there.
@@ -134,13 +135,17 @@ def of_transcripts() -> Iterator[Answer]:
 
 
 def of_transcript(name: str, told: TranscriptVariant) -> Iterator[Answer]:
-    """Its events, and the body that is made of them."""
-    run, prefix = told.run(), _PROTOCOLS[told.protocol.name]
+    return of_run(told.run(), chunks_of(name), f"transcript {name}", told)
+
+
+def of_run(run: Run, chunks: Iterable[Chunk], source: str, told: TranscriptVariant) -> Iterator[Answer]:
+    """The events of an answer, and the body that is made of them."""
+    prefix = _PROTOCOLS[told.protocol.name]
     dialect = (told.caller.removeprefix(".") or "bridge") if prefix == "responses" else ""
-    events = run.whole(chunks_of(name))
-    yield from of_events(events, f"transcript {name}", dialect, prefix)
+    events = run.whole(chunks)
+    yield from of_events(events, source, dialect, prefix)
     if run.machine.error is None:
-        yield Answer(f"transcript {name}", dialect, f"{prefix} body", run.machine.fold(events))
+        yield Answer(source, dialect, f"{prefix} body", run.machine.fold(events))
 
 
 def of_events(events: Iterable[Event], source: str, dialect: str, prefix: str) -> Iterator[Answer]:

@@ -146,6 +146,9 @@ class Walk:
         self._probe = probe
         self._schemas: VendorSchemas = schemas(probe.document)
 
+        #: Values of enumerations that change nothing, of fields that have values that do.
+        self.silent_values: set[str] = set()
+
     def fields(self) -> list[Field]:
         root = {"$ref": f"#/components/schemas/{self._probe.component}"}
         found: dict[str, Field] = {}
@@ -173,6 +176,8 @@ class Walk:
             return wrap({**rest, name: value})
 
         whole = self._judged(place, wrap(least), map(with_field, self._values(schema, name, depth)))
+        if whole.outcome > Outcome.REPEATED:
+            self._note_silent_values(schema, place, wrap(least), with_field, least.get(name))
         inner = list(self._inside(schema, name, place, with_field, wrap(least), depth + 1))
         return inner if any(field.outcome is not Outcome.SILENT for field in inner) else [whole]
 
@@ -190,6 +195,18 @@ class Walk:
         if after.meaning != before.meaning:
             return Field(place, Outcome.MAPPED)
         return Field(place, Outcome.REPEATED if after.repeated != before.repeated else Outcome.SILENT)
+
+    def _note_silent_values(
+        self, schema: Schema, place: str, without: Any, with_field: Wrap, needed: Any
+    ) -> None:
+        before = self._probe.convert(without)
+        kinds = [self._schemas.merged(each) for each in self._schemas.flat(schema)]
+        for value in (
+            value for kind in kinds for value in kind.get("enum", ()) if value not in (None, needed)
+        ):
+            field = self._compared(place, before, self._probe.convert(with_field(value)))
+            if field.outcome <= Outcome.REPEATED:
+                self.silent_values.add(f"{place}={value}")
 
     def _inside(
         self, schema: Schema, name: str, path: str, wrap: Wrap, without: Any, depth: int
@@ -333,7 +350,17 @@ PROBES: Mapping[str, Probe] = {
 }
 
 
+class Walked(NamedTuple):
+    fields: list[Field]
+    silent_values: set[str]
+
+
 @cache
+def walked(name: str) -> Walked:
+    """What becomes of the fields of one of the probes, and of the values of its enumerations."""
+    walk = Walk(PROBES[name])
+    return Walked(walk.fields(), walk.silent_values)
+
+
 def fields_of(name: str) -> list[Field]:
-    """The fields of one of the probes."""
-    return Walk(PROBES[name]).fields()
+    return walked(name).fields

@@ -203,6 +203,87 @@ def test_nothing_was_changed_by_strangers(send: Send, ids: dict[str, str]) -> No
     assert send("GET", f"/responses/{ids['response']}").json()["status"] == "completed"
 
 
+# --- Interactions ------------------------------------------------------------------------------------
+
+INTERACTIONS = "/interactions"
+#: For each field values that are not accepted.
+WRONG_INTERACTIONS: dict[str, tuple[Any, ...]] = {
+    "model": (5, True, [], {}, "", "x" * 5000),
+    "input": (5, 1.5, True, "", [], {}, [5], [{}], {"type": "unknown"}),
+    "stream": (5, "x", [], {}),
+    "store": (5, "x", [], {}),
+    "background": (5, "x", [], {}),
+    "system_instruction": (5, True, [], {}),
+    "tools": (5, "x", True, {}, [5], [{}], [{"type": "unknown"}]),
+    "generation_config": (5, "x", True, []),
+    "previous_interaction_id": (5, True, [], {}, "", "x" * 5000),
+    "response_modalities": (5, "x", True, {}),
+}
+
+
+def google_refusal(answer: requests.Response, status: int = 400) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/json"
+    error: dict[str, Any] = answer.json()["error"]
+    assert error["code"] == status
+    return error
+
+
+def google_field(error: dict[str, Any]) -> str:
+    fields = [each["field"] for detail in error["details"] for each in detail.get("fieldViolations", ())]
+    assert len(fields) == 1, error
+    return str(fields[0])
+
+
+@pytest.mark.parametrize("field", WRONG_INTERACTIONS)
+def test_each_field_of_an_interaction_with_a_wrong_value(send: Send, field: str) -> None:
+    for wrong in WRONG_INTERACTIONS[field]:
+        answer = send("POST", INTERACTIONS, json={"model": "demo", "input": "Hi", field: wrong})
+        place = google_field(google_refusal(answer))
+        assert place.partition("[")[0].partition(".")[0] == field, (wrong, answer.text)
+
+
+def test_bodies_of_interactions_that_are_no_good(send: Send) -> None:
+    for data in (b"", b"{", b"[]", b"null", b"\xff", b'{"input": ' + b"[" * 5000 + b"]" * 5000 + b"}"):
+        google_refusal(send("POST", INTERACTIONS, data=data))
+    for missing in ("model", "input"):
+        rest = {name: value for name, value in (("model", "demo"), ("input", "Hi")) if name != missing}
+        assert google_field(google_refusal(send("POST", INTERACTIONS, json=rest))) == missing
+    large = {"model": "demo", "input": "x" * 1_100_000}
+    assert "larger than 1 MB" in google_refusal(send("POST", INTERACTIONS, json=large))["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "", 404), ("GET", "?stream=true", 404), ("POST", "/cancel", 404), ("DELETE", "", 404)],
+)
+def test_an_interaction_that_the_caller_does_not_have(
+    send: Send, method: str, path: str, status: int
+) -> None:
+    """An interaction of another owner is refused in the words for an unknown one."""
+    own = send("POST", INTERACTIONS, json={"model": "demo", "input": "Hi"}).json()["id"]
+    words = {
+        google_refusal(send(method, f"{INTERACTIONS}/{named}{path}", key), status)["message"].replace(
+            named, ""
+        )
+        for key, named in (("mallory", own), ("alice", "v1_nobodys"))
+    }
+    assert len(words) == 1, words
+    for odd in ("unknown", "x" * 3000, "ключ", "a b"):
+        google_refusal(send(method, f"{INTERACTIONS}/{odd}{path}"), status)
+    assert send("GET", f"{INTERACTIONS}/{own}").json()["status"] == "completed"
+
+
+def test_an_interaction_continues_only_what_its_caller_has(send: Send) -> None:
+    own = send("POST", INTERACTIONS, json={"model": "demo", "input": "Hi"}).json()["id"]
+    body = {"model": "demo", "input": "Hi"}
+    refused = [
+        google_refusal(send("POST", INTERACTIONS, key, json={**body, "previous_interaction_id": named}), 404)
+        for key, named in (("mallory", own), ("alice", "v1_nobodys"))
+    ]
+    assert len({error["message"].replace(own, "").replace("v1_nobodys", "") for error in refused}) == 1
+
+
 # --- queries of lists --------------------------------------------------------------------------------
 
 WRONG_LIMITS = ("0", "-1", "many", "1.5", "", "1" * 300, "٣", "+1", "1e1")
@@ -213,7 +294,8 @@ def test_wrong_pages_of_items(send: Send, ids: dict[str, str], path: str) -> Non
     for limit in (*WRONG_LIMITS, "101"):
         answer = send("GET", path.format(**ids), params={"limit": limit})
         assert refusal(answer)["param"] == "limit"
-    assert refusal(send("GET", path.format(**ids), params={"after": "msg_unknown"}))["param"] == "after"
+    for name, wrong in (("after", "msg_unknown"), ("order", "newest"), ("order", "")):
+        assert refusal(send("GET", path.format(**ids), params={name: wrong}))["param"] == name
 
 
 def anthropic_refusal(answer: requests.Response, status: int = 400) -> str:

@@ -45,21 +45,21 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     for path, message in each_object(body["messages"], "messages"):
         messages.add(message, path)
     declared = DeclaredTools(body, schemas)
-    tools = declared.tools
+    choice = chosen_tools(body.get("tool_choice"), declared.tools)
     thinking, shown = _thinking(body)
     request = GenerateRequest(
         model=body["model"],
         contents=tuple(messages.contents),
         system=messages.system,
-        tools=tools,
-        tool_config=chosen_tools(body.get("tool_choice"), tools),
+        tools=choice.tools,
+        tool_config=choice.config,
         generation=_generation(body, schemas),
         thinking=thinking,
         service_tier=SERVICE_TIERS.get(body.get("service_tier") or ""),
         context=(*context_wishes(body), *compaction_on_demand(body)),
     )
     options = MessagesOptions(thinking=shown, seal=caller.seal, on_demand=bool(body.get(COMPACTION)))
-    losses += [*messages.losses, *declared.losses, *schemas.losses, *lost_fields(body)]
+    losses += [*messages.losses, *declared.losses, *choice.losses, *schemas.losses, *lost_fields(body)]
     return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses))
 
 

@@ -36,12 +36,13 @@ def call_input(data: OtherData) -> dict[str, Any] | None:
     return {"code": data.value.get("code", ""), **named}
 
 
-def result_content(data: OtherData) -> dict[str, Any] | None:
-    """The content of the result, or None if the data is not a result."""
-    if data.field != _RESULT or not isinstance(data.value, dict):
-        return None
-    code = _RETURN_CODES.get(data.value.get("outcome", _OK), 1)
-    output = data.value.get("output", "")
+def is_result(data: OtherData) -> bool:
+    return data.field == _RESULT and isinstance(data.value, dict)
+
+
+def result_content(value: JsonObject) -> dict[str, Any]:
+    code = _RETURN_CODES.get(value.get("outcome", _OK), 1)
+    output = value.get("output", "")
     stdout, stderr = ("", output) if code == 1 else (output, "")
     return {
         "type": f"{TOOL}_result",

@@ -29,6 +29,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
         "Gemini cannot receive results of an editor that Anthropic ran."
     ),
     "messages.block_binding": "Gemini does not bind thoughts to blocks.",
+    "messages.thinking_updates": "Gemini sends summaries of its thoughts, and no updates beside them.",
     "messages.tool": "Gemini has no tool like this tool of Anthropic's servers.",
     "messages.tool_field": "Gemini's own tool has no setting like this field.",
     "messages.tool_search_tool_result": "Gemini cannot receive results of Anthropic's tool search.",

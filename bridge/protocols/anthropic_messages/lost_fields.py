@@ -41,6 +41,8 @@ def lost_fields(body: JsonObject) -> list[str]:
         names.append("task_budget")
     if (thinking := body.get("thinking") or {}).get("block_binding"):
         names.append("block_binding")
+    if thinking.get("display") == "updates":
+        names.append("thinking_updates")
     if thinking.get("type") == "between_tools":
         names.append("between_tools")
     if (body.get("tool_choice") or {}).get("disable_parallel_tool_use"):

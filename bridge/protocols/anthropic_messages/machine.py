@@ -100,7 +100,7 @@ class MessagesMachine(EventMachine):
         self._texts: list[str] = []  # the text of each run so far
         self._cited = 0  # citations that were sent
         self._sent_signature = ""  # of the last call or code
-        self._code_id = ""  # of the code whose result follows
+        self._code_ids: list[str] = []  # of the executed codes that were sent
 
     # --- blocks --------------------------------------------------------------------------------------
 
@@ -210,15 +210,9 @@ class MessagesMachine(EventMachine):
         elif is_server_tool(data) and self._shows_thinking:
             yield from self._carry(part)
         elif isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
-            yield from self._send_held_thought()
-            yield from self._sign_call(part.signature)
-            self._code_id = executed_code.own_id(data) or self._new_server_id()
-            yield from self._tool_block("server_tool_use", code, id=self._code_id, name=executed_code.TOOL)
-        elif isinstance(data, OtherData) and (result := executed_code.result_content(data)) is not None:
-            yield from self._send_held_thought()
-            yield from self._stop_block()
-            call_id = executed_code.own_id(data) or self._code_id or self._new_server_id()
-            yield from self._result_block(executed_code.RESULT_TYPE, call_id, result)
+            yield from self._code(data, code, part.signature)
+        elif self._code_ids and isinstance(data, OtherData) and executed_code.is_result(data):
+            yield from self._code_result(data)
         else:
             self.losses.append("messages.part_not_shown")
             yield from self._image_note(data) if isinstance(data, InlineData) else self._stop_block()
@@ -229,6 +223,21 @@ class MessagesMachine(EventMachine):
         yield self._start_block(BLOCK, **block_fields(summary, seal, on_demand=on_demand))
         yield self._delta("compaction_delta", **block_delta(summary, seal, on_demand=on_demand))
         yield from self._stop_block()
+
+    def _code(self, data: OtherData, code: Mapping[str, Any], signature: str | None) -> Iterator[Event]:
+        yield from self._send_held_thought()
+        yield from self._sign_call(signature)
+        code_id = executed_code.own_id(data) or self._new_server_id()
+        self._code_ids.append(code_id)
+        yield from self._tool_block("server_tool_use", code, id=code_id, name=executed_code.TOOL)
+
+    def _code_result(self, data: OtherData) -> Iterator[Event]:
+        yield from self._send_held_thought()
+        yield from self._stop_block()
+        own_id = executed_code.own_id(data)
+        call_id = own_id if own_id in self._code_ids else self._code_ids[-1]
+        result = executed_code.result_content(data.value)
+        yield from self._result_block(executed_code.RESULT_TYPE, call_id, result)
 
     def _carry(self, part: Part) -> Iterator[Event]:
         """A thinking block that the client returns with the next request."""

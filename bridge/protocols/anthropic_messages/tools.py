@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.gemini.request_schemas import RequestSchemas
-from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.gemini.types import GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.anthropic_messages.client_tools import client_tool, with_examples
 from bridge.protocols.anthropic_messages.computer_toolset import TYPE as TOOLSET_TYPE
 from bridge.protocols.anthropic_messages.computer_toolset import toolset_functions
@@ -20,9 +20,9 @@ from bridge.protocols.json_reading import (
     required,
     required_name,
 )
-from bridge.protocols.tool_choice import MUST_CALL, tool_config
+from bridge.protocols.tool_choice import MUST_CALL, NO_CALLS, ToolChoice, chosen, chosen_of_google
 
-_MODES = {"auto": "AUTO", "any": MUST_CALL, "none": "NONE"}
+_MODES = {"auto": "AUTO", "any": MUST_CALL, "none": NO_CALLS}
 
 #: Anthropic's server tools that Gemini has too, by the name of their family.
 BUILT_IN_TOOLS: Mapping[str, Tool] = {
@@ -30,18 +30,18 @@ BUILT_IN_TOOLS: Mapping[str, Tool] = {
     "web_fetch": Tool(extra={"urlContext": {}}),
     "code_execution": Tool(extra={"codeExecution": {}}),
 }
-#: Fields of these tools that Gemini's tools do not have.
-_BUILT_IN_FIELDS = (
-    "allowed_domains",
-    "blocked_domains",
-    "citations",
-    "max_content_tokens",
-    "max_uses",
-    "response_inclusion",
-    "url_sources",
-    "use_cache",
-    "user_location",
-)
+#: Fields of these tools that Gemini's tools do not have, with the value that asks for what happens anyway.
+_BUILT_IN_FIELDS: Mapping[str, Any] = {
+    "allowed_domains": [],
+    "blocked_domains": [],
+    "citations": {"enabled": False},
+    "max_content_tokens": None,
+    "max_uses": None,
+    "response_inclusion": "full",
+    "url_sources": None,
+    "use_cache": True,
+    "user_location": None,
+}
 #: Families of tools that only Anthropic's servers can run.
 _SERVER_TOOLS = (
     "advisor",
@@ -77,7 +77,9 @@ class DeclaredTools:
         if family in BUILT_IN_TOOLS:
             self._built_in[family] = BUILT_IN_TOOLS[family]
             self.losses += [
-                f"messages.tool_field:{family}.{name}" for name in _BUILT_IN_FIELDS if tool.get(name)
+                f"messages.tool_field:{family}.{name}"
+                for name, harmless in _BUILT_IN_FIELDS.items()
+                if tool.get(name) not in (None, harmless)
             ]
         elif family in _SERVER_TOOLS:
             self.losses.append(f"messages.tool:{family}")
@@ -148,17 +150,17 @@ def _custom(tool: JsonObject, path: str, schemas: RequestSchemas) -> FunctionDec
     )
 
 
-def chosen_tools(choice: JsonObject | None, declared: tuple[Tool, ...]) -> JsonObject:
+def chosen_tools(choice: JsonObject | None, declared: tuple[Tool, ...]) -> ToolChoice:
     if choice is None:
-        return EMPTY
+        return ToolChoice(declared)
     kind = required(choice, "type", str, "tool_choice")
     if kind == "tool":
         name = required(choice, "name", str, "tool_choice")
-        if BUILT_IN_TOOLS.get(name) in declared:  # Gemini decides by itself when to use them
-            return EMPTY
-        return tool_config(MUST_CALL, [name], declared, "tool_choice.name")
+        if BUILT_IN_TOOLS.get(name) in declared:
+            return chosen_of_google(declared)
+        return chosen(MUST_CALL, [name], declared, "tool_choice.name")
     if kind not in _MODES:
         raise invalid_field(
             f"must be one of {', '.join((*_MODES, 'tool'))}, not {quoted(kind)}", "tool_choice.type"
         )
-    return tool_config(_MODES[kind], [], declared, "tool_choice.type")
+    return chosen(_MODES[kind], [], declared, "tool_choice.type")

@@ -32,19 +32,19 @@ def to_gemini(body: JsonObject, _caller: Caller) -> ConvertedRequest:
     messages, schemas = ChatMessages(), RequestSchemas()
     for path, message in each_object(body["messages"], "messages"):
         messages.add(message, path)
-    tools = declared_tools(body, schemas)
+    choice = chosen_tools(body, declared_tools(body, schemas))
     request = GenerateRequest(
         model=body["model"],
         contents=tuple(messages.contents),
         system=messages.system,
-        tools=tools,
-        tool_config=chosen_tools(body, tools),
+        tools=choice.tools,
+        tool_config=choice.config,
         generation=_generation(body, schemas),
         thinking=_thinking(body),
         service_tier=requested_tier(body),
     )
     stream = bool(body.get("stream"))
-    losses = (*messages.losses, *schemas.losses, *_losses(body))
+    losses = (*messages.losses, *schemas.losses, *choice.losses, *_losses(body))
     return ConvertedRequest(request, stream, _options(body, stream), losses)
 
 
@@ -61,6 +61,8 @@ def _losses(body: JsonObject) -> list[str]:
     """Dropped fields that Gemini does not support and a client can do without."""
     losses = ["chat.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
     losses += [f"chat.{name}" for name in _DROPPED if body.get(name)]
+    if (body.get("stream_options") or {}).get("include_obfuscation"):
+        losses.append("chat.obfuscation")
     return losses
 
 

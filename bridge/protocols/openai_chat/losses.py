@@ -9,6 +9,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "chat.image_detail": "Gemini has no setting for the detail of one image.",
     "chat.moderation": "OpenAI's own moderation.",
     "chat.name": "Gemini has no names for the speakers of one role.",
+    "chat.obfuscation": "The bridge does not pad the events of a stream.",
     "chat.store": "The bridge does not store Chat Completions.",
     "chat.verbosity": "Gemini has no setting for the length of an answer.",
     "chat.prediction": "Gemini does not use a predicted answer.",

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.request_schemas import RequestSchemas
-from bridge.gemini.types import EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.gemini.types import GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.json_reading import (
     each_object,
     invalid_field,
@@ -15,7 +15,7 @@ from bridge.protocols.json_reading import (
     required,
     required_name,
 )
-from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
+from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, ToolChoice, chosen
 
 
 def declared_tools(body: JsonObject, schemas: RequestSchemas) -> tuple[Tool, ...]:
@@ -77,14 +77,14 @@ def _custom(custom: JsonObject, path: str) -> FunctionDeclaration:
     )
 
 
-def chosen_tools(body: JsonObject, declared: tuple[Tool, ...]) -> JsonObject:
+def chosen_tools(body: JsonObject, declared: tuple[Tool, ...]) -> ToolChoice:
     choice, path = body.get("tool_choice"), "tool_choice"
     if choice is None:
         choice, path = body.get("function_call"), "function_call"
     if choice is None:
-        return EMPTY
+        return ToolChoice(declared)
     mode, allowed = _choice(choice, path)
-    return tool_config(mode, allowed, declared, path)
+    return chosen(mode, allowed, declared, path)
 
 
 def _choice(choice: Any, path: str) -> tuple[str, list[str]]:

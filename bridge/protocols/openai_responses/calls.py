@@ -61,7 +61,7 @@ def _custom(call: FunctionCall, called: CalledTool, new_id: NewId) -> CallItem:
 
 
 def _local_shell(call: FunctionCall, _called: CalledTool, new_id: NewId) -> CallItem:
-    action = {"type": "exec", "env": {}, **(call.args or {})}
+    action = {"type": "exec", "command": [], "env": {}, **(call.args or {})}
     item = {"type": "local_shell_call", "id": new_id("lsh_"), "call_id": call.id, "action": action}
     return CallItem(item, {}, {})
 

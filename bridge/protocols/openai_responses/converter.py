@@ -13,13 +13,13 @@ from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.echo import echoed_fields
 from bridge.protocols.openai_responses.items import Items
-from bridge.protocols.openai_responses.losses import LOGPROBS, request_losses
+from bridge.protocols.openai_responses.losses import ENCRYPTED_REASONING, LOGPROBS, request_losses
 from bridge.protocols.openai_responses.options import ResponsesOptions
-from bridge.protocols.openai_responses.tools import DeclaredTools, chosen_tools
+from bridge.protocols.openai_responses.tool_choice import chosen_tools
+from bridge.protocols.openai_responses.tools import DeclaredTools
 from bridge.protocols.openai_tiers import requested_tier
 
-ENCRYPTED_REASONING = "reasoning.encrypted_content"
-
+VERBOSITIES = ("low", "medium", "high")
 
 _SAMPLING = {
     "temperature": "temperature",
@@ -32,6 +32,7 @@ _SAMPLING = {
 
 def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     _reject_unsupported_fields(body)
+    _check_repeated_fields(body)
     declared = DeclaredTools()
     declared.add(body.get("tools") or [], "tools")
     items = Items(declared, caller.seal)
@@ -44,19 +45,21 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         given = body["input"][:-1] if compacts_now else body["input"]
         for path, item in each_object(given, "input"):
             items.add(item, path)
+    choice = chosen_tools(body.get("tool_choice"), declared)
     request = GenerateRequest(
         model=body["model"],
         contents=tuple(items.contents),
         system=items.system,
-        tools=declared.tools(),
-        tool_config=chosen_tools(body.get("tool_choice"), declared),
+        tools=choice.tools,
+        tool_config=choice.config,
         generation=_generation(body, declared.schemas),
         thinking=_thinking(body),
         service_tier=requested_tier(body),
         draws=declared.draws,
         context=wishes,
     )
-    losses = (*declared.losses, *declared.schemas.losses, *items.losses, *request_losses(body))
+    tool_losses = (*declared.losses, *declared.schemas.losses, *choice.losses)
+    losses = (*tool_losses, *items.losses, *request_losses(body))
     options = _options(body, declared, caller)
     headers = {HEADER: options.dialect.name}
     return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers)
@@ -68,6 +71,17 @@ def _reject_unsupported_fields(body: JsonObject) -> None:
         raise invalid_field("the bridge does not store prompts; send the text itself", "prompt")
     if body.get("background") and body.get("store") is False:
         raise invalid_field("needs store: true, since the answer is fetched later", "background")
+
+
+def _check_repeated_fields(body: JsonObject) -> None:
+    """Check what the schema cannot: the response repeats these fields, and clients read them strictly."""
+    CONVERSATIONS.metadata(body)
+    verbosity = optional(body.get("text") or {}, "verbosity", str, "text")
+    if verbosity is not None and verbosity not in VERBOSITIES:
+        raise invalid_field(f"must be one of {', '.join(VERBOSITIES)}", "text.verbosity")
+    for index, name in enumerate(body.get("include") or ()):
+        if not isinstance(name, str):
+            raise invalid_field("must be a string", f"include[{index}]")
 
 
 def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> ResponsesOptions:

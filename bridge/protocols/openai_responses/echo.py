@@ -45,10 +45,12 @@ def _text(text: JsonObject) -> dict[str, Any]:
 
 
 def _tool(tool: Any) -> Any:
-    """A function with the fields that the vendor always sends. Nested functions of Chat Completions get the
-    flat form."""
-    if not isinstance(tool, dict) or tool.get("type") != "function":
+    """A tool with the fields that the vendor always sends. Nested functions of Chat Completions get the flat
+    form."""
+    if not isinstance(tool, dict) or tool.get("type") not in ("function", "namespace"):
         return tool
+    if tool["type"] == "namespace":
+        return {"description": "", **tool}
     nested = tool.get("function")
     flat = {"type": "function", **nested} if isinstance(nested, dict) else tool
     return {"description": None, "parameters": None, "strict": None, **flat}

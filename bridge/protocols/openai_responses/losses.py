@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from bridge.gemini.types import JsonObject
 
 REQUEST_LOSSES: Mapping[str, str] = {
+    "responses.include": "The bridge has no such output to include.",
     "responses.parallel_tool_calls": "Gemini cannot be limited to one call in an answer.",
     "responses.verbosity": "Gemini has no setting for the length of an answer.",
     "responses.logprobs": "Log probabilities are sent only if `include` names them.",
@@ -44,7 +45,16 @@ ANSWER_LOSSES: Mapping[str, str] = {
 }
 
 
-LOGPROBS = "message.output_text.logprobs"  #: the entry of `include` that asks for them
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+LOGPROBS = "message.output_text.logprobs"
+#: The entries of `include` that the bridge serves. The last three are sent always.
+_INCLUDED = (
+    ENCRYPTED_REASONING,
+    LOGPROBS,
+    "code_interpreter_call.outputs",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+)
 _EMPTY: tuple[Any, ...] = (None, False, "", [])
 
 
@@ -100,6 +110,9 @@ def request_losses(body: JsonObject) -> list[str]:
     losses += _dropped(body, _REQUEST)
     if body.get("top_logprobs") and LOGPROBS not in (body.get("include") or ()):
         losses.append("responses.logprobs")
+    losses += [
+        f"responses.include:{name[:64]}" for name in body.get("include") or () if name not in _INCLUDED
+    ]
     for field, table in _OBJECTS.items():
         losses += _dropped(body.get(field), table)
     losses += _dropped((body.get("text") or {}).get("format"), _FORMAT)

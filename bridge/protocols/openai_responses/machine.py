@@ -27,7 +27,7 @@ from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, Part
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
-from bridge.protocols.openai_logprobs import logprobs_from_gemini, without_bytes
+from bridge.protocols.openai_logprobs import logprobs_from_gemini
 from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
 from bridge.protocols.openai_responses.compaction import new_item, sealed_item
 from bridge.protocols.openai_responses.errors import (
@@ -294,19 +294,20 @@ class ResponsesMachine(EventMachine):
                 annotation_index=index,
                 annotation=cited,
             )
-        yield from self._end_message({**part, "logprobs": logprobs})
+        status = "incomplete" if step.last and self._is_cut() else "completed"
+        yield from self._end_message({**part, "logprobs": logprobs}, status)
 
-    def _end_message(self, part: dict[str, Any]) -> Iterator[Event]:
+    def _end_message(self, part: dict[str, Any], status: str) -> Iterator[Event]:
         whole = {"output_text": part["text"]} if self._dialect.repeats_text else {}
         yield self._item_event(
             "response.output_text.done",
             content_index=0,
             text=part["text"],
-            logprobs=without_bytes(part["logprobs"]),
+            logprobs=part["logprobs"],
             **whole,
         )
         yield self._item_event("response.content_part.done", content_index=0, part=part)
-        yield self._finish_item(status="incomplete" if self._is_cut() else "completed", content=[part])
+        yield self._finish_item(status=status, content=[part])
 
     def _annotations(self, text: str) -> list[dict[str, Any]]:
         """The citations of a message. Gemini counts characters from the start of the answer."""
@@ -318,7 +319,7 @@ class ResponsesMachine(EventMachine):
         return cited
 
     def _is_cut(self) -> bool:
-        """Whether the message that ends now is the last one, and a limit or a filter truncated it."""
+        """Whether a limit or a filter truncated the answer. A call makes it complete."""
         reasons = self._turn.finish_reasons
         return bool(reasons) and not self._called and outcome_of(reasons[0]) is not Outcome.COMPLETE
 
@@ -332,7 +333,7 @@ class ResponsesMachine(EventMachine):
             self.losses.append("responses.logprobs_outside_message")
             return ()
         self._logprobs += tokens
-        return (self._text_delta("", without_bytes(tokens)),)
+        return (self._text_delta("", tokens),)
 
     def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._end_reasoning()

@@ -35,6 +35,15 @@ class ResponsesSchema(Envelope):
     metadata = fields.mapping()
     service_tier = fields.one_of(*TIERS)
 
+    # The response repeats most of these, so a wrong type would make it wrong too.
+    context_management = fields.array()
+    max_tool_calls = fields.whole(0)
+    prompt_cache_key = fields.any_text()
+    safety_identifier = fields.any_text()
+    stream_options = fields.mapping()
+    truncation = fields.one_of("auto", "disabled")
+    user = fields.any_text()
+
 
 class OptionalInputSchema(ResponsesSchema):
     """For endpoints whose requests may consist of stored turns only."""

@@ -6,7 +6,7 @@ a function, and finds a namespaced tool only by namespace and name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import sha256
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_declaration
 from bridge.gemini.request_schemas import RequestSchemas
-from bridge.gemini.types import CODE_EXECUTION, EMPTY, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.gemini.types import CODE_EXECUTION, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.json_reading import (
     each_object,
     invalid_field,
@@ -24,10 +24,11 @@ from bridge.protocols.json_reading import (
     required_name,
 )
 from bridge.protocols.openai_responses.losses import tool_losses
-from bridge.protocols.tool_choice import CHECKED, MODES, MUST_CALL, tool_config
 
 LOCAL_SHELL = "local_shell"
 TOOL_SEARCH = "tool_search"
+#: The hosted tools that Gemini has. `web_search` is also the beginning of the names of its versions.
+WEB_SEARCH, CODE, IMAGES = HOSTED = ("web_search", "code_interpreter", "image_generation")
 
 _LOCAL_SHELL_SCHEMA: JsonObject = {
     "type": "object",
@@ -91,8 +92,7 @@ class DeclaredTools:
         self.losses: list[str] = []
         self.schemas = RequestSchemas()
         self._functions: dict[str, FunctionDeclaration] = {}
-        self.draws = False  #: the client allows the model to draw images
-        self._hosted: dict[str, Tool] = {}
+        self._hosted: dict[str, Tool | None] = {}  # by kind; the model draws images without a tool
 
     def add(self, tools: list[Any], path: str, namespace: str | None = None) -> list[str]:
         """Declare the tools, and return the names under which Gemini can call them."""
@@ -100,7 +100,7 @@ class DeclaredTools:
         for where, tool in each_object(tools, path):
             kind = required(tool, "type", str, where)
             self.losses += tool_losses(kind, tool)
-            if kind.startswith("web_search"):
+            if kind.startswith(WEB_SEARCH):
                 self._search()
             elif kind in self._READERS:
                 names += self._READERS[kind](self, tool, where, namespace)
@@ -110,7 +110,22 @@ class DeclaredTools:
 
     def tools(self) -> tuple[Tool, ...]:
         functions = (Tool(tuple(self._functions.values())),) if self._functions else ()
-        return (*functions, *self._hosted.values())
+        return (*functions, *self.hosted_tools())
+
+    def hosted_tools(self) -> tuple[Tool, ...]:
+        return tuple(tool for tool in self._hosted.values() if tool is not None)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the client allows the model to draw images."""
+        return IMAGES in self._hosted
+
+    def has_hosted(self, kind: str) -> bool:
+        return kind in self._hosted
+
+    def limit_hosted(self, kinds: Container[str | None]) -> None:
+        """Leave out the hosted tools of other kinds."""
+        self._hosted = {kind: tool for kind, tool in self._hosted.items() if kind in kinds}
 
     def name_for(self, name: str, namespace: str | None) -> str:
         """The name of a tool for Gemini. A hash separates two tools whose joined names are equal."""
@@ -177,11 +192,11 @@ class DeclaredTools:
 
     def _search(self) -> None:
         """Google's search takes no settings of OpenAI's."""
-        self._hosted["search"] = GOOGLE_SEARCH
+        self._hosted[WEB_SEARCH] = GOOGLE_SEARCH
 
     def _code_interpreter(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
         """Gemini executes Python without files, in a container of its own."""
-        self._hosted["code"] = CODE_EXECUTION
+        self._hosted[CODE] = CODE_EXECUTION
         container = tool.get("container")
         if isinstance(container, str):
             self.losses.append("responses.code_interpreter:container")
@@ -192,7 +207,7 @@ class DeclaredTools:
 
     def _image_generation(self, tool: JsonObject, _path: str, _namespace: str | None) -> list[str]:
         """The model itself draws, in its own size and format."""
-        self.draws = True
+        self._hosted[IMAGES] = None
         lost = [name for name in _IMAGE_SETTINGS if tool.get(name) not in (None, "auto")]
         self.losses += [f"responses.image_generation:{name}" for name in lost]
         return []
@@ -204,45 +219,11 @@ class DeclaredTools:
         "namespace": _namespace,
         "local_shell": _local_shell,
         "tool_search": _tool_search,
-        "code_interpreter": _code_interpreter,
-        "image_generation": _image_generation,
+        CODE: _code_interpreter,
+        IMAGES: _image_generation,
     }
 
 
 def _namespace_prefix(namespace: str | None) -> str:
     """The namespace as a prefix. Clients use both None and `functions` for tools without a namespace."""
     return "" if namespace in (None, "functions") else namespace
-
-
-def chosen_tools(choice: Any, declared: DeclaredTools) -> JsonObject:
-    if choice is None:
-        return EMPTY
-    mode, names = _choice(choice, declared)
-    return tool_config(mode, names, declared.tools(), "tool_choice")
-
-
-def _choice(choice: Any, declared: DeclaredTools) -> tuple[str, list[str]]:
-    if isinstance(choice, str) and choice in MODES:
-        return MODES[choice], []
-    if not isinstance(choice, dict):
-        raise invalid_field(f"must be one of {', '.join(MODES)} or name a tool", "tool_choice")
-    if choice.get("type") == "allowed_tools":
-        tools = each_object(required(choice, "tools", list, "tool_choice"), "tool_choice.tools")
-        names = [_chosen(tool, path, declared) for path, tool in tools if not _is_hosted(tool)]
-        return MUST_CALL if choice.get("mode") == "required" else CHECKED, names
-    if _is_hosted(choice):  # Gemini itself decides when to use its own tools
-        return "AUTO", []
-    return MUST_CALL, [_chosen(choice, "tool_choice", declared)]
-
-
-def _is_hosted(choice: JsonObject) -> bool:
-    return str(choice.get("type")).startswith(("web_search", "code_interpreter", "image_generation"))
-
-
-def _chosen(choice: JsonObject, path: str, declared: DeclaredTools) -> str:
-    kind = choice.get("type")
-    if kind in (LOCAL_SHELL, TOOL_SEARCH):
-        return str(kind)
-    if isinstance(choice.get("function"), dict):  # the nested form of Chat Completions
-        choice, path = choice["function"], f"{path}.function"
-    return declared.name_for(required(choice, "name", str, path), optional(choice, "namespace", str, path))
