@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import requests
+from client_keys import ClientKeys
 from counting_gemini import MODEL, ROUNDS, SUMMARY, CountingGemini, config_with_window
 from gemini_rules import broken_rules
 from growing_clients import Chat, ClaudeCode, Codex, GeminiCli, GrowingClient
@@ -20,6 +21,8 @@ from waiting import eventually
 
 from bridge.gemini.summary_part import END, START
 from bridge.gemini.wire import request_from_json
+from bridge.settings.limits import Limits
+from bridge.state.key_store import Rules
 
 WINDOW = 5000
 #: Nothing but the summary shortens a conversation, so that a test sees what the summary does.
@@ -147,6 +150,39 @@ def test_a_configured_model_writes_the_summaries(start, gemini):
         converse(Chat(bridge.address, MODEL), "the test of models")
     assert gemini.summarised
     assert all("/gemini-3.8-flash:" in each.path for each in gemini.summarised)
+
+
+def with_key(client: GrowingClient, secret: str) -> GrowingClient:
+    client.headers = {**client.headers, "authorization": f"Bearer {secret}"}  # type: ignore[misc]
+    return client
+
+
+def test_a_summary_is_billed_to_the_key_and_limited_like_it(start, gemini, tmp_path):
+    with start(BRIDGE_STATE_DIR=str(tmp_path)) as bridge:
+        keys = ClientKeys(tmp_path)
+        # Each answer needs a stream of its own, and so does a summary.
+        secret = keys.add("limited", Rules(limits=Limits(streams=1)))
+        free = with_key(Chat(bridge.address, MODEL), keys.add("free", Rules()))
+        converse(free, "the test of keys")
+        lines = bridge.requests(protocol="context_summary")
+        assert len(lines) == len(gemini.summarised) > 0
+        assert {line["key"] for line in lines} == {"free"}
+        written_before = len(gemini.summarised)
+        limited = with_key(Chat(bridge.address, MODEL), secret)
+        limited._messages = [*free._messages, {"role": "user", "content": "Go on with another key."}]
+        assert limited.send() is not None
+        assert len(gemini.summarised) == written_before
+        assert not summary_texts(gemini.asked[-1])
+        assert bridge.request(protocol="openai_chat", key="limited")["notes"]["context.summary_failed"] == 1
+
+
+def test_a_key_that_may_not_use_the_model_for_summaries_uses_its_own(start, gemini, tmp_path):
+    state = {"BRIDGE_STATE_DIR": str(tmp_path), "BRIDGE_CONTEXT__MODEL": "gemini-3.8-flash"}
+    with start(**state) as bridge:
+        secret = ClientKeys(tmp_path).add("one model", Rules(models=(MODEL,)))
+        converse(with_key(Chat(bridge.address, MODEL), secret), "the test of permissions")
+    assert gemini.summarised
+    assert all(f"/{MODEL}:" in each.path for each in gemini.summarised)
 
 
 # --- found again -------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from bridge.protocols.carried_signatures import for_next_call, for_part, for_tho
 from bridge.protocols.openai_logprobs import logprobs_from_gemini
 from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
 from bridge.protocols.openai_responses.compaction import new_item, sealed_item
+from bridge.protocols.openai_responses.echo import new_response
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
     STREAM_ERROR_KINDS,
@@ -69,19 +70,9 @@ class ResponsesMachine(EventMachine):
         self._output: list[dict[str, Any]] = []  # finished items
         self._item: dict[str, Any] | None = None  # the one being written
         self._pieces: list[str] = []
-        self.pending = self._response = {
-            "id": ids_and_clock.new_id(ID_PREFIX),
-            "object": "response",
-            "created_at": int(ids_and_clock.now()),
-            "completed_at": None,
-            "status": "in_progress",
-            "error": None,
-            "incomplete_details": None,
-            "model": converted.request.model,
-            "output": [],
-            "usage": None,
-            **self._options.echo,
-        }
+        self.pending = self._response = new_response(
+            ids_and_clock.new_id(ID_PREFIX), ids_and_clock.now(), converted.request.model, self._options.echo
+        )
         self._grounding: JsonObject | None = None
         self._texts: list[str] = []  # of the finished messages
         self._cited = 0
