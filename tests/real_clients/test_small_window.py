@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -140,9 +141,14 @@ class Codex:
             f"model_context_window = {self.window}",
             f"model_auto_compact_token_limit = {self.window * 3 // 4}",
         ]
-        settings = folder / "home" / ".codex" / "config.toml"
-        settings.write_text("\n".join([*(known if compacts else []), *lines]))
+        self._settings = folder / "home" / ".codex" / "config.toml"
+        self._settings.write_text("\n".join([*(known if compacts else []), *lines]))
         self._environment = client_environment(folder / "home") | {"BRIDGE_KEY": "any"}
+
+    def is_told_that_it_speaks_to_openai(self) -> None:
+        """By this name of the provider Codex decides to ask the server for the summary."""
+        settings = self._settings.read_text()
+        self._settings.write_text(re.sub(r'(?m)^name = ".*"$', 'name = "OpenAI"', settings, count=1))
 
     @staticmethod
     def tool(number: int) -> Any:
@@ -202,3 +208,23 @@ def test_the_agent_compacts(scripted, tmp_path, kind):
     assert past >= PAST, told
     assert gemini.own_summaries
     assert gemini.bridge_summaries == 0
+
+
+class RemoteCodex(Codex):
+    window = 160_000  # after such a compaction, Codex keeps 64 000 tokens of messages
+
+
+@pytest.mark.timeout(600)
+def test_codex_asks_the_bridge_for_a_compaction_item(scripted, tmp_path):
+    gemini = SmallGemini(scripted, RemoteCodex.window, Codex.tool)
+    with bridge_with(scripted, tmp_path, RemoteCodex.window, "off") as bridge:
+        agent, past = RemoteCodex(bridge.address, tmp_path, compacts=True), 0
+        agent.is_told_that_it_speaks_to_openai()
+        for number in range(MOST_PROMPTS):
+            told = agent.says(f"Task {number}. {2 * PAGE}", number > 0)
+            past = sum(START in str(body["contents"]) for body in gemini.asked)
+            if past >= PAST:
+                break
+    assert past >= PAST, told
+    assert gemini.bridge_summaries
+    assert (gemini.own_summaries, gemini.refused) == (0, 0)
