@@ -13,6 +13,7 @@ from bridge.cli.cache import CACHE
 from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
+from bridge.cli.context import CONTEXT
 from bridge.cli.doctor import DOCTOR
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
@@ -33,6 +34,7 @@ COMMANDS: Mapping[str, Command] = {
     "upstream": UPSTREAM,
     "state": STATE,
     "cache": CACHE,
+    "context": CONTEXT,
     "check": CHECK,
     "doctor": DOCTOR,
 }

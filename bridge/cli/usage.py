@@ -180,6 +180,9 @@ def _remarks(
     groups: Sequence[UsageGroup], query: UsageQuery, settings: Settings, store: UsageStore
 ) -> list[str]:
     remarks = []
+    if answers := total(groups).from_cache:
+        saved = f"{total(groups).saved:,.4f} {settings.prices.currency}"
+        remarks.append(f"Answers of the request cache: {answers:,}, which saved {saved}.")
     if unpriced := total(groups).unpriced:
         of_models = UsageQuery(("model",), query.since, query.until, query.key)
         models = [group.names[0] for group in store.sums(of_models) if group.sums.unpriced]

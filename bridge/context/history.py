@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from bridge.context.estimate import content_tokens, fixed_tokens
+from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.history import repair_history
 from bridge.gemini.types import USER, Content, FunctionResponse, GenerateRequest, Part
 
@@ -77,6 +78,17 @@ class History:
 
 def is_opening(turn: Content) -> bool:
     return turn.role == USER and not any(isinstance(part.data, FunctionResponse) for part in turn.parts)
+
+
+def step_taken(name: str, changes: int, before: History, after: History, scale: float) -> StepTaken:
+    saved = max(round((before.tokens - after.tokens) * scale), 0)
+    return StepTaken(name, changes, saved, first_difference(before.turns, after.turns))
+
+
+def first_difference(before: Sequence[Content], after: Sequence[Content]) -> int:
+    """The number of equal turns at the beginning."""
+    pairs = zip(before, after, strict=False)
+    return next((place for place, (old, new) in enumerate(pairs) if old != new), len(after))
 
 
 def history_of(request: GenerateRequest) -> tuple[History, tuple[str, ...]]:

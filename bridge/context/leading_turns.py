@@ -10,6 +10,7 @@ from bridge.context.base import LadderStep, Shortened
 from bridge.context.estimate import part_tokens
 from bridge.context.history import History, is_opening
 from bridge.context.window import Window
+from bridge.gemini.context_steps import LEADING_TURNS
 from bridge.gemini.types import MODEL, Content, Part
 
 GONE = Part("Earlier turns of this conversation were removed to save space.")
@@ -29,7 +30,7 @@ class LeadingTurns(LadderStep):
     """The conversation then begins with a later turn of the user that has no results. The oldest calls after
     that turn may be dropped too, with their results, so that a long tool loop keeps its task."""
 
-    name = "leading_turns"
+    name = LEADING_TURNS
 
     def apply(self, history: History, window: Window) -> Shortened:
         space = history.until_next_move(window.grid)

@@ -133,7 +133,7 @@ def _application(settings: Settings) -> str:
 
 PARTS: Mapping[str, Callable[[Settings], str]] = {
     "state folder": _state,
-    "access": describe_access,
+    "access": lambda settings: describe_access(settings).text,
     "guards": _guards,
     "upstream": _upstream,
     "gunicorn.conf.py": _gunicorn,

@@ -47,7 +47,7 @@ def answer_stream(
         choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
     if services.models.is_replaced(request.model):
         record.note([RETIRED])
-    request = services.context.edited(request, record)
+    request = services.context.edited(request, record.upstream_model or "", record)
     opening = _Opening(choices, tier, caller, services, record, losses, trace)
     if request.context and (wish := compaction_wish(request)) is not None:
         return opening.compacted(request, wish)

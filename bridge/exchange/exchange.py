@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from bridge.errors import BridgeError, ClientDisconnected, InternalError, ShuttingDown, UnknownModel
+from bridge.errors import (
+    BridgeError,
+    ClientDisconnected,
+    InternalError,
+    ShuttingDown,
+    UnknownModel,
+    UpstreamError,
+)
 from bridge.exchange.adapting import USAGE_ESTIMATED
 from bridge.exchange.answer_stream import answer_stream
 from bridge.exchange.losses import RequestLosses
@@ -45,6 +52,7 @@ log = logging.getLogger(__name__)
 #: Returns whether the client still waits for the answer.
 Wanted = Callable[[], bool]
 CHECK_INTERVAL = 1.0  #: seconds between two calls of `Wanted`
+FAULTS_OF_CLIENTS = (400, 404)  #: statuses of errors that say nothing about the upstream
 
 
 class Exchange:
@@ -66,6 +74,7 @@ class Exchange:
         self._chunks = chunks
         self._guards = guards
         self._drain = services.drain
+        self._failures = services.failures
         self._interruption = interruption
         self._heartbeat = services.heartbeat
         self._record = record
@@ -74,7 +83,9 @@ class Exchange:
         self._batches: Iterator[list[Event]] = chain(map(self._events, chunks), self._last_events())
         self._held: list[Event] = []
         self._encoded_to_the_end = False
+        self._closed = False
         machine.sent_tier = lambda: None if chunks.request is None else chunks.request.service_tier
+        machine.context_steps = lambda: record.context_steps
 
     @property
     def streaming(self) -> bool:
@@ -127,25 +138,39 @@ class Exchange:
         except Exception as error:
             return self._fail(error)
 
-    def encoded(self, wanted: Wanted) -> Iterator[bytes]:
-        """The encoded stream: events that arrive together are written together."""
+    def encoded(self, wanted: Wanted, ends: Callable[[], None]) -> Iterator[bytes]:
+        """The encoded stream: events that arrive together are written together. Calls `ends` before the last
+        event is written."""
+        machine = self._machine
         self._record.first_byte()
+        if machine.over:
+            self._call(ends)
         yield self._framing.encode_events(self._held) or self._framing.keep_alive()
         last_write = time.monotonic()
         try:
             for events in self._batches:
                 if events:
+                    if machine.over:
+                        self._call(ends)
                     yield self._framing.encode_events(events)
                     last_write = time.monotonic()
                 elif not wanted():
                     return
-                elif time.monotonic() - last_write >= self._heartbeat and not self._machine.over:
+                elif time.monotonic() - last_write >= self._heartbeat and not machine.over:
                     yield self._framing.keep_alive()
                     last_write = time.monotonic()
         except Exception as error:
             if events := self._fail(error):
+                self._call(ends)
                 yield self._framing.encode_events(events)
         self._encoded_to_the_end = True
+
+    def _call(self, ends: Callable[[], None]) -> None:
+        """Whatever fails there, the client gets its last event."""
+        try:
+            ends()
+        except Exception:
+            log.exception("unexpected failure", extra={"request_id": self._record.request_id})
 
     def body(self, wanted: Wanted) -> JsonObject:
         """The whole answer; raises ClientDisconnected if the client disconnects."""
@@ -208,6 +233,10 @@ class Exchange:
         return events
 
     def close(self) -> None:
+        """Fill in the record. Only the first call has an effect."""
+        if self._closed:
+            return
+        self._closed = True
         self._batches = iter(())  # breaks a reference cycle
         chunks, record, machine = self._chunks, self._record, self._machine
         chunks.close()
@@ -226,6 +255,10 @@ class Exchange:
             record.failed(error)
         elif not machine.over and record.error is None:
             record.unfinished(lost=self._encoded_to_the_end)
+        for upstream, each in (*chunks.replaced_errors, (chunks.upstream, error)):
+            if isinstance(each, UpstreamError) and each.status not in FAULTS_OF_CLIENTS:
+                self._failures.failed(upstream, each.kind)
+                record.upstream_errors.append((upstream, each.kind))
 
 
 def open_exchange(

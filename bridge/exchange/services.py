@@ -16,6 +16,7 @@ from bridge.observe.record import Record
 from bridge.settings.prices import PriceTable
 from bridge.settings.routes import Target
 from bridge.state.signature_store import SignatureStore
+from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.directory import UpstreamDirectory
 from bridge.upstream.retries import RetryPolicy
@@ -37,6 +38,7 @@ class Services:
     auto_tier: str  #: the service tier that the bridge uses for `auto`
     media: MediaByUrl
     cache: RequestCache
+    failures: UpstreamFailureStore
     context: ContextFitting
     summaries: Summaries
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 from marshmallow import Schema
 
 from bridge.errors import BridgeError, IllegalTransition
+from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.refusals import blocked_prompt_text, refusal_text
 from bridge.gemini.turn import (
     MetadataReceived,
@@ -147,14 +148,19 @@ class Protocol:
         return heads if self.conversations is None else (*heads, self.conversations.path)
 
 
+class CountedTokens(NamedTuple):
+    tokens: int
+    original: int  #: before the context edits
+
+
 @dataclass(frozen=True, slots=True)
 class TokenCounting:
-    """A protocol's endpoint that counts the tokens of a request."""
+    """A protocol's endpoint that counts the tokens of a request, as the model would get it."""
 
     paths: tuple[str, ...]
     schema: Schema
     to_gemini: Callable[[JsonObject, Caller], ConvertedRequest]
-    body: Callable[[int], JsonObject]
+    body: Callable[[CountedTokens, ConvertedRequest], JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +275,8 @@ class EventMachine(ABC):
         self._turn = Turn(self.MAX_CANDIDATES, any_finish_reason_ends=self.ANY_FINISH_REASON_ENDS)
         #: Returns the service tier of the upstream request. The exchange sets this function.
         self.sent_tier: Callable[[], str | None] = lambda: None
+        #: Returns how the conversation was shortened. The exchange sets this function.
+        self.context_steps: Callable[[], Sequence[StepTaken]] = lambda: ()
 
     def __init_subclass__(cls) -> None:
         """Build the table once per class. A table of bound methods in each machine would be a reference

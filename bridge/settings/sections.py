@@ -95,6 +95,7 @@ class UpstreamSettings:
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     level: Annotated[str, OneOf(("debug", "info", "warning", "error"))] = "info"
+    format: Annotated[str, OneOf((AUTO, "json", "text"))] = AUTO
     debug: bool = False
 
 

@@ -7,7 +7,7 @@ module knows no upstream, so it does not check `kind` and `dialect`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +39,18 @@ Name = Annotated[
 ]
 #: For each tool, other spellings of its parameters and the parameters that they mean.
 ParameterMap = Mapping[str, Mapping[str, str]]
+
+
+#: Fields of a row that do not change how the server answers: the request contains what they change, or they
+#: only say how the server is reached, or they apply to the answer.
+NOT_OF_SERVER = frozenset(
+    (
+        *("name", "origin", "api_keys", "models", "listed", "weight"),
+        *("tools", "soft_switch", "preserve_context", "parameter_map", "think_opens"),
+        *("connect_timeout", "first_byte_timeout", "read_timeout", "answer_timeout", "key_cooldown"),
+        *("proxy", "ca", "credentials"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +89,9 @@ class UpstreamRow:
 
     @property
     def server_settings(self) -> tuple[str, ...]:
-        """What decides, beside the request, how the server of this row answers."""
-        return self.kind, self.base_url, self.dialect, self.think, self.project, self.location
+        """What decides, beside the request, how the server of this row answers. A new field is part of it."""
+        names = (each.name for each in fields(self) if each.name not in NOT_OF_SERVER)
+        return tuple(str(getattr(self, name)) for name in names)
 
     @property
     def key_setting(self) -> str:

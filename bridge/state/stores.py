@@ -23,7 +23,11 @@ from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.conversation_store import SqliteConversationStore
 from bridge.state.sqlite.database import SqliteStore
 from bridge.state.sqlite.event_store import SqliteEventStore
-from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
+from bridge.state.sqlite.expiring_names import (
+    SqliteCooldownStore,
+    SqliteLearntFactStore,
+    SqliteUpstreamFailureStore,
+)
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
@@ -32,6 +36,7 @@ from bridge.state.sqlite.summary_store import SqliteSummaryStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck
 from bridge.state.summary_store import LARGEST_MB, SummaryStore
+from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.state.usage_store import UsageStore
 
 
@@ -46,6 +51,7 @@ class Stores:
     signatures: SignatureStore
     cooldowns: CooldownStore
     learnt_facts: LearntFactStore
+    upstream_failures: UpstreamFailureStore
     request_cache: RequestCacheStore
     summaries: SummaryStore
     bridges: Bridges | None = None  #: those that share a database server
@@ -118,7 +124,9 @@ def _postgres_stores(settings: Settings, patience: float) -> Stores:
 
     folder = settings.state.dir
     found = postgres_stores(settings, patience)
-    found["usage"] = WaitingUsageStore(found["usage"], SqliteWaitingRows(folder / "usage_waiting.sqlite3"))
+    found["usage"] = WaitingUsageStore(
+        found["usage"], SqliteWaitingRows(folder / "usage_waiting.sqlite3"), found["bridges"]
+    )
     found["ledger"] = FallbackLedger(
         found["ledger"],
         SqliteLocalLedger(folder / "limits_away.sqlite3"),
@@ -149,6 +157,7 @@ def _sqlite_stores(settings: Settings) -> Stores:
         signatures=SqliteSignatureStore(folder / "signatures.sqlite3"),
         cooldowns=SqliteCooldownStore(folder / "cooldowns.sqlite3"),
         learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),
+        upstream_failures=SqliteUpstreamFailureStore(folder / "failures.sqlite3"),
         request_cache=SqliteRequestCacheStore(folder / "cache.sqlite3", settings.cache.max_mb),
         summaries=SqliteSummaryStore(folder / "summaries.sqlite3", settings.context.summary_days, LARGEST_MB),
     )

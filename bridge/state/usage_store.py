@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
 
+from bridge.state.bridges import LateUsage
 from bridge.state.store import Store
 
 #: The limit of different refusals in one day. Clients choose model names, so refusals beyond the limit are
@@ -43,6 +44,8 @@ class UsageRow(NamedTuple):
     status: int
     id: str  #: by which a database server notices a row that arrives twice; files do not keep it
     tier: str = ""  #: the service tier that served the request
+    from_cache: int = 0  #: 1: the request cache answered
+    saved: float = 0.0  #: what that answer would have cost
 
 
 class Refusal(NamedTuple):
@@ -65,6 +68,8 @@ class UsageSums(NamedTuple):
     output: int = 0
     reasoning: int = 0
     cost: float = 0.0
+    from_cache: int = 0  #: answers of the request cache
+    saved: float = 0.0  #: what they would have cost
 
     @property
     def cached_share(self) -> float | None:
@@ -99,13 +104,14 @@ class UsageQuery:
 
 
 class UsageStore(Store):
-    def keep(self, row: UsageRow) -> bool:
-        """Keep one row at once, where a killed process does not lose it. False if the store has no such
-        place, or no space in it: then `write` takes the row."""
+    def keep(self, row: UsageRow, late: LateUsage | None = None) -> bool:
+        """Keep one row at once, where a killed process does not lose it, and with it the usage that is booked
+        if the process dies before it tells the ledger. False if the store has no such place, or no space in
+        it: then `write` takes the row."""
         return False
 
-    def flush(self) -> None:
-        """Try to write the kept rows. Does not raise."""
+    def finish(self) -> None:
+        """Try to write the kept rows, at the end of the process. Does not raise."""
 
     def waiting(self) -> int:
         """The number of kept rows that are not written yet. Does not raise."""

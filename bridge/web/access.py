@@ -97,4 +97,4 @@ def _book(admission: Admission, record: Record) -> None:
     if admission.refusal is not None:
         raise admission.refusal
     if admission.settle is not None:
-        record.settlers = (*record.settlers, admission.settle)
+        record.settlers, record.owed = (*record.settlers, admission.settle), admission.owed

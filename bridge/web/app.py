@@ -27,7 +27,7 @@ from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
-from bridge.observe.costs import cost_of
+from bridge.observe.costs import cost_of, saved_cost_of
 from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import CACHE_HIT, Observer, Record
 from bridge.observe.usage_writer import UsageObserver
@@ -39,9 +39,7 @@ from bridge.server.slots import Slots
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
-from bridge.settings.value import OFF
 from bridge.state.stores import Stores, open_stores
-from bridge.state.usage_store import UsageStore
 from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
 from bridge.upstream.retries import RetryPolicy
@@ -102,7 +100,8 @@ def create_app(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    _keep_records(app, client_side.slow_clients, _observers(settings, stores.usage, services.context))
+    usage = UsageObserver(stores.usage, settings.prices_in_force)
+    _keep_records(app, client_side.slow_clients, usage, _observers(settings, services.context))
     authenticator = Authenticator(settings, KeyCache(stores.keys))
     limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
     install_access(
@@ -169,6 +168,7 @@ def _services(
         context=ContextFitting(settings.context, settings.editors),
         summaries=Summaries(stores.summaries),
         cache=RequestCache(stores.request_cache, settings.cache),
+        failures=stores.upstream_failures,
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 
@@ -190,9 +190,8 @@ def _listed_losses(names: Sequence[str]) -> str:
 
 def _context_header(record: Record) -> str:
     """For each step what it changed, then the tokens that all of them saved."""
-    steps = [f"{name}={changes}" for name, changes in record.context.items()]
-    saved = sum(record.context_saved.get(name, 0) for name in record.context)
-    return ";".join((*steps, f"saved={saved}"))
+    steps = [f"{step.name}={step.changes}" for step in record.context_steps]
+    return ";".join((*steps, f"saved={sum(step.saved for step in record.context_steps)}"))
 
 
 def _cost_by(settings: Settings) -> CostOf:
@@ -201,14 +200,13 @@ def _cost_by(settings: Settings) -> CostOf:
     return lambda record: cost_of(record, prices) or 0.0
 
 
-def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -> tuple[Observer, ...]:
+def _observers(settings: Settings, context: ContextFitting) -> tuple[Observer, ...]:
     models = {row[0].model for row in settings.models.target_rows}
+    prices = settings.prices_in_force
     observers: list[Observer] = [
-        RequestMetrics(models, _cost_by(settings)),
-        UsageObserver(usage, settings.prices_in_force),
+        RequestMetrics(models, _cost_by(settings), lambda record: saved_cost_of(record, prices)),
+        context.learn,
     ]
-    if settings.context.compress != OFF:
-        observers.append(context.learn)
     if settings.otel.enabled:
         from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
@@ -216,7 +214,9 @@ def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -
     return tuple(observers)
 
 
-def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observer, ...]) -> None:
+def _keep_records(
+    app: Flask, slow_clients: SlowClients, usage: UsageObserver, observers: tuple[Observer, ...]
+) -> None:
     @app.before_request
     def begin() -> None:
         request = current_request()
@@ -228,6 +228,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             request.method,
             request.path,
             observers,
+            (usage,),
             client=client_program(headers.get("User-Agent")),
             traceparent=headers.get("traceparent"),
             session=session and session.id,
@@ -253,7 +254,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         losses = (*record.losses, *(name for name in (NOT_STORED,) if record.notes[name]))
         if losses:
             response.headers[LOSSES] = _listed_losses(losses)
-        if record.context:
+        if record.context_steps:
             response.headers[CONTEXT] = _context_header(record)
         if record.cache:
             response.headers[CACHE] = record.cache

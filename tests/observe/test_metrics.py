@@ -210,6 +210,7 @@ def test_the_documentation_lists_every_log_field():
     record.usage = Usage({"promptTokenCount": 1})
     record.error = record.reason = record.model = record.upstream = "x"
     record.session = record.agent = record.conversation = record.model_version = record.service_tier = "x"
+    record.cache = "hit"
     record.finish_reasons = ("STOP",)
     record.notes["n"] += 1
     record.first_byte()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pgbouncer import PgBouncer, needs_pgbouncer, pgbouncer
 from postgres_server import PostgresServer, postgres_server
 
 from bridge.state.answer_store import AnswerStore
@@ -20,7 +21,11 @@ from bridge.state.postgres.answer_store import PostgresAnswerStore
 from bridge.state.postgres.conversation_store import PostgresConversationStore
 from bridge.state.postgres.database import Database
 from bridge.state.postgres.event_store import PostgresEventStore
-from bridge.state.postgres.expiring_names import PostgresCooldownStore, PostgresLearntFactStore
+from bridge.state.postgres.expiring_names import (
+    PostgresCooldownStore,
+    PostgresLearntFactStore,
+    PostgresUpstreamFailureStore,
+)
 from bridge.state.postgres.key_store import PostgresKeyStore
 from bridge.state.postgres.ledger import PostgresLedger, by_the_server
 from bridge.state.postgres.migrations import upgrade
@@ -33,7 +38,11 @@ from bridge.state.signature_store import SignatureStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.conversation_store import SqliteConversationStore
 from bridge.state.sqlite.event_store import SqliteEventStore
-from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
+from bridge.state.sqlite.expiring_names import (
+    SqliteCooldownStore,
+    SqliteLearntFactStore,
+    SqliteUpstreamFailureStore,
+)
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
@@ -41,6 +50,7 @@ from bridge.state.sqlite.signature_store import SqliteSignatureStore
 from bridge.state.sqlite.summary_store import SqliteSummaryStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.summary_store import SummaryStore
+from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.state.usage_store import UsageStore
 
 Now = Callable[[], float]
@@ -90,6 +100,9 @@ class SqliteBackend:
     def learnt_facts(self, now: Now = time.time) -> LearntFactStore:
         return SqliteLearntFactStore(self.folder / "learnt.sqlite3", now)
 
+    def upstream_failures(self, now: Now = time.time) -> UpstreamFailureStore:
+        return SqliteUpstreamFailureStore(self.folder / "failures.sqlite3", now)
+
     def request_cache(self, now: Now = time.time, megabytes: int = 9) -> RequestCacheStore:
         return SqliteRequestCacheStore(self.folder / "cache.sqlite3", megabytes, now)
 
@@ -105,6 +118,9 @@ class PostgresBackend:
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
         self.url = url
+
+    def through(self, bouncer: PgBouncer) -> PostgresBackend:
+        return PostgresBackend(self.folder, bouncer.url(self.url))
 
     def database(self) -> Database:
         return Database(self.url, patience=5.0)  # the machine of the tests may be busy
@@ -138,6 +154,9 @@ class PostgresBackend:
     def learnt_facts(self, now: Now | None = None) -> LearntFactStore:
         return PostgresLearntFactStore(self.database(), now)
 
+    def upstream_failures(self, now: Now | None = None) -> UpstreamFailureStore:
+        return PostgresUpstreamFailureStore(self.database(), now)
+
     def request_cache(self, now: Now | None = None, megabytes: int = 9) -> RequestCacheStore:
         return PostgresRequestCacheStore(self.database(), megabytes, now or by_the_server)
 
@@ -167,11 +186,22 @@ def postgres(server: PostgresServer, template: str, tmp_path: Path) -> PostgresB
     return PostgresBackend(tmp_path / "state", server.new_database(template))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(scope="session")
+def bouncer(server: PostgresServer) -> Iterator[PgBouncer]:
+    with pgbouncer(server) as running:
+        yield running
+
+
+@pytest.fixture
+def through_pgbouncer(postgres: PostgresBackend, bouncer: PgBouncer) -> PostgresBackend:
+    return postgres.through(bouncer)
+
+
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("through_pgbouncer", marks=needs_pgbouncer)])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     if request.param == "sqlite":
         return SqliteBackend(tmp_path / "state")
-    found: PostgresBackend = request.getfixturevalue("postgres")
+    found: PostgresBackend = request.getfixturevalue(request.param)
     return found
 
 

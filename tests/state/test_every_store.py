@@ -29,6 +29,7 @@ USES: dict[str, Callable[[Any], object]] = {
     "cooldowns": lambda store: store.rest("model", 60),
     "summaries": lambda store: store.keep("me", b"digest", "a summary"),
     "learnt_facts": lambda store: store.learn("fact"),
+    "upstream_failures": lambda store: store.failed("one", "overloaded"),
 }
 
 

@@ -68,6 +68,15 @@ def test_daily_sums_match_request_rows(store: UsageStore) -> None:
     ]
 
 
+@pytest.mark.parametrize("by", ["day", "client"])
+def test_answers_of_the_request_cache_and_what_they_saved_add_up(store: UsageStore, by: str) -> None:
+    store.write([row(), row(cost=0.0, from_cache=1, saved=0.5)])
+    store.write([row(NOON + DAY, cost=0.0, from_cache=1, saved=0.25), row(cost=0.0, from_cache=1)])
+    found = everything(store, by)
+    assert (found.requests, found.from_cache) == (4, 3)
+    assert (found.cost, found.saved) == pytest.approx((0.5, 0.75))
+
+
 @pytest.mark.parametrize("by", GROUPINGS)
 def test_every_grouping_has_the_same_total(store: UsageStore, by: str) -> None:
     store.write([row(key=f"k{number % 3}", model=f"m{number % 5}", at=NOON + number) for number in range(30)])

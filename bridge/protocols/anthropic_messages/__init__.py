@@ -1,6 +1,7 @@
 """Anthropic Messages: Claude Code, the Anthropic SDKs."""
 
 from bridge.protocols.anthropic_messages.compaction import FIELD as COMPACTION
+from bridge.protocols.anthropic_messages.context_management import count_body
 from bridge.protocols.anthropic_messages.converter import to_gemini
 from bridge.protocols.anthropic_messages.errors import error_body, error_status
 from bridge.protocols.anthropic_messages.limits import limit_headers
@@ -30,7 +31,7 @@ PROTOCOL = Protocol(
         schema=MessagesCountSchema(),
         # A wish for a summary changes nothing about the conversation that is counted.
         to_gemini=lambda body, caller: to_gemini({**body, COMPACTION: None}, caller),
-        body=lambda tokens: {"input_tokens": tokens},
+        body=count_body,
     ),
     request_id_header="request-id",
     limit_headers=limit_headers,

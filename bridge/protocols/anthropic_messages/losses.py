@@ -13,7 +13,6 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "messages.compaction": "Only its writer can vouch for a summary that the bridge did not write.",
     "messages.container_upload": "Gemini keeps no container between requests.",
     "messages.container": "Gemini keeps no container between requests.",
-    "messages.context_management": "The bridge does not clear old tool results from a conversation.",
     "messages.diagnostics": "Gemini has no such report.",
     "messages.encrypted_stdout": "Only Anthropic can read the encrypted output of its code execution.",
     "messages.fallback": "A mark of Anthropic's change to another model.",

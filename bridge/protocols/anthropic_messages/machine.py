@@ -35,6 +35,7 @@ from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.anthropic_messages import executed_code
 from bridge.protocols.anthropic_messages.compaction import BLOCK, block_delta, block_fields, iteration
 from bridge.protocols.anthropic_messages.computer_toolset import name_fields
+from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT, applied_edits
 from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
@@ -331,7 +332,8 @@ class MessagesMachine(EventMachine):
             yield from self._tool_block("server_tool_use", call.input, id=own_id, name=call.tool)
             yield from self._result_block(call.result_type, own_id, call.result)
         usage = {**self._usage(step.usage), **server_tool_usage(calls)}
-        yield _event("message_delta", delta=self._ending(step.endings[0]), usage=usage)
+        managed = self._context_management()
+        yield _event("message_delta", delta=self._ending(step.endings[0]), usage=usage, **managed)
         yield _event("message_stop")
 
     def _usage(self, usage: Usage) -> dict[str, Any]:
@@ -343,6 +345,11 @@ class MessagesMachine(EventMachine):
             return {**usage_from_gemini(Usage()), "iterations": iterations}
         answer = usage_from_gemini(usage)
         return {**answer, "iterations": [*iterations, iteration("message", answer)]}
+
+    def _context_management(self) -> dict[str, Any]:
+        if not self._options.manages_context:
+            return {}
+        return {CONTEXT_MANAGEMENT: applied_edits(self.context_steps())}
 
     def _ending(self, ending: Ending) -> dict[str, Any]:
         reason = "tool_use" if ending.called else STOP_REASONS[ending.outcome]

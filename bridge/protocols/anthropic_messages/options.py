@@ -12,3 +12,4 @@ class MessagesOptions:
     thinking: bool = False  #: the client asked for thinking, so it may be shown
     seal: SummarySeal = field(default_factory=SummarySeal)
     on_demand: bool = False  #: the client asked for a summary alone, with the field `compaction`
+    manages_context: bool = False  #: the answer says which edits of the conversation were applied

@@ -17,6 +17,7 @@ from bridge.protocols.openai_responses.losses import ENCRYPTED_REASONING, LOGPRO
 from bridge.protocols.openai_responses.options import ResponsesOptions
 from bridge.protocols.openai_responses.tool_choice import chosen_tools
 from bridge.protocols.openai_responses.tools import DeclaredTools
+from bridge.protocols.openai_responses.truncation import truncation_wishes
 from bridge.protocols.openai_tiers import requested_tier
 
 VERBOSITIES = ("low", "medium", "high")
@@ -56,7 +57,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         thinking=_thinking(body),
         service_tier=requested_tier(body),
         draws=declared.draws,
-        context=wishes,
+        context=(*truncation_wishes(body), *wishes),
     )
     tool_losses = (*declared.losses, *declared.schemas.losses, *choice.losses)
     losses = (*tool_losses, *items.losses, *request_losses(body))

@@ -10,7 +10,11 @@ from bridge.state.postgres.bridges import PostgresBridges
 from bridge.state.postgres.conversation_store import PostgresConversationStore
 from bridge.state.postgres.database import Database
 from bridge.state.postgres.event_store import PostgresEventStore
-from bridge.state.postgres.expiring_names import PostgresCooldownStore, PostgresLearntFactStore
+from bridge.state.postgres.expiring_names import (
+    PostgresCooldownStore,
+    PostgresLearntFactStore,
+    PostgresUpstreamFailureStore,
+)
 from bridge.state.postgres.ledger import PostgresLedger
 from bridge.state.postgres.remembered_keys import RememberingKeyStore
 from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
@@ -41,6 +45,7 @@ def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
         "signatures": PostgresSignatureStore(database),
         "cooldowns": PostgresCooldownStore(database),
         "learnt_facts": PostgresLearntFactStore(database),
+        "upstream_failures": PostgresUpstreamFailureStore(database),
         "request_cache": PostgresRequestCacheStore(database, settings.cache.max_mb),
         "summaries": PostgresSummaryStore(database, settings.context.summary_days, LARGEST_MB),
     }

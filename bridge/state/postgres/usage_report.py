@@ -17,13 +17,14 @@ _REQUEST_COLUMNS: Mapping[str, str] = {
 }
 
 _TOKENS = "sum(input)::bigint, sum(cached)::bigint, sum(output)::bigint, sum(reasoning)::bigint"
+_FROM_CACHE = "sum(from_cache)::bigint, sum(saved)"
 _FROM_DAYS = (
     "sum(requests)::bigint, sum(failed)::bigint, sum(client_left)::bigint, sum(unpriced)::bigint, "
-    f"{_TOKENS}, sum(cost)"
+    f"{_TOKENS}, sum(cost), {_FROM_CACHE}"
 )
 _FROM_REQUESTS = (
     "count(*), count(*) FILTER (WHERE outcome = 'failed'), count(*) FILTER (WHERE outcome = 'client_left'), "
-    f"count(*) FILTER (WHERE cost IS NULL), {_TOKENS}, coalesce(sum(cost), 0)"
+    f"count(*) FILTER (WHERE cost IS NULL), {_TOKENS}, coalesce(sum(cost), 0), {_FROM_CACHE}"
 )
 _LARGEST_FIRST = "coalesce(sum(cost), 0) DESC, sum(input + cached + output + reasoning) DESC"
 

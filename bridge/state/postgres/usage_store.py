@@ -26,8 +26,8 @@ DAY = 24 * 3600
 ROWS_IN_A_STEP = 1000
 
 #: The columns of `UsageRow` that are not texts.
-_NUMBERS = {"input", "cached", "output", "reasoning", "status"}
-_REALS = {"at", "cost", "seconds", "first_byte"}
+_NUMBERS = {"input", "cached", "output", "reasoning", "status", "from_cache"}
+_REALS = {"at", "cost", "seconds", "first_byte", "saved"}
 
 
 def _type_of(column: str) -> str:

@@ -29,10 +29,13 @@ _REQUEST_COLUMNS: Mapping[str, str] = {
 }
 
 _TOKENS = "sum(input), sum(cached), sum(output), sum(reasoning)"
-_FROM_DAYS = f"sum(requests), sum(failed), sum(client_left), sum(unpriced), {_TOKENS}, sum(cost)"
+_FROM_CACHE = "sum(from_cache), total(saved)"
+_FROM_DAYS = (
+    f"sum(requests), sum(failed), sum(client_left), sum(unpriced), {_TOKENS}, sum(cost), {_FROM_CACHE}"
+)
 _FROM_REQUESTS = (
     "count(*), sum(outcome = 'failed'), sum(outcome = 'client_left'), sum(cost IS NULL), "
-    f"{_TOKENS}, total(cost)"
+    f"{_TOKENS}, total(cost), {_FROM_CACHE}"
 )
 _LARGEST_FIRST = "total(cost) DESC, sum(input + cached + output + reasoning) DESC"
 
@@ -42,6 +45,8 @@ def sums(path: Path, schema: Schema, query: UsageQuery) -> list[UsageGroup]:
         if not (has_table(database, "day") and has_table(database, "request")):
             return []
         select, values = _from_requests(query, database) if query.needs_requests else _from_days(query)
+        if not has_column(database, "day", "from_cache"):  # a file of 0.1.0 that was not migrated yet
+            select = select.replace(_FROM_CACHE, "0, 0.0")
         width = len(query.by)
         rows = database.execute(select, values).fetchall()
         return [UsageGroup(tuple(row[:width]), UsageSums(*row[width:])) for row in rows]

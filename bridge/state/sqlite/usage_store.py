@@ -81,6 +81,30 @@ SCHEMA = Schema(
             END
             """,
         ),
+        *(added_column(table, "from_cache", "INTEGER NOT NULL DEFAULT 0") for table in ("request", "day")),
+        *(added_column(table, "saved", "REAL NOT NULL DEFAULT 0") for table in ("request", "day")),
+        statements(
+            "DROP TRIGGER request_counted",  # its successor counts answers of the request cache too
+            """
+            CREATE TRIGGER request_counted AFTER INSERT ON request BEGIN
+                INSERT INTO day (
+                    day, key, protocol, model, requests, failed, client_left, unpriced,
+                    input, cached, output, reasoning, cost, from_cache, saved
+                ) VALUES (
+                    date(NEW.at, 'unixepoch'), NEW.key, NEW.protocol, NEW.model,
+                    1, NEW.outcome = 'failed', NEW.outcome = 'client_left', NEW.cost IS NULL,
+                    NEW.input, NEW.cached, NEW.output, NEW.reasoning, ifnull(NEW.cost, 0),
+                    NEW.from_cache, NEW.saved
+                ) ON CONFLICT DO UPDATE SET
+                    requests = requests + 1, failed = failed + excluded.failed,
+                    client_left = client_left + excluded.client_left, unpriced = unpriced + excluded.unpriced,
+                    input = input + excluded.input, cached = cached + excluded.cached,
+                    output = output + excluded.output, reasoning = reasoning + excluded.reasoning,
+                    cost = cost + excluded.cost, from_cache = from_cache + excluded.from_cache,
+                    saved = saved + excluded.saved;
+            END
+            """,
+        ),
     ),
 )
 
