@@ -223,7 +223,6 @@ class _Shortening:
             raise _overflow(counted, self.window.limit)
         if not fitted.taken:
             return request
-        self._tell(fitted.taken, notes)
         self._prepare(history, fitted.history, tokens)
         return replace(request, contents=fitted.history.turns)
 
