@@ -22,17 +22,14 @@ from bridge.errors import (
     UnknownModel,
     UpstreamError,
 )
-from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
-from bridge.exchange.fitted import fitted
-from bridge.exchange.google_storage import without_storage
+from bridge.exchange.adapting import USAGE_ESTIMATED
+from bridge.exchange.answer_stream import answer_stream
 from bridge.exchange.losses import RequestLosses
-from bridge.exchange.model_choices import EnteredArm, permitted_choices, priced_choices, unknown_model
+from bridge.exchange.model_choices import unknown_model
 from bridge.exchange.request_cache import OFF
 from bridge.exchange.request_conversation import in_conversation
 from bridge.exchange.services import Services
-from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
-from bridge.gemini.thinking import with_level
-from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
+from bridge.gemini.types import Chunk, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import GuardRunner
 from bridge.interruption import Interruption
@@ -45,11 +42,9 @@ from bridge.protocols.base import (
     Protocol,
 )
 from bridge.protocols.json_reading import reject_deep_nesting
-from bridge.settings.routes import Target
 from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
-from bridge.upstream.prepared_attempt import PreparedAttempt
-from bridge.upstream.retries import LONGEST_HOLD, RetryingStream
+from bridge.upstream.retries import LONGEST_HOLD
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +52,6 @@ log = logging.getLogger(__name__)
 Wanted = Callable[[], bool]
 CHECK_INTERVAL = 1.0  #: seconds between two calls of `Wanted`
 FAULTS_OF_CLIENTS = (400, 404)  #: statuses of errors that say nothing about the upstream
-RETIRED = "model.retired"  #: the note for a retired model that another model replaces
 
 
 class Exchange:
@@ -294,57 +288,6 @@ def open_exchange(
     else:
         if guards.notes:  # the answer to a prompt that a guard changed is not kept
             caller = replace(caller, key_cache=OFF)
-        chunks = _retrying_stream(guarded, arm, caller, services, record, losses, trace)
+        chunks = answer_stream(guarded, arm, caller, services, record, losses, trace)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
-
-
-def _retrying_stream(
-    request: GenerateRequest,
-    arm: EnteredArm,
-    caller: Caller,
-    services: Services,
-    record: Record,
-    losses: RequestLosses,
-    trace: Trace | None,
-) -> RetryingStream:
-    request = with_level(request, arm.thinking) if arm.thinking else request
-    choices = permitted_choices(request.model, caller, services.models, request.conversation, arm.models)
-    serving = services.upstreams.serving(choices)
-    request = services.media.fetched(request, serving, caller.book_memory, record)
-    tier = normalise_tier(request.service_tier or STANDARD)
-    request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
-    if caller.cost_limited:
-        choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
-    if services.models.is_replaced(request.model, arm.models):
-        record.note([RETIRED])
-    request = services.context.edited(request, record.upstream_model or "", record)
-    fittings: list[GenerateRequest] = []
-
-    def prepare(target: Target) -> PreparedAttempt:
-        fitting = fitted(request, target, caller, services, record, losses)
-        fittings.append(fitting)
-        prepared = adapted(fitting, target, caller, services, record)
-        allowed = prepared.request if services.store else without_storage(prepared.request)
-        repaired, learnt = services.models.without_known_problems(allowed, target)
-        services.note_target(record, target)
-        notes = (*prepared.adapter.notes, *learnt, *prepared.upstream.losses_of(repaired))
-        record.note(notes)
-        losses.of_attempt(notes)
-        if trace:
-            trace.gemini_request(repaired)
-        return prepared._replace(request=repaired)
-
-    stream = RetryingStream(
-        choices,
-        prepare,
-        services.policy,
-        services.cooldowns,
-        services.models,
-        tier,
-        strict=losses.strict,
-    )
-    stream.prepare_first()
-    if arm.offer is not None:
-        arm.offer(fittings[0], caller.owner)
-    return stream

@@ -11,6 +11,7 @@ from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_choices import NO_ARM, EnteredArm
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
+from bridge.exchange.summaries import Summaries
 from bridge.gemini.types import GenerateRequest
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
@@ -46,6 +47,7 @@ class Services:
     cache: RequestCache
     failures: UpstreamFailureStore
     context: ContextFitting
+    summaries: Summaries
     experiments: Experiments | None = None
 
     def arm_of(self, request: GenerateRequest, caller: Caller, record: Record) -> EnteredArm:

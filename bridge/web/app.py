@@ -22,6 +22,7 @@ from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
 from bridge.exchange.services import Services
 from bridge.exchange.stored_answers import NOT_STORED
+from bridge.exchange.summaries import Summaries
 from bridge.fetch.media_fetcher import MediaFetcher
 from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
@@ -174,6 +175,7 @@ def _services(
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
         context=ContextFitting(settings.context, settings.editors),
+        summaries=Summaries(stores.summaries),
         cache=RequestCache(stores.request_cache, settings.cache),
         failures=stores.upstream_failures,
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import cast
 
@@ -30,6 +30,8 @@ class Request(flask.Request):
     ] = ()  #: the same if the request is refused and not counted
     cost_limited = False  #: whether a cost limit applies
     interruption = Interruption()  #: set if the answer must end early
+    #: Counts a request that the bridge makes for this one against the limits of its key.
+    book_request: Callable[[Record], None] = staticmethod(lambda _record: None)
 
     @cached_property
     def args(self) -> MultiDict[str, str]:

@@ -87,6 +87,8 @@ class ProtocolServing:
             address,
             query,
             interruption=request.interruption,
+            book_request=request.book_request,
+            seal=self.services.summaries.seal(identity.owner),
             key_dialect=None if identity.key is None else identity.key.rules.dialect,
             book_memory=slot.memory.add,
             key_cache="" if identity.key is None else identity.key.rules.cache,

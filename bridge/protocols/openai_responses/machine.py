@@ -12,6 +12,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome, outcome_of
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in, web_search_from
+from bridge.gemini.summary_part import WrittenSummary, written_summary
 from bridge.gemini.turn import (
     MetadataReceived,
     PartSigned,
@@ -28,6 +29,8 @@ from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transit
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 from bridge.protocols.openai_logprobs import logprobs_from_gemini
 from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
+from bridge.protocols.openai_responses.compaction import new_item, sealed_item
+from bridge.protocols.openai_responses.echo import new_response
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
     STREAM_ERROR_KINDS,
@@ -67,19 +70,9 @@ class ResponsesMachine(EventMachine):
         self._output: list[dict[str, Any]] = []  # finished items
         self._item: dict[str, Any] | None = None  # the one being written
         self._pieces: list[str] = []
-        self.pending = self._response = {
-            "id": ids_and_clock.new_id(ID_PREFIX),
-            "object": "response",
-            "created_at": int(ids_and_clock.now()),
-            "completed_at": None,
-            "status": "in_progress",
-            "error": None,
-            "incomplete_details": None,
-            "model": converted.request.model,
-            "output": [],
-            "usage": None,
-            **self._options.echo,
-        }
+        self.pending = self._response = new_response(
+            ids_and_clock.new_id(ID_PREFIX), ids_and_clock.now(), converted.request.model, self._options.echo
+        )
         self._grounding: JsonObject | None = None
         self._texts: list[str] = []  # of the finished messages
         self._cited = 0
@@ -176,15 +169,22 @@ class ResponsesMachine(EventMachine):
     def _hosted(self, part: Part | None) -> Iterable[Event]:
         """The item of a part that arrives whole and is no call."""
         data: PartData = None if part is None else part.data
+        if (summary := written_summary(data)) is not None:
+            return self._compaction(summary)
         if isinstance(data, InlineData) and is_image(data):
             return self._image(data)
         if part is not None and self._options.encrypted_reasoning and is_server_tool(data):
             return self._carry(part)
-        code = executed_code(data, self.ids_and_clock.new_id)
-        if code is not None:
+        if (code := executed_code(data, self.ids_and_clock.new_id)) is not None:
             return self._begin_code(code)
         self.losses.append("responses.part_not_shown")
         return ()
+
+    def _compaction(self, summary: WrittenSummary) -> Iterator[Event]:
+        if summary.text is not None:  # else the answer uses the whole conversation
+            yield self._start_item(new_item(self.ids_and_clock.new_id))
+            yield self._item_event("response.compaction.compacting")
+            yield self._finish_item(encrypted_content=sealed_item(summary, self._options.seal))
 
     def _carry(self, part: Part) -> Iterator[Event]:
         self._carried_signature = part.signature or ""

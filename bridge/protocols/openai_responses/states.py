@@ -51,6 +51,7 @@ TRANSITIONS: Transitions = {
         f"{CODE_EVENTS}_code.done": ResponsesState.ITEM,
         f"{CODE_EVENTS}.interpreting": ResponsesState.ITEM,
         f"{CODE_EVENTS}.completed": ResponsesState.ITEM,
+        "response.compaction.compacting": ResponsesState.ITEM,
         **dict.fromkeys((*IMAGE_EVENTS, *SEARCH_EVENTS), ResponsesState.ITEM),
         "response.output_item.done": ResponsesState.OPEN,
         **_FAIL,
