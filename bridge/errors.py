@@ -37,6 +37,7 @@
     │ ├ UpstreamUnreachable          unreachable        502
     │ ├ UpstreamTruncated            truncated          502   the answer ended without a finish reason
     │ └ UpstreamMalformed            malformed          502   the answer is unusable: bad JSON or a bad call
+    │   └ AgentFailed                malformed          502   an agent ended without a result
     └ InternalError                  internal           500   a bug in the bridge
       └ IllegalTransition            internal           500   an event machine would have broken its protocol
 
@@ -252,6 +253,10 @@ class UpstreamTruncated(UpstreamError):
 
 class UpstreamMalformed(UpstreamError):
     kind, status = "malformed", 502
+
+
+class AgentFailed(UpstreamMalformed):
+    retryable = False  # the same question would run into the same limit
 
 
 class InternalError(BridgeError):

@@ -61,8 +61,20 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.state",
     },
     "bridge.fetch": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
+    "bridge.agents": {
+        "bridge",
+        "bridge.errors",
+        "bridge.fetch",
+        "bridge.gemini",
+        "bridge.guards",
+        "bridge.ids_and_clock",
+        "bridge.settings",
+        "bridge.state",
+        "bridge.upstream",
+    },
     "bridge.exchange": {
         "bridge",
+        "bridge.agents",
         "bridge.context",
         "bridge.errors",
         "bridge.fetch",
@@ -107,6 +119,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.connect": {"bridge.gemini"},
     "bridge.doctor": {
         "bridge",
+        "bridge.agents",
         "bridge.access",
         "bridge.errors",
         "bridge.exchange",
@@ -120,14 +133,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.cli": {
         "bridge",
         "bridge.access",
+        "bridge.agents",
         "bridge.connect",
         "bridge.doctor",
         "bridge.errors",
         "bridge.exchange",
         "bridge.experiment_report",
         "bridge.gemini",
+        "bridge.observe",
         "bridge.settings",
         "bridge.state",
+        "bridge.web",
     },
 }
 

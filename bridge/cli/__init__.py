@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bridge import __version__
+from bridge.cli.agent import AGENT
 from bridge.cli.cache import CACHE
 from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
@@ -36,6 +37,7 @@ COMMANDS: Mapping[str, Command] = {
     "experiment": EXPERIMENT,
     "state": STATE,
     "cache": CACHE,
+    "agent": AGENT,
     "context": CONTEXT,
     "check": CHECK,
     "doctor": DOCTOR,

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from bridge.errors import (
@@ -25,11 +26,11 @@ from bridge.errors import (
 from bridge.exchange.adapting import USAGE_ESTIMATED
 from bridge.exchange.answer_stream import answer_stream
 from bridge.exchange.losses import RequestLosses
-from bridge.exchange.model_choices import unknown_model
+from bridge.exchange.model_choices import NO_ARM, EnteredArm, unknown_model
 from bridge.exchange.request_cache import OFF
 from bridge.exchange.request_conversation import in_conversation
 from bridge.exchange.services import Services
-from bridge.gemini.types import Chunk, JsonObject, Usage
+from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import GuardRunner
 from bridge.interruption import Interruption
@@ -37,11 +38,13 @@ from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import (
     Caller,
+    ConvertedRequest,
     Event,
     EventMachine,
     Protocol,
 )
 from bridge.protocols.json_reading import reject_deep_nesting
+from bridge.state.agent_run_store import RunStarter
 from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.retries import LONGEST_HOLD
@@ -278,16 +281,61 @@ def open_exchange(
     arm = services.arm_of(asked.request, caller, record)
     losses = RequestLosses(caller, record)
     record.upstream_model = services.models.resolve(record.model, arm.models)
-    caller.permit(record.model, record.upstream_model)
-    losses.of_request(asked.losses)
+    caller.permit(record.model, services.models.permission_name(record.model, arm.models))
     guards = GuardRunner(services.guards, record.request_id)
-    guarded = guards.request(asked.request)
-    chunks: AnswerStream
-    if isinstance(guarded, ShortCircuit):
-        chunks = CannedStream(guarded.text)
+    ask = partial(
+        answer_of_model,
+        arm=arm,
+        services=services,
+        record=record,
+        guards=guards,
+        losses=losses,
+        trace=trace,
+    )
+    if services.agents.serve(record.model):
+        chunks = _agent_answer(asked, ask, caller, services, record, losses)
     else:
-        if guards.notes:  # the answer to a prompt that a guard changed is not kept
-            caller = replace(caller, key_cache=OFF)
-        chunks = answer_stream(guarded, arm, caller, services, record, losses, trace)
+        losses.of_request(asked.losses)
+        chunks = ask(asked.request, caller)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
+
+
+def answer_of_model(
+    request: GenerateRequest,
+    caller: Caller,
+    *,
+    arm: EnteredArm = NO_ARM,
+    services: Services,
+    record: Record,
+    guards: GuardRunner,
+    losses: RequestLosses,
+    trace: Trace | None = None,
+) -> AnswerStream:
+    """The answer to one request. An agent asks for several."""
+    guarded = guards.request(request)
+    if isinstance(guarded, ShortCircuit):
+        return CannedStream(guarded.text)
+    if guards.notes:  # the answer to a prompt that a guard changed is not kept
+        caller = replace(caller, key_cache=OFF)
+    return answer_stream(guarded, arm, caller, services, record, losses, trace)
+
+
+def _agent_answer(
+    asked: ConvertedRequest,
+    ask: Callable[[GenerateRequest, Caller], AnswerStream],
+    caller: Caller,
+    services: Services,
+    record: Record,
+    losses: RequestLosses,
+) -> AnswerStream:
+    """The answer of an agent. Who may use an agent may use it with the model that the administrator chose."""
+    losses.of_request((*asked.losses, *services.agents.losses(asked.request)))
+    inner = replace(caller, permit=lambda _name, _model: None)
+    return services.agents.answer(
+        asked.request,
+        lambda request: ask(request, inner),
+        services.ids_and_clock.new_id,
+        RunStarter(record.key, record.request_id),
+        caller.spent,
+    )

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from bridge.errors import UnknownModel
 from bridge.gemini.model_capabilities import ModelCapabilities
+from bridge.gemini.model_names import plain_name
 from bridge.gemini.repairs import REMEMBERED_REPAIRS, Repair
 from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings.models import ModelTable, ResolvedModel
@@ -61,6 +62,12 @@ class ModelDirectory:
         """The model that currently serves the name."""
         targets = self._existing(self._meaning(name, instead).models)
         return targets[0].model if targets else self.table.resolve(name)
+
+    def permission_name(self, name: str, instead: tuple[Target, ...] = ()) -> str:
+        """The model that a key must allow, if it does not allow the name itself. Who may use a model may not
+        use every agent that runs on it."""
+        plain = plain_name(name)
+        return plain if plain in self.table.agents else self.resolve(name, instead)
 
     def choices(self, name: str, instead: tuple[Target, ...] = ()) -> tuple[Target, ...]:
         """The models to try; the next one is used if the upstream does not have the one before. Raises

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
@@ -48,6 +49,7 @@ class Services:
     failures: UpstreamFailureStore
     context: ContextFitting
     summaries: Summaries
+    agents: AgentModels
     experiments: Experiments | None = None
 
     def arm_of(self, request: GenerateRequest, caller: Caller, record: Record) -> EnteredArm:

@@ -86,6 +86,8 @@ class Caller:
     #: Raises LimitReached.
     book_request: Callable[[Any], None] = lambda _record: None
     seal: SummarySeal = field(default_factory=SummarySeal)  #: of the summaries that the caller gets and sends
+    #: The error if a budget of the caller is used up by now.
+    spent: Callable[[], BridgeError | None] = lambda: None
     key_strict: bool = False  #: whether the administrator set the caller's key to strict mode
 
 

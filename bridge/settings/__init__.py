@@ -25,11 +25,13 @@ from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
 from bridge.settings.models import ModelTable
 from bridge.settings.models_file import load_models
+from bridge.settings.optional_files import agents_in, experiments_in
 from bridge.settings.prices import FREE, PriceTable, load_prices
 from bridge.settings.routes import Routes, Target
 from bridge.settings.sections import (
     AccessSettings,
     AccountsSettings,
+    AgentRunSettings,
     CacheSettings,
     ConnectSettings,
     LogSettings,
@@ -56,7 +58,6 @@ from bridge.settings.source import (
     has_package,
     label,
     plain_entries,
-    read_toml,
     variable_entries,
     variable_name,
 )
@@ -70,6 +71,7 @@ from bridge.settings.value import (
 )
 
 if TYPE_CHECKING:
+    from bridge.settings.agents import AgentSettings
     from bridge.settings.experiments import Experiment
 
 __all__ = [
@@ -125,6 +127,7 @@ SECTIONS: Mapping[str, type] = {
     "models": ModelSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
+    "agent_runs": AgentRunSettings,
     "access": AccessSettings,
     "limits": LimitSettings,
 }
@@ -147,6 +150,7 @@ class ShownSetting:
 class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
+    agents: AgentSettings | None = None
     editors: tuple[EditorBlock, ...] = ()  #: the rows of editors.toml
     prices: PriceTable = field(default_factory=PriceTable)
     experiments: tuple[Experiment, ...] = ()  #: the rows of experiments.toml
@@ -166,6 +170,7 @@ class Settings:
     context: ContextSettings = field(default_factory=ContextSettings)
     state: StateSettings = field(default_factory=StateSettings)
     connect: ConnectSettings = field(default_factory=ConnectSettings)
+    agent_runs: AgentRunSettings = field(default_factory=AgentRunSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     #: Dotted key → the file or variable that set the value.
@@ -173,11 +178,11 @@ class Settings:
 
     @property
     def transport_in_force(self) -> str:
+        if _is_demo(self.upstream, self.models.routes):
+            return DEMO
         if self.upstream.transport != AUTO:
             return self.upstream.transport
-        if self.upstream.api_keys:
-            return GEMINI
-        return DEMO if self.models.routes.default else NONE
+        return GEMINI if self.upstream.api_keys else NONE
 
     @property
     def all_upstreams(self) -> tuple[UpstreamRow, ...]:
@@ -271,8 +276,13 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     upstreams = load_upstreams(folder / UPSTREAMS_FILE, environ, built["upstream"])
     routes = Routes(upstreams, default=_has_default(built["upstream"], upstreams))
     models, origins["models.default"] = _models(folder, environ, built.pop("models"), routes)
+    base = base_folder(folder, environ)
+    agents = agents_in(folder / "agents", environ, base, demo=_is_demo(built["upstream"], routes))
+    if agents is not None:
+        models.serve_agents({agent.model_name: agent.model for agent in agents.agents})
     settings = Settings(
         models=models,
+        agents=agents,
         upstreams=upstreams,
         guards=load_guards(_own_or_default(folder, "guards.toml")),
         prices=load_prices(_own_or_default(folder, "prices.toml")),
@@ -280,16 +290,15 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
         origins=MappingProxyType(origins),
         **built,
     )
-    settings = replace(settings, experiments=_experiments(folder / EXPERIMENTS_FILE, settings))
-    return _resolved(settings, base_folder(folder, environ))
+    experiments = experiments_in(folder / EXPERIMENTS_FILE, models, settings.prices_in_force)
+    settings = replace(settings, experiments=experiments)
+    return _resolved(settings, base)
 
 
-def _experiments(path: Path, settings: Settings) -> tuple[Experiment, ...]:
-    if not (path.exists() and read_toml(path)):
-        return ()
-    from bridge.settings.experiments import load_experiments  # most installations have no experiment
-
-    return load_experiments(path, settings.models, settings.prices_in_force)
+def _is_demo(upstream: UpstreamSettings, routes: Routes) -> bool:
+    return upstream.transport == DEMO or (
+        upstream.transport == AUTO and not upstream.api_keys and routes.default
+    )
 
 
 def _own_or_default(folder: Path, name: str) -> Path:

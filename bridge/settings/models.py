@@ -5,7 +5,7 @@ All data comes from `config/models.toml`, which `models_file.py` reads; the code
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -69,6 +69,8 @@ class ModelTable:
         self.aliases = tuple(
             (name, str(self._targets(row)[0])) for row in aliases for name in row.match if "*" not in name
         )
+        #: The names of agents, each with its model.
+        self.agents: Mapping[str, str] = {}
         self._default_row = tuple(map(self.routes.target, default))
         #: The lists of targets that client names map to.
         self.target_rows = tuple(dict.fromkeys((self._default_row, *map(self._targets, aliases))))
@@ -80,6 +82,10 @@ class ModelTable:
         self._cached_upstreams = lru_cache(CACHED_NAMES)(self._find_upstreams)
         self._cached_meaning = lru_cache(CACHED_NAMES)(self._find_meaning)
         self._cached_capabilities = lru_cache(CACHED_NAMES)(self._find_capabilities)
+
+    def serve_agents(self, agents: Mapping[str, str]) -> None:
+        """Serve agents by these names beside the models. Call it before the first lookup."""
+        self.agents = agents
 
     def _targets(self, alias: Alias) -> tuple[Target, ...]:
         return tuple(self.routes.target(model, alias.upstream) for model in alias.model)
@@ -141,6 +147,7 @@ class ModelTable:
         return at_upstream or self.routes.passes(plain) or self._pass_through.match(plain)
 
     def _row_of(self, name: str) -> tuple[Target, ...]:
+        name = self.agents.get(name, name)
         if self.is_model(name):
             return (self.routes.target(name),)
         return next(

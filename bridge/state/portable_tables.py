@@ -89,6 +89,9 @@ PORTABLE_TABLES = (
         newest="kept",
         size="length(data)",
     ),
+    PortableTable(
+        "agent runs", ("run", "number", "kept", "line"), ("run", "number"), newest="kept", size="length(line)"
+    ),
     PortableTable("conversations", ("id", "owner", "created", "used", "metadata"), ("id",), newest="used"),
     PortableTable(
         "conversation items",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from flask import Flask, Response
 
@@ -85,6 +86,7 @@ def _authenticated(authenticator: Authenticator, request: Request) -> Identity:
 def _admit(limiter: Limiter, request: Request) -> None:
     key = request.identity.key
     admission = limiter.admit(key)
+    request.spent = partial(limiter.spent, key)
     request.cost_limited = limiter.on_cost(key)
     request.allowances, request.allowances_if_refused = admission.allowances, admission.if_refused
     request.book_request = lambda record: _book(limiter.admit(key), record)

@@ -15,6 +15,7 @@ from bridge.access.key_cache import KeyCache
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.access.sign_in import SignIns
+from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
@@ -96,7 +97,7 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
     _serve_stores(stores, app)
-    services = _services(settings, stores, upstream, network)
+    services = make_services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
     usage = UsageObserver(stores.usage, settings.prices_in_force)
@@ -157,8 +158,8 @@ def _serve_stores(stores: Stores, app: Flask) -> None:
         app.extensions[STATE_METRICS] = StateMetrics(stores.bridges, stores.usage)
 
 
-def _services(
-    settings: Settings, stores: Stores, upstream: Upstream | None, network: Network | None
+def make_services(
+    settings: Settings, stores: Stores, upstream: Upstream | None = None, network: Network | None = None
 ) -> Services:
     upstreams = make_directory(settings, stores.cooldowns, upstream)
     return Services(
@@ -174,12 +175,21 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
+        agents=_agents(settings, stores),
         context=ContextFitting(settings.context, settings.editors),
         summaries=Summaries(stores.summaries),
         cache=RequestCache(stores.request_cache, settings.cache),
         failures=stores.upstream_failures,
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
+
+
+def _agents(settings: Settings, stores: Stores) -> AgentModels:
+    """An error in the administrator's agents stops the start."""
+    agents = AgentModels(settings, stores.agent_runs)
+    if settings.agents is not None and not settings.agents.built_in:
+        _ = agents.directory
+    return agents
 
 
 def _header_safe(name: str) -> str:

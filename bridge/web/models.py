@@ -1,8 +1,8 @@
-"""Lists the models in the format of each protocol: the upstream's models and the aliases of models.toml."""
+"""Lists the models in the format of each protocol: the upstream's models, aliases and agents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, request
@@ -65,10 +65,15 @@ class ModelList:
             for name in listed
             if not self._directory.is_replaced(name)
         }
-        for alias, _ in self._directory.table.aliases:
+        for alias in self._other_names():
             served = self._described(self.resolve(alias, arms(alias)), listed)
             models.setdefault(alias, {**served, "id": alias, "created": self._created})
         return models
+
+    def _other_names(self) -> Iterator[str]:
+        """The names of aliases and of agents."""
+        yield from (alias for alias, _ in self._directory.table.aliases)
+        yield from self._directory.table.agents
 
     def _described(self, model: str, listed: Mapping[str, JsonObject]) -> JsonObject:
         """The model as Google describes it, with the limits of models.toml where Google names none."""
@@ -93,11 +98,11 @@ class ModelList:
         ]
 
     def chat_models(self) -> list[JsonObject]:
-        """The upstream's chat models, the models of models.toml and the aliases, as Google describes them."""
+        """The upstream's chat models, those of models.toml, aliases and agents, as Google describes them."""
         arms = self.arms_for(None)
         own = dict.fromkeys((*self._directory.table.targets, *self.chat_model_names()))
         served = {name: name for name in own} | {
-            alias: self.resolve(alias, arms(alias)) for alias, _ in self._directory.table.aliases
+            alias: self.resolve(alias, arms(alias)) for alias in self._other_names()
         }
         listed = self._listed.at_hand()
         return [{**self._described(model, listed), "id": name} for name, model in served.items()]
@@ -110,6 +115,9 @@ class ModelList:
     def resolve(self, name: str, instead: tuple[Target, ...] = ()) -> str:
         """The upstream's model for a client's name. `instead`: the models of an arm."""
         return self._directory.resolve(name, instead)
+
+    def permission_name(self, name: str, instead: tuple[Target, ...] = ()) -> str:
+        return self._directory.permission_name(name, instead)
 
     def find(self, name: str, arms: ArmModels) -> JsonObject | None:
         """One model, under the name in the request."""
@@ -130,14 +138,14 @@ def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> B
         visible = [
             model
             for name, model in models.all(arms).items()
-            if identity.may_use(name, models.resolve(name, arms(name)))
+            if identity.may_use(name, models.permission_name(name, arms(name)))
         ]
         return json_response(protocol.list_models(visible, request.args))
 
     def show_model(name: str) -> Response:
         protocol = protocol_of(protocols, request.path, request.headers)
         arms = models.arms_for(current_request())
-        current_request().identity.permit(name, models.resolve(name, arms(name)))
+        current_request().identity.permit(name, models.permission_name(name, arms(name)))
         model = models.find(name, arms)
         if model is None:
             hint = f"GET {protocol.models_path} lists the models"

@@ -92,6 +92,7 @@ class ProtocolServing:
             key_dialect=None if identity.key is None else identity.key.rules.dialect,
             book_memory=slot.memory.add,
             key_cache="" if identity.key is None else identity.key.rules.cache,
+            spent=request.spent,
             key_strict=identity.key is not None and identity.key.rules.strict,
         )
 

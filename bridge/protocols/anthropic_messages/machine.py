@@ -17,6 +17,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
+from bridge.gemini.hosted_tools import hosted_in
 from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.summary_part import WrittenSummary, written_summary
 from bridge.gemini.turn import (
@@ -42,6 +43,7 @@ from bridge.protocols.anthropic_messages.grounded import citation, image_note, s
 from bridge.protocols.anthropic_messages.options import MessagesOptions
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
+from bridge.protocols.hosted_lines import hosted_line
 
 
 class MessagesState(Enum):
@@ -210,6 +212,10 @@ class MessagesMachine(EventMachine):
             yield from self._compaction(summary)
         elif is_server_tool(data) and self._shows_thinking:
             yield from self._carry(part)
+        elif (hosted := hosted_in(data)) is not None:
+            self._sent_signature = part.signature or ""  # of a call that does not return either
+            yield from self._open_thought()
+            yield from self.on_text_added(TextAdded(0, 0, RunKind.THOUGHT, hosted_line(hosted)))
         elif isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
             yield from self._code(data, code, part.signature)
         elif self._code_ids and isinstance(data, OtherData) and executed_code.is_result(data):

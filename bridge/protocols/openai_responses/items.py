@@ -40,6 +40,7 @@ from bridge.protocols.json_reading import (
 from bridge.protocols.openai_responses.compaction import TRIGGER, compacted
 from bridge.protocols.openai_responses.hosted import code_parts, image_kind
 from bridge.protocols.openai_responses.losses import detail_losses
+from bridge.protocols.openai_responses.mcp_calls import mcp_parts
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
 from bridge.protocols.summary_seal import SummarySeal
 
@@ -191,6 +192,10 @@ class Items:
         if parts:
             self._add_content(MODEL, *parts)
 
+    def _mcp_call(self, item: JsonObject, path: str) -> None:
+        self._add_content(MODEL, *mcp_parts(item, path, self._for_next_call))
+        self._for_next_call = None
+
     def _image_generation_call(self, item: JsonObject, path: str) -> None:
         drawn = optional(item, "result", str, path)
         if drawn:
@@ -213,6 +218,7 @@ class Items:
         "tool_search_output": _tool_search_output,
         "additional_tools": _additional_tools,
         "code_interpreter_call": _code_interpreter_call,
+        "mcp_call": _mcp_call,
         "image_generation_call": _image_generation_call,
         TRIGGER: _trigger,
         "compaction": _compaction,

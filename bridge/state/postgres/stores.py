@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.settings import Settings
+from bridge.state.postgres.agent_run_store import PostgresAgentRunStore
 from bridge.state.postgres.answer_store import PostgresAnswerStore
 from bridge.state.postgres.bridges import PostgresBridges
 from bridge.state.postgres.conversation_store import PostgresConversationStore
@@ -28,7 +29,7 @@ def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
     """The fields of `bridge.state.stores.Stores`."""
     database = Database(settings.state.url, patience)
     ledger = PostgresLedger(database)
-    accounts, responses = settings.accounts, settings.responses
+    accounts, responses, runs = settings.accounts, settings.responses, settings.agent_runs
     return {
         "keys": RememberingKeyStore(database, settings.state.dir),
         "ledger": ledger,
@@ -48,4 +49,5 @@ def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
         "upstream_failures": PostgresUpstreamFailureStore(database),
         "request_cache": PostgresRequestCacheStore(database, settings.cache.max_mb),
         "summaries": PostgresSummaryStore(database, settings.context.summary_days, LARGEST_MB),
+        "agent_runs": PostgresAgentRunStore(database, runs.days, runs.max_mb),
     }
