@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
     "bridge.context": {"bridge.gemini", "bridge.settings"},
     "bridge.state": {"bridge.ids_and_clock", "bridge.periodic_thread", "bridge.settings"},
+    "bridge.experiment_report": {"bridge.settings", "bridge.state"},
     "bridge.protocols": {
         "bridge.errors",
         "bridge.gemini",
@@ -137,6 +138,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.doctor",
         "bridge.errors",
         "bridge.exchange",
+        "bridge.experiment_report",
         "bridge.gemini",
         "bridge.observe",
         "bridge.settings",

@@ -16,6 +16,7 @@ from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.context import CONTEXT
 from bridge.cli.doctor import DOCTOR
+from bridge.cli.experiment import EXPERIMENT
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
@@ -33,6 +34,7 @@ COMMANDS: Mapping[str, Command] = {
     "usage": USAGE,
     "status": STATUS,
     "upstream": UPSTREAM,
+    "experiment": EXPERIMENT,
     "state": STATE,
     "cache": CACHE,
     "agent": AGENT,

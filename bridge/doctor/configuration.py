@@ -14,6 +14,7 @@ from bridge.doctor.gunicorn_settings import gunicorn_settings
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.settings import Settings, SettingsError, UpstreamRow, check_file, config_folder, load
 from bridge.settings.editors import load_editors
+from bridge.settings.experiments import load_experiments
 from bridge.settings.guards import load_guards
 from bridge.settings.models_file import load_models
 from bridge.settings.prices import load_prices
@@ -34,6 +35,7 @@ READERS: Mapping[str, Callable[[Path], object]] = {
     "guards.toml": load_guards,
     "editors.toml": load_editors,
     "prices.toml": load_prices,
+    "experiments.toml": load_experiments,
     "upstreams.toml": partial(load_upstreams, environ=os.environ, inherited=UpstreamSettings()),
 }
 

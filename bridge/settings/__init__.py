@@ -25,8 +25,9 @@ from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
 from bridge.settings.models import ModelTable
 from bridge.settings.models_file import load_models
+from bridge.settings.optional_files import agents_in, experiments_in
 from bridge.settings.prices import FREE, PriceTable, load_prices
-from bridge.settings.routes import Routes
+from bridge.settings.routes import Routes, Target
 from bridge.settings.sections import (
     AccessSettings,
     AccountsSettings,
@@ -72,6 +73,7 @@ from bridge.settings.value import (
 
 if TYPE_CHECKING:
     from bridge.settings.agents import AgentSettings
+    from bridge.settings.experiments import Experiment
 
 __all__ = [
     "AUTO",
@@ -107,6 +109,7 @@ GEMINI = "gemini"
 DEMO = "demo"
 NONE = "none"  #: the section [upstream] names no upstream
 BUILT_IN = "built in"
+EXPERIMENTS_FILE = "experiments.toml"
 OTEL_PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 
 SECTIONS: Mapping[str, type] = {
@@ -153,6 +156,7 @@ class Settings:
     agents: AgentSettings | None = None
     editors: tuple[EditorBlock, ...] = ()  #: the rows of editors.toml
     prices: PriceTable = field(default_factory=PriceTable)
+    experiments: tuple[Experiment, ...] = ()  #: the rows of experiments.toml
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     upstreams: tuple[UpstreamRow, ...] = ()  #: the rows of upstreams.toml
@@ -211,10 +215,23 @@ class Settings:
         return FREE if self.transport_in_force == DEMO and not self.upstreams else self.prices
 
     @property
+    def target_rows(self) -> tuple[tuple[Target, ...], ...]:
+        """The lists of models that client names and the arms of experiments mean."""
+        arms = [arm.models for row in self.experiments for arm in row.arms if arm.models]
+        shadows = [shadow.models for row in self.experiments for shadow in row.shadows]
+        return tuple(dict.fromkeys((*self.models.target_rows, *arms, *shadows)))
+
+    @property
+    def known_targets(self) -> tuple[Target, ...]:
+        """Every model of these lists, with all fallbacks."""
+        listed = (target for row in self.target_rows for target in row)
+        return tuple(dict.fromkeys((*self.models.known_targets, *listed)))
+
+    @property
     def unpriced_models(self) -> list[str]:
-        """The models in models.toml that have no price."""
+        """The models in models.toml and experiments.toml that have no price."""
         prices = self.prices_in_force
-        return [str(target) for target in self.models.known_targets if not prices.knows(*target.price_names)]
+        return [str(target) for target in self.known_targets if not prices.knows(*target.price_names)]
 
     @property
     def unpriced_effect(self) -> str:
@@ -265,43 +282,30 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     routes = Routes(upstreams, default=_has_default(built["upstream"], upstreams))
     models, origins["models.default"] = _models(folder, environ, built.pop("models"), routes)
     base = base_folder(folder, environ)
-    agents = _agents(folder, environ, base, built["mcp"], demo=_is_demo(built["upstream"], routes))
+    agents = agents_in(
+        folder / "agents", environ, base, built["mcp"].allowed_hosts, demo=_is_demo(built["upstream"], routes)
+    )
     if agents is not None:
         models.serve_agents({agent.model_name: agent.model for agent in agents.agents})
-    return _resolved(
-        Settings(
-            models=models,
-            agents=agents,
-            upstreams=upstreams,
-            guards=load_guards(_own_or_default(folder, "guards.toml")),
-            editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
-            prices=load_prices(_own_or_default(folder, "prices.toml")),
-            origins=MappingProxyType(origins),
-            **built,
-        ),
-        base,
+    settings = Settings(
+        models=models,
+        agents=agents,
+        upstreams=upstreams,
+        guards=load_guards(_own_or_default(folder, "guards.toml")),
+        prices=load_prices(_own_or_default(folder, "prices.toml")),
+        editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
+        origins=MappingProxyType(origins),
+        **built,
     )
+    experiments = experiments_in(folder / EXPERIMENTS_FILE, models, settings.prices_in_force)
+    settings = replace(settings, experiments=experiments)
+    return _resolved(settings, base)
 
 
 def _is_demo(upstream: UpstreamSettings, routes: Routes) -> bool:
     return upstream.transport == DEMO or (
         upstream.transport == AUTO and not upstream.api_keys and routes.default
     )
-
-
-def _agents(
-    folder: Path, environ: Mapping[str, str], base: Path, mcp: McpSettings, *, demo: bool
-) -> AgentSettings | None:
-    """The agents of the folder `agents`. The demo model brings an agent of its own, if there are none."""
-    if any((folder / "agents").glob("*.toml")):
-        from bridge.settings.agents import load_agents  # most installations have none
-
-        return load_agents(folder / "agents", environ, base, mcp.allowed_hosts)
-    if not demo:
-        return None
-    from bridge.settings.demo_agent import demo_agents
-
-    return demo_agents()
 
 
 def _own_or_default(folder: Path, name: str) -> Path:

@@ -120,7 +120,11 @@ class ModelTable:
         return tuple(map(self.routes.target, self.capabilities(model).fallbacks))
 
     def _find_meaning(self, name: str | None, day: date) -> ResolvedModel:
-        row = self._default_row if name is None else self._row_of(plain_name(name))
+        return self.in_service(self._default_row if name is None else self._row_of(plain_name(name)), day)
+
+    def in_service(self, row: tuple[Target, ...], day: date | None = None) -> ResolvedModel:
+        """The models, with replacements for those that are retired."""
+        day = day or today()
         retired = next((target.model for target in row if self.lifecycle.retired(target.model, day)), None)
         if retired is None:
             return ResolvedModel(row)
@@ -136,15 +140,16 @@ class ModelTable:
         usable = self.lifecycle.usable_models(target.model, day)
         return (target._replace(model=model) for model in usable)
 
+    def is_model(self, name: str) -> bool:
+        """Whether the client's name is that of a model, and no alias."""
+        plain = plain_name(name)
+        at_upstream = bool(self.routes.names and self.routes.target(plain).upstream)
+        return at_upstream or self.routes.passes(plain) or self._pass_through.match(plain)
+
     def _row_of(self, name: str) -> tuple[Target, ...]:
         name = self.agents.get(name, name)
-        named = self.routes.target(name)
-        if (
-            (self.routes.names and named.upstream)
-            or self.routes.passes(name)
-            or self._pass_through.match(name)
-        ):
-            return (named,)
+        if self.is_model(name):
+            return (self.routes.target(name),)
         return next(
             (targets for patterns, targets in self._aliases if patterns.match(name)), self._default_row
         )

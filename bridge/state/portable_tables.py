@@ -108,6 +108,7 @@ PORTABLE_TABLES = (
     ),
     PortableTable("cool-downs", **_sums(("name",), "until")),
     PortableTable("learnt facts", **_sums(("name",), "until")),
+    PortableTable("seal", ("one", "secret"), ("one",)),
     PortableTable("day budgets", **_sums(("subject", "day"), "tokens", "cost")),
 )
 

@@ -34,8 +34,10 @@ from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
+from bridge.state.sqlite.summary_store import SqliteSummaryStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck
+from bridge.state.summary_store import LARGEST_MB, SummaryStore
 from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.state.usage_store import UsageStore
 
@@ -53,6 +55,7 @@ class Stores:
     learnt_facts: LearntFactStore
     upstream_failures: UpstreamFailureStore
     request_cache: RequestCacheStore
+    summaries: SummaryStore
     agent_runs: AgentRunStore
     bridges: Bridges | None = None  #: those that share a database server
 
@@ -159,5 +162,6 @@ def _sqlite_stores(settings: Settings) -> Stores:
         learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),
         upstream_failures=SqliteUpstreamFailureStore(folder / "failures.sqlite3"),
         request_cache=SqliteRequestCacheStore(folder / "cache.sqlite3", settings.cache.max_mb),
+        summaries=SqliteSummaryStore(folder / "summaries.sqlite3", settings.context.summary_days, LARGEST_MB),
         agent_runs=SqliteAgentRunStore(folder / "agent_runs.sqlite3", runs.days, runs.max_mb),
     )

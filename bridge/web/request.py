@@ -33,6 +33,8 @@ class Request(flask.Request):
     #: Returns the error if a budget of the client is used up by now.
     spent: Callable[[], BridgeError | None] = staticmethod(lambda: None)
     interruption = Interruption()  #: set if the answer must end early
+    #: Counts a request that the bridge makes for this one against the limits of its key.
+    book_request: Callable[[Record], None] = staticmethod(lambda _record: None)
 
     @cached_property
     def args(self) -> MultiDict[str, str]:

@@ -33,6 +33,7 @@ from bridge.state.postgres.ledger import PostgresLedger, by_the_server
 from bridge.state.postgres.migrations import upgrade
 from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
 from bridge.state.postgres.signature_store import PostgresSignatureStore
+from bridge.state.postgres.summary_store import PostgresSummaryStore
 from bridge.state.postgres.usage_store import PostgresUsageStore
 from bridge.state.request_cache_store import RequestCacheStore
 from bridge.state.signature_store import SignatureStore
@@ -49,7 +50,9 @@ from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
+from bridge.state.sqlite.summary_store import SqliteSummaryStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
+from bridge.state.summary_store import SummaryStore
 from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.state.usage_store import UsageStore
 
@@ -106,6 +109,9 @@ class SqliteBackend:
     def request_cache(self, now: Now = time.time, megabytes: int = 9) -> RequestCacheStore:
         return SqliteRequestCacheStore(self.folder / "cache.sqlite3", megabytes, now)
 
+    def summaries(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> SummaryStore:
+        return SqliteSummaryStore(self.folder / "summaries.sqlite3", days, megabytes, now)
+
     def agent_runs(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> AgentRunStore:
         return SqliteAgentRunStore(self.folder / "agent_runs.sqlite3", days, megabytes, now)
 
@@ -159,6 +165,9 @@ class PostgresBackend:
 
     def request_cache(self, now: Now | None = None, megabytes: int = 9) -> RequestCacheStore:
         return PostgresRequestCacheStore(self.database(), megabytes, now or by_the_server)
+
+    def summaries(self, now: Now | None = None, days: float = 30, megabytes: int = 9) -> SummaryStore:
+        return PostgresSummaryStore(self.database(), days, megabytes, now or by_the_server)
 
     def agent_runs(self, now: Now | None = None, days: float = 30, megabytes: int = 9) -> AgentRunStore:
         return PostgresAgentRunStore(self.database(), days, megabytes, now or by_the_server)

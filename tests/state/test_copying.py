@@ -85,6 +85,7 @@ def fill(backend: Backend) -> None:
     backend.signatures().keep("alice", "gemini-3", {f"call-{NASTY}": "c2ln", "call-2": "c2ln"})
     backend.cooldowns().rest("a key", 600)
     backend.learnt_facts().learn("gone:gemini-1")
+    backend.summaries().secret()
     ledger = backend.ledger()
     booking = ledger.enter([LimitedSubject("key_alice", "alice", ALL_LIMITS)]).booking
     assert booking is not None

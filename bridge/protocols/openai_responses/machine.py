@@ -13,6 +13,7 @@ from bridge.gemini.finish import Outcome, outcome_of
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in, web_search_from
 from bridge.gemini.hosted_tools import hosted_in
+from bridge.gemini.summary_part import WrittenSummary, written_summary
 from bridge.gemini.turn import (
     MetadataReceived,
     PartSigned,
@@ -30,6 +31,8 @@ from bridge.protocols.carried_signatures import for_next_call, for_part, for_tho
 from bridge.protocols.hosted_lines import hosted_line
 from bridge.protocols.openai_logprobs import logprobs_from_gemini
 from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
+from bridge.protocols.openai_responses.compaction import new_item, sealed_item
+from bridge.protocols.openai_responses.echo import new_response
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
     STREAM_ERROR_KINDS,
@@ -69,19 +72,9 @@ class ResponsesMachine(EventMachine):
         self._output: list[dict[str, Any]] = []  # finished items
         self._item: dict[str, Any] | None = None  # the one being written
         self._pieces: list[str] = []
-        self.pending = self._response = {
-            "id": ids_and_clock.new_id(ID_PREFIX),
-            "object": "response",
-            "created_at": int(ids_and_clock.now()),
-            "completed_at": None,
-            "status": "in_progress",
-            "error": None,
-            "incomplete_details": None,
-            "model": converted.request.model,
-            "output": [],
-            "usage": None,
-            **self._options.echo,
-        }
+        self.pending = self._response = new_response(
+            ids_and_clock.new_id(ID_PREFIX), ids_and_clock.now(), converted.request.model, self._options.echo
+        )
         self._grounding: JsonObject | None = None
         self._texts: list[str] = []  # of the finished messages
         self._cited = 0
@@ -179,8 +172,11 @@ class ResponsesMachine(EventMachine):
     def _hosted(self, part: Part) -> Iterable[Event]:
         """The item of a part that arrives whole and is no call."""
         data = part.data
+        if (summary := written_summary(data)) is not None:
+            return self._compaction(summary)
         if isinstance(data, InlineData) and is_image(data):
-            return self._image(data)
+            item = image_item(self.ids_and_clock.new_id)
+            return self._at_once(IMAGE_EVENTS, item, result=data.data)
         if self._options.encrypted_reasoning and is_server_tool(data):
             return self._carry(part)
         if not self._dialect.hosted_items and (hosted := hosted_in(data)) is not None:
@@ -191,6 +187,12 @@ class ResponsesMachine(EventMachine):
             return self._begin_tool(tool, part.signature)
         self.losses.append("responses.part_not_shown")
         return ()
+
+    def _compaction(self, summary: WrittenSummary) -> Iterator[Event]:
+        if summary.text is not None:  # else the answer uses the whole conversation
+            yield self._start_item(new_item(self.ids_and_clock.new_id))
+            yield self._item_event("response.compaction.compacting")
+            yield self._finish_item(encrypted_content=sealed_item(summary, self._options.seal))
 
     def _carry(self, part: Part) -> Iterator[Event]:
         self._carried_signature = part.signature or ""
@@ -215,9 +217,6 @@ class ResponsesMachine(EventMachine):
         for kind in tool.closing():
             yield self._item_event(kind)
         yield self._finish_item(**tool.finished())
-
-    def _image(self, image: InlineData) -> Iterator[Event]:
-        return self._at_once(IMAGE_EVENTS, image_item(self.ids_and_clock.new_id), result=image.data)
 
     def _at_once(self, events: tuple[str, ...], item: dict[str, Any], **finished: Any) -> Iterator[Event]:
         """The item of a hosted tool of which only the result is known."""

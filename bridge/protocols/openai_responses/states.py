@@ -53,6 +53,7 @@ TRANSITIONS: Transitions = {
         f"{CODE_EVENTS}.interpreting": ResponsesState.ITEM,
         f"{CODE_EVENTS}.completed": ResponsesState.ITEM,
         **dict.fromkeys((*IMAGE_EVENTS, *SEARCH_EVENTS, *MCP_EVENTS), ResponsesState.ITEM),
+        "response.compaction.compacting": ResponsesState.ITEM,
         "response.output_item.done": ResponsesState.OPEN,
         **_FAIL,
     },

@@ -20,7 +20,9 @@ from bridge.state.postgres.ledger import PostgresLedger
 from bridge.state.postgres.remembered_keys import RememberingKeyStore
 from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
 from bridge.state.postgres.signature_store import PostgresSignatureStore
+from bridge.state.postgres.summary_store import PostgresSummaryStore
 from bridge.state.postgres.usage_store import PostgresUsageStore
+from bridge.state.summary_store import LARGEST_MB
 
 
 def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
@@ -46,5 +48,6 @@ def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
         "learnt_facts": PostgresLearntFactStore(database),
         "upstream_failures": PostgresUpstreamFailureStore(database),
         "request_cache": PostgresRequestCacheStore(database, settings.cache.max_mb),
+        "summaries": PostgresSummaryStore(database, settings.context.summary_days, LARGEST_MB),
         "agent_runs": PostgresAgentRunStore(database, runs.days, runs.max_mb),
     }

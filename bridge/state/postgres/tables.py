@@ -38,6 +38,7 @@ _PLACES = {
     "learnt facts": _Place(
         "expiring", {"where": "kind = 'learnt_facts'", "added": {"kind": "'learnt_facts'"}}
     ),
+    "seal": _Place("seal"),
     "day budgets": _Place("day"),
 }
 

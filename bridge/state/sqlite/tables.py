@@ -17,6 +17,7 @@ from bridge.state.sqlite import (
     key_store,
     ledger,
     signature_store,
+    summary_store,
     usage_store,
 )
 from bridge.state.sqlite.database import ROLLBACK, WAL, Database
@@ -65,6 +66,7 @@ _PLACES = {
     ),
     "cool-downs": _Place("cooldowns.sqlite3", expiring_names.SCHEMA, "expiring"),
     "learnt facts": _Place("learnt.sqlite3", expiring_names.SCHEMA, "expiring"),
+    "seal": _Place("summaries.sqlite3", summary_store.SCHEMA, "seal"),
     "day budgets": _Place("limits.sqlite3", ledger.SCHEMA, "day"),
 }
 
