@@ -13,8 +13,8 @@ from bridge.settings.source import STATE_URL, variable_name
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "SETTINGS.md"
 CONFIG = FOLDER.parent / "config"
-#: Files of rows. Their first comment describes the columns.
-FILES_OF_ROWS = ("upstreams.toml", "prices.toml", "editors.toml")
+#: The other files have rows; their first comment describes the columns. That of models.toml is in many parts.
+NOT_OF_ROWS = frozenset(("default.toml", "local.toml", "guards.toml", "models.toml"))
 #: Secrets with a well-known variable.
 SECRETS = {"upstream.api_keys": "GEMINI_API_KEY", "state.url": STATE_URL}
 
@@ -59,7 +59,7 @@ def page() -> str:
             parts.append(_row(section, each.name, comments, values[section]))
         parts.append("")
     parts += _guards()
-    for name in FILES_OF_ROWS:
+    for name in sorted({path.name for path in CONFIG.glob("*.toml")} - NOT_OF_ROWS):
         parts += [f"## Rows of `config/{name}`\n", "```text", *_first_comment(CONFIG / name), "```\n"]
     return "\n".join(parts).rstrip() + "\n"
 

@@ -13,7 +13,6 @@ from bridge.settings import SettingsError
 WRITTEN = "# Written by `gemini-bridge import litellm`. default.toml describes all settings.\n"
 #: models.toml of this version describes the capabilities of the models below this heading.
 CAPABILITIES = "# --- Capabilities of Gemini models"
-COPIED = ("default.toml", "guards.toml", "prices.toml", "editors.toml")
 
 
 def files(translated: Translated, shipped: Path) -> dict[str, str]:
@@ -27,7 +26,8 @@ def files(translated: Translated, shipped: Path) -> dict[str, str]:
 
 def write(folder: Path, texts: Mapping[str, str], shipped: Path) -> None:
     """Write the files, and copy the others of a complete folder. No file is overwritten."""
-    everything = {name: (shipped / name).read_text("utf-8") for name in COPIED if (shipped / name).exists()}
+    others = (path for path in shipped.glob("*.toml") if path.name not in texts)
+    everything = {path.name: path.read_text("utf-8") for path in others}
     if present := [name for name in texts if (folder / name).exists()]:
         raise SettingsError(f"--to: {folder} already has {', '.join(present)}; name another folder")
     try:
