@@ -1,9 +1,10 @@
-"""Logs every step of a conversion, with DEBUG=1. The lines contain prompts; the log masks keys."""
+"""Traces follow one request through its conversions. With DEBUG=1 one of them logs every step."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_to_json, request_to_json
@@ -11,7 +12,26 @@ from bridge.gemini.wire import chunk_to_json, request_to_json
 log = logging.getLogger("bridge.trace")
 
 
-class Trace:
+class Trace(Protocol):
+    """Gets the values of each step. It must neither change them nor raise."""
+
+    def client_request(self, body: JsonObject) -> None:
+        """The body as the client sent it; a second call has it with its stored history."""
+
+    def gemini_request(self, request: GenerateRequest) -> None:
+        """Called for each model that the request is prepared for."""
+
+    def chunks(self, chunks: Sequence[Chunk]) -> None: ...
+
+    def events(self, events: Sequence[tuple[str, object]]) -> None: ...
+
+    def client_answer(self, body: JsonObject) -> None:
+        """The body of an answer that is not streamed."""
+
+
+class LogTrace:
+    """Logs every step. The lines contain prompts; the log masks keys."""
+
     def __init__(self, request_id: str) -> None:
         self._request_id = request_id
 
@@ -34,3 +54,28 @@ class Trace:
 
     def client_answer(self, body: JsonObject) -> None:
         self._step("client answer", body=body)
+
+
+class BothTraces:
+    def __init__(self, first: Trace, second: Trace) -> None:
+        self._both = (first, second)
+
+    def client_request(self, body: JsonObject) -> None:
+        for trace in self._both:
+            trace.client_request(body)
+
+    def gemini_request(self, request: GenerateRequest) -> None:
+        for trace in self._both:
+            trace.gemini_request(request)
+
+    def chunks(self, chunks: Sequence[Chunk]) -> None:
+        for trace in self._both:
+            trace.chunks(chunks)
+
+    def events(self, events: Sequence[tuple[str, object]]) -> None:
+        for trace in self._both:
+            trace.events(events)
+
+    def client_answer(self, body: JsonObject) -> None:
+        for trace in self._both:
+            trace.client_answer(body)

@@ -38,6 +38,7 @@ from bridge.settings.sections import (
     ModelSettings,
     OtelSettings,
     PagesSettings,
+    RecorderSettings,
     ResponsesSettings,
     ServerSettings,
     StateSettings,
@@ -83,6 +84,7 @@ __all__ = [
     "MetricsSettings",
     "OtelSettings",
     "PagesSettings",
+    "RecorderSettings",
     "ResponsesSettings",
     "ServerSettings",
     "Settings",
@@ -113,6 +115,7 @@ SECTIONS: Mapping[str, type] = {
     "metrics": MetricsSettings,
     "pages": PagesSettings,
     "otel": OtelSettings,
+    "recorder": RecorderSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
     "cache": CacheSettings,
@@ -154,6 +157,7 @@ class Settings:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     pages: PagesSettings = field(default_factory=PagesSettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
+    recorder: RecorderSettings = field(default_factory=RecorderSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)

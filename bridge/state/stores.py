@@ -14,6 +14,7 @@ from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
 from bridge.state.database_health import DatabaseHealth
 from bridge.state.event_store import EventStore
+from bridge.state.flight_store import FlightStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
@@ -24,6 +25,7 @@ from bridge.state.sqlite.conversation_store import SqliteConversationStore
 from bridge.state.sqlite.database import SqliteStore
 from bridge.state.sqlite.event_store import SqliteEventStore
 from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
+from bridge.state.sqlite.flight_store import SqliteFlightStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
@@ -45,6 +47,7 @@ class Stores:
     cooldowns: CooldownStore
     learnt_facts: LearntFactStore
     request_cache: RequestCacheStore
+    flights: FlightStore
     bridges: Bridges | None = None  #: those that share a database server
 
     def check(self) -> list[StoreCheck]:
@@ -147,4 +150,7 @@ def _sqlite_stores(settings: Settings) -> Stores:
         cooldowns=SqliteCooldownStore(folder / "cooldowns.sqlite3"),
         learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),
         request_cache=SqliteRequestCacheStore(folder / "cache.sqlite3", settings.cache.max_mb),
+        flights=SqliteFlightStore(
+            folder / "flights.sqlite3", settings.recorder.days, settings.recorder.megabytes
+        ),
     )

@@ -11,6 +11,7 @@ from bridge.state.postgres.conversation_store import PostgresConversationStore
 from bridge.state.postgres.database import Database
 from bridge.state.postgres.event_store import PostgresEventStore
 from bridge.state.postgres.expiring_names import PostgresCooldownStore, PostgresLearntFactStore
+from bridge.state.postgres.flight_store import PostgresFlightStore
 from bridge.state.postgres.ledger import PostgresLedger
 from bridge.state.postgres.remembered_keys import RememberingKeyStore
 from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
@@ -40,4 +41,5 @@ def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
         "cooldowns": PostgresCooldownStore(database),
         "learnt_facts": PostgresLearntFactStore(database),
         "request_cache": PostgresRequestCacheStore(database, settings.cache.max_mb),
+        "flights": PostgresFlightStore(database, settings.recorder.days, settings.recorder.megabytes),
     }
