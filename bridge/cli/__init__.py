@@ -14,6 +14,8 @@ from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.doctor import DOCTOR
+from bridge.cli.explain_request import EXPLAIN_REQUEST
+from bridge.cli.flight import FLIGHT
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
@@ -33,6 +35,8 @@ COMMANDS: Mapping[str, Command] = {
     "upstream": UPSTREAM,
     "state": STATE,
     "cache": CACHE,
+    "flight": FLIGHT,
+    "explain-request": EXPLAIN_REQUEST,
     "check": CHECK,
     "doctor": DOCTOR,
 }

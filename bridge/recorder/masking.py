@@ -51,7 +51,7 @@ def masked(value: Any, field: str = "", depth: int = 0) -> Any:
             return f"[media of {len(value)} characters]"
         case str():
             return masked_text(value)
-        case (Mapping() | list() | tuple()) if depth >= MAX_DEPTH:
+        case Mapping() | list() | tuple() if depth >= MAX_DEPTH:
             return TOO_DEEP
         case Mapping():
             return {masked_text(name): masked(each, name, depth + 1) for name, each in value.items()}

@@ -39,8 +39,10 @@ class Shape:
                 return value if abs(value) <= LARGEST_NUMBER else "number"
             case Mapping() if depth < MAX_DEPTH and field not in OPAQUE:
                 return self._object(value, depth)
-            case list() | tuple() if depth < MAX_DEPTH and field not in OPAQUE or field == "input":
-                return [self.of(each, field if field != "input" else "", depth + 1) for each in value]
+            case list() | tuple() if depth < MAX_DEPTH:
+                # A list of this name contains turns, an object of this name the arguments of a call.
+                inner = "" if field == "input" else field
+                return [self.of(each, inner, depth + 1) for each in value]
         return _opaque(value)
 
     def _object(self, value: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -62,7 +64,9 @@ def _is_name(text: str) -> bool:
 
 def _text(text: str) -> dict[str, Any]:
     size = {"characters": len(text)}
-    return size if len(text) < SHORTEST_DIGESTED else size | {"digest": _digest(text.encode(errors="replace"))}
+    return (
+        size if len(text) < SHORTEST_DIGESTED else size | {"digest": _digest(text.encode(errors="replace"))}
+    )
 
 
 def _opaque(value: Any) -> dict[str, Any]:

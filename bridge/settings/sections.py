@@ -165,7 +165,7 @@ class CacheSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecorderSettings:
-    """The flight recorder. With `rules` it records only what the rules of `gemini-bridge flight record` name."""
+    """The flight recorder. The mode `rules` records only what the rules of `flight record` name."""
 
     mode: Annotated[str, OneOf((OFF, "rules", "errors", "all"))] = OFF
     level: Annotated[str, OneOf(RECORDING_LEVELS)] = "shape"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Response
 
@@ -62,6 +62,9 @@ from bridge.web.stored_answers import make_stored_blueprint
 from bridge.web.unary_calls import add_unary_calls
 from bridge.web.user_agent import client_program
 
+if TYPE_CHECKING:
+    from bridge.recorder.recorder import Recorder
+
 #: Monitoring requests these every few seconds; their log lines would hide all others.
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 
@@ -74,6 +77,7 @@ STATE_METRICS = "bridge_state_metrics"  #: the key in `app.extensions`, which ke
 
 CACHE = "X-Bridge-Cache"  #: how the request cache was used
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
+RECORDED = "X-Bridge-Recorded"  #: that the flight recorder keeps the request, and how much of it
 CONTEXT = "X-Bridge-Context"  #: how the bridge shortened the conversation
 LONGEST_LOSSES = 1024  #: characters
 
@@ -94,9 +98,11 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
     _serve_stores(stores, app)
-    services = _services(settings, stores, upstream, network)
+    services = make_services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
-    client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
+    client_side = ClientSide(
+        Slots(settings.server.threads, memory), SlowClients(), settings, _recorder(settings, stores)
+    )
     app.extensions.update(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
@@ -148,8 +154,8 @@ def _serve_stores(stores: Stores, app: Flask) -> None:
         app.extensions[STATE_METRICS] = StateMetrics(stores.bridges, stores.usage)
 
 
-def _services(
-    settings: Settings, stores: Stores, upstream: Upstream | None, network: Network | None
+def make_services(
+    settings: Settings, stores: Stores, upstream: Upstream | None = None, network: Network | None = None
 ) -> Services:
     upstreams = make_directory(settings, stores.cooldowns, upstream)
     return Services(
@@ -169,6 +175,14 @@ def _services(
         cache=RequestCache(stores.request_cache, settings.cache),
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
+
+
+def _recorder(settings: Settings, stores: Stores) -> Recorder | None:
+    if settings.recorder.mode == OFF:
+        return None
+    from bridge.recorder.recorder import Recorder
+
+    return Recorder(settings, stores.flights)
 
 
 def _header_safe(name: str) -> str:
@@ -257,6 +271,8 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             response.headers[CACHE] = record.cache
         if record.cache == CACHE_HIT:
             response.headers["Age"] = f"{record.cache_age:.0f}"
+        if request.recorded:
+            response.headers[RECORDED] = request.recorded
         if not response.is_streamed:
             record.first_byte()
         return response

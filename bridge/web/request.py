@@ -29,6 +29,7 @@ class Request(flask.Request):
         RateLimitStatus
     ] = ()  #: the same if the request is refused and not counted
     cost_limited = False  #: whether a cost limit applies
+    recorded = ""  #: what the client is told about its recording; empty if there is none
     interruption = Interruption()  #: set if the answer must end early
 
     @cached_property

@@ -29,9 +29,7 @@ def flight(number: int, clock, **fields) -> FlightRow:
 
 
 def rule(clock, **fields) -> FlightRule:
-    usual = FlightRule(
-        "rule_1", clock.now, clock.now + 3600, "alice", None, None, False, "masked", "root"
-    )
+    usual = FlightRule("rule_1", clock.now, clock.now + 3600, "alice", None, None, False, "masked", "root")
     return usual._replace(**fields)
 
 
@@ -116,7 +114,10 @@ def test_a_full_store_deletes_the_oldest_flights(backend, clock):
 
 def test_a_rule_is_valid_until_it_ends_or_is_ended(backend, clock):
     store = backend.flights(clock)
-    first, second = rule(clock), rule(clock, id="rule_2", made=clock.now + 1, ends=clock.now + 60, header=True)
+    first, second = (
+        rule(clock),
+        rule(clock, id="rule_2", made=clock.now + 1, ends=clock.now + 60, header=True),
+    )
     store.add_rule(first)
     store.add_rule(second)
     assert backend.flights(clock).rules() == [first, second]
