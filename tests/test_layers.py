@@ -134,7 +134,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.doctor",
         "bridge.errors",
         "bridge.exchange",
-        "bridge.gemini",
+        "bridge.ids_and_clock",
         "bridge.protocols",
         "bridge.recorder",
         "bridge.settings",

@@ -42,10 +42,8 @@ class _Call(NamedTuple):
 
     def look(self, flight: str = "") -> None:
         """Note who looks before anything is shown."""
-        command = " ".join(
-            filter(None, ["flight", self.arguments.action, getattr(self.arguments, "stage", None)])
-        )
-        self.store.note_look(Look(time.time(), _user(), command, flight))
+        words = ("flight", self.arguments.action, getattr(self.arguments, "stage", None))
+        self.store.note_look(Look(time.time(), _user(), " ".join(filter(None, words)), flight))
 
     def print_json(self, shown: object) -> None:
         print(json.dumps(shown, indent=2, ensure_ascii=False))
@@ -64,10 +62,7 @@ def _list(call: _Call) -> None:
     elif rows:
         print("\n".join(flight_table(rows)))
     else:
-        mode = call.settings.recorder.mode
-        print(
-            f"There is no such flight. recorder.mode is {mode!r}; `{PROGRAM} flight rules` lists the rules."
-        )
+        print(f"There is no such flight. recorder.mode is {call.settings.recorder.mode!r}.")
 
 
 def _row_as_json(row: FlightRow) -> dict[str, Any]:
@@ -80,10 +75,8 @@ def _found(call: _Call) -> tuple[FlightRow, list[dict[str, Any]]]:
 
     found = call.store.find(call.arguments.id)
     if found is None:
-        raise _Failed(
-            f"there is no flight {printable(call.arguments.id)!r}, or it has expired: `{PROGRAM} flight list` "
-            "lists the flights"
-        )
+        name = printable(call.arguments.id)
+        raise _Failed(f"there is no flight {name!r}, or it has expired; `{PROGRAM} flight list` lists all")
     call.look(found[0].id)
     return found[0], decode(found[1])
 
@@ -164,17 +157,8 @@ def _record(call: _Call) -> None:
         near = suggestion(given.key, names) if names else "there are no keys"
         raise _Failed(f"there is no key {given.key!r}; {near}")
     ends = now + min(given.duration, LONGEST_RULE)
-    rule = FlightRule(
-        random_id("rule_"),
-        now,
-        ends,
-        given.key,
-        given.session,
-        given.model,
-        given.header,
-        given.level,
-        _user(),
-    )
+    asked = (given.key, given.session, given.model, given.header, given.level)
+    rule = FlightRule(random_id("rule_"), now, ends, *asked, _user())
     call.store.add_rule(rule)
     if given.json:
         call.print_json(_rule_as_json(rule))
@@ -240,11 +224,9 @@ class _Action(NamedTuple):
 _ACTIONS: Mapping[str, _Action] = {
     "list": _Action(_list, "list flights, the newest first"),
     "show": _Action(_show, "show one flight, by its id or by the id of its request", ("id",)),
-    "export": _Action(
-        _export, "write a flight as a folder that the tests run as a transcript", ("id", "folder")
-    ),
+    "export": _Action(_export, "write a folder that the tests run as a transcript", ("id", "folder")),
     "replay": _Action(
-        _replay, "convert the kept request anew, and show what differs; nothing is sent", ("id",)
+        _replay, "convert the request anew, without sending it, and show what differs", ("id",)
     ),
     "record": _Action(_record, "record the requests that have all of the given properties"),
     "rules": _Action(_rules, "list the rules that are in force"),
@@ -260,7 +242,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         for name in action.takes:
             subparser.add_argument(name, metavar=name.upper())
         subparser.add_argument("--json", action="store_true", help="print JSON")
-        _OPTIONS.get(word, lambda _parser: None)(subparser)
+        if word in _OPTIONS:
+            _OPTIONS[word](subparser)
 
 
 def _list_options(parser: argparse.ArgumentParser) -> None:
@@ -292,7 +275,7 @@ def _record_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--level",
         choices=RECORDING_LEVELS,
-        default=RECORDING_LEVELS[0],
+        default="shape",
         help="how much is kept; default: shape",
     )
 
@@ -328,6 +311,4 @@ def _run(arguments: argparse.Namespace) -> int:
         return FAILED
 
 
-FLIGHT = Command(
-    _run, "recordings of requests: list, show, export, replay; rules: record, rules, end", _arguments
-)
+FLIGHT = Command(_run, "recordings of single requests, and the rules that say what to record", _arguments)
