@@ -14,7 +14,7 @@ from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.doctor import DOCTOR
-from bridge.cli.explain_request import EXPLAIN_REQUEST
+from bridge.cli.explain import EXPLAIN
 from bridge.cli.flight import FLIGHT
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, Command] = {
     "state": STATE,
     "cache": CACHE,
     "flight": FLIGHT,
-    "explain-request": EXPLAIN_REQUEST,
+    "explain": EXPLAIN,
     "check": CHECK,
     "doctor": DOCTOR,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.cli.explain_request import explained_request
+from bridge.cli.explain import explained_request
 from bridge.errors import BridgeError
 from bridge.protocols.base import Caller
 from bridge.recorder.differences import Difference, differences

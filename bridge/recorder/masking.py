@@ -32,7 +32,7 @@ _PIECES = frozenset(
 )
 _PRIVATE = re.compile(
     rf"(?:{SECRETS.pattern})"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON Web Token
+    r"|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON Web Token
     r"|(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]{16,}"
     r"|(?i:\b(?:api[_-]?key|password|passwd|secret|token)\b[\"']?\s{0,4}[:=]\s{0,4}[\"']?)[^\s\"',;]{6,}"
     r"|(?<=://)[^\s/@:]{1,100}:[^\s/@]{1,100}(?=@)"  # user and password in an address

@@ -1,4 +1,4 @@
-"""`gemini-bridge explain-request`: what Gemini would get for a client's request. Nothing is sent."""
+"""`gemini-bridge explain`: what Gemini would get for a client's request. Nothing is sent."""
 
 from __future__ import annotations
 
@@ -88,4 +88,4 @@ def _body(name: str) -> dict[str, Any]:
     return body
 
 
-EXPLAIN_REQUEST = Command(_run, "show what Gemini would get for a client's request", _arguments)
+EXPLAIN = Command(_run, "show what Gemini would get for a client's request", _arguments)
