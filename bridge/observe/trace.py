@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
@@ -21,9 +21,8 @@ class Trace(Protocol):
     def gemini_request(self, request: GenerateRequest) -> None:
         """Called for each model that the request is prepared for."""
 
-    def chunks(self, chunks: Sequence[Chunk]) -> None: ...
-
-    def events(self, events: Sequence[tuple[str, object]]) -> None: ...
+    def batch(self, chunks: Sequence[Chunk], events: Sequence[tuple[str, object]]) -> None:
+        """Chunks that came together, and the events that they caused. The last events have no chunks."""
 
     def client_answer(self, body: JsonObject) -> None:
         """The body of an answer that is not streamed."""
@@ -44,11 +43,9 @@ class LogTrace:
     def gemini_request(self, request: GenerateRequest) -> None:
         self._step("gemini request", model=request.model, body=request_to_json(request))
 
-    def chunks(self, chunks: Iterable[Chunk]) -> None:
+    def batch(self, chunks: Sequence[Chunk], events: Sequence[tuple[str, object]]) -> None:
         for chunk in chunks:
             self._step("gemini chunk", chunk=chunk_to_json(chunk))
-
-    def events(self, events: Sequence[tuple[str, object]]) -> None:
         for kind, data in events:
             self._step("client event", type=kind, data=data)
 
@@ -68,13 +65,9 @@ class BothTraces:
         for trace in self._both:
             trace.gemini_request(request)
 
-    def chunks(self, chunks: Sequence[Chunk]) -> None:
+    def batch(self, chunks: Sequence[Chunk], events: Sequence[tuple[str, object]]) -> None:
         for trace in self._both:
-            trace.chunks(chunks)
-
-    def events(self, events: Sequence[tuple[str, object]]) -> None:
-        for trace in self._both:
-            trace.events(events)
+            trace.batch(chunks, events)
 
     def client_answer(self, body: JsonObject) -> None:
         for trace in self._both:

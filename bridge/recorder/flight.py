@@ -16,7 +16,7 @@ from bridge.gemini.wire import chunk_to_json, request_to_json
 from bridge.observe.record import Record
 from bridge.recorder.levels import LEVELS, Level
 from bridge.recorder.request_headers import RECORDED_HEADERS, RECORDED_PARAMETERS, recorded
-from bridge.recorder.tape import Batches, Tape
+from bridge.recorder.tape import Tape
 from bridge.state.flight_store import FlightRow
 
 Line = dict[str, Any]
@@ -76,6 +76,7 @@ class FlightWriting:
         self._requests = [
             (moment, request.model, request_to_json(request)) for moment, request in tape.requests
         ]
+        self._batches = tape.batches
         bodies = [tape.body, *(body for _, _, body in self._requests)]
         self._level: Level = LEVELS[tape.recording.level](bodies)
 
@@ -118,7 +119,7 @@ class FlightWriting:
 
     def _timeline(self) -> dict[str, float | None]:
         tape, record = self._tape, self._record
-        chunks = tape.batches.times
+        chunks = [batch.at for batch in self._batches if batch.chunks]
         sent, first_byte = record.seconds_to_asking, record.seconds_to_first_byte
         return {
             "received": 0.0,
@@ -126,7 +127,7 @@ class FlightWriting:
             "sent": _milliseconds(sent),
             "first_chunk": self._ms(chunks[0]) if chunks else None,
             "first_byte_out": _milliseconds(first_byte),
-            "last_chunk": self._ms(chunks[1]) if chunks else None,
+            "last_chunk": self._ms(chunks[-1]) if chunks else None,
             "closed": self._ms(tape.closed_at),
         }
 
@@ -149,30 +150,27 @@ class FlightWriting:
         return {"notes": notes, "losses": losses, "finish": list(self._record.finish_reasons)}
 
     def _chunks(self) -> Iterator[Line]:
-        batches = self._tape.batches
-        found = list(batches)
+        found = [(batch.at, chunk) for batch in self._batches for chunk in batch.chunks]
         values = self._level.stream([{"chunk": chunk_to_json(chunk)} for _, chunk in found])
         for (moment, _), value in zip(found, values, strict=True):
             yield {"stage": CHUNK, "ms": self._ms(moment), **value}
-        yield from _left_out(CHUNK, batches)
+        yield from self._left_out(CHUNK)
 
     def _events(self) -> Iterator[Line]:
-        batches = self._tape.answered
-        found = list(batches)
+        found = [(batch.at, event) for batch in self._batches for event in batch.events]
         values = self._level.stream([{"data": data} for _, (_, data) in found])
         for (moment, (kind, _)), value in zip(found, values, strict=True):
             yield {"stage": EVENT, "ms": self._ms(moment), "type": kind, **value}
-        yield from _left_out(EVENT, batches)
+        yield from self._left_out(EVENT)
+
+    def _left_out(self, stage: str) -> Iterator[Line]:
+        if self._tape.left_out:
+            yield {"stage": stage, "batches_left_out": self._tape.left_out}
 
     def _error(self) -> Line:
         record = self._record
         message = self._level.value({"message": record.error_message or ""})
         return {"kind": record.error, "status": record.status, "rule": record.rule, **message}
-
-
-def _left_out(stage: str, batches: Batches[Any]) -> Iterator[Line]:
-    if batches.left_out:
-        yield {"stage": stage, "batches_left_out": batches.left_out}
 
 
 def _milliseconds(seconds: float | None) -> float | None:

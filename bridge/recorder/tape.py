@@ -3,18 +3,17 @@ before the request has ended and is kept."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from time import monotonic
+from typing import Any, NamedTuple
 
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 
-T = TypeVar("T")
-
-#: Batches at the beginning of a stream that a tape holds, and as many at its end. It counts those between.
-MOST_BATCHES = 64
+#: Batches at the beginning and at the end of a stream that a tape holds. It counts those between.
+FIRST_BATCHES = 32
+LAST_BATCHES = 32
 
 
 class Recording(NamedTuple):
@@ -38,43 +37,10 @@ class RequestLine:
     query: Mapping[str, str]
 
 
-class Batches(Generic[T]):
-    __slots__ = ("_first", "_last", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._first: list[tuple[float, Sequence[T]]] = []
-        self._last: deque[tuple[float, Sequence[T]]] = deque(maxlen=MOST_BATCHES)
-
-    def add(self, batch: Sequence[T]) -> None:
-        if not batch:
-            return
-        self.count += 1
-        (self._first if self.count <= MOST_BATCHES else self._last).append((time.monotonic(), batch))
-
-    @property
-    def left_out(self) -> int:
-        """Batches in the middle that the tape does not hold."""
-        return self.count - len(self._first) - len(self._last)
-
-    @property
-    def first(self) -> list[tuple[float, Sequence[T]]]:
-        return self._first
-
-    @property
-    def last(self) -> deque[tuple[float, Sequence[T]]]:
-        return self._last
-
-    @property
-    def times(self) -> tuple[float, float] | None:
-        """When the first and the last batch came."""
-        batches = [*self._first[:1], *self._first[-1:], *list(self._last)[-1:]]
-        return (batches[0][0], batches[-1][0]) if batches else None
-
-    def __iter__(self) -> Iterator[tuple[float, T]]:
-        for moment, batch in (*self._first, *self._last):
-            for item in batch:
-                yield moment, item
+class Batch(NamedTuple):
+    at: float
+    chunks: Sequence[Chunk]
+    events: Sequence[tuple[str, Any]]
 
 
 class Tape:
@@ -87,30 +53,42 @@ class Tape:
         self.size = size
         self.body: JsonObject = {}
         self.requests: list[tuple[float, GenerateRequest]] = []
-        self.batches: Batches[Chunk] = Batches()
-        self.answered: Batches[tuple[str, Any]] = Batches()
         self.answer: JsonObject | None = None
         self.closed_at = 0.0
-        # One call less for each batch.
-        self.chunks = self.batches.add
-        self.events = self.answered.add
+        self.left_out = 0  #: batches in the middle that the tape does not hold
+        self._first: list[tuple[float, Sequence[Chunk], Sequence[tuple[str, Any]]]] = []
+        self._last: deque[tuple[float, Sequence[Chunk], Sequence[tuple[str, Any]]]] = deque()
+
+    @property
+    def batches(self) -> list[Batch]:
+        return [Batch(*each) for each in (*self._first, *self._last)]
+
+    def batch(self, chunks: Sequence[Chunk], events: Sequence[tuple[str, Any]]) -> None:
+        """Called for each batch of a stream, so it is written for speed."""
+        if len(self._first) < FIRST_BATCHES:
+            if chunks or events:
+                self._first.append((monotonic(), chunks, events))
+        elif chunks or events:
+            self._last.append((monotonic(), chunks, events))
+            if len(self._last) > LAST_BATCHES:
+                self._last.popleft()
+                self.left_out += 1
 
     def client_request(self, body: JsonObject) -> None:
         self.body = body
 
     def gemini_request(self, request: GenerateRequest) -> None:
-        self.requests.append((time.monotonic(), request))
+        self.requests.append((monotonic(), request))
 
     def client_answer(self, body: JsonObject) -> None:
         self.answer = body
 
     def close(self) -> None:
-        self.closed_at = time.monotonic()
+        self.closed_at = monotonic()
 
     def clear(self) -> None:
         """Release everything."""
         self.body, self.answer = {}, None
         self.requests.clear()
-        for batches in (self.batches, self.answered):
-            batches.first.clear()
-            batches.last.clear()
+        self._first.clear()
+        self._last.clear()

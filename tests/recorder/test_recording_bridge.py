@@ -156,7 +156,10 @@ def test_the_requests_of_a_conversation_are_compared(recording: Bridge) -> None:
         url = f"{recording.address}/v1/chat/completions"
         return requests.post(url, json=body, headers=headers, timeout=30)
 
-    assert eventually(lambda: turn("a").headers["x-bridge-recorded"] == "shape", 4)
+    def recorded_by_all_workers() -> bool:
+        return {turn("z").headers["x-bridge-recorded"] for _ in range(12)} == {"shape"}
+
+    assert eventually(recorded_by_all_workers, 4)
     flight_of(recording.state, turn("a").headers["x-request-id"])
     _, lines = flight_of(recording.state, turn("a", "b", "c").headers["x-request-id"])
     assert stage(lines, "prefix")[0]["first_different_turn"] is None

@@ -9,7 +9,7 @@ from flights import kept, stage, taped
 from scripted_gemini import text_chunk
 
 from bridge.gemini.wire import chunk_from_json
-from bridge.recorder.tape import MOST_BATCHES, Recording, RequestLine, Tape
+from bridge.recorder.tape import FIRST_BATCHES, LAST_BATCHES, Recording, RequestLine, Tape
 
 
 class Item:
@@ -22,20 +22,20 @@ def test_a_long_stream_keeps_its_beginning_and_its_end_and_counts_the_middle() -
     texts = [
         line["chunk"]["candidates"][0]["content"]["parts"][0]["text"] for line in lines if "chunk" in line
     ]
-    expected = [*range(MOST_BATCHES), *range(300 - MOST_BATCHES, 300)]
+    expected = [*range(FIRST_BATCHES), *range(300 - LAST_BATCHES, 300)]
     assert texts == [str(number) for number in expected]
-    assert lines[-1]["batches_left_out"] == 300 - 2 * MOST_BATCHES
+    assert lines[-1]["batches_left_out"] == 300 - FIRST_BATCHES - LAST_BATCHES
 
 
 def test_what_a_tape_leaves_out_is_released_at_once() -> None:
     tape = Tape(Recording("full"), RequestLine({}, {}, {}), 0)
-    items = [Item() for _ in range(3 * MOST_BATCHES)]
+    items = [Item() for _ in range(2 * (FIRST_BATCHES + LAST_BATCHES))]
     references = [weakref.ref(item) for item in items]
     for item in items:
-        tape.events([("x", item)])
+        tape.batch((), [("x", item)])
     del items, item
     gc.collect()
-    assert sum(reference() is not None for reference in references) == 2 * MOST_BATCHES
+    assert sum(reference() is not None for reference in references) == FIRST_BATCHES + LAST_BATCHES
     tape.clear()
     gc.collect()
     assert not [reference for reference in references if reference() is not None]
@@ -43,7 +43,7 @@ def test_what_a_tape_leaves_out_is_released_at_once() -> None:
 
 def test_silence_is_no_batch() -> None:
     tape = taped("full", {}, chunks=[[], [], []])
-    assert tape.batches.count == 0
+    assert tape.batches == []
     assert stage(kept(tape), "chunk") == []
 
 

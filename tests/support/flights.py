@@ -34,9 +34,9 @@ def taped(
     for request in requests:
         tape.gemini_request(request)
     for batch in chunks:
-        tape.chunks(batch)
+        tape.batch(batch, ())
     for group in events:
-        tape.events(group)
+        tape.batch((), group)
     tape.close()
     return tape
 
