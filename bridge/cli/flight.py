@@ -311,4 +311,4 @@ def _run(arguments: argparse.Namespace) -> int:
         return FAILED
 
 
-FLIGHT = Command(_run, "recordings of single requests, and the rules that say what to record", _arguments)
+FLIGHT = Command(_run, "recordings of single requests: list, show, record, replay", _arguments)
