@@ -13,8 +13,9 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 .DEFAULT_GOAL := menu
 SECONDS ?= 60
 BRIDGES ?= 1
+UPSTREAMS ?= 1
 REQUESTS ?= 5000
-.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams accept replay lock clean
+.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams context-plot accept replay lock clean
 
 menu: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,8 +35,8 @@ test-servers: $(VENV)/.dev $(SERVERS)/installed/.done ## run llama.cpp's real se
 client-matrix: $(VENV)/.dev $(CLIENTS)/node_modules/.installed ## write the table in docs/CLIENTS.md from a run of the pinned agents
 	$(BIN)/python -m pytest --numprocesses=2 --write-matrix $(CLIENTS)/test_matrix.py
 
-soak: $(VENV)/.dev ## run 200 streams at once with every fault for SECONDS=60, and report failures (BRIDGES=2: on one PostgreSQL)
-	$(BIN)/python tests/faults/soak.py --seconds $(SECONDS) --bridges $(BRIDGES)
+soak: $(VENV)/.dev ## run 200 streams at once with every fault for SECONDS=60, and report failures (BRIDGES=2: on one PostgreSQL; UPSTREAMS=3)
+	$(BIN)/python tests/faults/soak.py --seconds $(SECONDS) --bridges $(BRIDGES) --upstreams $(UPSTREAMS)
 
 cross-talk: $(VENV)/.dev ## send REQUESTS=5000 through a faulty upstream, and check that no answer holds bytes of another
 	$(BIN)/python -m tests.attacks.cross_talk --requests $(REQUESTS)
@@ -68,6 +69,9 @@ diagrams: $(VENV)/.run ## write docs/states/, docs/losses.md, docs/openapi.json 
 	$(BIN)/python docs/upstreams.py
 	$(BIN)/python docs/openapi.py
 	$(BIN)/python docs/losses.py
+
+context-plot: $(VENV)/.dev ## measure conversations of 400 requests, and draw docs/tokens-per-request.svg
+	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/exchange/test_long_conversations.py
 
 accept: $(VENV)/.dev ## record the current results of the transcripts as expected; review the diff
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/protocols/test_transcripts.py tests/protocols/test_requests.py

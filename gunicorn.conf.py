@@ -3,13 +3,16 @@
 import gc
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 
 from bridge.observe import metrics_folder
 from bridge.observe.logs import configuration
 from bridge.server.active_settings import load_active_settings, log_notices
 from bridge.server.cpu_affinity import choose_core, pin_to_core
-from bridge.settings import SettingsError
+from bridge.server.interrupt import stop_on_interrupt
+from bridge.server.welcome import welcome
+from bridge.settings import AUTO, SettingsError
 
 try:
     _in_force = load_active_settings()
@@ -37,20 +40,16 @@ reuse_port = False  # a second bridge on the same port must fail
 control_socket_disable = True  # the bridge does not use it
 accesslog = None  # the bridge writes its own line when a stream has ended
 logger_class = "bridge.observe.gunicorn_log.QuietLogger"  # else gunicorn would still format its line
-logconfig_dict = configuration(_settings.log.level, _settings.log.debug, _settings.secrets, _server.node_name)
+_terminal = _settings.log.format == "text" or (_settings.log.format == AUTO and sys.stderr.isatty())
+logconfig_dict = configuration(
+    _settings.log.level, _settings.log.debug, _settings.secrets, _server.node_name, terminal=_terminal
+)
 if Path("/dev/shm").is_dir():
     worker_tmp_dir = "/dev/shm"  # gunicorn's heartbeat file must not wait for a disk
 
-_WELCOME = """
-Gemini Bridge on http://{host}:{port}  ({upstream})
-Access: {access}
-Try it:
-  curl -N http://{host}:{port}/v1/chat/completions -H 'content-type: application/json' \\
-    -d '{{"model": "gpt-5", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
-Connect your tools: open the address in a browser, or run gemini-bridge connect
-"""
 
-_OFFLINE = "no GEMINI_API_KEY is set: serving the embedded offline demo model"
+def on_starting(server):
+    server.handle_int = partial(stop_on_interrupt, server)
 
 
 def pre_fork(server, worker):
@@ -77,12 +76,10 @@ def on_exit(server):
 
 def when_ready(server):
     metrics_folder.wipe()  # a second start by mistake has failed before this point
-    upstream = f"upstream: {_in_force.home}" if _in_force.home else _OFFLINE
-    host = "127.0.0.1" if _server.host in ("0.0.0.0", "::") else _host
-    welcome = _WELCOME.format(host=host, port=_server.port, upstream=upstream, access=_in_force.access)
-    print(welcome, file=sys.stderr, flush=True)
-    server.log.info("access: %s", _in_force.access)
+    if not _terminal:
+        server.log.info("access: %s", _in_force.access)
     log_notices()
+    print(welcome(_in_force, _host), file=sys.stderr, flush=True)
 
 
 def on_reload(server):

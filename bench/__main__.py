@@ -14,14 +14,16 @@ from pathlib import Path
 
 import orjson
 
+from bench.differences import differences
 from bench.figures import Row, rows
 from bench.gateways import BRIDGE, FLOOR
 from bench.measure import measured
 from bench.peers import peers, versions
-from bench.postgres import bridges_with_limits, differences
+from bench.postgres import POSTGRES, SQLITE, bridges_with_limits
 from bench.results import Results
 from bench.scenarios import EFFORTS, SCENARIOS, START
 from bench.table import notes, table
+from bench.upstreams import ONE, THREE, bridges_with_upstreams
 
 NAMES = [*(scenario.name for scenario in SCENARIOS), START]
 
@@ -31,6 +33,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers", action="store_true", help="measure LiteLLM and Portkey too")
     parser.add_argument(
         "--postgres", action="store_true", help="measure limits on PostgreSQL and on SQLite too"
+    )
+    parser.add_argument(
+        "--upstreams", action="store_true", help="measure the bridge with three upstreams and with one too"
     )
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="run only these scenarios")
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results.json")
@@ -64,6 +69,7 @@ def main() -> int:
     scenarios = [each for each in map(effort.fitted, SCENARIOS) if each and each.name in arguments.only]
     others = peers(scenarios) if arguments.peers else []
     starts = effort.starts if START in arguments.only else 0
+    others += bridges_with_upstreams() if arguments.upstreams else []
     with ExitStack() as stack:
         if arguments.postgres:
             others += stack.enter_context(bridges_with_limits())
@@ -73,7 +79,8 @@ def main() -> int:
     document = _document(results, found, arguments.effort)
     document["versions"] = versions() if arguments.peers else {}
     arguments.json.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-    print(table(found, names), *notes(found, results), *differences(results), sep="\n\n")
+    compared = [*differences(results, POSTGRES, SQLITE), *differences(results, THREE, ONE)]
+    print(table(found, names), *notes(found, results), *compared, sep="\n\n")
     return int(any(who.gateway == BRIDGE.name for who, _, _ in results.wrong()))
 
 

@@ -179,7 +179,7 @@ def _tag(path: str) -> str:
         own_paths = [*written(protocol.all_paths), *stored]
         if any(path == own or path.startswith(f"{own}/") for own in own_paths):
             return protocol.name
-    if path.startswith("/v1/bridge/"):
+    if path.startswith(("/v1/bridge/", "/me")):
         return ACCOUNT
     listed = any(path.startswith(protocol.models_path) for protocol in PROTOCOLS)
     return MODELS if listed else OPERATION
@@ -217,9 +217,9 @@ Operation = tuple[str, str, Json]  #: path, method, OpenAPI operation object
 
 
 def _keeps_only(path: str) -> bool:
-    """Whether the path stores what it is sent, so that nothing is converted and lost."""
+    """Whether nothing of a request to this path is converted, so that nothing is lost."""
     stored = [protocol.conversations.path for protocol in PROTOCOLS if protocol.conversations]
-    return any(path == own or path.startswith(f"{own}/") for own in stored)
+    return any(path == own or path.startswith(f"{own}/") for own in (*stored, "/me"))
 
 
 def _merged(operations: Iterable[Operation]) -> Json:
@@ -459,7 +459,33 @@ def _operating() -> Iterator[Operation]:
     failed = {status: each for status, each in _failures(PROTOCOLS).items() if status in ("401", "503")}
     responses = {"responses": {**mine, **failed}}
     yield "/v1/bridge/me", "get", _for("Show the limits and the usage of the key", responses)
+    yield from _account_pages()
     yield "/metrics", "get", _for("Show the metrics for Prometheus", _open({**shown, **hidden}))
+
+
+def _account_pages() -> Iterator[Operation]:
+    """The page /me for browsers, and its forms."""
+    html = {"text/html": {"schema": {"type": "string"}}}
+    page = {"200": {"description": "A page for people", "content": html}}
+    form = {"401": {"description": "A form to sign in", "content": html}}
+    moved = {"303": {"description": "To the page /me"}}
+    failed = {
+        status: each for status, each in _failures(PROTOCOLS).items() if status in ("404", "413", "503")
+    }
+    refused = {
+        status: {"description": "Refused, in words or as a form", "content": {**html, JSON: {}}}
+        for status in ("403", "429")
+    }
+    yield (
+        "/me",
+        "get",
+        _for("Show the limits and the usage of the key on a page", _open({**page, **form, **failed})),
+    )
+    for path, purpose, field in (("sign-in", "Sign in", "key"), ("sign-out", "Sign out", "token")):
+        fields = {"type": "object", "properties": {field: {"type": "string"}}}
+        body = {"content": {"application/x-www-form-urlencoded": {"schema": fields}}}
+        answers = _open({**moved, **refused, **failed})
+        yield f"/me/{path}", "post", _for(purpose, {"requestBody": body, **answers})
 
 
 def _open(responses: Json) -> Json:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bridge.access.addresses import client_address, is_local, networks
 from bridge.access.key_cache import KeyCache, KeysUnavailable
@@ -150,10 +151,17 @@ class Authenticator:
         return "key_rotated" if secret.expired(now) else None
 
 
-def describe_access(settings: Settings) -> str:
-    """Which clients are served, in words for the log. Raises SettingsError if no client could be served."""
+class Access(NamedTuple):
+    """Which clients are served."""
+
+    text: str  #: in words, for the log
+    needs_key: bool = False
+
+
+def describe_access(settings: Settings) -> Access:
+    """Raises SettingsError if no client could be served."""
     if settings.access.open:
-        return "open to everybody who can reach it: access.open is set, no key is asked for"
+        return Access("open to everybody who can reach it: access.open is set, no key is asked for")
     try:
         check_database(settings)
         keys = len(open_stores(settings, PATIENT).keys.all())
@@ -162,11 +170,13 @@ def describe_access(settings: Settings) -> str:
     except StorageError as error:
         known = "only keys that this machine knew are accepted"
         served = known if settings.state.url else "every request is refused"
-        return f"the keys cannot be read ({error.reason}), and {served} until they can be read"
+        return Access(f"the keys cannot be read ({error.reason}), and {served} until they can be read", True)
     if keys:
-        return f"a key is needed; {keys} defined"
+        return Access(f"a key is needed; {keys} defined", True)
     if is_local(settings.server.host):
-        return "open to everybody on this machine: no key is defined, `gemini-bridge key add NAME` makes one"
+        return Access(
+            "open to everybody on this machine: no key is defined, `gemini-bridge key add NAME` makes one"
+        )
     raise SettingsError(
         f"server.host is {settings.server.host}, which others can reach, and no key is defined; "
         "add one with `gemini-bridge key add NAME`, or set access.open = true to serve everybody"

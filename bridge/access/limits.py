@@ -18,6 +18,7 @@ from bridge.errors import LONGEST_RETRY_AFTER, BudgetSpent, LimitReached
 from bridge.observe.record import Observer, Record
 from bridge.rate_limit_status import RateLimitStatus
 from bridge.settings.limits import Limits
+from bridge.state.bridges import LateUsage, late_usage
 from bridge.state.errors import StorageError
 from bridge.state.key_store import Key
 from bridge.state.ledger import (
@@ -51,6 +52,7 @@ class Admission:
     refusal: LimitReached | None = None
     if_refused: tuple[RateLimitStatus, ...] = ()  #: what is left if the request is refused for another reason
     settle: Observer | None = None  #: to be called when the request has ended
+    owed: Callable[[Record], LateUsage | None] | None = None  #: what `settle` will book
     note: str | None = None  #: for the record, if the limits are not enforced as usual
 
 
@@ -71,7 +73,8 @@ class Limiter:
         left, note = _left(subjects, before, 0), LOCAL if before.parts else None
         if booking is None:
             return Admission(left, _refusal(reached, before.now), left, note=note)
-        return Admission(_left(subjects, before, 1), None, left, partial(self._settle, booking), note)
+        settle, owed = partial(self._settle, booking), partial(self._owed, booking)
+        return Admission(_left(subjects, before, 1), None, left, settle, owed, note)
 
     def look(self, key: Key | None) -> tuple[RateLimitStatus, ...]:
         """What is left, for a request that does not count."""
@@ -109,8 +112,11 @@ class Limiter:
             return self._total
         return [LimitedSubject(f"{KEY}{key.id}", f"the key {key.name!r}", key.rules.limits), *self._total]
 
+    def _owed(self, booking: Booking, record: Record) -> LateUsage | None:
+        return late_usage(booking, _tokens(record), self._cost_of(record))
+
     def _settle(self, booking: Booking, record: Record) -> None:
-        tokens, cost = record.usage.total if record.usage else 0, 0.0
+        tokens, cost = _tokens(record), 0.0
         try:
             cost = self._cost_of(record)
         finally:  # the request has ended, even if the price table raises an error
@@ -121,6 +127,10 @@ class Limiter:
             self._ledger.leave(booking, tokens, cost, refused=record.refused)
         except StorageError:
             record.notes[NOT_ENFORCED] += 1
+
+
+def _tokens(record: Record) -> int:
+    return record.usage.total if record.usage else 0
 
 
 def _left(

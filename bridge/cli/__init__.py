@@ -9,11 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bridge import __version__
+from bridge.cli.agent import AGENT
 from bridge.cli.cache import CACHE
 from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
+from bridge.cli.context import CONTEXT
 from bridge.cli.doctor import DOCTOR
+from bridge.cli.experiment import EXPERIMENT
 from bridge.cli.explain import EXPLAIN
 from bridge.cli.flight import FLIGHT
 from bridge.cli.key import KEY
@@ -33,10 +36,13 @@ COMMANDS: Mapping[str, Command] = {
     "usage": USAGE,
     "status": STATUS,
     "upstream": UPSTREAM,
+    "experiment": EXPERIMENT,
     "state": STATE,
     "cache": CACHE,
     "flight": FLIGHT,
     "explain": EXPLAIN,
+    "agent": AGENT,
+    "context": CONTEXT,
     "check": CHECK,
     "doctor": DOCTOR,
 }

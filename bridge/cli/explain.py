@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from bridge.cli.command import FAILED, PROGRAM, Command
-from bridge.settings import Settings, SettingsError, load
+from bridge.cli.request_file import read_body
+from bridge.settings import Settings, load
 from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
 
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from bridge.exchange.request_explanation import ExplainedRequest
     from bridge.protocols.base import Caller
 
-STANDARD_INPUT = "-"
-
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="the file with the JSON body of a client's request; - is standard input")
-    parser.add_argument("--protocol", required=True, help="its protocol, such as anthropic_messages")
+    parser.add_argument("--protocol", help="its protocol; default: found by its fields")
     parser.add_argument("--model", help="the model, for protocols that have it in the address")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -33,7 +31,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from bridge.errors import BridgeError  # slow to import, with what it needs
     from bridge.protocols.base import Caller
 
-    settings, body = load(), _body(arguments.file)
+    settings, body = load(), read_body(arguments.file)
     path = {"model": arguments.model or settings.models.default, "method": "generateContent"}
     try:
         explained = explained_request(arguments.protocol, body, Caller(path=path), settings)
@@ -48,14 +46,15 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def explained_request(
-    protocol: str, body: dict[str, Any], caller: Caller, settings: Settings
+    protocol: str | None, body: dict[str, Any], caller: Caller, settings: Settings
 ) -> ExplainedRequest:
     """Raises BridgeError if the bridge would refuse the request."""
-    from bridge.exchange.request_explanation import explain_request, protocol_named
+    from bridge.exchange.context_explanation import named_protocol, recognised_protocol
+    from bridge.exchange.request_explanation import explain_request
+    from bridge.protocols.envelope import validated
     from bridge.web.app import make_services
-    from bridge.web.routes import validated
 
-    found = protocol_named(protocol)
+    found = named_protocol(protocol) if protocol else recognised_protocol(body)
     services = make_services(settings, open_stores(settings, PATIENT))
     return explain_request(found, validated(found.schema, body), caller, services, settings)
 
@@ -74,18 +73,6 @@ def _as_text(explained: ExplainedRequest) -> str:
     body = orjson.dumps(explained.body, option=orjson.OPT_INDENT_2).decode()
     head = [f"model: {explained.model}", f"notes: {notes or 'none'}"]
     return "\n".join([*head, f"losses: {', '.join(explained.losses) or 'none'}", body])
-
-
-def _body(name: str) -> dict[str, Any]:
-    try:
-        body = orjson.loads(sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes())
-    except OSError as error:
-        raise SettingsError(f"{name} cannot be read: {error.strerror}") from None
-    except orjson.JSONDecodeError as error:
-        raise SettingsError(f"{name} is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise SettingsError(f"{name} must contain a JSON object")
-    return body
 
 
 EXPLAIN = Command(_run, "show what Gemini would get for a client's request", _arguments)

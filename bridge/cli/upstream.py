@@ -14,7 +14,7 @@ from bridge.settings.value import suggestion
 if TYPE_CHECKING:
     from bridge.doctor.upstream_health import Health
 
-HEADER = ("name", "kind", "serves", "weight", "state")
+HEADER = ("name", "kind", "serves", "weight", "state", "last error")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ UPSTREAM = Command(_run, "show and test the upstreams", _arguments)
 def _cells(health: Health) -> tuple[str, ...]:
     row = health.row
     serves = ", ".join(row.models) or "–"
-    return row.name, row.kind, serves, str(row.weight), health.state
+    return row.name, row.kind, serves, str(row.weight), health.state, health.last_error or "–"
 
 
 def _details(health: Health) -> list[str]:
@@ -63,6 +63,7 @@ def _details(health: Health) -> list[str]:
         ("address", health.address or "–"),
         ("serves", ", ".join(health.row.models) or "–"),
         ("state", health.state),
+        ("last error", health.last_error or "–"),
     ]
     return [*format_table(rows), *(f"  {model}" for model in health.models)]
 
@@ -77,5 +78,6 @@ def _as_json(health: Health) -> dict[str, Any]:
         "healthy": not health.error,
         "error": health.error or None,
         "resting": list(health.resting),
+        "last_error": health.failure and health.failure._asdict(),
         "models": list(health.models),
     }

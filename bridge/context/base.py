@@ -11,43 +11,10 @@ from bridge.gemini.types import GenerateRequest, JsonObject
 from bridge.settings.context import ContextSettings
 
 
-class Edited(NamedTuple):
-    """What an edit made of a request. `request` is the same object if nothing changed."""
+class ContextStep(ABC):
+    """What edits and steps of the ladder have in common."""
 
-    request: GenerateRequest
-    notes: tuple[str, ...] = ()  #: counted in the record, also if nothing changed
-
-
-class RequestEdit(ABC):
-    """A change that every request gets, however short it is, so it must be fast."""
-
-    name: ClassVar[str]
-
-    def __init__(self, settings: ContextSettings) -> None:
-        self.settings = settings
-
-    def is_on(self) -> bool:
-        return bool(getattr(self.settings, self.name, True))
-
-    @abstractmethod
-    def apply(self, request: GenerateRequest) -> Edited: ...
-
-
-class Shortened(NamedTuple):
-    """What a step made of a history. `history` is the same object if nothing changed."""
-
-    history: History
-    changes: int = 0  #: turns, parts or results that were changed or removed
-
-
-class LadderStep(ABC):
-    """A step that shortens a history which does not fit into the window of its model.
-
-    Whether it changes turn `i` must depend only on the turns up to `i` and on `history.before(…)`, which
-    moves in steps of the grid. Then the upstream's cache of the prompt stays valid between two moves.
-    """
-
-    name: ClassVar[str]  #: in the header `x-bridge-context`, in notes and in `explain`
+    name: ClassVar[str]  #: in the header `x-bridge-context`, in the record and in `explain`
 
     def __init__(self, settings: ContextSettings) -> None:
         self.settings = settings
@@ -60,6 +27,49 @@ class LadderStep(ABC):
     def is_on(self) -> bool:
         """Whether the operator wants this step."""
         return bool(getattr(self.settings, self.name, True))
+
+
+class Edited(NamedTuple):
+    """What an edit made of a request. `request` is the same object if nothing changed."""
+
+    request: GenerateRequest
+    changes: int = 0  #: turns, rounds or tool uses that were changed or removed
+    notes: tuple[str, ...] = ()
+
+
+class RequestEdit(ContextStep):
+    """A change that does not depend on the window. Every request gets it, so it must be fast."""
+
+    @abstractmethod
+    def apply(self, request: GenerateRequest) -> Edited: ...
+
+
+class ClientEdit(RequestEdit):
+    """An edit that only clients ask for, with a trigger of their own.
+
+    A trigger in tokens is compared with the estimate alone. Each worker learns another scale, and all workers
+    must clear at the same turn.
+    """
+
+    def is_on(self) -> bool:
+        return False
+
+
+class Shortened(NamedTuple):
+    """What a step made of a history. `history` is the same object if nothing changed."""
+
+    history: History
+    changes: int = 0  #: turns, parts or results that were changed or removed
+    #: Whether it suffices that the history fits now. Else it should fit until the grid moves.
+    for_now: bool = False
+
+
+class LadderStep(ContextStep):
+    """A step that shortens a history which does not fit into the window of its model.
+
+    Whether it changes turn `i` must depend only on the turns up to `i` and on `history.before(…)`, which
+    moves in steps of the grid. Then the upstream's cache of the prompt stays valid between two moves.
+    """
 
     @abstractmethod
     def apply(self, history: History, window: Window) -> Shortened: ...

@@ -6,10 +6,19 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import NamedTuple
 
 from bridge.context.estimate import content_tokens, fixed_tokens
+from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.history import repair_history
-from bridge.gemini.types import USER, Content, FunctionResponse, GenerateRequest
+from bridge.gemini.types import USER, Content, FunctionResponse, GenerateRequest, Part
+
+
+class KnownSummary(NamedTuple):
+    """A summary that exists for the beginning of a conversation."""
+
+    end: int  #: it stands for turns before this one
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,8 @@ class History:
     ends: tuple[int, ...]  #: the place at which each turn ended
     length: int  #: the place at which the conversation ended
     fixed: int  #: estimated tokens of instruction and tools
+    summaries: tuple[KnownSummary, ...] = ()  #: those that a step may use, the shortest first
+    carried: tuple[Part, ...] = ()  #: parts that stay when the turn that has them is dropped
 
     @property
     def tokens(self) -> int:
@@ -67,6 +78,17 @@ class History:
 
 def is_opening(turn: Content) -> bool:
     return turn.role == USER and not any(isinstance(part.data, FunctionResponse) for part in turn.parts)
+
+
+def step_taken(name: str, changes: int, before: History, after: History, scale: float) -> StepTaken:
+    saved = max(round((before.tokens - after.tokens) * scale), 0)
+    return StepTaken(name, changes, saved, first_difference(before.turns, after.turns))
+
+
+def first_difference(before: Sequence[Content], after: Sequence[Content]) -> int:
+    """The number of equal turns at the beginning."""
+    pairs = zip(before, after, strict=False)
+    return next((place for place, (old, new) in enumerate(pairs) if old != new), len(after))
 
 
 def history_of(request: GenerateRequest) -> tuple[History, tuple[str, ...]]:

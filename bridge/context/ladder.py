@@ -6,16 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from bridge.context.base import LadderStep
-from bridge.context.history import History
+from bridge.context.history import History, step_taken
 from bridge.context.window import Window
-
-
-class StepTaken(NamedTuple):
-    """What one step did."""
-
-    name: str
-    changes: int  #: turns, parts or results that were changed or removed
-    saved: int  #: estimated tokens
+from bridge.gemini.context_steps import StepTaken
 
 
 class Fitted(NamedTuple):
@@ -39,8 +32,10 @@ def shorten(history: History, window: Window, steps: Iterable[LadderStep]) -> Fi
     for step in steps:
         if history.tokens + space <= window.room:
             break
-        shorter, changes = step.apply(history, window)
+        shorter, changes, for_now = step.apply(history, window)
         if shorter is not history:
-            taken.append(StepTaken(step.name, changes, history.tokens - shorter.tokens))
+            taken.append(step_taken(step.name, changes, history, shorter, window.scale))
             history = shorter
+            if for_now and fits(history, window):
+                break
     return Fitted(history, tuple(taken))

@@ -10,6 +10,7 @@ from bridge.context.base import LadderStep, Shortened
 from bridge.context.estimate import part_tokens
 from bridge.context.history import History, is_opening
 from bridge.context.window import Window
+from bridge.gemini.context_steps import LEADING_TURNS
 from bridge.gemini.types import MODEL, Content, Part
 
 GONE = Part("Earlier turns of this conversation were removed to save space.")
@@ -29,17 +30,19 @@ class LeadingTurns(LadderStep):
     """The conversation then begins with a later turn of the user that has no results. The oldest calls after
     that turn may be dropped too, with their results, so that a long tool loop keeps its task."""
 
-    name = "leading_turns"
+    name = LEADING_TURNS
 
     def apply(self, history: History, window: Window) -> Shortened:
         space = history.until_next_move(window.grid)
         step = max(window.grid // ROUNDING, 1)
-        excess = history.tokens + space + part_tokens(GONE) - window.room
+        added = part_tokens(GONE) + sum(map(part_tokens, history.carried))
+        excess = history.tokens + space + added - window.room
         cut = _shortest(history, -(-excess // step) * step)
         if cut is None:
             return Shortened(history)
         first = history.turns[cut.first]
-        opening = replace(first, parts=(GONE, *first.parts))
+        carried = tuple([part for part in history.carried if part not in first.parts])
+        opening = replace(first, parts=(*carried, GONE, *first.parts))
         return Shortened(history.with_span(0, cut.rest, (opening,)), cut.rest - 1)
 
 

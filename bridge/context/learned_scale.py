@@ -24,8 +24,8 @@ class LearnedScales:
     def __init__(self) -> None:
         self._scales: dict[str, float] = {}
 
-    def of(self, model: str) -> float:
-        scale = self._scales.get(model, UNKNOWN)
+    def of(self, model: str, unknown: float = UNKNOWN) -> float:
+        scale = self._scales.get(model, unknown)
         return math.ceil(scale * PARTS - 0.5) / PARTS
 
     def learn(self, model: str, estimated: int, counted: int) -> None:

@@ -17,7 +17,7 @@ class OldThoughts(LadderStep):
 
     def apply(self, history: History, window: Window) -> Shortened:
         changed = {
-            position: _without_thoughts(turn)
+            position: without_thoughts(turn)
             for position, turn in enumerate(history.turns[: history.before(0, window.grid)])
             if turn.role == MODEL and _has_needless_thoughts(turn)
         }
@@ -31,5 +31,5 @@ def _has_needless_thoughts(turn: Content) -> bool:
     return 0 < thoughts < len(turn.parts) and next(turn.calls(), None) is None
 
 
-def _without_thoughts(turn: Content) -> Content:
+def without_thoughts(turn: Content) -> Content:
     return replace(turn, parts=tuple([part for part in turn.parts if not part.thought]))

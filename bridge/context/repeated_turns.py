@@ -33,7 +33,8 @@ class RepeatedTurns(RequestEdit):
         kept = tuple(_without_repeated(repair_history(request.contents, prefill=True).contents, rounds))
         if not rounds.repeated:
             return Edited(request)
-        return Edited(replace(request, contents=kept), (REPEATED_TURNS,) * rounds.repeated)
+        notes = (REPEATED_TURNS,) * rounds.repeated
+        return Edited(replace(request, contents=kept), rounds.repeated, notes)
 
 
 class _Round(NamedTuple):

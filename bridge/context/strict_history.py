@@ -27,9 +27,10 @@ class StrictHistory(RequestEdit):
         if all(map(_is_valid, request.contents)):
             return Edited(request)
         kept = tuple(_curated(request.contents))
-        if len(kept) == len(request.contents):
+        dropped = len(request.contents) - len(kept)
+        if not dropped:
             return Edited(request)
-        return Edited(replace(request, contents=kept), (INVALID_TURNS,))
+        return Edited(replace(request, contents=kept), dropped, (INVALID_TURNS,))
 
 
 def _is_valid(content: Content) -> bool:

@@ -23,7 +23,7 @@ def check_access(installation: Installation) -> Finding:
         return red(
             f"the keys cannot be read: {error.reason}", "see the checks “state folder” and “state files”"
         )
-    access = describe_access(settings)
+    access = describe_access(settings).text
     if keys and not settings.access.open:
         return green(access)
     return yellow(access, "create a key before others can reach the service: gemini-bridge key add NAME")

@@ -16,9 +16,11 @@ from bridge.settings.routes import Target
 from bridge.state.errors import StorageError
 from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
+from bridge.state.upstream_failures import LastFailure
 from bridge.upstream import make_upstream
 from bridge.upstream.cooldowns import model_cooldown
 
+UNITS = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
 TIME_LIMIT = 8.0  #: seconds for all upstreams together
 
 
@@ -29,6 +31,7 @@ class Health:
     models: tuple[str, ...] = ()
     error: str = "no answer in time"
     resting: tuple[str, ...] = ()  #: configured models that are in cool-down in the running bridge
+    failure: LastFailure | None = None  #: the last one of the running bridge
 
     @property
     def state(self) -> str:
@@ -37,10 +40,17 @@ class Health:
         resting = f", in cool-down: {', '.join(self.resting)}" if self.resting else ""
         return f"{len(self.models)} model{'' if len(self.models) == 1 else 's'}{resting}"
 
+    @property
+    def last_error(self) -> str:
+        """The last failure of the running bridge; empty if there is none."""
+        if self.failure is None:
+            return ""
+        return f"{self.failure.error}, {_duration(self.failure.seconds_ago)} ago"
+
 
 def examine_upstreams(settings: Settings, rows: Iterable[UpstreamRow]) -> list[Health]:
     """The health of each upstream; they are tested at the same time."""
-    found = [Health(row, resting=_resting(settings, row)) for row in rows]
+    found = [_remembered(settings, row) for row in rows]
     threads = [threading.Thread(target=_test, args=(settings, each), daemon=True) for each in found]
     for thread in threads:
         thread.start()
@@ -63,22 +73,23 @@ def _test(settings: Settings, health: Health) -> None:
     health.error = ""
 
 
-def _resting(settings: Settings, row: UpstreamRow) -> tuple[str, ...]:
+def _remembered(settings: Settings, row: UpstreamRow) -> Health:
+    """What the running bridge knows of the upstream."""
     try:
-        left = open_stores(settings, PATIENT).cooldowns.left
-        return tuple(
-            model for model in _configured(settings, row) if left(model_cooldown(Target(row.name, model)))
-        )
+        stores = open_stores(settings, PATIENT)
+        left, models = stores.cooldowns.left, _configured(settings, row)
+        resting = tuple(model for model in models if left(model_cooldown(Target(row.name, model))))
+        return Health(row, resting=resting, failure=stores.upstream_failures.last(row.name))
     except StorageError:  # the state files have a check of their own
-        return ()
+        return Health(row)
 
 
 def _configured(settings: Settings, row: UpstreamRow) -> tuple[str, ...]:
-    """The models that models.toml and the row itself name for this upstream."""
+    """The models that models.toml, experiments.toml and the row itself name for this upstream."""
     table = settings.models
     served = [
         target.model
-        for target in table.known_targets
+        for target in settings.known_targets
         if row.name in ((target.upstream,) if target.upstream else table.upstreams_of(target.model))
     ]
     plain = [pattern for pattern in row.models if "*" not in pattern]
@@ -90,7 +101,7 @@ def check_upstreams(installation: Installation) -> Finding:
     if not settings.upstreams:
         return green("not needed: upstreams.toml names no upstream")
     found = examine_upstreams(settings, settings.upstreams)
-    states = "; ".join(f"{each.row.name}: {each.state}" for each in found)
+    states = "; ".join(map(_described, found))
     if any(each.error for each in found):
         return red(states, "fix it, and test it alone: gemini-bridge upstream test NAME")
     if unknown := list(_models_not_listed(settings, found)):
@@ -99,6 +110,17 @@ def check_upstreams(installation: Installation) -> Finding:
             "correct the names in models.toml and upstreams.toml, or check the list of the upstream",
         )
     return green(states)
+
+
+def _described(health: Health) -> str:
+    last = f" (last error: {health.last_error})" if health.last_error else ""
+    return f"{health.row.name}: {health.state}{last}"
+
+
+def _duration(seconds: float) -> str:
+    unit, length = next(each for each in UNITS if seconds >= each[1] or each[1] == 1)
+    number = int(seconds // length)
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def _models_not_listed(settings: Settings, found: list[Health]) -> Iterator[str]:

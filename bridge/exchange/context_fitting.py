@@ -6,18 +6,23 @@ learns from the counts that the upstream returns with its answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from bridge.context import EDITS, LADDER
-from bridge.context.base import LadderStep
+from bridge.context.base import ClientEdit, ContextStep, LadderStep
 from bridge.context.editor_context import EditorContext
 from bridge.context.estimate import request_tokens
-from bridge.context.history import History, history_of
-from bridge.context.ladder import Fitted, StepTaken, shorten
+from bridge.context.history import History, first_difference, history_of, step_taken
+from bridge.context.ladder import Fitted, fits, shorten
 from bridge.context.learned_scale import LearnedScales
+from bridge.context.summary import Summary
 from bridge.context.window import Window, window_of
 from bridge.errors import BridgeError, ContextOverflow
+from bridge.exchange.history_summaries import HistorySummaries
+from bridge.exchange.summaries import SummarySource
+from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import GenerateRequest
 from bridge.observe.record import Record
@@ -28,31 +33,46 @@ from bridge.settings.value import OFF
 
 #: The share of the window from which on the upstream is asked for its own count.
 NEAR_THE_EDGE = 0.9
-#: A shortened history with a smaller estimated share of the window is not counted again.
-SURELY_FITS = 0.75
+#: A shortened history with a smaller estimated share of the window is not counted again. What stays may have
+#: almost twice as many tokens for its estimate as the whole: calls and their arguments instead of long texts.
+SURELY_FITS = 0.5
 MOST_RECOUNTS = 3  #: how often the count of a shortened history may ask for a shorter one
+#: The scale of a model that has not counted yet, for what an edit saved.
+LIKELY = 1.0
 UNCOUNTED = "context.estimated"  #: the note for a history that was shortened by the estimate alone
 
 #: Returns the upstream's own count of a request.
 Count = Callable[[GenerateRequest], int]
+
+Step = TypeVar("Step", bound=ContextStep)
 
 
 class ContextFitting:
     """The context steps of one process."""
 
     def __init__(self, settings: ContextSettings, editors: Sequence[EditorBlock] = ()) -> None:
-        self._settings = settings
+        self.settings = settings
         self._editor_context = None if settings.editor_context == OFF else EditorContext(editors)
         self._clients = Patterns(settings.clients)
-        self._edits = [edit for kind in EDITS if (edit := kind(settings)).is_on()]
-        self._ladder = [step for kind in LADDER if (step := kind(settings)).is_on()]
+        self._edits = {kind.name: edit for kind in EDITS if (edit := kind(settings)).is_on()}
+        self._ladder = {kind.name: step for kind in LADDER if (step := kind(settings)).is_on()}
         self.scales = LearnedScales()
 
-    def edited(self, request: GenerateRequest, record: Record) -> GenerateRequest:
-        """The request after the edits, which do not depend on the model."""
-        for edit in self._edits:
-            request, notes = edit.apply(request)
+    def edited(self, request: GenerateRequest, model: str, record: Record) -> GenerateRequest:
+        """The request after the edits, which need no window. `model` is the first that will be asked."""
+        edits = self._chosen(EDITS, self._edits, request)
+        scale = self.scales.of(model, LIKELY)
+        taken = []
+        for edit in edits:
+            edited, changes, notes = edit.apply(request)
             record.note(notes)
+            if edited is not request:
+                (before, _), (after, _) = history_of(request), history_of(edited)
+                taken.append(step_taken(edit.name, changes, before, after, scale))
+                request = edited
+        if any(isinstance(edit, ClientEdit) for edit in edits):
+            _expect(request, scale, record)  # the answer's count teaches the scale
+        record.edits_taken = tuple(taken)
         return request
 
     def fitted(
@@ -62,29 +82,34 @@ class ContextFitting:
         capabilities: ModelCapabilities,
         count: Count,
         record: Record,
+        summaries: SummarySource | None = None,
     ) -> GenerateRequest:
         """The request with a history that fits into the window of the model. Raises ContextOverflow if that
-        is impossible."""
-        steps = self._steps(request, record)
-        window = window_of(request, capabilities, self._settings) if steps else None
+        is impossible, and SummaryNeeded if it is possible with a summary that must be written first."""
+        record.steps_taken = ()
+        steps = self._chosen(LADDER, self._ladder if self._compresses(record.client) else {}, request)
+        window = window_of(request, capabilities, self.settings) if steps else None
         if window is None:
             return self._without_repeated_state(request, record)
         window = replace(window, scale=self.scales.of(model))
-        fitting = request
-        if _expect(request, window, record) >= NEAR_THE_EDGE * window.budget:
-            fitting = _Shortening(window, steps, self._learning(model, count), record).of(request)
+        known = self._known(request, capabilities.family or model, steps, summaries)
+        shortening = _Shortening(window, steps, self._learning(model, count), record, known)
+        fitting, expected = request, _expect(request, window.scale, record)
+        if expected >= NEAR_THE_EDGE * window.budget:
+            fitting = shortening.of(request)
+        else:
+            shortening.look_ahead(request, expected)
         sent = self._without_repeated_state(fitting, record)
         if sent is not request:
-            _expect(sent, window, record)
+            _expect(sent, window.scale, record)
         return sent
 
-    def for_token_count(self, request: GenerateRequest) -> GenerateRequest:
+    def for_token_count(self, request: GenerateRequest, model: str, record: Record) -> GenerateRequest:
         """The request as it would be sent if it fits."""
-        for edit in self._edits:
-            request = edit.apply(request).request
-        if self._settings.editor_context == ENFORCE and self._editor_context:
-            request = self._editor_context.apply(request).request
-        return request
+        edited = self.edited(request, model, record)
+        if self.settings.editor_context == ENFORCE and self._editor_context:
+            return self._editor_context.apply(edited).request
+        return edited
 
     def _without_repeated_state(self, request: GenerateRequest, record: Record) -> GenerateRequest:
         """The request with shorter blocks of editors. In shadow mode they are only counted."""
@@ -93,14 +118,35 @@ class ContextFitting:
         shorter, blocks, saved = self._editor_context.apply(request)
         if not blocks:
             return request
-        if self._settings.editor_context == SHADOW:
-            record.note([f"context.{EditorContext.name}.shadow"])
-            record.context_saved = {**record.context_saved, f"{EditorContext.name}_shadow": saved}
+        name, first = EditorContext.name, first_difference(request.contents, shorter.contents)
+        if self.settings.editor_context == SHADOW:
+            record.note([f"context.{name}.shadow"])
+            record.steps_in_shadow = (StepTaken(f"{name}_shadow", blocks, saved, first),)
             return request
-        record.note([f"context.{EditorContext.name}"])
-        record.context = {**record.context, EditorContext.name: blocks}
-        record.context_saved = {**record.context_saved, EditorContext.name: saved}
+        record.note([f"context.{name}"])
+        record.steps_taken = (*record.steps_taken, StepTaken(name, blocks, saved, first))
         return shorter
+
+    def _known(
+        self,
+        request: GenerateRequest,
+        family: str,
+        steps: Sequence[LadderStep],
+        summaries: SummarySource | None,
+    ) -> HistorySummaries | None:
+        if summaries is None or not any(isinstance(step, Summary) for step in steps):
+            return None
+        return HistorySummaries(summaries, self.settings, request, family)
+
+    def reaches(self, request: GenerateRequest, model: str, threshold: int, count: Count) -> bool:
+        """Whether the prompt has so many tokens. The upstream is asked only near the threshold."""
+        expected = request_tokens(request) * self.scales.of(model)
+        if expected < NEAR_THE_EDGE * threshold:
+            return False
+        try:
+            return self._learning(model, count)(request) >= threshold
+        except BridgeError:
+            return expected >= threshold
 
     def _learning(self, model: str, count: Count) -> Count:
         def counted(request: GenerateRequest) -> int:
@@ -115,24 +161,30 @@ class ContextFitting:
         if (counted := record.counted_prompt) and record.upstream_model:
             self.scales.learn(record.upstream_model, record.estimated_tokens, counted)
 
-    def _steps(self, request: GenerateRequest, record: Record) -> Sequence[LadderStep]:
-        """The steps for this client, in the order of the ladder."""
-        if self._compresses(record.client):
-            return self._ladder
+    def _chosen(
+        self, kinds: Iterable[type[Step]], own: Mapping[str, Step], request: GenerateRequest
+    ) -> Sequence[Step]:
+        """The operator's own steps and those that the client asks for, in the order of `kinds`."""
+        if not request.context:
+            return tuple(own.values())
         wished = {wish.step: wish.options for wish in request.context}
-        return [kind.wished(self._settings, wished[kind.name]) for kind in LADDER if kind.name in wished]
+        return [
+            kind.wished(self.settings, wished[kind.name]) if kind.name in wished else own[kind.name]
+            for kind in kinds
+            if kind.name in wished or kind.name in own
+        ]
 
     def _compresses(self, client: str | None) -> bool:
-        compress = self._settings.compress
+        compress = self.settings.compress
         if compress == CLIENTS:
             return self._clients.match(client or "")
         return compress != OFF
 
 
-def _expect(request: GenerateRequest, window: Window, record: Record) -> int:
+def _expect(request: GenerateRequest, scale: float, record: Record) -> int:
     """The tokens that the model will probably count; the record gets them to learn from the difference."""
     record.estimated_tokens = request_tokens(request)
-    record.expected_tokens = round(record.estimated_tokens * window.scale)
+    record.expected_tokens = round(record.estimated_tokens * scale)
     return record.expected_tokens
 
 
@@ -144,19 +196,34 @@ class _Shortening:
     steps: Sequence[LadderStep]
     count: Count
     record: Record
+    summaries: HistorySummaries | None = None
+
+    def look_ahead(self, request: GenerateRequest, tokens: float) -> None:
+        """Have the summary written that a request with so many tokens will need soon."""
+        if self.summaries is not None and self._is_soon(self.summaries, tokens):
+            history = self.summaries.added_to(history_of(request)[0])
+            self.summaries.prepare(history, self.window, history)
+
+    def _is_soon(self, summaries: HistorySummaries, tokens: float) -> bool:
+        return tokens >= summaries.settings.summary_from * self.window.budget
 
     def of(self, request: GenerateRequest) -> GenerateRequest:
         """The same request if it fits after all."""
         counted = self._counted(request)
         if counted is not None and counted <= self.window.budget:
+            self.look_ahead(request, counted)
             return request
         history, notes = history_of(request)
+        if self.summaries is not None:
+            history = self.summaries.added_to(history)
         fitted, tokens = self._fitted(request, history, counted)
+        if fitted.taken:
+            self._tell(fitted.taken, notes)
         if tokens > self.window.limit and counted is not None:
             raise _overflow(counted, self.window.limit)
         if not fitted.taken:
             return request
-        self._tell(fitted.taken, notes)
+        self._prepare(history, fitted.history, tokens)
         return replace(request, contents=fitted.history.turns)
 
     def _fitted(
@@ -165,7 +232,7 @@ class _Shortening:
         """The fitted history and its tokens. The shortened history is counted too, because the parts that
         stay may have more tokens for their length than those that were removed."""
         window = _scaled(self.window, history, counted)
-        fitted = shorten(history, window, self.steps)
+        fitted = self._shorten(history, window)
         for _ in range(MOST_RECOUNTS):
             tokens = fitted.history.tokens * window.scale
             if counted is None or not fitted.taken or tokens < SURELY_FITS * window.budget:
@@ -175,8 +242,19 @@ class _Shortening:
             if recounted is None or recounted + growth <= window.budget:
                 break
             window = _scaled(window, fitted.history, recounted)
-            fitted = shorten(history, window, self.steps)
+            fitted = self._shorten(history, window)
         return fitted, fitted.history.tokens * window.scale
+
+    def _shorten(self, history: History, window: Window) -> Fitted:
+        """A new summary comes before the steps that follow it in the ladder."""
+        fitted = shorten(history, window, self.steps)
+        if self.summaries is not None and (_went_on(fitted.taken) or not fits(fitted.history, window)):
+            self.summaries.need(history, window)
+        return fitted
+
+    def _prepare(self, history: History, fitted: History, tokens: float) -> None:
+        if self.summaries is not None and self._is_soon(self.summaries, tokens):
+            self.summaries.prepare(history, self.window, fitted)
 
     def _counted(self, request: GenerateRequest) -> int | None:
         """The upstream's count; None if it cannot count now, for then the estimate has to do."""
@@ -189,8 +267,17 @@ class _Shortening:
     def _tell(self, taken: Sequence[StepTaken], notes: Sequence[str]) -> None:
         self.record.note(notes)
         self.record.note([f"context.{step.name}" for step in taken])
-        self.record.context = {step.name: step.changes for step in taken}
-        self.record.context_saved = {step.name: step.saved for step in taken}
+        self.record.steps_taken = tuple(taken)
+
+
+def _went_on(taken: Sequence[StepTaken]) -> bool:
+    """Whether a step after the summary shortened the history."""
+    after = False
+    for kind in LADDER:
+        if after and any(step.name == kind.name for step in taken):
+            return True
+        after = after or kind is Summary
+    return False
 
 
 def _scaled(window: Window, history: History, counted: int | None) -> Window:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import priced_choices
 from bridge.exchange.request_cache import OFF
 from bridge.exchange.services import Services
+from bridge.exchange.unary_attempts import first_answer
 from bridge.gemini.generation import estimated_tokens
 from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Usage
@@ -28,16 +30,19 @@ def embed(
     with reject_deep_nesting():
         asked = embedding.to_gemini(body, caller)
     record.model = asked.model
-    target = _permitted_target(asked.model, caller, services, record)
-    services.note_target(record, target)
+    targets = _permitted_targets(asked.model, caller, services, record)
+    services.note_target(record, targets[0])
     RequestLosses(caller, record).of_request(asked.losses)
     contents = _guarded(asked, services, record)
     changed = contents is not asked.contents
-    rule = OFF if changed else services.models.table.capabilities(target.model).cache
-    row = services.upstreams.rows[target.upstream]
-    upstream = services.cache.in_front_of(
-        services.upstreams[target.upstream], row, rule, None, caller, record
-    )
+
+    def answer_of(target: Target, batch: Sequence[Content]) -> JsonObject:
+        services.note_target(record, target)
+        rule = OFF if changed else services.models.table.capabilities(target.model).cache
+        row, upstream = services.upstreams.rows[target.upstream], services.upstreams[target.upstream]
+        cached = services.cache.in_front_of(upstream, row, rule, None, caller, record)
+        return cached.unary_call(target.model, asked.method, asked.body(target.model, batch))
+
     record.usage = total = Usage()
     record.asks_model()
     kept = []
@@ -45,7 +50,7 @@ def embed(
         if caller.interruption.error is not None:
             raise caller.interruption.error
         with record.waiting():
-            answer = upstream.unary_call(target.model, asked.method, asked.body(target.model, batch))
+            answer = first_answer(targets, partial(answer_of, batch=batch), services, record)
         usage = _usage(answer, batch, record)
         record.count(usage)
         total += usage
@@ -53,14 +58,14 @@ def embed(
     return asked.answer(kept, total.prompt)
 
 
-def _permitted_target(name: str, caller: Caller, services: Services, record: Record) -> Target:
-    """One model: another model's vectors do not fit into the same index."""
+def _permitted_targets(name: str, caller: Caller, services: Services, record: Record) -> list[Target]:
+    """One model, at each upstream that serves it: another model's vectors do not fit into the same index."""
     chosen = services.models.choices(name)[0]
     caller.permit(name, chosen.model)
-    target = services.models.routed(chosen)[0]
+    targets = services.models.routed(chosen)
     if caller.cost_limited:
-        priced_choices([[target]], STANDARD, services.prices, record)
-    return target
+        (targets,) = priced_choices([targets], STANDARD, services.prices, record)
+    return targets
 
 
 def _guarded(asked: ConvertedEmbedding, services: Services, record: Record) -> Sequence[Content]:

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -28,7 +28,7 @@ from bridge.settings import UpstreamRow
 from bridge.settings.sections import CacheSettings
 from bridge.state.errors import StorageError
 from bridge.state.request_cache_store import RequestCacheStore
-from bridge.upstream.base import TICK, ChunkStream, Upstream
+from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream, wait_for
 
 HEADER = "x-bridge-cache"
 ON, OFF, REFRESH = "on", "off", "refresh"
@@ -137,6 +137,21 @@ class RequestCache:
 
     # --- equal requests at the same time -------------------------------------------------------------
 
+    def found_or_awaited(
+        self, key: tuple[str, bytes], mine: threading.Event, use: CacheUse, record: Record
+    ) -> Generator[Tick, None, JsonObject | None]:
+        """The kept value. An equal request that is running is waited for once: if its answer was not kept,
+        the next one to wait for might have no better answer. The caller must call `leave`, which also ends
+        the wait."""
+        running = self.join(key, mine)
+        found = self.find(key, use, record)
+        if found is None and running is not mine and use.reads:
+            until = time.monotonic() + LONGEST_WAIT
+            while not (mine.is_set() or running.wait(TICK)) and time.monotonic() < until:
+                yield ()
+            found = self.find(key, use, record)
+        return found
+
     def join(self, key: tuple[str, bytes], mine: threading.Event) -> threading.Event:
         """The event that is set when the running request with this key ends. It is `mine` if there was none:
         then the caller must call `leave`."""
@@ -171,14 +186,17 @@ class CachedUpstream(Upstream):
         self._scope = scope
         self._record = record
         self._use = use
+        self._tried: set[tuple[str, bytes]] = set()  #: a further attempt wants another answer
 
     def stream(self, request: GenerateRequest) -> ChunkStream:
         if not is_repeatable(request):
             self._record.cache = OFF
             return self._upstream.stream(request)
         key = self._key("stream", request_digest(self._server, request))
+        use = self._use._replace(reads=False) if key in self._tried else self._use
+        self._tried.add(key)
         self._record.cache = self._use.without_entry
-        return CachedStream(self._cache, key, self._use, self._record, lambda: self._upstream.stream(request))
+        return CachedStream(self._cache, key, use, self._record, lambda: self._upstream.stream(request))
 
     def count_tokens(self, request: GenerateRequest) -> int:
         key = self._key("count", request_digest(self._server, request))
@@ -196,11 +214,15 @@ class CachedUpstream(Upstream):
 
     def _unary(self, key: tuple[str, bytes], ask: Callable[[], JsonObject]) -> JsonObject:
         self._record.cache = self._use.without_entry
-        found = self._cache.find(key, self._use, self._record)
-        if found is None:
-            found = ask()
-            self._cache.keep(key, found, self._record)
-        return found
+        ended = threading.Event()
+        try:
+            found = wait_for(self._cache.found_or_awaited(key, ended, self._use, self._record))
+            if found is None:
+                found = ask()
+                self._cache.keep(key, found, self._record)
+            return found
+        finally:
+            self._cache.leave(key, ended)
 
     def _key(self, method: str, digest: bytes) -> tuple[str, bytes]:
         """A new version of the bridge may send other requests and keep other values."""
@@ -239,29 +261,25 @@ class CachedStream(ChunkStream):
             self._asked.close()
 
     def __iter__(self) -> Iterator[Sequence[Chunk]]:
-        """An equal request that is running is waited for once. If its answer was not kept, this request is
-        sent too: the next one to wait for might have no better answer."""
-        running = self._cache.join(self._key, self._ended)
-        found = self._cache.find(self._key, self._use, self._record)
-        if found is None and running is not self._ended and self._use.reads:
-            yield from self._wait(running)
-            found = self._cache.find(self._key, self._use, self._record)
+        found = yield from self._found()
         if found is not None:
             yield [chunk_from_json(chunk) for chunk in found["chunks"]]
         elif not self._closed:
             yield from self._from_upstream()
         self._cache.leave(self._key, self._ended)
 
-    def _wait(self, running: threading.Event) -> Iterator[Sequence[Chunk]]:
-        """Until the equal request has ended; an empty batch for each tick."""
-        until = time.monotonic() + LONGEST_WAIT
-        while not self._closed and time.monotonic() < until:
+    def _found(self) -> Generator[Tick, None, JsonObject | None]:
+        finding = self._cache.found_or_awaited(self._key, self._ended, self._use, self._record)
+        while True:
             began = time.monotonic()
-            ended = running.wait(TICK)
-            self._waited += time.monotonic() - began
-            if ended:
-                return
-            yield ()
+            try:
+                tick = next(finding)
+            except StopIteration as end:
+                found: JsonObject | None = end.value
+                return found
+            finally:
+                self._waited += time.monotonic() - began
+            yield tick
 
     def _from_upstream(self) -> Iterator[Sequence[Chunk]]:
         kept = _KeptAnswer()

@@ -3,20 +3,19 @@ bridge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.context.estimate import request_tokens
-from bridge.errors import InvalidRequest
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.exchange import open_exchange
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.services import Services
+from bridge.exchange.summaries import SummarySource
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import request_to_json
 from bridge.observe.record import Record
-from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Caller, Protocol
 from bridge.settings import Settings
 
@@ -27,13 +26,6 @@ class ExplainedRequest:
     body: JsonObject  #: in Gemini's own format; empty if a guard would answer
     notes: dict[str, int]
     losses: tuple[str, ...]
-
-
-def protocol_named(name: str) -> Protocol:
-    named = {protocol.name: protocol for protocol in PROTOCOLS}
-    if name not in named:
-        raise InvalidRequest(f"There is no protocol {name!r}; there are {', '.join(named)}", param="protocol")
-    return named[name]
 
 
 def explain_request(
@@ -55,15 +47,16 @@ def explain_request(
 
 
 class _EstimatedFitting(ContextFitting):
-    """Estimates tokens, where the upstream would count them."""
+    """Estimates tokens, where the upstream would count them, and writes no summaries."""
 
     def fitted(
         self,
         request: GenerateRequest,
         model: str,
         capabilities: ModelCapabilities,
-        _count: object,
+        count: Callable[[GenerateRequest], int],
         record: Record,
+        summaries: SummarySource | None = None,
     ) -> GenerateRequest:
         return super().fitted(request, model, capabilities, request_tokens, record)
 

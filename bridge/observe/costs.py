@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.gemini.service_tier import STANDARD
+from bridge.gemini.types import Usage
 from bridge.observe.record import Record
 from bridge.settings.prices import PriceTable
 from bridge.settings.routes import Target
@@ -11,9 +12,18 @@ from bridge.settings.upstreams import DEFAULT
 
 def cost_of(record: Record, prices: PriceTable) -> float | None:
     """The cost of a request that has ended, at today's prices; None if the price is not known."""
-    if record.usage is None or not record.usage.raw:
+    return _cost(record, record.usage, prices)
+
+
+def saved_cost_of(record: Record, prices: PriceTable) -> float:
+    """What the answer of the request cache would have cost; 0 if the price is not known."""
+    return _cost(record, record.saved_usage, prices) or 0.0
+
+
+def _cost(record: Record, usage: Usage | None, prices: PriceTable) -> float | None:
+    if usage is None or not usage.raw:
         return 0.0
-    return prices.cost_of(record.usage, *_names(record), tier=record.service_tier or STANDARD)
+    return prices.cost_of(usage, *_names(record), tier=record.service_tier or STANDARD)
 
 
 def _names(record: Record) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import traceback
 from collections.abc import Iterable
@@ -49,12 +50,26 @@ class JsonFormatter(logging.Formatter):
             "message": _message(record),
             **self._node,
         }
-        line.update({key: value for key, value in vars(record).items() if key not in _ORDINARY})
+        line.update(self.fields(record))
         if record.exc_info and record.exc_info[1]:
-            line["exception"] = _without_message(record.exc_info[1])
-        return self._masked(_json(line))
+            line["exception"] = self.exception(record.exc_info[1])
+        return self.masked(_json(line))
 
-    def _masked(self, text: str) -> str:
+    @staticmethod
+    def fields(record: logging.LogRecord) -> dict[str, Any]:
+        """The values that the caller gave with the message."""
+        return {key: value for key, value in vars(record).items() if key not in _ORDINARY}
+
+    @staticmethod
+    def exception(error: BaseException) -> dict[str, Any]:
+        """The error's type and its stack. The message is left out: it may quote the client's request."""
+        frames = traceback.extract_tb(error.__traceback__)
+        return {
+            "type": type(error).__name__,
+            "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames[-12:]],
+        }
+
+    def masked(self, text: str) -> str:
         for secret in self._known:
             text = text.replace(secret, MASK)
         return _KEYS.sub(MASK, text) if any(sign in text for sign in _SIGNS) else text
@@ -73,26 +88,31 @@ def _json(line: dict[str, Any]) -> str:
         return orjson.dumps({**shown, "left_out": sorted(line.keys() - shown.keys())}).decode()
 
 
-def _without_message(error: BaseException) -> dict[str, Any]:
-    """The error's type and its stack. The message is left out: it may quote the client's request."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return {
-        "type": type(error).__name__,
-        "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames[-12:]],
-    }
+def configuration(
+    level: str, debug: bool, secrets: Iterable[str] = (), node: str = "", *, terminal: bool = False
+) -> dict[str, Any]:
+    """The configuration for `logging.config.dictConfig`: gunicorn and the bridge write to one stream.
 
+    `terminal`: for people. gunicorn's lines about its start are then left out, since the bridge greets."""
+    options: dict[str, Any] = {"secrets": tuple(secrets), "node": node}
+    formatter: dict[str, Any] = {"()": JsonFormatter, **options}
+    if terminal:
+        from bridge.observe.terminal_log import TerminalFormatter  # a service does not need it
 
-def configuration(level: str, debug: bool, secrets: Iterable[str] = (), node: str = "") -> dict[str, Any]:
-    """The configuration for `logging.config.dictConfig`: gunicorn and the bridge write to one stream."""
+        formatter = {"()": TerminalFormatter, "colours": "NO_COLOR" not in os.environ, **options}
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"json": {"()": JsonFormatter, "secrets": tuple(secrets), "node": node}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+        "formatters": {"bridge": formatter},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "bridge"}},
         "root": {"level": "WARNING", "handlers": ["stderr"]},
         "loggers": {
             "bridge": {"level": level.upper()},
             "bridge.trace": {"level": "INFO" if debug else "WARNING"},
-            "gunicorn.error": {"level": "INFO", "handlers": [], "propagate": True},
+            "gunicorn.error": {
+                "level": "WARNING" if terminal else "INFO",
+                "handlers": [],
+                "propagate": True,
+            },
         },
     }

@@ -49,7 +49,7 @@ _REQUESTS = Counter(
 )
 _DURATION = Histogram(
     "request_duration_seconds",
-    "From the request's head to the answer's last byte, for requests that were sent to a model",
+    "From the request's head until the answer's last event is ready, for requests that were sent to a model",
     ("model",),
     buckets=SECONDS,
     **_ours,
@@ -77,6 +77,18 @@ _KEY_COST = Counter(
     **_ours,
 )
 _COST = Counter("cost_usd_total", "Cost in US dollars by the prices in prices.toml", ("model",), **_ours)
+_CACHE = Counter(
+    "request_cache_total",
+    "Requests that asked for the request cache, by its result: hit, miss, refresh or off",
+    ("result",),
+    **_ours,
+)
+_SAVED = Counter(
+    "saved_cost_usd_total",
+    "What answers of the request cache would have cost, in US dollars by the prices in prices.toml",
+    ("model",),
+    **_ours,
+)
 _STREAMS = Gauge("streams_in_flight", "Streamed answers under way now", multiprocess_mode="livesum", **_ours)
 _ENDLESS = Counter(
     "streams_without_terminal_event_total",
@@ -87,6 +99,12 @@ _UPSTREAM_REQUESTS = Counter(
     "upstream_requests_total",
     "Requests that were sent to a model, by the upstream that was asked last; only with upstreams.toml",
     ("upstream", "outcome", "error"),
+    **_ours,
+)
+_UPSTREAM_ERRORS = Counter(
+    "upstream_errors_total",
+    "Attempts that failed, by upstream and error: also those that another attempt or upstream replaced",
+    ("upstream", "error"),
     **_ours,
 )
 _RETRIES = Counter(
@@ -113,6 +131,19 @@ _ESTIMATE_ERROR = Histogram(
     "How far the estimated tokens of a prompt were from the upstream's count, as a share of that count",
     ("model",),
     buckets=SHARES,
+    **_ours,
+)
+_EXPERIMENTS = Counter(
+    "experiment_requests_total",
+    "Requests of experiments that were sent to a model, by experiment, arm and outcome",
+    ("experiment", "arm", "outcome"),
+    **_ours,
+)
+_SHADOWS = Counter(
+    "shadow_requests_total",
+    "Copies of requests for shadow arms, by their end: answered, failed, or the reason why the copy was "
+    "dropped: busy, full, large, tools or spent",
+    ("experiment", "arm", "end"),
     **_ours,
 )
 _DROPPED = Counter("accounts_rows_dropped_total", "Requests that are missing in the accounts", **_ours)
@@ -153,6 +184,10 @@ def stream_ended() -> None:
     _STREAMS.dec()
 
 
+def shadow_ended(experiment: str, arm: str, end: str) -> None:
+    _series(_SHADOWS, experiment, arm, end).inc()
+
+
 def usage_rows_dropped(rows: int) -> None:
     _DROPPED.inc(rows)
 
@@ -174,9 +209,15 @@ def free(record: Record) -> float:
 class RequestMetrics:
     """The observer that counts requests."""
 
-    def __init__(self, models: Iterable[str], cost_of: Callable[[Record], float] = free) -> None:
+    def __init__(
+        self,
+        models: Iterable[str],
+        cost_of: Callable[[Record], float] = free,
+        saved_cost_of: Callable[[Record], float] = free,
+    ) -> None:
         self._models = set(models)
         self._cost_of = cost_of
+        self._saved_cost_of = saved_cost_of
         self._keys: set[str] = set()
 
     def __call__(self, record: Record) -> None:
@@ -188,10 +229,18 @@ class RequestMetrics:
         if record.asked_model:
             self._count_answer(record, model)
             self._count_cost(record, model, key)
+            self._count_context(record, model)
             if record.upstream:
                 _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
-        if record.estimated_tokens:
-            self._count_context(record, model)
+            if record.assignment is not None:
+                experiment, arm, _ = record.assignment
+                _series(_EXPERIMENTS, experiment, arm, record.outcome).inc()
+        if record.cache:
+            _series(_CACHE, record.cache).inc()
+            if saved := self._saved_cost_of(record):
+                _series(_SAVED, model).inc(saved)
+        for failed in record.upstream_errors:
+            _series(_UPSTREAM_ERRORS, *failed).inc()
         if record.outcome == LOST:
             _ENDLESS.inc()
         for note, times in record.notes.items():
@@ -207,8 +256,8 @@ class RequestMetrics:
                 _series(_TOKENS, model, kind).inc(count)
 
     def _count_context(self, record: Record, model: str) -> None:
-        for step, tokens in record.context_saved.items():
-            _series(_CONTEXT_SAVED, step).inc(tokens)
+        for step in (*record.context_steps, *record.steps_in_shadow):
+            _series(_CONTEXT_SAVED, step.name).inc(step.saved)
         if counted := record.counted_prompt:
             error = abs(record.expected_tokens - counted) / counted
             _series(_ESTIMATE_ERROR, model).observe(error)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bridge.errors import BridgeError, ClientDisconnected, InternalError, UpstreamError
+from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.types import Usage
 from bridge.settings.routes import Target
+from bridge.state.bridges import LateUsage
 
 log = logging.getLogger("bridge.access")
 
@@ -22,6 +24,8 @@ CLIENT_LEFT = "client_left"
 NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
 RETRY = "retry."  #: notes on attempts that failed begin so
+FALLBACK = "fallback"  #: the note for each model that was asked in place of the one before
+MALFORMED = "malformed"  #: the kind of the error for an answer that is malformed or empty
 CACHE_HIT = "hit"  #: the value of `cache` for an answer from the request cache
 
 
@@ -44,13 +48,27 @@ class Tokens(NamedTuple):
 NO_TOKENS = Tokens(0, 0, 0, 0)
 
 
+class ArmOfRequest(NamedTuple):
+    """The place of a request in an experiment."""
+
+    experiment: str
+    arm: str
+    assignment: str  #: of `Assignment` in bridge/state/usage_store.py
+
+    def __str__(self) -> str:
+        mark = f"; {self.assignment}" if self.assignment else ""
+        return f"{self.experiment}; arm={self.arm}{mark}"
+
+
 @dataclass(slots=True)
 class Record:
     request_id: str
     method: str
     path: str
     observers: tuple[Observer, ...] = ()  #: called once each, when the record is complete
-    settlers: tuple[Observer, ...] = ()  #: of this request only; called before all other observers
+    keepers: tuple[Observer, ...] = ()  #: called first: the end of the process must not lose what they write
+    settlers: tuple[Observer, ...] = ()  #: of this request only; called before the observers
+    owed: Callable[[Record], LateUsage | None] | None = None  #: what the first settler books, for the keepers
     key: str | None = None  #: the name of the client's key
     client: str | None = None  #: the program's name, from its User-Agent
     traceparent: str | None = None  #: the trace of this request, as the client wrote it
@@ -76,6 +94,9 @@ class Record:
     cache: str | None = None  #: of the request cache: hit, miss, refresh, off; None if nothing asked for it
     cache_age: float = 0.0  #: seconds since the cached answer was made
     saved_usage: Usage | None = None  #: of a cached answer; it costs nothing, so `usage` leaves it out
+    assignment: ArmOfRequest | None = None  #: in an experiment
+    #: Failed attempts, each with its upstream: also those that another attempt replaced.
+    upstream_errors: list[tuple[str, str]] = field(default_factory=list)
     service_tier: str | None = None  #: the tier that served the request, if it is known
     finish_reasons: tuple[str, ...] = ()  #: as Gemini named them
     #: Counts of repairs and of values that could not be converted, by name. A text that the client chose
@@ -84,8 +105,9 @@ class Record:
     losses: tuple[str, ...] = ()  #: the names of what was dropped from the request; `notes` counts them too
     estimated_tokens: int = 0  #: of the prompt, if it was estimated
     expected_tokens: int = 0  #: the estimate, with what was learned of the model
-    context: dict[str, int] = field(default_factory=dict)  #: what each context step changed, by its name
-    context_saved: dict[str, int] = field(default_factory=dict)  #: the tokens that each step saved
+    edits_taken: tuple[StepTaken, ...] = ()  #: what the context edits changed
+    steps_taken: tuple[StepTaken, ...] = ()  #: what the steps changed for the model that was asked last
+    steps_in_shadow: tuple[StepTaken, ...] = ()  #: what steps would have changed
     _started: float = field(default_factory=time.monotonic)
     _asked: float | None = None
     _waited: float | None = None  #: for the client's body, and for upstream calls that are not streams
@@ -167,6 +189,16 @@ class Record:
         return self._tokens
 
     @property
+    def malformed_answers(self) -> int:
+        """The malformed answers of the model, also those that a retry replaced."""
+        return self.notes[f"{RETRY}{MALFORMED}"] + (self.error == MALFORMED)
+
+    @property
+    def context_steps(self) -> tuple[StepTaken, ...]:
+        """How the conversation was shortened."""
+        return self.edits_taken + self.steps_taken
+
+    @property
     def counted_prompt(self) -> int | None:
         """The upstream's count of an estimated prompt; None if unknown, or if it covers several attempts."""
         if not self.estimated_tokens or self.usage is None:
@@ -188,8 +220,8 @@ class Record:
         if self._told:
             return
         self._told = True
-        for settler in self.settlers:
-            self._tell(settler)
+        for early in (*self.keepers, *self.settlers):
+            self._tell(early)
         level = logging.WARNING if self.reason else logging.INFO
         if log.isEnabledFor(level):  # faster than log.log, which searches the stack for the caller
             log.handle(
@@ -230,12 +262,18 @@ class Record:
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
             "cache": self.cache,
-            "context": self.context or None,
+            **self._experiment_fields(),
+            "context": {step.name: step.changes for step in self.context_steps} or None,
             "finish": ", ".join(self.finish_reasons) or None,
             **self._token_fields(),
             "notes": dict(self.notes) or None,
         }
         return {name: value for name, value in fields.items() if value is not None}
+
+    def _experiment_fields(self) -> dict[str, str | None]:
+        if self.assignment is None:
+            return {}
+        return {**self.assignment._asdict(), "assignment": self.assignment.assignment or None}
 
     def _token_fields(self) -> dict[str, int]:
         if self.usage is None or not self.usage.raw:

@@ -19,9 +19,10 @@ from datetime import UTC, datetime
 
 from bridge.ids_and_clock import random_id
 from bridge.observe import metrics
-from bridge.observe.costs import cost_of
-from bridge.observe.record import Record
+from bridge.observe.costs import cost_of, saved_cost_of
+from bridge.observe.record import CACHE_HIT, FALLBACK, ArmOfRequest, Record
 from bridge.settings.prices import PriceTable
+from bridge.state.bridges import LateUsage
 from bridge.state.errors import StorageError, StorageUnavailable
 from bridge.state.usage_store import MOST_REFUSALS, Refusal, UsageRow, UsageStore
 
@@ -39,6 +40,7 @@ TIDYING = 600.0
 BETWEEN_WARNINGS = 60.0
 #: Seconds that the last writes may delay the end of the process.
 LAST_WORDS = 3.0
+NO_EXPERIMENT = ArmOfRequest("", "", "")
 #: Longer names are truncated, since clients choose some of them.
 LONGEST_NAME = 128
 
@@ -50,7 +52,7 @@ class UsageObserver:
 
     def __call__(self, record: Record) -> None:
         if record.asked_model:
-            self._writer.put(self._row(record))
+            self._writer.put(self._row(record), record.owed and record.owed(record))
         elif record.refused and record.protocol:
             self._writer.put_refusal(_refusal(record))
 
@@ -74,6 +76,13 @@ class UsageObserver:
             record.status,
             random_id("usage_"),
             record.service_tier or "",
+            from_cache=int(record.cache == CACHE_HIT),
+            saved=saved_cost_of(record, self._prices),
+            conversation=record.conversation,
+            **(record.assignment or NO_EXPERIMENT)._asdict(),
+            streamed=int(record.stream),
+            fallbacks=record.notes[FALLBACK],
+            malformed=record.malformed_answers,
         )
 
 
@@ -99,10 +108,10 @@ class UsageWriter:
         self._refusals: Counter[Refusal] = Counter()
         self._refusals_lock = threading.Lock()
 
-    def put(self, row: UsageRow) -> None:
+    def put(self, row: UsageRow, late: LateUsage | None = None) -> None:
         if self._process != os.getpid():
             self._start()
-        if self._store.keep(row):
+        if self._store.keep(row, late):
             return
         if self._rows.qsize() < MOST_WAITING:
             self._rows.put(row)
@@ -128,7 +137,7 @@ class UsageWriter:
         self._ending.set()
         self._rows.put(None)  # wakes the thread
         self._thread.join(LAST_WORDS)
-        self._store.flush()
+        self._store.finish()
 
     def _start(self) -> None:
         """Called in the process that writes: threads and queues do not survive a fork."""

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 from marshmallow import Schema
 
 from bridge.errors import BridgeError, IllegalTransition
+from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.refusals import blocked_prompt_text, refusal_text
 from bridge.gemini.turn import (
     MetadataReceived,
@@ -35,6 +36,7 @@ from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.interruption import Interruption
 from bridge.protocols.embedding import Embedding
+from bridge.protocols.summary_seal import SummarySeal
 from bridge.rate_limit_status import RateLimitStatus
 
 
@@ -80,6 +82,12 @@ class Caller:
     #: Admits bytes that the bridge fetches for the request to the worker's memory, or raises.
     book_memory: Callable[[int], None] = lambda _size: None
     key_cache: str = ""  #: the administrator's rule of the key for the request cache: on, off or none
+    #: Counts a request that the bridge makes for the caller against the caller's limits, with its record.
+    #: Raises LimitReached.
+    book_request: Callable[[Any], None] = lambda _record: None
+    seal: SummarySeal = field(default_factory=SummarySeal)  #: of the summaries that the caller gets and sends
+    #: The error if a budget of the caller is used up by now.
+    spent: Callable[[], BridgeError | None] = lambda: None
     key_strict: bool = False  #: whether the administrator set the caller's key to strict mode
 
 
@@ -142,14 +150,19 @@ class Protocol:
         return heads if self.conversations is None else (*heads, self.conversations.path)
 
 
+class CountedTokens(NamedTuple):
+    tokens: int
+    original: int  #: before the context edits
+
+
 @dataclass(frozen=True, slots=True)
 class TokenCounting:
-    """A protocol's endpoint that counts the tokens of a request."""
+    """A protocol's endpoint that counts the tokens of a request, as the model would get it."""
 
     paths: tuple[str, ...]
     schema: Schema
     to_gemini: Callable[[JsonObject, Caller], ConvertedRequest]
-    body: Callable[[int], JsonObject]
+    body: Callable[[CountedTokens, ConvertedRequest], JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +277,8 @@ class EventMachine(ABC):
         self._turn = Turn(self.MAX_CANDIDATES, any_finish_reason_ends=self.ANY_FINISH_REASON_ENDS)
         #: Returns the service tier of the upstream request. The exchange sets this function.
         self.sent_tier: Callable[[], str | None] = lambda: None
+        #: Returns how the conversation was shortened. The exchange sets this function.
+        self.context_steps: Callable[[], Sequence[StepTaken]] = lambda: ()
 
     def __init_subclass__(cls) -> None:
         """Build the table once per class. A table of bound methods in each machine would be a reference

@@ -9,6 +9,9 @@ from marshmallow.exceptions import SCHEMA
 from marshmallow.fields import Field
 from marshmallow.validate import And
 
+from bridge.errors import InvalidRequest
+from bridge.gemini.types import JsonObject
+
 
 class Envelope(Schema):
     """Unknown fields are accepted: agents add new ones every month."""
@@ -33,3 +36,17 @@ class Envelope(Schema):
                 except ValidationError as error:
                     raise ValidationError({name: error.messages}) from None
         return data
+
+
+def validated(schema: Schema, body: dict[str, Any]) -> JsonObject:
+    try:
+        loaded: JsonObject = schema.load(body)
+    except ValidationError as error:
+        raise _first_problem(error) from None
+    return loaded
+
+
+def _first_problem(error: ValidationError) -> InvalidRequest:
+    """The first problem, with the name of its field."""
+    param, problems = next(iter(error.messages_dict.items()))
+    return InvalidRequest(f"{param}: {problems[0]}", param=param)

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 class ActiveSettings(NamedTuple):
     settings: Settings
     access: str  #: a text that says which clients are served
+    needs_key: bool
     home: str  #: the addresses of the upstreams; empty for the demo model
     notices: Sequence[str]  #: warnings for the operator about secrets, upstream and tables
 
@@ -48,7 +49,7 @@ def load_active_settings() -> ActiveSettings:
     told = dict.fromkeys(notice for upstream in upstreams for notice in upstream.notices)
     notices = (*_short_secrets(settings), *told, *_price_notices(settings))
     homes = dict.fromkeys(upstream.home for upstream in upstreams if upstream.home)
-    _in_force = ActiveSettings(settings, access, ", ".join(homes), notices)
+    _in_force = ActiveSettings(settings, access.text, access.needs_key, ", ".join(homes), notices)
     return _in_force
 
 

@@ -1,8 +1,9 @@
-"""Shared between the workers of a service: which of them have free slots, and connections handed over.
+"""Shared between the workers of a service: which of them have free slots, how many answers run, and
+connections handed over.
 
-gunicorn's master creates both before it starts workers, and both outlive the workers: a page of memory with
-one byte for each worker, and a queue in the kernel. Any worker with a free slot takes a connection from the
-queue, also a worker that starts later, so no connection is lost when a worker ends.
+gunicorn's master creates everything before it starts workers, and everything outlives the workers: two pages
+of memory with a byte for each worker, and a queue in the kernel. Any worker with a free slot takes a
+connection from the queue, also a worker that starts later, so no connection is lost when a worker ends.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from functools import cache
 
 _TIME = struct.Struct("d")  #: a time of the monotonic clock, which all processes share
 NO_WORKER, FULL, FREE = 0, 1, 2  #: values of a worker's byte
+MOST_COUNTED = 255  #: answers of one worker
 
 
 class OtherWorkers:
     def __init__(self) -> None:
         self._table = mmap.mmap(-1, mmap.PAGESIZE)
+        self._answers = mmap.mmap(-1, mmap.PAGESIZE)
         self._sender, self.queue = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._sender.setblocking(False)
         self.queue.setblocking(False)
 
-    # --- which workers have free slots ---------------------------------------------------------------
+    # --- which workers have free slots, and how many answers run -------------------------------------
 
     def register(self) -> int:
         """Return a number for a new worker."""
@@ -34,9 +37,17 @@ class OtherWorkers:
 
     def unregister(self, number: int) -> None:
         self._table[number] = NO_WORKER
+        self._answers[number] = 0
 
-    def report(self, number: int, free: bool) -> None:
+    def report(self, number: int, free: bool, answers: int) -> None:
+        """`answers`: how many answers of this worker run."""
         self._table[number] = FREE if free else FULL
+        self._answers[number] = min(answers, MOST_COUNTED)
+
+    @property
+    def answers(self) -> int:
+        """How many answers ran in all workers when they last reported, which they do once a second."""
+        return sum(self._answers[:])
 
     def have_free_slot(self) -> bool:
         return self._table.find(bytes([FREE]), 0) >= 0

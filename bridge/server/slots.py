@@ -22,7 +22,7 @@ RETRY_AFTER = 2.0
 
 class Slots:
     def __init__(self, threads: int, memory: MemoryBudget) -> None:
-        self._free = max(1, threads - SPARE_THREADS)
+        self._all = self._free = max(1, threads - SPARE_THREADS)
         self._memory = memory
         self._lock = threading.Lock()
         self.notify_when_free = False  #: True: call `on_free` when a slot is released
@@ -31,6 +31,13 @@ class Slots:
     @property
     def free(self) -> bool:
         return self._free > 0
+
+    @property
+    def taken(self) -> int:
+        return self._all - self._free
+
+    def more_than_half_taken(self) -> bool:
+        return 2 * self.taken > self._all
 
     def reserve(self) -> Slot | None:
         with self._lock:

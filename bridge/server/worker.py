@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import logging
 import selectors
+import signal
 import socket
 import time
 from collections import deque
@@ -94,6 +95,19 @@ class Worker(ThreadWorker):
             self.wsgi.extensions[DRAIN].begin(self.cfg.graceful_timeout)
         super().handle_exit(sig, frame)
 
+    def init_signals(self) -> None:
+        super().init_signals()
+        # Ctrl-C at a terminal reaches the whole process group. The master alone decides what it means.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def handle_quit(self, sig: int, frame: FrameType | None) -> None:
+        """End the running answers now, with their last events. gunicorn would cut them."""
+        if self.wsgi is None:
+            super().handle_quit(sig, frame)
+            return
+        self.wsgi.extensions[DRAIN].begin(0)
+        super().handle_exit(sig, frame)
+
     def notify(self) -> None:
         """gunicorn calls this in every turn of the main loop, several times for each request."""
         if self.alive:
@@ -121,7 +135,7 @@ class Worker(ThreadWorker):
         self.slots.notify_when_free = True  # set before the check, so that a slot released after it notifies
         free = able and self.slots.free
         self.slots.notify_when_free = (enabled and not free) or bool(self._waiting)
-        self.siblings.report(self.number, free)
+        self.siblings.report(self.number, free, self.slots.taken)
         accepting = able and (free or not self.siblings.have_free_slot())
         if accepting != self._accepting:
             super().set_accept_enabled(accepting)
@@ -219,7 +233,9 @@ class Worker(ThreadWorker):
 
     def _hand_over(self, conn: Connection) -> bool:
         """Hand the connection over to a sibling with a free slot. Impossible after a part of it was read."""
-        self.siblings.report(self.number, False)  # otherwise this worker might take it again
+        self.siblings.report(
+            self.number, False, self.slots.taken
+        )  # otherwise this worker might take it again
         if conn.has_buffered_data or self._overdue(conn) or not self.siblings.have_free_slot():
             return False
         if not self.siblings.give(conn.sock, conn.waits_until):

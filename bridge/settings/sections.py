@@ -98,6 +98,7 @@ class UpstreamSettings:
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     level: Annotated[str, OneOf(("debug", "info", "warning", "error"))] = "info"
+    format: Annotated[str, OneOf((AUTO, "json", "text"))] = AUTO
     debug: bool = False
 
 
@@ -171,6 +172,15 @@ class RecorderSettings:
     level: Annotated[str, OneOf(RECORDING_LEVELS)] = "shape"
     days: Annotated[int, Range(1, 365)] = 3
     megabytes: Count = 256
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRunSettings:
+    """The records of agents' runs."""
+
+    record: Annotated[str, OneOf((OFF, "structure", "full"))] = "structure"
+    days: Count = 30
+    max_mb: Count = 256
 
 
 @dataclass(frozen=True, slots=True)

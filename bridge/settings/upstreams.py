@@ -7,13 +7,14 @@ module knows no upstream, so it does not check `kind` and `dialect`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 from bridge.settings.google import CodeAssistSettings, Location, Project, VertexSettings
+from bridge.settings.references import CREDENTIAL, ENVIRONMENT, from_credential, from_environment
 from bridge.settings.sections import Duration, Timeout, UpstreamSettings
-from bridge.settings.source import CREDENTIALS_DIR, label, read_credential, read_toml
+from bridge.settings.source import label, read_toml
 from bridge.settings.value import (
     AUTO,
     MatchesPattern,
@@ -31,14 +32,23 @@ from bridge.settings.value import (
 FILE = "upstreams.toml"
 DEFAULT = "default"  #: the upstream of the section [upstream]
 
-ENVIRONMENT = "env:"
-CREDENTIAL = "credential:"
-
 Name = Annotated[
     str, MatchesPattern(r"[a-z0-9][a-z0-9_-]{0,31}", " of at most 32 lower-case letters, digits, - and _")
 ]
 #: For each tool, other spellings of its parameters and the parameters that they mean.
 ParameterMap = Mapping[str, Mapping[str, str]]
+
+
+#: Fields of a row that do not change how the server answers: the request contains what they change, or they
+#: only say how the server is reached, or they apply to the answer.
+NOT_OF_SERVER = frozenset(
+    (
+        *("name", "origin", "api_keys", "models", "listed", "weight"),
+        *("tools", "soft_switch", "preserve_context", "parameter_map", "think_opens"),
+        *("connect_timeout", "first_byte_timeout", "read_timeout", "answer_timeout", "key_cooldown"),
+        *("proxy", "ca", "credentials"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +87,9 @@ class UpstreamRow:
 
     @property
     def server_settings(self) -> tuple[str, ...]:
-        """What decides, beside the request, how the server of this row answers."""
-        return self.kind, self.base_url, self.dialect, self.think, self.project, self.location
+        """What decides, beside the request, how the server of this row answers. A new field is part of it."""
+        names = (each.name for each in fields(self) if each.name not in NOT_OF_SERVER)
+        return tuple(str(getattr(self, name)) for name in names)
 
     @property
     def key_setting(self) -> str:
@@ -192,33 +203,12 @@ def _row(
 def _keys(where: str, references: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[str]:
     for reference in references:
         if reference.startswith(ENVIRONMENT):
-            found = _from_environment(where, reference.removeprefix(ENVIRONMENT), environ)
+            found = from_environment(where, reference.removeprefix(ENVIRONMENT), environ)
         elif reference.startswith(CREDENTIAL):
-            found = _from_credential(where, reference.removeprefix(CREDENTIAL), environ)
+            found = from_credential(where, reference.removeprefix(CREDENTIAL), environ)
         else:  # the message does not repeat the text, which may be a key
             raise SettingsError(
                 f"{where} must not contain a key: write the key into an environment variable and "
                 'name it here, "env:NAME", or give systemd a credential: "credential:name"'
             )
         yield from KEYS.read(where, found)
-
-
-def _from_environment(where: str, name: str, environ: Mapping[str, str]) -> str:
-    if text := environ.get(name, "").strip():
-        return text
-    raise SettingsError(f"{where}: the environment variable {name} is not set; set it to the key")
-
-
-def _from_credential(where: str, name: str, environ: Mapping[str, str]) -> str:
-    folder = environ.get(CREDENTIALS_DIR)
-    if not folder:
-        raise SettingsError(
-            f"{where}: {CREDENTIALS_DIR} is not set: only systemd passes credentials; "
-            f'use "{ENVIRONMENT}NAME" if the bridge runs without systemd'
-        )
-    plain = Path(name).name == name
-    if text := read_credential(Path(folder) / name, f"{where}: credential {name}") if plain else "":
-        return ",".join(text.splitlines())
-    raise SettingsError(
-        f"{where}: systemd passed no credential named {name}; add LoadCredential={name}:PATH to the unit"
-    )

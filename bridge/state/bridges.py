@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,13 +12,21 @@ from bridge.state.store import Store, StoreHealth
 
 
 class LateUsage(NamedTuple):
-    """The usage of a request that ended while the database was away."""
+    """The usage of a request, for the case that its end did not reach the ledger in the database."""
 
     request: str  #: the id of the booking
     subjects: Sequence[str]  #: those with a limit on tokens or cost
     tokens: int
     cost: float
     at: float  #: when the request ended
+
+
+def late_usage(booking: Booking, tokens: int, cost: float) -> LateUsage | None:
+    """None if there is nothing to book, or the ledger of this booking has no database."""
+    counting = [each.id for each in booking.subjects if each.limits.counts_tokens]
+    if not (booking.request and counting and (tokens or cost)):
+        return None
+    return LateUsage(booking.request, counting, tokens, cost, time.time())
 
 
 class Bridges(Store):

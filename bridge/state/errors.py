@@ -19,6 +19,10 @@ class StorageUnavailable(StorageError):
     """The same call may succeed later: the file is locked, the disk is full, a file cannot be opened."""
 
 
+class StorageBusy(StorageUnavailable):
+    """Only this statement failed, because others were in its way. It changed nothing and may be repeated."""
+
+
 class DatabaseUnfit(StorageError):
     """The database answers, and cannot be used until the administrator changes what the message names."""
 

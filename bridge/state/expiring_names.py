@@ -1,5 +1,5 @@
-"""Names that count until a point in time: cool-downs and facts. Each worker reads the shared ones again after
-a second, and uses the names that it has seen itself when the store fails."""
+"""Names that count until a point in time: cool-downs, facts and failures. Each worker reads the shared ones
+again after a second, and uses the names that it has seen itself when the store fails."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bridge.state.cooldown_store import CooldownStore
 from bridge.state.errors import StorageError
 from bridge.state.learnt_facts import LIFETIME, LearntFactStore
 from bridge.state.store import Store
+from bridge.state.upstream_failures import BETWEEN_WRITES, KEPT, LastFailure, UpstreamFailureStore
 
 #: Seconds between two reads of the store. A name that another worker added is known after this time.
 BETWEEN_LOOKS = 1.0
@@ -78,3 +79,19 @@ class ExpiringFacts(ExpiringNames, LearntFactStore):
 
     def knows(self, fact: str) -> bool:
         return self.left(fact) > 0
+
+
+class ExpiringFailures(ExpiringNames, UpstreamFailureStore):
+    """A name is the upstream and the error: there are few of them, and each one knows its last time."""
+
+    def failed(self, upstream: str, error: str) -> None:
+        name = f"{upstream} {error}"
+        if KEPT - self.left(name) >= BETWEEN_WRITES:
+            self._add(name, KEPT)
+
+    def last(self, upstream: str) -> LastFailure | None:
+        ends = {name: end for name, end in self._current().items() if name.startswith(f"{upstream} ")}
+        latest = max(ends, key=ends.__getitem__, default="")
+        if not self.left(latest):
+            return None
+        return LastFailure(latest.partition(" ")[2], KEPT - self.left(latest))

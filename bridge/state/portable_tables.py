@@ -42,7 +42,7 @@ def _sums(key: tuple[str, ...], *sums: str) -> dict[str, Any]:
     return {"columns": (*key, *sums), "key": key, "changes": dict.fromkeys(sums, LARGER)}
 
 
-_TOKENS = ("input", "cached", "output", "reasoning", "cost")
+_AMOUNTS = ("input", "cached", "output", "reasoning", "cost", "from_cache", "saved")
 _CONTENTS = "length(question) + length(answer)"
 #: Backends number the rows of requests in different ways, so their contents identify them.
 _REQUEST = tuple(name for name in UsageRow._fields if name != "id")
@@ -67,7 +67,7 @@ PORTABLE_TABLES = (
     PortableTable(
         "days",
         **_sums(
-            ("day", "key", "protocol", "model"), "requests", "failed", "client_left", "unpriced", *_TOKENS
+            ("day", "key", "protocol", "model"), "requests", "failed", "client_left", "unpriced", *_AMOUNTS
         ),
     ),
     PortableTable("refusals", **_sums(("day", "key", "protocol", "rule", "model"), "requests")),
@@ -89,6 +89,9 @@ PORTABLE_TABLES = (
         newest="kept",
         size="length(data)",
     ),
+    PortableTable(
+        "agent runs", ("run", "number", "kept", "line"), ("run", "number"), newest="kept", size="length(line)"
+    ),
     PortableTable("conversations", ("id", "owner", "created", "used", "metadata"), ("id",), newest="used"),
     PortableTable(
         "conversation items",
@@ -105,6 +108,7 @@ PORTABLE_TABLES = (
     ),
     PortableTable("cool-downs", **_sums(("name",), "until")),
     PortableTable("learnt facts", **_sums(("name",), "until")),
+    PortableTable("seal", ("one", "secret"), ("one",)),
     PortableTable("day budgets", **_sums(("subject", "day"), "tokens", "cost")),
 )
 

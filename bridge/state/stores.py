@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 from bridge.settings import Settings, SettingsError
+from bridge.state.agent_run_store import AgentRunStore
 from bridge.state.answer_store import AnswerStore
 from bridge.state.bridges import Bridges
 from bridge.state.conversation_store import ConversationStore
@@ -20,18 +21,26 @@ from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
 from bridge.state.request_cache_store import RequestCacheStore
 from bridge.state.signature_store import SignatureStore
+from bridge.state.sqlite.agent_run_store import SqliteAgentRunStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.conversation_store import SqliteConversationStore
 from bridge.state.sqlite.database import SqliteStore
 from bridge.state.sqlite.event_store import SqliteEventStore
-from bridge.state.sqlite.expiring_names import SqliteCooldownStore, SqliteLearntFactStore
+from bridge.state.sqlite.expiring_names import (
+    SqliteCooldownStore,
+    SqliteLearntFactStore,
+    SqliteUpstreamFailureStore,
+)
 from bridge.state.sqlite.flight_store import SqliteFlightStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
+from bridge.state.sqlite.summary_store import SqliteSummaryStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck
+from bridge.state.summary_store import LARGEST_MB, SummaryStore
+from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.state.usage_store import UsageStore
 
 
@@ -46,8 +55,11 @@ class Stores:
     signatures: SignatureStore
     cooldowns: CooldownStore
     learnt_facts: LearntFactStore
+    upstream_failures: UpstreamFailureStore
     request_cache: RequestCacheStore
     flights: FlightStore
+    summaries: SummaryStore
+    agent_runs: AgentRunStore
     bridges: Bridges | None = None  #: those that share a database server
 
     def check(self) -> list[StoreCheck]:
@@ -118,7 +130,9 @@ def _postgres_stores(settings: Settings, patience: float) -> Stores:
 
     folder = settings.state.dir
     found = postgres_stores(settings, patience)
-    found["usage"] = WaitingUsageStore(found["usage"], SqliteWaitingRows(folder / "usage_waiting.sqlite3"))
+    found["usage"] = WaitingUsageStore(
+        found["usage"], SqliteWaitingRows(folder / "usage_waiting.sqlite3"), found["bridges"]
+    )
     found["ledger"] = FallbackLedger(
         found["ledger"],
         SqliteLocalLedger(folder / "limits_away.sqlite3"),
@@ -131,7 +145,7 @@ def _postgres_stores(settings: Settings, patience: float) -> Stores:
 
 def _sqlite_stores(settings: Settings) -> Stores:
     folder = settings.state.dir
-    accounts, responses = settings.accounts, settings.responses
+    accounts, responses, runs = settings.accounts, settings.responses, settings.agent_runs
     return Stores(
         keys=SqliteKeyStore(folder / "keys.sqlite3"),
         ledger=SqliteLedger(folder / "limits.sqlite3"),
@@ -149,8 +163,11 @@ def _sqlite_stores(settings: Settings) -> Stores:
         signatures=SqliteSignatureStore(folder / "signatures.sqlite3"),
         cooldowns=SqliteCooldownStore(folder / "cooldowns.sqlite3"),
         learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),
+        upstream_failures=SqliteUpstreamFailureStore(folder / "failures.sqlite3"),
         request_cache=SqliteRequestCacheStore(folder / "cache.sqlite3", settings.cache.max_mb),
         flights=SqliteFlightStore(
             folder / "flights.sqlite3", settings.recorder.days, settings.recorder.megabytes
         ),
+        summaries=SqliteSummaryStore(folder / "summaries.sqlite3", settings.context.summary_days, LARGEST_MB),
+        agent_runs=SqliteAgentRunStore(folder / "agent_runs.sqlite3", runs.days, runs.max_mb),
     )

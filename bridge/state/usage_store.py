@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
 
+from bridge.state.bridges import LateUsage
 from bridge.state.store import Store
 
 #: The limit of different refusals in one day. Clients choose model names, so refusals beyond the limit are
@@ -43,6 +44,41 @@ class UsageRow(NamedTuple):
     status: int
     id: str  #: by which a database server notices a row that arrives twice; files do not keep it
     tier: str = ""  #: the service tier that served the request
+    from_cache: int = 0  #: 1: the request cache answered
+    saved: float = 0.0  #: what that answer would have cost
+    conversation: str = ""  #: a digest: bridge/gemini/conversation.py
+    experiment: str = ""  #: of config/experiments.toml
+    arm: str = ""
+    assignment: str = ""  #: how the request came to its arm; see `Assignment`
+    streamed: int = 0  #: 1: the answer was streamed, so `first_byte` is the time to its first event
+    fallbacks: int = 0  #: how often another model than the first one was asked
+    malformed: int = 0  #: how many malformed answers the model gave, also those that a retry replaced
+
+
+class Assignment:
+    """The values of `UsageRow.assignment`."""
+
+    HASHED = ""  #: the hash of conversation or key
+    INELIGIBLE = "ineligible"  #: some arm could not serve the request, so a report leaves its unit out
+    CHOSEN = "chosen"  #: a tester's header
+    SHADOW = "shadow"  #: a copy whose answer no client got
+
+
+class ExperimentRequest(NamedTuple):
+    """One request of an experiment, as a report needs it."""
+
+    key: str
+    conversation: str
+    arm: str
+    assignment: str
+    input: int
+    cached: int
+    cost: float | None
+    seconds: float
+    first_byte: float | None  #: None too if the answer was not streamed
+    failed: bool
+    malformed: int
+    fallbacks: int
 
 
 class Refusal(NamedTuple):
@@ -65,6 +101,8 @@ class UsageSums(NamedTuple):
     output: int = 0
     reasoning: int = 0
     cost: float = 0.0
+    from_cache: int = 0  #: answers of the request cache
+    saved: float = 0.0  #: what they would have cost
 
     @property
     def cached_share(self) -> float | None:
@@ -99,13 +137,14 @@ class UsageQuery:
 
 
 class UsageStore(Store):
-    def keep(self, row: UsageRow) -> bool:
-        """Keep one row at once, where a killed process does not lose it. False if the store has no such
-        place, or no space in it: then `write` takes the row."""
+    def keep(self, row: UsageRow, late: LateUsage | None = None) -> bool:
+        """Keep one row at once, where a killed process does not lose it, and with it the usage that is booked
+        if the process dies before it tells the ledger. False if the store has no such place, or no space in
+        it: then `write` takes the row."""
         return False
 
-    def flush(self) -> None:
-        """Try to write the kept rows. Does not raise."""
+    def finish(self) -> None:
+        """Try to write the kept rows, at the end of the process. Does not raise."""
 
     def waiting(self) -> int:
         """The number of kept rows that are not written yet. Does not raise."""
@@ -137,6 +176,10 @@ class UsageStore(Store):
     @abstractmethod
     def refusals(self, query: UsageQuery) -> list[RefusalSum]:
         """In the query's days, of its key; the most frequent first."""
+
+    @abstractmethod
+    def experiment_requests(self, experiment: str, since: date, until: date) -> list[ExperimentRequest]:
+        """The kept requests of an experiment, of both days and those between, in the order of their ends."""
 
 
 def total(groups: Sequence[UsageGroup]) -> UsageSums:

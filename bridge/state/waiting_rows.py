@@ -18,8 +18,8 @@ class WaitingRows(Store):
     """Shared by the workers of a machine. A row that was added survives the end of its worker."""
 
     @abstractmethod
-    def add(self, row: WaitingRow) -> bool:
-        """False if the file is full."""
+    def add(self, row: WaitingRow, held: float = 0.0) -> bool:
+        """False if the file is full. `held`: seconds for which no worker takes the row."""
 
     @abstractmethod
     def take(self, most: int) -> Sequence[WaitingRow]:

@@ -70,6 +70,8 @@ class _CandidateReader:
         if not isinstance(part.data, str):
             return (*self._text_reader.finish(complete=False), part) if part.data is not None else (part,)
         if part.thought or not part.data:
+            if part.data:
+                self._text_reader.thought_reported()
             return (part,)
         parts = self._text_reader.feed(part.data)
         return (part,) if _is_text(tuple(parts), part.data) else parts

@@ -59,6 +59,7 @@ class RequestInText(NamedTuple):
     notes: tuple[str, ...]
     tools: dict[str, KnownTool]  #: the tools that the answer may call as text
     capabilities: ModelCapabilities
+    no_thinking: bool  #: the client or the operator switched thinking off; not every model obeys
 
     def new_answer_reader(self, note: Note) -> AnswerReader:
         model = self.capabilities
@@ -68,6 +69,7 @@ class RequestInText(NamedTuple):
             note,
             thoughts=bool(model.think),
             in_thought=bool(model.think) and model.think_opens == "template",
+            undecided=self.no_thinking,
         )
         return AnswerReader(
             new_text_reader,
@@ -79,8 +81,7 @@ class RequestInText(NamedTuple):
 def request_in_text(
     request: GenerateRequest, capabilities: ModelCapabilities, *, no_thinking: bool
 ) -> RequestInText:
-    """The request in the form that the model reads. `no_thinking`: the client or the operator switched
-    thinking off."""
+    """The request in the form that the model reads."""
     tools: dict[str, KnownTool] = {}
     notes: tuple[str, ...] = ()
     if capabilities.tools == "text":
@@ -89,7 +90,7 @@ def request_in_text(
     if no_thinking and capabilities.soft_switch:
         contents = tuple(_switched(each, capabilities.soft_switch) for each in request.contents)
         request = replace(request, contents=contents)
-    return RequestInText(request, notes, tools, capabilities)
+    return RequestInText(request, notes, tools, capabilities, no_thinking)
 
 
 def _tools_as_text(request: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:

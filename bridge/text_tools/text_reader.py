@@ -49,10 +49,16 @@ class TextReader:
     """Reads one answer: `feed` all its texts, then `finish`."""
 
     def __init__(
-        self, tools: Mapping[str, KnownTool], note: Note, *, thoughts: bool, in_thought: bool = False
+        self,
+        tools: Mapping[str, KnownTool],
+        note: Note,
+        *,
+        thoughts: bool,
+        in_thought: bool = False,
+        undecided: bool = False,
     ) -> None:
         """`thoughts`: find thoughts. `in_thought`: the answer begins inside a thought, whose opening tag was
-        part of the prompt."""
+        part of the prompt. `undecided`: it may begin without one, so the closing tag decides."""
         self._tools = tools
         self._note = note
         self._openers = by_first_character(
@@ -65,6 +71,8 @@ class TextReader:
         self._in_thought = in_thought
         self._thought_begun = False
         self._any_thought = in_thought
+        #: Text that is a thought if a closing tag follows; None if that is decided.
+        self._undecided: list[str] | None = [] if in_thought and undecided else None
         self._in_fence = False
         self._line_blank = True
         self._last = "\n"  # the last character of the text so far
@@ -74,15 +82,31 @@ class TextReader:
         self._parts: list[Part] = []
 
     def feed(self, text: str) -> list[Part]:
+        self._read(text)
+        return self._take()
+
+    def _read(self, text: str) -> None:
         for start in range(0, len(text), _SLICE):
             rest: str | None = self._held + text[start : start + _SLICE]
             self._held = ""
             while rest:
                 rest = self._step()(rest)
-        return self._take()
+
+    def thought_reported(self) -> None:
+        """The upstream itself found the thoughts of the answer, so its text does not begin inside one."""
+        if self._in_thought and not (self._thought_begun or self._undecided or self._held):
+            self._leave_first_thought()
+
+    def _leave_first_thought(self) -> None:
+        self._in_thought = self._optional_opener = self._any_thought = False
+        self._undecided = None
 
     def finish(self, *, complete: bool) -> list[Part]:
         """The last parts. `complete`: the model itself ended the answer, so no limit cut off a call."""
+        if self._undecided is not None:
+            text, self._held = "".join((*self._undecided, self._held)), ""
+            self._leave_first_thought()
+            self._read(text)
         held, self._held = self._held, ""
         if self._block is not None:
             self._end_block(self._block.repaired_calls(self._tools) if complete else [], repaired=True)
@@ -269,11 +293,14 @@ class TextReader:
             self._held = text
             return None
         self._optional_opener = False
+        if after >= 0:
+            self._undecided = None
         return text[after:] if after >= 0 else text
 
     def _read_thought(self, text: str) -> str | None:
         if end := _THOUGHT_END.search(text):
-            self._think(text[: end.start()])
+            before, self._undecided = self._undecided or (), None
+            self._think("".join((*before, text[: end.start()])))
             self._in_thought = False
             self._after_part()
             return text[end.end() :]
@@ -285,6 +312,9 @@ class TextReader:
         return None
 
     def _think(self, text: str) -> None:
+        if self._undecided is not None:
+            self._undecided.append(text)
+            return
         text = text if self._thought_begun else text.lstrip()
         if text:
             self._thought_begun = True

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Self
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import ClassVar, Self, TypeVar
 
-from bridge.errors import UnknownModel
+from bridge.errors import BridgeError, UnknownModel
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import USER, Chunk, Content, GenerateRequest, JsonObject, Part, Usage
 from bridge.settings import Settings, UpstreamRow
@@ -22,6 +22,17 @@ from bridge.upstream.cooldowns import Cooldowns
 #: Seconds without data after which a stream yields an empty batch, to return control to its reader.
 TICK = 1.0
 Tick = tuple[()]  #: the empty batch
+T = TypeVar("T")
+
+
+def wait_for(waiting: Generator[Tick, None, T]) -> T:
+    """Block until the result; for callers that need no ticks."""
+    while True:
+        try:
+            next(waiting)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class ChunkStream(ABC):
@@ -51,6 +62,9 @@ class AnswerStream(ChunkStream):
     def __init__(self) -> None:
         self.notes: Counter[str] = Counter()
         self.discarded = Usage()  #: tokens of answers that the client never saw; Google bills them too
+        self.upstream = ""  #: the name of the upstream that was asked last
+        #: Errors that another attempt followed, each with the name of its upstream.
+        self.replaced_errors: list[tuple[str, BridgeError]] = []
 
 
 class Upstream(ABC):

@@ -10,8 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from bridge.errors import BridgeError
 from bridge.gemini.service_tier import FLEX
 from bridge.settings.routes import Target
+
+#: Seconds, if the upstream names no time.
+MODEL_COOLDOWN = 30.0
 
 
 class Cooldowns(Protocol):
@@ -36,6 +40,12 @@ class LocalCooldowns:
 
     def left(self, name: str) -> float:
         return max(0.0, self._wakes.get(name, 0.0) - self._clock())
+
+
+def rest_model(cooldowns: Cooldowns, target: Target, error: BridgeError, tier: str | None = None) -> None:
+    """Start the cool-down of a model at an upstream that failed."""
+    seconds = MODEL_COOLDOWN if error.retry_after is None else error.retry_after
+    cooldowns.rest(model_cooldown(target, tier), seconds)
 
 
 def model_cooldown(target: Target, tier: str | None = None) -> str:

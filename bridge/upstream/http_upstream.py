@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from bridge.errors import BridgeError, UpstreamMisconfigured
 from bridge.gemini.types import Chunk, JsonObject
 from bridge.settings import Settings, SettingsError, UpstreamRow
 from bridge.upstream.auth.credentials import Credential, CredentialSource
-from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream
+from bridge.upstream.base import TICK, ChunkStream, Tick, Upstream, wait_for
 from bridge.upstream.errors import error_from_payload, error_from_response
 from bridge.upstream.masking import Mask
 from bridge.upstream.payloads import objects_in
@@ -33,7 +34,6 @@ LARGEST_ERROR_BODY = 1 << 20
 LARGEST_WHOLE_ANSWER = 16 << 20
 LONGEST_UNARY_CALL = 30.0
 
-T = TypeVar("T")
 #: Decodes the body of an answer to batches of chunks.
 Decode = Callable[[Iterator[bytes], Mask], Iterator[Sequence[Chunk]]]
 
@@ -156,26 +156,24 @@ def timeouts_of(row: UpstreamRow, settings: Settings) -> Timeouts:
 
 
 def route_of(row: UpstreamRow) -> NetworkRoute:
-    if row.ca is not None and not row.ca.is_file():
-        raise SettingsError(
-            f"{row.place}, and its ca {row.ca} does not exist: name a file with CA certificates"
-        )
+    if row.ca is not None and (problem := _problem_of(row.ca)):
+        raise SettingsError(f"{row.place}, and its ca {row.ca} {problem}: name a file with CA certificates")
     return NetworkRoute(row.proxy, str(row.ca) if row.ca is not None else "")
+
+
+def _problem_of(ca: Path) -> str:
+    """Empty if the file has a certificate."""
+    if not ca.is_file():
+        return "does not exist"
+    try:
+        return "" if b"BEGIN CERTIFICATE" in ca.read_bytes() else "has no certificate"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
 
 
 def quoted(name: str) -> str:
     """Percent-encode a name that the client chose, so that it stays one segment of the path."""
     return quote(name, safe="", errors="replace")
-
-
-def wait_for(waiting: Generator[Tick, None, T]) -> T:
-    """Block until the result; for callers that need no ticks."""
-    while True:
-        try:
-            next(waiting)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _limited(limit: int, pieces: Iterator[bytes]) -> Iterator[bytes]:

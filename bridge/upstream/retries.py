@@ -34,13 +34,12 @@ from bridge.gemini.turn import Step, Turn, TurnEnded, TurnFailed
 from bridge.gemini.types import Chunk, JsonObject, Part, TextChunk, Usage
 from bridge.settings.routes import Target
 from bridge.upstream.base import TICK, AnswerStream, ChunkStream
-from bridge.upstream.cooldowns import Cooldowns, model_cooldown
+from bridge.upstream.cooldowns import Cooldowns, model_cooldown, rest_model
 from bridge.upstream.prepared_attempt import PreparedAttempt
 
 #: Seconds for which thoughts and the head of a stream are held back: clients expect bytes within ten seconds.
 LONGEST_HOLD = 9.0
 FIRST_PAUSE = 0.5
-MODEL_COOLDOWN = 30.0
 MOST_CANDIDATES = 8
 
 #: Errors that a retry may avoid. Timeouts are not listed: the client has already waited too long.
@@ -154,7 +153,9 @@ class RetryingStream(AnswerStream):
                     self._stream.close()
                 if self._shown or self._closed:
                     raise
+                failed = self.upstream
                 wait = self._prepare_retry(error)
+                self.replaced_errors.append((failed, error))
                 self.notes[f"retry.{error.kind}"] += 1
             yield from self._pause(wait)
 
@@ -176,7 +177,7 @@ class RetryingStream(AnswerStream):
                     self._learn_from_success(chunks[0])
                 fed = list(map(feed, chunks))
                 held.extend(fed)
-                self._visible = any(map(_is_visible, fed))
+                self._visible = any(map(is_visible, fed))
                 if self._visible or (held and self._held_long_enough()):
                     self._shown = True
                     yield held
@@ -195,7 +196,7 @@ class RetryingStream(AnswerStream):
         for chunks in self._batches:
             fed = self._adapt(chunks)
             yield fed
-            if any(map(_is_visible, fed)):
+            if any(map(is_visible, fed)):
                 return
             last = fed or last
         self._check_output_limit(last)
@@ -274,9 +275,7 @@ class RetryingStream(AnswerStream):
         return True
 
     def _rest(self, error: BridgeError) -> None:
-        cooldown = MODEL_COOLDOWN if error.retry_after is None else error.retry_after
-        target, tier = self._prepared.target, self._prepared.request.service_tier
-        self._cooldowns.rest(model_cooldown(target, tier), cooldown)
+        rest_model(self._cooldowns, self._prepared.target, error, self._prepared.request.service_tier)
         self.notes[f"cooldown.{error.kind}"] += 1
 
     def _is_repaired(self, error: BridgeError) -> bool:
@@ -346,6 +345,7 @@ class RetryingStream(AnswerStream):
 
     def _use(self, prepared: PreparedAttempt) -> None:
         self._prepared, self.request = prepared, prepared.request
+        self.upstream = prepared.target.upstream
 
     def _reset_attempts(self) -> None:
         self._tries = 0
@@ -353,7 +353,7 @@ class RetryingStream(AnswerStream):
         self._applied.clear()
 
 
-def _is_visible(chunk: Chunk) -> bool:
+def is_visible(chunk: Chunk) -> bool:
     return isinstance(chunk, TextChunk) or any(
         _is_visible_part(part) for candidate in chunk.candidates for part in candidate.parts
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Response
@@ -14,6 +15,7 @@ from bridge.access.key_cache import KeyCache
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.access.sign_in import SignIns
+from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
@@ -21,12 +23,13 @@ from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
 from bridge.exchange.services import Services
 from bridge.exchange.stored_answers import NOT_STORED
+from bridge.exchange.summaries import Summaries
 from bridge.fetch.media_fetcher import MediaFetcher
 from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
-from bridge.observe.costs import cost_of
+from bridge.observe.costs import cost_of, saved_cost_of
 from bridge.observe.metrics import RequestMetrics
 from bridge.observe.record import CACHE_HIT, Observer, Record
 from bridge.observe.usage_writer import UsageObserver
@@ -40,7 +43,6 @@ from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
 from bridge.settings.value import OFF
 from bridge.state.stores import Stores, open_stores
-from bridge.state.usage_store import UsageStore
 from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
 from bridge.upstream.retries import RetryPolicy
@@ -75,6 +77,8 @@ MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the ups
 
 STATE_METRICS = "bridge_state_metrics"  #: the key in `app.extensions`, which keeps the object
 
+EXPERIMENT = "X-Bridge-Experiment"  #: the experiment and the arm of the request
+
 CACHE = "X-Bridge-Cache"  #: how the request cache was used
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
 RECORDED = "X-Bridge-Recorded"  #: that the flight recorder keeps the request, and how much of it
@@ -103,11 +107,18 @@ def create_app(
     client_side = ClientSide(
         Slots(settings.server.threads, memory), SlowClients(), settings, _recorder(settings, stores)
     )
+    usage = UsageObserver(stores.usage, settings.prices_in_force)
+    if settings.experiments:
+        from bridge.web.experiments import make_experiments  # most installations have no experiment
+
+        is_busy = client_side.slots.more_than_half_taken
+        experiments = make_experiments(settings, stores, services, upstream, usage, is_busy)
+        services = replace(services, experiments=experiments)
     app.extensions.update(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    _keep_records(app, client_side.slow_clients, _observers(settings, stores.usage, services.context))
+    _keep_records(app, client_side.slow_clients, usage, _observers(settings, services.context))
     authenticator = Authenticator(settings, KeyCache(stores.keys))
     limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
     install_access(
@@ -121,7 +132,7 @@ def create_app(
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
         _serve_protocol(app, ProtocolServing(protocol, services, stores, client_side))
-    models = ModelList(services.models, services.ids_and_clock)
+    models = ModelList(services.models, services.ids_and_clock, services.experiments)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     node = settings.server.node_name
@@ -171,8 +182,11 @@ def make_services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
+        agents=_agents(settings, stores),
         context=ContextFitting(settings.context, settings.editors),
+        summaries=Summaries(stores.summaries),
         cache=RequestCache(stores.request_cache, settings.cache),
+        failures=stores.upstream_failures,
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
 
@@ -183,6 +197,14 @@ def _recorder(settings: Settings, stores: Stores) -> Recorder | None:
     from bridge.recorder.recorder import Recorder
 
     return Recorder(settings, stores.flights)
+
+
+def _agents(settings: Settings, stores: Stores) -> AgentModels:
+    """An error in the administrator's agents stops the start."""
+    agents = AgentModels(settings, stores.agent_runs)
+    if settings.agents is not None and not settings.agents.built_in:
+        _ = agents.directory
+    return agents
 
 
 def _header_safe(name: str) -> str:
@@ -202,9 +224,8 @@ def _listed_losses(names: Sequence[str]) -> str:
 
 def _context_header(record: Record) -> str:
     """For each step what it changed, then the tokens that all of them saved."""
-    steps = [f"{name}={changes}" for name, changes in record.context.items()]
-    saved = sum(record.context_saved.get(name, 0) for name in record.context)
-    return ";".join((*steps, f"saved={saved}"))
+    steps = [f"{step.name}={step.changes}" for step in record.context_steps]
+    return ";".join((*steps, f"saved={sum(step.saved for step in record.context_steps)}"))
 
 
 def _cost_by(settings: Settings) -> CostOf:
@@ -213,14 +234,13 @@ def _cost_by(settings: Settings) -> CostOf:
     return lambda record: cost_of(record, prices) or 0.0
 
 
-def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -> tuple[Observer, ...]:
-    models = {row[0].model for row in settings.models.target_rows}
+def _observers(settings: Settings, context: ContextFitting) -> tuple[Observer, ...]:
+    models = {row[0].model for row in settings.target_rows}
+    prices = settings.prices_in_force
     observers: list[Observer] = [
-        RequestMetrics(models, _cost_by(settings)),
-        UsageObserver(usage, settings.prices_in_force),
+        RequestMetrics(models, _cost_by(settings), lambda record: saved_cost_of(record, prices)),
+        context.learn,
     ]
-    if settings.context.compress != OFF:
-        observers.append(context.learn)
     if settings.otel.enabled:
         from bridge.observe.otel import RequestSpans  # an optional dependency; import it only if enabled
 
@@ -228,7 +248,9 @@ def _observers(settings: Settings, usage: UsageStore, context: ContextFitting) -
     return tuple(observers)
 
 
-def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observer, ...]) -> None:
+def _keep_records(
+    app: Flask, slow_clients: SlowClients, usage: UsageObserver, observers: tuple[Observer, ...]
+) -> None:
     @app.before_request
     def begin() -> None:
         request = current_request()
@@ -240,6 +262,7 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
             request.method,
             request.path,
             observers,
+            (usage,),
             client=client_program(headers.get("User-Agent")),
             traceparent=headers.get("traceparent"),
             session=session and session.id,
@@ -265,8 +288,10 @@ def _keep_records(app: Flask, slow_clients: SlowClients, observers: tuple[Observ
         losses = (*record.losses, *(name for name in (NOT_STORED,) if record.notes[name]))
         if losses:
             response.headers[LOSSES] = _listed_losses(losses)
-        if record.context:
+        if record.context_steps:
             response.headers[CONTEXT] = _context_header(record)
+        if record.assignment is not None:
+            response.headers[EXPERIMENT] = str(record.assignment)
         if record.cache:
             response.headers[CACHE] = record.cache
         if record.cache == CACHE_HIT:

@@ -11,10 +11,11 @@ from marshmallow import Schema
 from bridge.exchange.conversations import ConversationRecorder
 from bridge.gemini.types import JsonObject
 from bridge.protocols.base import ConversationRules
+from bridge.protocols.envelope import validated
 from bridge.server.client_socket import ClientSocket
 from bridge.state.answer_store import Admit
 from bridge.web.request import Request, current_request
-from bridge.web.routes import ProtocolServing, json_body, json_response, validated
+from bridge.web.routes import ProtocolServing, json_body, json_response
 from bridge.web.stored_answers import list_of, page_of
 
 View = Callable[..., Response]

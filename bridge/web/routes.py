@@ -6,7 +6,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 from flask import Blueprint, Response
 from gunicorn.http.errors import NoMoreData, ParseException
-from marshmallow import Schema, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from bridge.errors import ClientDisconnected, InvalidRequest, SlowRequest
@@ -28,6 +26,7 @@ from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.observe.trace import BothTraces, LogTrace, Trace
 from bridge.protocols.base import AnswerStoring, Caller, Protocol
+from bridge.protocols.envelope import validated
 from bridge.server.app_keys import SLOT
 from bridge.server.client_socket import ClientSocket, SlowClients
 from bridge.server.memory import MemoryReservation
@@ -92,9 +91,12 @@ class ProtocolServing:
             address,
             query,
             interruption=request.interruption,
+            book_request=request.book_request,
+            seal=self.services.summaries.seal(identity.owner),
             key_dialect=None if identity.key is None else identity.key.rules.dialect,
             book_memory=slot.memory.add,
             key_cache="" if identity.key is None else identity.key.rules.cache,
+            spent=request.spent,
             key_strict=identity.key is not None and identity.key.rules.strict,
         )
 
@@ -156,7 +158,7 @@ class AnswerView:
             return self._begin(recorder, turn, caller, slot, trace)
         exchange = open_exchange(serving.protocol, turn.body, caller, serving.services, record, trace)
         request.resources.callback(exchange.close)
-        return _answer(exchange, client, request.resources, turn.use if turn.uses_answer else None)
+        return _answer(exchange, client, request, turn.use if turn.uses_answer else None)
 
     def _begin(
         self, recorder: AnswerRecorder, turn: StoredTurn, caller: Caller, slot: Slot, trace: Trace | None
@@ -168,9 +170,10 @@ class AnswerView:
         work_record = replace(record, status=200, notes=Counter())
         exchange = open_exchange(serving.protocol, turn.body, caller, services, work_record, trace)
         record.conversation, record.losses = work_record.conversation, work_record.losses
+        record.assignment = work_record.assignment
         work = BackgroundWork(exchange, recorder, work_record, turn, slot.detach_memory())
         pending = self._background.begin(work)
-        record.settlers = ()  # the record of the work settles the usage
+        record.settlers, record.owed = (), None  # the record of the work settles the usage
         if not exchange.streaming:
             return json_response(pending, headers=exchange.headers)
         replay = EventReplay(recorder, serving.stores.events, services.drain, services.heartbeat)
@@ -191,10 +194,10 @@ def _trace(request: Request, caller: Caller, body: JsonObject, client_side: Clie
     return tape if log is None else BothTraces(tape, log)
 
 
-def _answer(exchange: Exchange, client: ClientSocket, resources: ExitStack, keep: Keep | None) -> Response:
+def _answer(exchange: Exchange, client: ClientSocket, request: Request, keep: Keep | None) -> Response:
     exchange.start(client.still_connected)
     if exchange.streaming:
-        body = StreamBody(exchange, client, resources.pop_all(), keep)
+        body = StreamBody(exchange, client, request.record, request.resources.pop_all(), keep)
         headers = {**STREAM_HEADERS, **exchange.headers}
         # Without direct_passthrough, Flask would wrap the body, which costs time for every piece.
         return Response(body, content_type=exchange.content_type, headers=headers, direct_passthrough=True)
@@ -288,17 +291,3 @@ def _parsed(data: bytes | bytearray) -> Any:
 
 def _whole_escape(found: re.Match[bytes]) -> bytes:
     return UNKNOWN_CHARACTER if found["half"] else found[0]
-
-
-def validated(schema: Schema, body: dict[str, Any]) -> JsonObject:
-    try:
-        loaded: JsonObject = schema.load(body)
-    except ValidationError as error:
-        raise _first_problem(error) from None
-    return loaded
-
-
-def _first_problem(error: ValidationError) -> InvalidRequest:
-    """The first problem, with the name of its field."""
-    param, problems = next(iter(error.messages_dict.items()))
-    return InvalidRequest(f"{param}: {problems[0]}", param=param)

@@ -16,9 +16,10 @@ from bridge.exchange.token_counting import count_tokens
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller
+from bridge.protocols.envelope import validated
 from bridge.server.client_socket import ClientSocket
 from bridge.web.request import current_request
-from bridge.web.routes import ProtocolServing, json_body, json_response, validated
+from bridge.web.routes import ProtocolServing, json_body, json_response
 
 EMBED = "embed"  #: the endpoint of embeddings
 UNSUPPORTED = "unsupported"  #: the endpoint of paths that always answer 404
@@ -69,7 +70,7 @@ class UnaryCalls:
     def count(self, body: JsonObject, caller: Caller, record: Record) -> JsonObject:
         counting = self.serving.protocol.counting
         assert counting is not None
-        return counting.body(count_tokens(counting, body, caller, self.serving.services, record))
+        return count_tokens(counting, body, caller, self.serving.services, record)
 
     def embed(self, body: JsonObject, caller: Caller, record: Record) -> JsonObject:
         embedding = self.serving.protocol.embedding

@@ -386,15 +386,15 @@ def test_a_public_address_needs_keys_or_open_access(tmp_path: Path, store: Clien
     for part in (host, "gemini-bridge key add", "access.open = true"):
         assert part in str(refused.value)
     opened = settings(tmp_path, BRIDGE_SERVER__HOST=host, BRIDGE_ACCESS__OPEN="true")
-    assert "open to everybody who can reach it" in describe_access(opened)
+    assert "open to everybody who can reach it" in describe_access(opened).text
     store.add("alice", Rules())
-    assert describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host)) == "a key is needed; 1 defined"
+    assert describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host)).text == "a key is needed; 1 defined"
 
 
 def test_a_loopback_address_is_open_until_a_key_exists(tmp_path: Path, store: ClientKeys) -> None:
-    assert "open to everybody on this machine" in describe_access(settings(tmp_path))
+    assert "open to everybody on this machine" in describe_access(settings(tmp_path)).text
     store.add("alice", Rules())
-    assert describe_access(settings(tmp_path)) == "a key is needed; 1 defined"
+    assert describe_access(settings(tmp_path)).text == "a key is needed; 1 defined"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -403,12 +403,12 @@ def test_a_lost_key_store_is_reported_at_start_and_refuses_requests(
 ) -> None:
     store.add("alice", Rules())
     (tmp_path / KEYS_FILE).unlink()
-    told = describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host))
+    told = describe_access(settings(tmp_path, BRIDGE_SERVER__HOST=host)).text
     assert f"{KEYS_FILE} is missing" in told
     assert "every request is refused until they can be read" in told
 
 
 def test_an_unreadable_key_store_does_not_stop_the_start(tmp_path: Path) -> None:
     (tmp_path / KEYS_FILE).write_bytes(b"This is no database. " * 100)
-    told = describe_access(settings(tmp_path, BRIDGE_SERVER__HOST="0.0.0.0"))
+    told = describe_access(settings(tmp_path, BRIDGE_SERVER__HOST="0.0.0.0")).text
     assert "every request is refused until they can be read" in told

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bridge.context import EDITS, LADDER
+from bridge.context.clear_thinking import ClearThinking
+from bridge.context.clear_tool_uses import ClearToolUses
 from bridge.context.editor_context import EditorContext
 from bridge.context.history import history_of
 from bridge.context.ladder import shorten
@@ -77,6 +79,15 @@ def _edited(n: int) -> Work:
     return work
 
 
+def _cleared_by_the_client(n: int) -> Work:
+    """Each request of the conversation clears something again."""
+    request = _history(n)
+    uses = ClearToolUses.wished(SETTINGS, {"tool_uses": 1, "clear_tool_inputs": True})
+    never = ClearToolUses.wished(SETTINGS, {"input_tokens": 1, "clear_at_least": 1 << 40})
+    thinking = ClearThinking.wished(SETTINGS, {})
+    return lambda: [edit.apply(request) for edit in (uses, never, thinking)]
+
+
 def _states_of_editors(n: int) -> Work:
     state = "<environment_details>\n# Title\ntext\n# Time\n{n}\n</environment_details>"
     other = '<ide_context>{"activeFile": {"path": "a"}, "otherOpenFiles": ["b"]}</ide_context>'
@@ -105,4 +116,5 @@ CONTEXTS: dict[str, Case] = {
     "context: a long conversation": _shortened,
     "context: a long tool loop": _tool_loop,
     "context: a history sent twice": _edited,
+    "context: tool uses that the client clears": _cleared_by_the_client,
 }

@@ -10,7 +10,7 @@ import pytest
 from gunicorn_bridge import ROOT, clean_environment
 
 PROTOCOLS = {"chat", "responses", "messages"}
-GATEWAYS = ("direct", "floor", "bridge", "sqlite", "postgres")
+GATEWAYS = ("direct", "floor", "bridge", "one upstream", "three upstreams", "sqlite", "postgres")
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def run(tmp_path_factory):
     """The quickest run: a few requests of each scenario, and one start."""
     file = tmp_path_factory.mktemp("bench") / "results.json"
     ran = subprocess.run(
-        [sys.executable, "-m", "bench", "--smoke", "--postgres", "--json", str(file)],
+        [sys.executable, "-m", "bench", "--smoke", "--postgres", "--upstreams", "--json", str(file)],
         cwd=ROOT,
         env=clean_environment(),
         capture_output=True,
@@ -66,6 +66,7 @@ def test_each_figure_is_shown_beside_the_floor_and_its_goal(run):
     assert f"of {len(goals)} goals met." in printed
 
 
-def test_limits_on_postgresql_are_compared_with_limits_on_sqlite(run):
+@pytest.mark.parametrize("pair", ["postgres beside sqlite", "three upstreams beside one upstream"])
+def test_two_ways_to_run_the_bridge_are_compared(run, pair):
     for compared in ("CPU time of a stream", "time to the first text", "CPU time of a further chunk"):
-        assert f"postgres beside sqlite, {compared}" in run[0]
+        assert f"{pair}, {compared}" in run[0]

@@ -129,6 +129,8 @@ def test_json_holds_names_sums_and_total(store, usage) -> None:
         "output": 20,
         "reasoning": 5,
         "cost": 0.0,
+        "from_cache": 0,
+        "saved": 0.0,
         "cached_share": 0.25,
     }
     assert told["total"]["requests"] == 2
@@ -164,6 +166,13 @@ def test_models_without_a_price_are_named(store, usage) -> None:
     store.write([row(), row(model="unheard-of", cost=None), row(model="unheard-of", cost=None)])
     remark = "Requests without a cost, since their models have no price in prices.toml: 2 (unheard-of)"
     assert usage().splitlines()[-1] == remark
+
+
+def test_answers_of_the_request_cache_are_reported_with_what_they_saved(store, usage) -> None:
+    store.write([row(), row(cost=0.0, from_cache=1, saved=1.5), row(cost=0.0, from_cache=1, saved=0.25)])
+    assert usage().splitlines()[-1] == "Answers of the request cache: 2, which saved 1.7500 USD."
+    told = json.loads(usage("--json"))
+    assert (told["total"]["from_cache"], told["total"]["saved"]) == (2, 1.75)
 
 
 def test_a_period_beyond_the_stored_data_is_reported(store, usage) -> None:

@@ -7,6 +7,7 @@ from gemini_rules import broken_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.context.base import RequestEdit
 from bridge.context.history import is_opening
 from bridge.context.repeated_turns import RepeatedTurns
 from bridge.context.strict_history import StrictHistory
@@ -47,20 +48,25 @@ def request(*contents: Content) -> GenerateRequest:
     return GenerateRequest("m", contents)
 
 
+def applied(edit: RequestEdit, asked: GenerateRequest) -> tuple[GenerateRequest, tuple[str, ...]]:
+    edited = edit.apply(asked)
+    return edited.request, edited.notes
+
+
 # --- repeated turns ----------------------------------------------------------------------------------
 
 ONCE = (user("Go."), calls("a", "b"), results("a", "b"), calls("c"), results("c"))
 
 
 def test_a_tool_history_that_is_sent_twice_is_kept_once():
-    edited, notes = REPEATED.apply(request(*ONCE, *ONCE[1:], model("Done."), user("Next.")))
+    edited, notes = applied(REPEATED, request(*ONCE, *ONCE[1:], model("Done."), user("Next.")))
     assert edited.contents == (*ONCE, model("Done."), user("Next."))
     assert notes == ("history.repeated_turns",) * 2
 
 
 def test_each_result_in_a_message_of_its_own_makes_no_difference():
     parts = [Content(each.role, (part,)) for each in ONCE for part in each.parts]
-    edited, notes = REPEATED.apply(request(*parts, *parts[1:], user("Next.")))
+    edited, notes = applied(REPEATED, request(*parts, *parts[1:], user("Next.")))
     assert repair_history(edited.contents, prefill=True).contents[:4] == ONCE[:4]
     assert len(notes) == 2
 
@@ -78,7 +84,7 @@ def test_each_result_in_a_message_of_its_own_makes_no_difference():
 )
 def test_what_differs_is_a_real_repetition(again):
     asked = request(*ONCE, *again)
-    edited, notes = REPEATED.apply(asked)
+    edited, notes = applied(REPEATED, asked)
     assert (edited is asked, notes) == (True, ())
 
 
@@ -90,7 +96,7 @@ def test_ids_that_a_client_uses_for_other_calls_too_prove_nothing():
 
 def test_what_the_user_says_beside_repeated_results_stays():
     beside = Content(USER, (*results("c").parts, Part("Hurry.")))
-    edited, _ = REPEATED.apply(request(*ONCE, calls("c"), beside))
+    edited, _ = applied(REPEATED, request(*ONCE, calls("c"), beside))
     assert edited.contents == (*ONCE, user("Hurry."))
 
 
@@ -99,7 +105,7 @@ def test_what_the_user_says_beside_repeated_results_stays():
 def test_any_conversation_that_is_appended_to_itself_stays_legal_and_short(contents, data):
     starts = [place for place, turn in enumerate(contents) if turn.role == MODEL or is_opening(turn)]
     start = data.draw(st.sampled_from(starts))
-    edited, _ = REPEATED.apply(request(*contents, *contents[start:]))
+    edited, _ = applied(REPEATED, request(*contents, *contents[start:]))
     repaired = repair_history(edited.contents, prefill=False).contents
     assert broken_rules(repaired, prefill=False) == []
     ids = [call.id for content in repaired for call in content.calls()]
@@ -119,13 +125,13 @@ def test_a_conversation_without_repetitions_is_the_same_object(contents):
 
 def test_an_invalid_answer_takes_its_question_with_it():
     asked = request(user("a"), model("  "), user("b"), model("B"), user("c"), Content(MODEL), user("d"))
-    edited, notes = STRICT.apply(asked)
+    edited, notes = applied(STRICT, asked)
     assert edited.contents == (user("b"), model("B"), user("d"))
     assert notes == ("history.invalid_turns",)
 
 
 def test_one_invalid_turn_of_a_run_is_enough():
-    edited, _ = STRICT.apply(request(user("a"), model("A"), model(""), user("b")))
+    edited, _ = applied(STRICT, request(user("a"), model("A"), model(""), user("b")))
     assert edited.contents == (user("b"),)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
@@ -10,109 +9,25 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import openai
 import pytest
 import requests
 from certificates import needs_openssl
-from command_line import command
-from gunicorn_bridge import Bridge, free_port, gunicorn_bridge
-from nginx_proxy import NGINX, NginxProxy, nginx_proxy, written
+from gunicorn_bridge import free_port
+from nginx_proxy import NGINX, alternating_proxy, written
 from postgres_server import PostgresServer, postgres_server
-from scripted_gemini import ScriptedGemini, call_chunk, sse, text_chunk
+from scripted_gemini import call_chunk, sse, text_chunk
+from two_bridges import Company, kill, started, two_bridges
 from waiting import eventually
 
 pytestmark = [pytest.mark.skipif(NGINX is None, reason="nginx is not installed"), needs_openssl]
 
 SIGNATURE = "c2lnbmVkLW9uLW9uZS1icmlkZ2U="
-
-
-@dataclass
-class Client:
-    """One client key, used at an address."""
-
-    secret: str
-    address: str
-    certificate: Path | None = None
-
-    def __call__(self, method: str, path: str, **options: Any) -> requests.Response:
-        headers = {"authorization": f"Bearer {self.secret}", **options.pop("headers", {})}
-        verify: Any = self.certificate or True
-        return requests.request(
-            method, f"{self.address}{path}", headers=headers, verify=verify, timeout=60, **options
-        )
-
-    def ask(self, session: str = "", **fields: Any) -> requests.Response:
-        headers = {"x-session-id": session} if session else {}
-        body = {"model": "gpt-5", "input": "Hello", **fields}
-        return self("POST", "/v1/responses", json=body, headers=headers, stream="stream" in fields)
-
-    def answer(self, answer_id: str, query: str = "") -> requests.Response:
-        return self("GET", f"/v1/responses/{answer_id}{query}")
-
-
-@dataclass
-class Clients:
-    """The same client at each bridge and at nginx."""
-
-    key: str
-    one: Client
-    two: Client
-    front: Client
-
-    def session_of(self, node: str) -> str:
-        """A session that nginx sends to this bridge."""
-        names = (f"session-{number}" for number in range(100))
-        return next(each for each in names if self.front.ask(each).headers["x-bridge-node"] == node)
-
-
-@dataclass
-class Company:
-    """Two bridges, and what they share."""
-
-    url: str
-    gemini: ScriptedGemini
-    bridges: dict[str, Bridge]
-    front: NginxProxy
-
-    def command(self, *arguments: str) -> str:
-        state = str(self.bridges["one"].state)
-        return command(*arguments, BRIDGE_STATE_URL=self.url, BRIDGE_STATE_DIR=state)
-
-    def client(self) -> Clients:
-        name = f"key-{uuid4().hex[:8]}"
-        secret = self.command("key", "add", name).strip()
-        one, two = (Client(secret, bridge.address) for bridge in self.bridges.values())
-        return Clients(name, one, two, Client(secret, self.front.address, self.front.certificate))
-
-
-def started(stack: ExitStack, url: str, gemini: ScriptedGemini, node: str, port: int) -> Bridge:
-    return stack.enter_context(
-        gunicorn_bridge(
-            port=port,
-            BRIDGE_STATE_URL=url,
-            GEMINI_API_KEY="AIzaCanary0123456789abcdefghijklmnopqrs",
-            GOOGLE_GEMINI_BASE_URL=gemini.address,
-            BRIDGE_SERVER__NODE=node,
-            BRIDGE_SERVER__GRACEFUL_TIMEOUT="60",
-        )
-    )
-
-
-@contextmanager
-def two_bridges(database: PostgresServer, folder: Path) -> Iterator[Company]:
-    url, gemini = database.new_database(), ScriptedGemini()
-    command("state", "upgrade", BRIDGE_STATE_URL=url, BRIDGE_STATE_DIR=str(folder))
-    with ExitStack() as stack:
-        stack.callback(gemini.close)
-        bridges = {node: started(stack, url, gemini, node, free_port()) for node in ("one", "two")}
-        addresses = [bridge.address for bridge in bridges.values()]
-        front = stack.enter_context(nginx_proxy(folder, *addresses))
-        yield Company(url, gemini, bridges, front)
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +142,31 @@ def test_a_background_answer_is_read_and_replayed_on_the_other_bridge(company: C
     assert clients.one.answer(answer_id, "?stream=true").text == resumed
 
 
+def test_the_openai_sdk_wanders(company: Company, tmp_path: Path) -> None:
+    """Each of its requests reaches another bridge: a follow-up, and the polls of a background answer."""
+    clients = company.client()
+    bridges = [bridge.address for bridge in company.bridges.values()]
+    with alternating_proxy(tmp_path, *bridges) as address:
+        sdk = openai.OpenAI(base_url=f"{address}/v1", api_key=clients.front.secret, max_retries=0)
+        first = sdk.responses.create(model="gpt-5", input="My name is Ada")
+        second = sdk.responses.create(model="gpt-5", input="And now?", previous_response_id=first.id)
+        assert second.previous_response_id == first.id
+        company.gemini.will_say([*sse(text_chunk("Slow ")), 0.5, *sse(text_chunk("work.", "STOP"))])
+        begun = sdk.responses.create(model="gpt-5", input="Work", background=True)
+        seen = [begun.status]
+
+        def polled() -> str:
+            found = sdk.responses.retrieve(begun.id)
+            seen.append(found.status)
+            return found.output_text
+
+        assert eventually(polled) == "Slow work."
+    assert seen[-1] == "completed"
+    assert set(seen) <= {"queued", "in_progress", "completed"}
+    served = [bool(bridge.requests(key=clients.key)) for bridge in company.bridges.values()]
+    assert served == [True, True]
+
+
 def test_a_background_answer_is_cancelled_on_the_other_bridge(company: Company) -> None:
     clients = company.client()
     company.gemini.will_say([piece for _ in range(300) for piece in (*sse(text_chunk("more ")), 0.1)])
@@ -260,14 +200,6 @@ def test_a_thought_signature_wanders(company: Company) -> None:
 
 
 # --- a bridge that dies, and an upgrade --------------------------------------------------------------
-
-
-def kill(bridge: Bridge) -> None:
-    """End the bridge as a power failure would."""
-    bridge.process.send_signal(signal.SIGSTOP)  # else it would start new workers
-    for process in [*bridge.workers(), bridge.process.pid]:
-        os.kill(process, signal.SIGKILL)
-    bridge.process.wait(30)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def test_a_conversation_goes_on_past_the_window(shortening, scripted, kind):
     begun = sum(_begins_as(before, after) for before, after in pairwise(gemini.asked))
     assert begun >= 0.7 * len(gemini.asked)
     last = shortening.request(path=client._path())
-    assert set(last["context"]) <= {"old_thoughts", "old_results", "old_media", "leading_turns"}
+    assert set(last["context"]) <= {"old_thoughts", "old_results", "old_media", "summary", "leading_turns"}
     assert last["notes"]["context.old_results"] == 1
 
 
@@ -129,3 +129,22 @@ def test_a_changed_past_is_shortened_as_it_comes(shortening, scripted):
     client._messages[20:22] = []
     client.user_says("Go on.")
     assert client.send() is not None
+
+
+def test_the_metrics_tell_what_was_saved_and_how_good_the_estimate_is(shortening, scripted):
+    CountingGemini(scripted, WINDOW)
+    before = metrics(shortening)
+    converse(Chat(shortening.address, MODEL))
+    after = metrics(shortening)
+    saved = 'context_saved_tokens_total{step="old_results"}'
+    assert after[saved] > before.get(saved, 0)
+    count, total = (f'context_estimate_error_ratio_{each}{{model="{MODEL}"}}' for each in ("count", "sum"))
+    estimated = after[count] - before.get(count, 0)
+    assert estimated == EXCHANGES * (ROUNDS + 1)
+    assert (after[total] - before.get(total, 0)) / estimated < 0.4
+
+
+def metrics(bridge: Bridge) -> dict[str, float]:
+    lines = requests.get(f"{bridge.address}/metrics", timeout=30).text.splitlines()
+    pairs = [line.removeprefix("gemini_bridge_").rsplit(" ", 1) for line in lines if line[:1] != "#"]
+    return {name: float(value) for name, value in pairs}

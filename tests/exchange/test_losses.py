@@ -34,8 +34,8 @@ CALLS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     ),
     "responses": (
         "/v1/responses",
-        {"input": "Hello", "truncation": "auto", "tools": [{"type": "file_search"}, {"type": "mcp"}]},
-        ["responses.tool:file_search", "responses.tool:mcp", "responses.truncation"],
+        {"input": "Hello", "max_tool_calls": 3, "tools": [{"type": "file_search"}, {"type": "mcp"}]},
+        ["responses.max_tool_calls", "responses.tool:file_search", "responses.tool:mcp"],
     ),
     "messages": ("/v1/messages", {"messages": REDACTED, "max_tokens": 9}, ["messages.redacted_thinking"]),
     "interactions": (
@@ -200,7 +200,7 @@ def test_strict_mode_repairs_nothing_by_dropping(ask, gemini, refusal):
 
 def test_the_header_is_bounded_and_safe(ask):
     kinds = [f"kind {number} é,\r\nx" + "y" * 40 for number in range(100)]
-    answer = ask("responses", tools=[{"type": kind} for kind in kinds], truncation=None)
+    answer = ask("responses", tools=[{"type": kind} for kind in kinds], max_tool_calls=None)
     header = answer.headers["x-bridge-losses"]
     *names, rest = header.split(",")
     assert answer.status_code == 200
@@ -212,7 +212,7 @@ def test_the_header_is_bounded_and_safe(ask):
 
 def test_the_error_explains_some_losses_and_counts_the_others(ask):
     kinds = [{"type": f"kind_{number}"} for number in range(8)]
-    answer = ask("responses", {"x-bridge-strict": "1"}, tools=kinds, truncation=None)
+    answer = ask("responses", {"x-bridge-strict": "1"}, tools=kinds, max_tool_calls=None)
     message = answer.json()["error"]["message"]
     assert answer.status_code == 400
     assert message.count("responses.tool:") == MOST_EXPLAINED

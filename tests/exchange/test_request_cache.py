@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from scripted_chat import end as chat_end
 from scripted_chat import sse as chat_sse
 from scripted_chat import text as chat_text
 from scripted_gemini import CUT, Reply, ScriptedGemini, call_chunk, sse, text_chunk
+from waiting import eventually
 from werkzeug.test import TestResponse
 
 from bridge.access import key_cache
@@ -206,6 +209,17 @@ def test_a_broken_answer_is_not_kept(make, gemini):
     assert b"Good " in ask(client, "chat", ON).data
 
 
+def test_a_retry_asks_again_although_the_answer_before_was_kept(make, gemini):
+    row = f'[[upstream]]\nname = "cellar"\nkind = "openai"\nbase_url = "{gemini.address}/v1"\n'
+    client = make(rows=row, BRIDGE_UPSTREAM__ATTEMPTS="2")
+    thoughts, answer = "<think>Hm.</think>", "Good day."
+    gemini.will_say(*[Reply([chat_sse(chat_text(text), chat_end("stop"))]) for text in (thoughts, answer)])
+    found = [ask(client, "chat", ON, model="cellar:qwen") for _ in range(2)]
+    assert [each.json["choices"][0]["message"]["content"] for each in found] == [answer] * 2
+    assert [each.headers["x-bridge-cache"] for each in found] == ["miss", "hit"]
+    assert posted(gemini) == 2
+
+
 SECRET = "AIza" + "0123456789abcdefghijklmnopqrstuvwxy"
 
 
@@ -319,6 +333,33 @@ def test_a_hit_costs_no_tokens_and_is_in_the_log_as_a_hit(make, gemini, caplog):
     assert second.json["usage"] == first.json["usage"]
 
 
+def metric(client: FlaskClient, name: str) -> float:
+    found = re.search(rf"(?m)^gemini_bridge_{re.escape(name)} (.+)$", client.get("/metrics").text)
+    return float(found[1]) if found else 0.0
+
+
+def test_hits_and_what_they_saved_are_in_metrics_and_usage(make, gemini, capsys):
+    client = make()
+    will_answer(gemini)
+    names = ['request_cache_total{result="hit"}', f'saved_cost_usd_total{{model="{MODEL}"}}']
+    before = [metric(client, name) for name in names]
+    for headers in (ON, ON, ON, {"x-bridge-cache": "off"}):
+        ask(client, "chat", headers)
+    hits, saved = (metric(client, name) - old for name, old in zip(names, before, strict=True))
+
+    def total() -> dict[str, Any]:
+        main(["usage", "--json"])
+        found: dict[str, Any] = orjson.loads(capsys.readouterr().out)["total"]
+        return found
+
+    assert eventually(lambda: total()["requests"] == 4, 10)
+    told = total()
+    assert (told["from_cache"], hits) == (2, 2)
+    assert told["saved"] == pytest.approx(told["cost"])
+    assert saved == pytest.approx(told["saved"])
+    assert saved > 0
+
+
 # --- equal requests at the same time -----------------------------------------------------------------
 
 
@@ -389,6 +430,32 @@ def test_embeddings_are_cached_and_cost_nothing_the_second_time(make, gemini, ca
     assert first.json == second.json
     lines = [each for each in caplog.records if each.name == "bridge.access"]
     assert [getattr(line, "input_tokens", 0) for line in lines] == [9, 0]
+
+
+def test_equal_calls_at_the_same_time_ask_once(make, gemini):
+    client = make()
+    begun, go_on = threading.Event(), threading.Event()
+    gemini.will_say(Reply([begun.set, lambda: go_on.wait(10), b'{"totalTokens": 7}']))
+    body = {"model": MODEL, "messages": HELLO}
+    said: list[str] = []
+
+    def count() -> None:
+        counter = client.application.test_client()
+        said.append(
+            counter.post("/v1/messages/count_tokens", json=body, headers=ON).headers["x-bridge-cache"]
+        )
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    threads[0].start()
+    assert begun.wait(10)
+    for thread in threads[1:]:
+        thread.start()
+    time.sleep(0.3)  # the others are waiting
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(said) == ["hit"] * 3 + ["miss"]
+    assert posted(gemini) == 1
 
 
 # --- the command -------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 The real bridge with two workers runs between an evil Gemini and clients of every protocol, some of which
 disconnect. At the end the program reports streams without a final event, growth of the workers' memory, and
 leaked connections or descriptors. The exit code is 0 if there are none. With BRIDGES=2 or more, all bridges
-share one PostgreSQL server, and the program also reports lost usage rows and leases that did not end.
+share one PostgreSQL server, and the program also reports lost usage rows and leases that did not end. With
+UPSTREAMS=3 two evil servers that speak Chat Completions stand beside Gemini: each has models of its own, and
+they share others.
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from evil_gemini import END, HEAD, Behaviour, Evil, UpstreamCall, framed, text  # noqa: E402
+from evil_gemini import END, HEAD, Behaviour, Evil, UpstreamCall, chat_text, framed  # noqa: E402
 from gunicorn_bridge import Bridge, gunicorn_bridge  # noqa: E402
 from postgres_server import postgres_server  # noqa: E402
 from raw_clients import RAW_CLIENTS, Answer, RawClient  # noqa: E402
@@ -35,7 +38,8 @@ from waiting import eventually  # noqa: E402
 from bridge.state.postgres.database import Database  # noqa: E402
 from bridge.state.postgres.migrations import upgrade  # noqa: E402
 from bridge.upstream.transport.body_framing import BodyFraming, Chunked, Sized  # noqa: E402
-from tests.faults.upstream_faults import BEHAVIOURS  # noqa: E402
+from tests.faults.conftest import config_with_rows  # noqa: E402
+from tests.faults.upstream_faults import BEHAVIOURS, OF_GEMINI  # noqa: E402
 
 SETTINGS = {
     "GEMINI_API_KEY": "AIzaSoak0123456789abcdefghijklmnopqrstu",
@@ -55,6 +59,8 @@ BETWEEN_SAMPLES = 2.0
 WARM_UP = 0.3
 MOST_GROWTH = 1.0  #: MB in ten minutes
 SHORTEST_FOR_A_SLOPE = 600.0  #: seconds; in a shorter run, noise exceeds growth
+#: Of the models: Gemini's, those of one other server, and those that two other servers share.
+FAMILIES = ("gemini", "chat", "shared")
 NOT_FOR_LOAD = {"ten-megabytes", "flood", "never-ending", "endless-comments", "endless-trailers"}
 NOT_FOR_LOAD |= {"gzip-bomb", "endless-event", "many-values"}
 
@@ -63,9 +69,9 @@ def talk(call: UpstreamCall) -> None:
     """Send an ordinary answer: a few seconds of chunks."""
     call.send(HEAD)
     for number in range(random.randint(10, 40)):
-        call.send(framed(text(f"word {number} ")))
+        call.send(framed(call.text(f"word {number} ")))
         time.sleep(random.uniform(0.05, 0.3))
-    call.send(framed(text("done.", "STOP")), END)
+    call.send(framed(call.text("done.", "STOP")), END)
 
 
 FAULTS: dict[str, Behaviour] = {
@@ -84,12 +90,14 @@ class Tally:
             self.lost.append(f"{raw_client.name} {behaviour}")
 
 
-async def keep_asking(bridges: list[Bridge], until: float, tally: Tally) -> None:
+async def keep_asking(bridges: list[Bridge], families: Sequence[str], until: float, tally: Tally) -> None:
     while time.monotonic() < until:
         raw_client = random.choice(RAW_CLIENTS)
-        behaviour = "talk" if random.random() < 0.7 else random.choice(sorted(FAULTS))
+        family = random.choice(families)
+        faults = FAULTS if family == "gemini" else FAULTS.keys() - OF_GEMINI
+        behaviour = "talk" if random.random() < 0.7 else random.choice(sorted(faults))
         timeout = random.uniform(0.1, 5) if random.random() < 0.1 else 60.0
-        model = f"gemini-{behaviour}--{random.getrandbits(60):x}"
+        model = f"{family}-{behaviour}--{random.getrandbits(60):x}"
         tally.take(
             raw_client, behaviour, await outcome_of(random.choice(bridges), raw_client, model, timeout)
         )
@@ -180,7 +188,8 @@ async def reload_now_and_then(bridges: list[Bridge], until: float, every: float)
 async def load(bridges: list[Bridge], arguments: argparse.Namespace) -> tuple[Tally, Watch]:
     tally, watch = Tally(), Watch()
     until = time.monotonic() + arguments.seconds
-    clients = [keep_asking(bridges, until, tally) for _ in range(arguments.streams)]
+    families = FAMILIES[: arguments.upstreams]
+    clients = [keep_asking(bridges, families, until, tally) for _ in range(arguments.streams)]
     await asyncio.gather(
         *clients, watch.follow(bridges, until), reload_now_and_then(bridges, until, arguments.reload)
     )
@@ -188,10 +197,13 @@ async def load(bridges: list[Bridge], arguments: argparse.Namespace) -> tuple[Ta
 
 
 @contextmanager
-def running_bridges(count: int, evil: Evil) -> Iterator[tuple[list[Bridge], str | None]]:
+def running_bridges(count: int, upstreams: Sequence[Evil]) -> Iterator[tuple[list[Bridge], str | None]]:
     """The bridges, and the address of their database if they share one."""
-    settings, url = {**SETTINGS, "GOOGLE_GEMINI_BASE_URL": evil.address}, None
+    settings, url = {**SETTINGS, "GOOGLE_GEMINI_BASE_URL": upstreams[0].address}, None
     with ExitStack() as stack:
+        if len(upstreams) > 1:
+            folder = Path(stack.enter_context(TemporaryDirectory())) / "config"
+            settings["BRIDGE_CONFIG_DIR"] = config_with_rows(folder, *upstreams[1:])
         if count > 1:
             url = stack.enter_context(postgres_server()).new_database()
             upgrade(url)
@@ -221,7 +233,11 @@ def left_in_database(url: str, bridges: list[Bridge]) -> list[str]:
 
 
 def verdict(
-    bridges: list[Bridge], evil: Evil, tally: Tally, watch: Watch, arguments: argparse.Namespace
+    bridges: list[Bridge],
+    upstreams: Sequence[Evil],
+    tally: Tally,
+    watch: Watch,
+    arguments: argparse.Namespace,
 ) -> list[str]:
     """Return the errors of the run."""
     wrong = [f"{len(tally.lost)} streams without an end: {Counter(tally.lost)}"] if tally.lost else []
@@ -232,11 +248,15 @@ def verdict(
     failures = [line for line in lines if "Traceback" in line or '"exception"' in line]
     if failures:
         wrong.append(f"the log holds {len(failures)} exceptions, first this one: {failures[0]}")
-    if not eventually(lambda: evil.open <= 2 * arguments.streams, 15):
-        wrong.append(f"{evil.open} upstream connections are open")
+    if not eventually(lambda: opened(upstreams) <= 2 * arguments.streams, 15):
+        wrong.append(f"{opened(upstreams)} upstream connections are open")
     if arguments.seconds >= SHORTEST_FOR_A_SLOPE and not arguments.reload and watch.growth() > MOST_GROWTH:
         wrong.append(f"memory grew by {watch.growth():.2f} MB in ten minutes")
     return wrong
+
+
+def opened(upstreams: Sequence[Evil]) -> int:
+    return sum(upstream.open for upstream in upstreams)
 
 
 def main() -> int:
@@ -244,12 +264,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--bridges", type=int, default=1, help="several share one PostgreSQL server")
+    parser.add_argument("--upstreams", type=int, choices=(1, 3), default=1)
     parser.add_argument("--reload", type=float, default=0, help="SIGHUP every so many seconds")
     arguments = parser.parse_args()
-    evil = Evil({**FAULTS, "talk": talk})
-    with running_bridges(arguments.bridges, evil) as (bridges, database):
+    behaviours = {**FAULTS, "talk": talk}
+    upstreams = [Evil(behaviours), Evil(behaviours, chat_text), Evil(behaviours, chat_text)]
+    upstreams = upstreams[: arguments.upstreams]
+    with running_bridges(arguments.bridges, upstreams) as (bridges, database):
         tally, watch = asyncio.run(load(bridges, arguments))
-        wrong = verdict(bridges, evil, tally, watch, arguments)
+        wrong = verdict(bridges, upstreams, tally, watch, arguments)
         wrong += left_in_database(database, bridges) if database else []
         descriptors = sum(bridge.descriptors() for bridge in bridges)
     sizes = [size for _, size in watch.samples]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,18 @@ from evil_gemini import Evil
 from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
 from raw_clients import CHAT, MESSAGES, RAW_CLIENTS, Answer, RawClient
 
-from tests.faults.conftest import SHORT_TIMEOUTS, fresh
-from tests.faults.upstream_faults import TEN_MB
+from tests.faults.conftest import SHORT_TIMEOUTS, config_with_rows, fresh
+from tests.faults.upstream_faults import OF_GEMINI, TEN_MB
 
 EVERY_WAY = [(raw_client, stream) for raw_client in RAW_CLIENTS for stream in (True, False)]
 
 
-def ask_every_way(bridge: Bridge, behaviour: str) -> list[tuple[str, Answer]]:
+def ask_every_way(bridge: Bridge, behaviour: str, family: str = "gemini") -> list[tuple[str, Answer]]:
     """Send concurrent requests in every protocol, streamed and whole, each with its own model name."""
 
     def ask(way: tuple[RawClient, bool]) -> tuple[str, Answer]:
         raw_client, stream = way
-        model = fresh(behaviour)
+        model = fresh(behaviour, family)
         return model, raw_client.ask(bridge.address, model, stream=stream)
 
     with ThreadPoolExecutor(len(EVERY_WAY)) as threads:
@@ -46,16 +47,38 @@ MENDED = {
 }
 
 
-@pytest.mark.parametrize("behaviour", MENDED)
-def test_a_failure_fixed_by_a_retry_is_invisible_to_the_client(
-    short_timeouts: Bridge, evil: Evil, behaviour: str
-) -> None:
-    for model, answer in ask_every_way(short_timeouts, behaviour):
+@dataclass
+class Faulty:
+    """An upstream with faults, and the bridge in front of it."""
+
+    bridge: Bridge
+    evil: Evil
+    family: str  #: of its models
+
+
+@pytest.fixture
+def faulty(request: pytest.FixtureRequest) -> Faulty:
+    family = request.param
+    if family == "gemini":
+        return Faulty(request.getfixturevalue("short_timeouts"), request.getfixturevalue("evil"), family)
+    return Faulty(request.getfixturevalue("several_upstreams"), request.getfixturevalue("evil_chat"), family)
+
+
+def each_behaviour(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Each behaviour of Gemini, and of a server of another vendor as far as that has it."""
+    cases = [("gemini", name) for name in names]
+    cases += [("chat", name) for name in names if name not in OF_GEMINI]
+    return pytest.mark.parametrize(("faulty", "behaviour"), cases, indirect=["faulty"])
+
+
+@each_behaviour(MENDED)
+def test_a_failure_fixed_by_a_retry_is_invisible_to_the_client(faulty: Faulty, behaviour: str) -> None:
+    for model, answer in ask_every_way(faulty.bridge, behaviour, faulty.family):
         assert answer.ended_well, answer
         assert not answer.failed, answer
         assert b"All " in answer.content
         assert b"Hm." not in answer.content, "nothing of the first attempt was shown"
-        assert evil.asked[model] == MENDED[behaviour]
+        assert faulty.evil.asked[model] == MENDED[behaviour]
 
 
 #: Upstream behaviour → error name in the log.
@@ -82,15 +105,35 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("behaviour", BROKEN)
-def test_a_permanent_failure_ends_the_answer_legally_with_an_error(
-    short_timeouts: Bridge, evil: Evil, behaviour: str
-) -> None:
-    for model, answer in ask_every_way(short_timeouts, behaviour):
+@each_behaviour(BROKEN)
+def test_a_permanent_failure_ends_the_answer_legally_with_an_error(faulty: Faulty, behaviour: str) -> None:
+    for model, answer in ask_every_way(faulty.bridge, behaviour, faulty.family):
         assert answer.ended_legally, answer.content[-400:]
         assert answer.failed, answer
-        line = short_timeouts.request(model=model)
+        line = faulty.bridge.request(model=model)
         assert (line["outcome"], line.get("error")) == ("failed", BROKEN[behaviour])
+
+
+@pytest.mark.parametrize("behaviour", ["overloaded", "quota", "stall-before-head", "stall-after-head"])
+def test_another_upstream_answers_for_one_that_fails(several_upstreams: Bridge, behaviour: str) -> None:
+    for model, answer in ask_every_way(several_upstreams, behaviour, "shared"):
+        assert answer.ended_well, answer
+        assert not answer.failed, answer
+        assert several_upstreams.request(model=model)["upstream"] == "spare"
+
+
+def test_faults_of_one_upstream_do_not_reach_another(several_upstreams: Bridge) -> None:
+    with ThreadPoolExecutor() as threads:
+        failing = [
+            threads.submit(ask_every_way, several_upstreams, behaviour, "chat")
+            for behaviour in ("stall-in-chunk", "never-ending", "reset-in-stream")
+        ]
+        for _ in range(3):
+            for model, answer in ask_every_way(several_upstreams, "good"):
+                assert answer.ended_well, answer
+                assert several_upstreams.request(model=model)["upstream"] == "default"
+        for each in failing:
+            assert all(answer.ended_legally for _, answer in each.result())
 
 
 def test_a_partial_answer_is_sent_before_its_error(short_timeouts: Bridge) -> None:
@@ -106,14 +149,21 @@ def peak_megabytes(bridge: Bridge) -> float:
     return max(int(status.partition("VmHWM:")[2].split()[0]) for status in told) / 1024
 
 
+each_family = pytest.mark.parametrize("family", ["gemini", "chat"])
+
+
+@each_family
 @pytest.mark.parametrize("behaviour", ["gzip-bomb", "endless-event", "many-values"])
-def test_unbounded_upstream_data_is_aborted(evil: Evil, behaviour: str) -> None:
+def test_unbounded_upstream_data_is_aborted(
+    evil: Evil, evil_chat: Evil, tmp_path: Path, behaviour: str, family: str
+) -> None:
     timeout = dict.fromkeys(("FIRST_BYTE_TIMEOUT", "READ_TIMEOUT", "ANSWER_TIMEOUT"), "60")
     environment = {**SHORT_TIMEOUTS, **{f"BRIDGE_UPSTREAM__{name}": value for name, value in timeout.items()}}
+    environment["BRIDGE_CONFIG_DIR"] = config_with_rows(tmp_path / "config", evil_chat, evil_chat)
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as bridge:
         before = peak_megabytes(bridge)
         for raw_client in (CHAT, MESSAGES):
-            model = fresh(behaviour)
+            model = fresh(behaviour, family)
             answer = raw_client.ask(bridge.address, model, stream=True)
             assert answer.ended_legally, answer.content[-400:]
             assert bridge.request(model=model)["error"] == "malformed"
@@ -126,30 +176,32 @@ def test_heartbeats_are_sent_between_meaningless_bytes(short_timeouts: Bridge) -
 
 
 @pytest.fixture(scope="module")
-def patient(evil: Evil) -> Iterator[Bridge]:
+def patient(evil: Evil, evil_chat: Evil, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge with timeouts several times longer than the slow upstreams here need."""
     environment = {
         **SHORT_TIMEOUTS,
         "BRIDGE_UPSTREAM__FIRST_BYTE_TIMEOUT": "12",
         "BRIDGE_UPSTREAM__READ_TIMEOUT": "12",
         "BRIDGE_UPSTREAM__ANSWER_TIMEOUT": "60",
+        "BRIDGE_CONFIG_DIR": config_with_rows(tmp_path_factory.mktemp("p") / "config", evil_chat, evil_chat),
     }
     with gunicorn_bridge(GOOGLE_GEMINI_BASE_URL=evil.address, **environment) as running:
         yield running
 
 
+TOLD = {"gzip-unasked": "is well.", "slow-start": "is well.", "drip": "is well.", "long": "done."}
+
+
 @pytest.mark.parametrize(
-    ("behaviour", "told"),
+    ("behaviour", "told", "family"),
     [
-        ("gzip-unasked", "is well."),
-        ("slow-start", "is well."),
-        ("drip", "is well."),
-        ("long", "done."),
-        ("ten-megabytes", TEN_MB),
+        *((behaviour, told, "gemini") for behaviour, told in TOLD.items()),
+        *((behaviour, told, "chat") for behaviour, told in TOLD.items()),
+        ("ten-megabytes", TEN_MB, "gemini"),  # the search for thinking tags divides so long a text
     ],
 )
-def test_a_slow_upstream_does_not_time_out(patient: Bridge, behaviour: str, told: str) -> None:
-    for _, answer in ask_every_way(patient, behaviour):
+def test_a_slow_upstream_does_not_time_out(patient: Bridge, behaviour: str, told: str, family: str) -> None:
+    for _, answer in ask_every_way(patient, behaviour, family):
         assert answer.ended_well
         assert told.encode() in answer.content
 

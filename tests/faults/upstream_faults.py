@@ -1,4 +1,4 @@
-"""Behaviours of an evil Gemini; the model name `gemini-NAME--anything` selects one."""
+"""Behaviours of an evil upstream; the model name `gemini-NAME--anything` selects one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 import zlib
 
 import orjson
-from evil_gemini import END, GOOD, HEAD, Behaviour, UpstreamCall, event, framed, refusal, text
+from evil_gemini import END, HEAD, Behaviour, UpstreamCall, event, framed, refusal
 
 TEN_MB = "0123456789" * 1_000_000
 RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}
@@ -25,7 +25,7 @@ def first_then_good(*behaviours: bytes) -> Behaviour:
     """Send each of these once, in order, and then a good answer."""
 
     def play(call: UpstreamCall) -> None:
-        call.send(behaviours[call.number - 1] if call.number <= len(behaviours) else GOOD)
+        call.send(behaviours[call.number - 1] if call.number <= len(behaviours) else call.good)
 
     return play
 
@@ -49,52 +49,52 @@ def stall_after_head(call: UpstreamCall) -> None:
 
 
 def stall_in_frame_size(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half ")), b"1")
+    call.send(HEAD, framed(call.text("Half ")), b"1")
     call.stall()
 
 
 def stall_in_chunk(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half ")), b"400\r\ndata: {")
+    call.send(HEAD, framed(call.text("Half ")), b"400\r\ndata: {")
     call.stall()
 
 
 def reset_first(call: UpstreamCall) -> None:
     if call.number == 1:
         call.reset()
-    call.send(GOOD)
+    call.send(call.good)
 
 
 def reset_in_stream(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half ")))
+    call.send(HEAD, framed(call.text("Half ")))
     time.sleep(0.5)  # a reset discards bytes that the bridge has not read yet
     call.reset()
 
 
 def close_in_stream(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half ")))
+    call.send(HEAD, framed(call.text("Half ")))
     call.close()
 
 
 def no_finish(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half ")), END)
+    call.send(HEAD, framed(call.text("Half ")), END)
 
 
 def truncated_json(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half "), text("an answer")[:40]), END)
+    call.send(HEAD, framed(call.text("Half "), call.text("an answer")[:40]), END)
 
 
 def half_a_character(call: UpstreamCall) -> None:
-    cut = text("Half a character: é")
-    call.send(HEAD, framed(text("Half "), cut[: cut.index("é".encode()) + 1]), END)
+    cut = call.text("Half a character: é")
+    call.send(HEAD, framed(call.text("Half "), cut[: cut.index("é".encode()) + 1]), END)
 
 
 def error_in_stream(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half "), ERROR_BODY), END)
+    call.send(HEAD, framed(call.text("Half "), ERROR_BODY), END)
 
 
 def drip(call: UpstreamCall) -> None:
-    for at in range(len(GOOD)):
-        call.send(GOOD[at : at + 1])
+    for at in range(len(call.good)):
+        call.send(call.good[at : at + 1])
 
 
 MEGABYTE = 1 << 20
@@ -107,33 +107,33 @@ def packed(*pieces: bytes) -> bytes:
 
 
 def gzip_unasked(call: UpstreamCall) -> None:
-    call.send(PACKED_HEAD, framed(packed(text("All "), text("is well.", "STOP"))), END)
+    call.send(PACKED_HEAD, framed(packed(call.text("All "), call.text("is well.", "STOP"))), END)
 
 
 def gzip_cut_short(call: UpstreamCall) -> None:
-    call.send(PACKED_HEAD, framed(packed(text("Half "), text("an answer", "STOP"))[:-12]), END)
+    call.send(PACKED_HEAD, framed(packed(call.text("Half "), call.text("an answer", "STOP"))[:-12]), END)
 
 
 def gzip_bomb(call: UpstreamCall) -> None:
     """Send one gigabyte of compressed data."""
-    call.send(PACKED_HEAD, framed(packed(text("Half "), b"data: ", *[b"a" * MEGABYTE] * 1024)), END)
+    call.send(PACKED_HEAD, framed(packed(call.text("Half "), b"data: ", *[b"a" * MEGABYTE] * 1024)), END)
 
 
 def endless_event(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half "), b"data: "))
+    call.send(HEAD, framed(call.text("Half "), b"data: "))
     while True:
         call.send(framed(b"a" * MEGABYTE))
 
 
 def endless_comments(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half ")))
+    call.send(HEAD, framed(call.text("Half ")))
     while True:
         call.send(framed(b": still here\n\n"))
         time.sleep(0.05)
 
 
 def endless_trailers(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half ")), b"0\r\n")
+    call.send(HEAD, framed(call.text("Half ")), b"0\r\n")
     while True:
         call.send(b"X-Trailer: and another\r\n" * 100)
 
@@ -141,38 +141,38 @@ def endless_trailers(call: UpstreamCall) -> None:
 def many_values(call: UpstreamCall) -> None:
     """Send 30 MB of JSON that would take 600 MB when parsed."""
     values = b",".join([b"{}"] * (10 * MEGABYTE))
-    call.send(HEAD, framed(text("Half "), b"data: [", values, b"]\r\n\r\n"), END)
+    call.send(HEAD, framed(call.text("Half "), b"data: [", values, b"]\r\n\r\n"), END)
 
 
 def never_ending(call: UpstreamCall) -> None:
     call.send(HEAD)
     while True:
-        call.send(framed(text("and on ")))
+        call.send(framed(call.text("and on ")))
         time.sleep(0.02)
 
 
 def ten_megabytes(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text(TEN_MB), text(".", "STOP")), END)
+    call.send(HEAD, framed(call.text(TEN_MB), call.text(".", "STOP")), END)
 
 
 def slow_start(call: UpstreamCall) -> None:
     time.sleep(1.5)
     call.send(HEAD)
     time.sleep(1.5)
-    call.send(GOOD[len(HEAD) :])
+    call.send(call.good[len(HEAD) :])
 
 
 def long_answer(call: UpstreamCall) -> None:
     """Send an answer of about three seconds."""
     call.send(HEAD)
     for number in range(30):
-        call.send(framed(text(f"{number} ")))
+        call.send(framed(call.text(f"{number} ")))
         time.sleep(0.1)
-    call.send(framed(text("done.", "STOP")), END)
+    call.send(framed(call.text("done.", "STOP")), END)
 
 
 def silent_with_half(call: UpstreamCall) -> None:
-    call.send(HEAD, framed(text("Half ")))
+    call.send(HEAD, framed(call.text("Half ")))
     call.stall()
 
 
@@ -180,8 +180,8 @@ def flood(call: UpstreamCall) -> None:
     """Send more than the socket buffers hold, so that a client that does not read blocks the bridge."""
     call.send(HEAD)
     for _ in range(400):
-        call.send(framed(text("x" * 100_000)))
-    call.send(framed(text("done.", "STOP")), END)
+        call.send(framed(call.text("x" * 100_000)))
+    call.send(framed(call.text("done.", "STOP")), END)
 
 
 THOUGHT = event({"text": "Hm.", "thought": True})
@@ -242,3 +242,10 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "silent": silent_with_half,
     "flood": flood,
 }
+#: Behaviours that only Gemini has: events and refusals that other servers write in another form.
+OF_GEMINI = frozenset(
+    (
+        *("empty-once", "empty", "thoughts-alone-once", "malformed-once", "malformed"),
+        *("signature-once", "signature", "schema-once", "thinking-once"),
+    )
+)

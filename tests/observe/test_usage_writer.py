@@ -90,7 +90,7 @@ def record_of(usage: Usage | None, **fields) -> Record:
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> list[UsageRow]:
     written: list[UsageRow] = []
-    monkeypatch.setattr(UsageWriter, "put", lambda _, each: written.append(each))
+    monkeypatch.setattr(UsageWriter, "put", lambda _, each, _late: written.append(each))
     return written
 
 

@@ -24,9 +24,9 @@ PNG = base64.b64decode(
 )
 
 
-def settings_for(address: str) -> dict[str, str]:
+def settings_for(address: str, key: str = "any") -> dict[str, str]:
     """The documented Claude Code settings of the README, the command and the page."""
-    exports = CLIENTS["claude"].main.text(Target(address, "any", MODEL))
+    exports = CLIENTS["claude"].main.text(Target(address, key, MODEL))
     words = shlex.split(exports)
     settings = dict(word.split("=", 1) for word in words if word != "export")
     assert settings.keys() >= {"ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_MODEL"}
@@ -36,13 +36,13 @@ def settings_for(address: str) -> dict[str, str]:
 class Claude:
     """A user with a separate home and project."""
 
-    def __init__(self, address: str, folder: Path) -> None:
+    def __init__(self, address: str, folder: Path, key: str = "any") -> None:
         self._address = address
         self.home, self.project = folder / "home", folder / "project"
         self.home.mkdir()
         self.project.mkdir()
         self._environment = client_environment(self.home) | {
-            **settings_for(address),
+            **settings_for(address, key),
             "DISABLE_AUTOUPDATER": "1",
             "IS_SANDBOX": "1",  # allows unattended runs, also for root
         }

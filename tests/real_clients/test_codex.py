@@ -38,14 +38,14 @@ class Codex:
 
     settings_file = "config.toml"
 
-    def __init__(self, address: str, folder: Path) -> None:
+    def __init__(self, address: str, folder: Path, key: str = "any") -> None:
         self.home, self.project = folder / "home", folder / "project"
         (self.home / ".codex").mkdir(parents=True)
         self.project.mkdir()
         # The documented config.toml of the README, the command and the page.
-        self._configuration = CLIENTS["codex"].main.text(Target(address, "any", "gemini-3.1-pro-preview"))
+        self._configuration = CLIENTS["codex"].main.text(Target(address, key, "gemini-3.1-pro-preview"))
         write_codex_catalog(address, self.home)
-        self._environment = client_environment(self.home) | {"BRIDGE_KEY": "any"}
+        self._environment = client_environment(self.home) | {"BRIDGE_KEY": key}
 
     def says(
         self, prompt: str, *options: str, model: str | None = None, more: str = "", freedom: str = FREE

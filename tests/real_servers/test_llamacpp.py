@@ -52,7 +52,7 @@ PARAMETERS = {
 #: A schema that keeps the model writing.
 LONG = {
     "type": "object",
-    "properties": {"all": {"type": "array", "items": {"enum": ["abcdefgh"]}, "minItems": 400}},
+    "properties": {"all": {"type": "array", "items": {"enum": ["abcdefgh"]}, "minItems": 700}},
     "required": ["all"],
 }
 HELLO = [{"role": "user", "content": "Hello"}]

@@ -55,6 +55,12 @@ WORKER = {
     "handle_exit": Override(
         "self sig frame", (BaseWorker.init_signals,), "running answers learn that the worker ends"
     ),
+    "handle_quit": Override(
+        "self sig frame", (BaseWorker.init_signals,), "running answers end with their last events"
+    ),
+    "init_signals": Override(
+        "self", (BaseWorker.init_process,), "Ctrl-C reaches the workers too, and the master decides about it"
+    ),
     "notify": Override("self", (ThreadWorker.run,), "each turn of the main loop checks for free slots"),
     "wait_for_and_dispatch_events": Override(
         "self timeout", (ThreadWorker.run,), "waiting requests need a shorter timeout"
@@ -204,13 +210,13 @@ def test_each_overridden_method_is_named_here_and_no_other(ours: type) -> None:
 
 def test_a_method_that_is_overridden_and_not_named_is_found() -> None:
     class Bolder(Worker):
-        def handle_quit(self, sig: int, frame: object) -> None:
+        def handle_usr1(self, sig: int, frame: object) -> None:
             pass
 
         def of_its_own(self) -> None:
             pass
 
-    assert overridden(Bolder, ThreadWorker) - WORKER.keys() == {"handle_quit"}
+    assert overridden(Bolder, ThreadWorker) - WORKER.keys() == {"handle_usr1"}
 
 
 METHODS = [(base, name) for base, contract in OVERRIDES.values() for name in contract]

@@ -136,8 +136,8 @@ def together():
 def test_workers_know_which_siblings_have_free_slots(together) -> None:
     first, second = together.register(), together.register()
     assert not together.have_free_slot()
-    together.report(first, True)
-    together.report(second, False)
+    together.report(first, True, 0)
+    together.report(second, False, 3)
     assert together.have_free_slot()
     together.unregister(first)
     assert not together.have_free_slot()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from gunicorn_bridge import ROOT
 
 from bridge.settings import Settings, SettingsError, load
 from bridge.settings.routes import Target
+from bridge.settings.upstreams import NOT_OF_SERVER, UpstreamRow, load_upstreams
 from bridge.settings.upstreams import ROW as ROW_SHAPES
-from bridge.settings.upstreams import load_upstreams
 
 KEY = "AIzaCanary0000000000000000000000000one"
 ENVIRON = {"GEMINI_API_KEY": "default-key-0000", "ONE_KEY": KEY, "TWO_KEY": "second-key-000000"}
@@ -148,6 +149,21 @@ def test_a_price_may_name_the_upstream(written: Write, tmp_path: Path) -> None:
     assert "one:its" not in settings.unpriced_models
     assert settings.prices_in_force.knows(*Target("one", "its").price_names)
     assert not settings.prices_in_force.knows(*Target("two", "its").price_names)
+
+
+def test_every_field_of_a_row_that_may_change_answers_separates_cached_answers() -> None:
+    row = UpstreamRow(name="one", kind="openai")
+    others = {
+        "kind": "ollama",
+        "base_url": "http://b",
+        "dialect": "vllm",
+        "think": "off",
+        "project": "p",
+        "location": "europe-west4",
+    }
+    assert {each.name for each in fields(row)} == NOT_OF_SERVER | others.keys()
+    changed = [replace(row, **{name: value}).server_settings for name, value in others.items()]  # type: ignore[arg-type]
+    assert len({row.server_settings, *changed}) == 1 + len(others)
 
 
 # --- what stops the start -----------------------------------------------------------------------------

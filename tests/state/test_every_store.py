@@ -30,7 +30,10 @@ USES: dict[str, Callable[[Any], object]] = {
     "signatures": lambda store: store.keep("me", "family", {"call": "signature"}),
     "cooldowns": lambda store: store.rest("model", 60),
     "flights": lambda store: store.keep(FLIGHT, b"data"),
+    "summaries": lambda store: store.keep("me", b"digest", "a summary"),
+    "agent_runs": lambda store: store.add("guide-1", 0, b"{}"),
     "learnt_facts": lambda store: store.learn("fact"),
+    "upstream_failures": lambda store: store.failed("one", "overloaded"),
 }
 
 

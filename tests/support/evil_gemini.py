@@ -1,6 +1,7 @@
 """A Gemini on a raw socket that misbehaves: it stalls, resets, drips, floods, or never ends.
 
-The model's name selects the behaviour from `Evil.faults`. Evil counts requests and disconnects by model.
+The model's name, such as `gemini-stall--7`, selects the behaviour from `Evil.faults`. Evil counts requests
+and disconnects by model. With `chat_text` it is a server that speaks Chat Completions.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ def text(said: str, finish: str | None = None) -> bytes:
     return event({"text": said}, finish=finish)
 
 
+def chat_text(said: str, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": {"content": said}, "finish_reason": finish and finish.lower()}
+    usage = {"prompt_tokens": 7, "completion_tokens": 3}
+    return b"data: " + orjson.dumps({"choices": [choice], "usage": usage}) + b"\n\n"
+
+
 def framed(*pieces: bytes) -> bytes:
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
 
@@ -42,9 +49,6 @@ def refusal(code: int, status: str, message: str, *details: dict[str, Any]) -> b
     error = {"code": code, "status": status, "message": message, "details": list(details)}
     body = orjson.dumps({"error": error})
     return b"HTTP/1.1 %d Refused\r\nContent-Length: %d\r\n\r\n%b" % (code, len(body), body)
-
-
-GOOD = HEAD + framed(text("All "), text("is well.", "STOP")) + END
 
 
 class UpstreamCall:
@@ -56,6 +60,14 @@ class UpstreamCall:
         self.model = model
         self.number = number  #: counts the requests for this model, from 1
         self.body = body
+
+    def text(self, said: str, finish: str | None = None) -> bytes:
+        """An event with a text, in the form of this upstream."""
+        return self.evil.text(said, finish)
+
+    @property
+    def good(self) -> bytes:
+        return HEAD + framed(self.text("All "), self.text("is well.", "STOP")) + END
 
     def send(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -80,8 +92,9 @@ class UpstreamCall:
 
 
 class Evil:
-    def __init__(self, faults: dict[str, Behaviour]) -> None:
+    def __init__(self, faults: dict[str, Behaviour], text: Callable[[str, str | None], bytes] = text) -> None:
         self.faults = faults
+        self.text = text
         self.asked: Counter[str] = Counter()
         self.disconnects: Counter[str] = Counter()
         self.bodies: dict[str, list[Any]] = {}
@@ -122,7 +135,7 @@ class Evil:
             self.asked[model] += 1
             number = self.asked[model]
             self.bodies.setdefault(model, []).append(body)
-        name = model.removeprefix("gemini-").partition("--")[0]
+        name = model.partition("--")[0].partition("-")[2]
         try:
             self.faults.get(name, _good)(UpstreamCall(self, connection, model, number, body))
         except (BrokenPipeError, ConnectionResetError):
@@ -131,7 +144,7 @@ class Evil:
 
 
 def _good(call: UpstreamCall) -> None:
-    call.send(GOOD)
+    call.send(call.good)
 
 
 def _requests(connection: socket.socket) -> Iterator[tuple[str, Any]]:
@@ -142,5 +155,6 @@ def _requests(connection: socket.socket) -> Iterator[tuple[str, Any]]:
             if header.lower().startswith(b"content-length:"):
                 length = int(header.split(b":")[1])
         body = reader.read(length)
+        sent = orjson.loads(body) if body else None
         found = re.search(rb"/models/([^:?/ ]+):", line)
-        yield (found[1].decode() if found else "list", orjson.loads(body) if body else None)
+        yield (found[1].decode() if found else (sent or {}).get("model", "list"), sent)

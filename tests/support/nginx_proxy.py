@@ -38,6 +38,21 @@ http {{
 }}
 """
 
+ALTERNATING = """
+upstream bridges {{ {servers} }}
+server {{
+    listen 127.0.0.1:{port};
+    access_log {folder}/access.log;
+    client_max_body_size 64m;
+    location / {{
+        proxy_pass http://bridges;
+        proxy_http_version 1.1;
+        proxy_buffering off;
+        proxy_set_header X-Forwarded-For $remote_addr;
+    }}
+}}
+"""
+
 
 @dataclass(frozen=True)
 class NginxProxy:
@@ -83,6 +98,10 @@ def written(folder: Path, port: int, *bridge_addresses: str) -> list[str]:
         (r"listen 443", f"listen 127.0.0.1:{port}"),
         (r"    listen \[::\]:443.*\n", ""),  # a machine may have no IPv6
     )
+    return _command(folder, site)
+
+
+def _command(folder: Path, site: str) -> list[str]:
     user = "user root;" if os.geteuid() == 0 else ""
     (folder / "site.conf").write_text(site)
     (folder / "main.conf").write_text(MAIN.format(user=user, folder=folder))
@@ -92,12 +111,27 @@ def written(folder: Path, port: int, *bridge_addresses: str) -> list[str]:
 @contextmanager
 def nginx_proxy(folder: Path, *bridge_addresses: str) -> Iterator[NginxProxy]:
     port = free_port()
-    command = written(folder, port, *bridge_addresses)
+    with _running(written(folder, port, *bridge_addresses), port):
+        yield NginxProxy(f"https://localhost:{port}", folder, folder / "localhost.pem")
+
+
+@contextmanager
+def alternating_proxy(folder: Path, *bridge_addresses: str) -> Iterator[str]:
+    """The address of an nginx that sends each request to the next bridge, unlike the delivered example."""
+    port = free_port()
+    servers = " ".join(f"server {address.removeprefix('http://')};" for address in bridge_addresses)
+    site = ALTERNATING.format(servers=servers, port=port, folder=folder)
+    with _running(_command(folder, site), port):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _running(command: list[str], port: int) -> Iterator[None]:
     process = subprocess.Popen(command)
     try:
         assert eventually(lambda: process.poll() is not None or _listens(port)), "nginx does not listen"
         assert process.poll() is None, "nginx did not start"
-        yield NginxProxy(f"https://localhost:{port}", folder, folder / "localhost.pem")
+        yield
     finally:
         process.terminate()
         process.wait(20)

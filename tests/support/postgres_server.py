@@ -40,7 +40,8 @@ class PostgresServer:
     process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def __post_init__(self) -> None:
+    def make(self) -> None:
+        """Create the data of a new server."""
         if os.geteuid() == 0:
             shutil.chown(self.folder, "nobody")  # PostgreSQL refuses to run as root
         (password := self.folder / "password").write_text(PASSWORD)
@@ -52,7 +53,7 @@ class PostgresServer:
             check=True,
             stdout=subprocess.DEVNULL,
             cwd=self.folder,
-            **_unprivileged(),
+            **unprivileged(),
         )
 
     # --- the server ----------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ class PostgresServer:
                 stderr=log,
                 cwd=self.folder,
                 start_new_session=True,
-                **_unprivileged(),
+                **unprivileged(),
             )
         assert eventually(self._answers, 30), (self.folder / "log").read_text()
 
@@ -128,7 +129,7 @@ class PostgresServer:
         return self.url(name)
 
 
-def _unprivileged() -> dict[str, Any]:
+def unprivileged() -> dict[str, Any]:
     if os.geteuid() != 0:
         return {}
     return {"user": "nobody", "group": getpwnam("nobody").pw_gid, "extra_groups": []}
@@ -138,8 +139,25 @@ def _unprivileged() -> dict[str, Any]:
 def postgres_server(**settings: str) -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="postgres_") as folder:
         server = PostgresServer(Path(folder), {**SETTINGS, **settings})
+        server.make()
         server.start()
         try:
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def replica_of(primary: PostgresServer) -> Iterator[PostgresServer]:
+    """A second server, which follows the first one and accepts no changes."""
+    with tempfile.TemporaryDirectory(prefix="postgres_") as folder:
+        if os.geteuid() == 0:
+            shutil.chown(folder, "nobody")
+        copy = [programs() / "pg_basebackup", "-D", f"{folder}/data", "-R", "-X", "stream", "-c", "fast"]
+        subprocess.run([*copy, "-d", primary.url()], check=True, cwd=folder, **unprivileged())
+        replica = PostgresServer(Path(folder), primary.settings)
+        replica.start()
+        try:
+            yield replica
+        finally:
+            replica.stop()

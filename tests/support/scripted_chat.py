@@ -184,6 +184,25 @@ QUIRKS = [
         ids=["a"],
     ),
     Quirk(
+        "one id for all calls",
+        sse(calls(piece(LOOK, WHERE_TEXT, index=0, id="a")), calls(piece(LIST, AT, index=1, id="a")), end()),
+        calls=TWO,
+    ),
+    Quirk(
+        "one id for all calls, index missing",
+        sse(calls(piece(LOOK, WHERE_TEXT, id="a"), piece(LIST, AT, id="a")), end()),
+        calls=TWO,
+    ),
+    Quirk(
+        "one id for all calls, whose pieces alternate",
+        sse(
+            calls(piece(LOOK, "", index=0, id="a"), piece(LIST, "", index=1, id="a")),
+            calls(piece(None, WHERE_TEXT, index=0, id="a"), piece(None, AT, index=1, id="a")),
+            end(),
+        ),
+        calls=TWO,
+    ),
+    Quirk(
         "two calls whose pieces alternate",
         sse(
             calls(piece(LOOK, WHERE_TEXT[:MIDDLE], index=0, id="a"), piece(LIST, '{"at":', index=1, id="b")),
@@ -220,6 +239,23 @@ QUIRKS = [
         ),
         calls=ONE,
         dialect="dashscope",
+    ),
+    Quirk(
+        "an empty object, a line break as the text, and then the real object",
+        sse(calls(piece(LOOK, "{}", index=0)), text("\n"), calls(piece(None, WHERE_TEXT, index=0)), end()),
+        "\n",
+        calls=ONE,
+    ),
+    Quirk(
+        "a thought between two calls",
+        sse(
+            calls(piece(LOOK, WHERE_TEXT, index=0)),
+            choice({"reasoning": "Hm."}),
+            calls(piece(LIST, AT, index=1)),
+            end(),
+        ),
+        thoughts="Hm.",
+        calls=TWO,
     ),
     Quirk(
         "a whole call repeated",
@@ -314,6 +350,17 @@ QUIRKS = [
         dialect="openrouter",
     ),
     Quirk(
+        "summaries of the thoughts",
+        sse(
+            choice({"reasoning_details": [{"type": "reasoning.summary", "summary": "Hm."}]}),
+            text("So."),
+            end("stop"),
+        ),
+        "So.",
+        "Hm.",
+        dialect="openrouter",
+    ),
+    Quirk(
         "typed parts",
         sse(
             choice({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]}),
@@ -337,6 +384,15 @@ QUIRKS = [
         dialect="azure",
     ),
     Quirk("content filter", sse(text("Hi"), end("content_filter")), "Hi", finish="SAFETY", dialect="azure"),
+    Quirk(
+        "events without a space, the role in each delta",
+        sse(
+            *(choice({"role": "assistant", "content": each}) for each in ("Hel", "lo.")), end("stop")
+        ).replace(b"data: ", b"data:"),
+        "Hello.",
+    ),
+    Quirk("a finish reason in capitals", sse(text("Hi"), end("MAX_TOKENS")), "Hi", finish="MAX_TOKENS"),
+    Quirk("usage behind [DONE]", sse(text("Hi"), end("stop")) + sse(counted(), done=False), "Hi"),
     Quirk("no [DONE]", sse(text("Hi"), end("stop"), counted(), done=False), "Hi"),
     Quirk("no finish reason before [DONE]", sse(text("Hi")), "Hi"),
     Quirk(

@@ -108,3 +108,17 @@ def test_without_context_the_text_waits_for_the_end() -> None:
     answer = reader(preserve_context=False)
     assert parts(answer.feed(chunk(Part("I look. ")))) == ()
     assert parts(answer.feed(chunk(Part("Done."), finish="STOP"))) == (Part("I look. "), Part("Done."))
+
+
+def test_the_text_behind_a_reported_thought_does_not_begin_inside_a_thought() -> None:
+    reading = reader(think_opens="template")
+    reading.feed(chunk(Part("Hm.", thought=True)))
+    assert parts(reading.feed(chunk(Part("So."), finish="STOP"))) == (Part("So."),)
+
+
+@pytest.mark.parametrize(("no_thinking", "thought"), [(True, False), (False, True)])
+def test_without_thinking_the_answer_may_begin_outside_of_a_thought(no_thinking: bool, thought: bool) -> None:
+    model = ModelCapabilities(think="show", think_opens="template")
+    written = request_in_text(REQUEST, model, no_thinking=no_thinking)
+    reading = written.new_answer_reader(lambda _note: None)
+    assert parts(reading.feed(chunk(Part("So."), finish="STOP"))) == (Part("So.", thought=thought),)

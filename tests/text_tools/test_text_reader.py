@@ -284,6 +284,29 @@ def test_an_answer_may_begin_inside_a_thought(opener: str) -> None:
     assert seen == ([("thought", "Hm.\n"), "Yes."], {})
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Hm.</think>\nYes.", [("thought", "Hm."), "Yes."]),
+        ("<think>Hm.", [("thought", "Hm.")]),
+        ("<think>Hm.</think>Yes.", [("thought", "Hm."), "Yes."]),
+        ("Yes, a < b.", ["Yes, a < b."]),
+        ("  Yes.\n", ["  Yes.\n"]),
+        (f"I look.\n<tool_call>{CALL}</tool_call>", ["I look.\n", READ]),
+        ("Yes.\n<think>Hm.", ["Yes.\n", ("thought", "Hm.")]),
+        ("<thi", ["<thi"]),
+        ("Yes. </thi", ["Yes. </thi"]),
+        ("", []),
+    ],
+)
+def test_the_closing_tag_decides_whether_an_answer_began_inside_a_thought(
+    text: str, parts: list[Any]
+) -> None:
+    undecided = {"in_thought": True, "undecided": True}
+    assert read(text, **undecided).parts == parts
+    assert read(*text, **undecided).parts == parts
+
+
 # --- holding back ------------------------------------------------------------------------------------
 
 

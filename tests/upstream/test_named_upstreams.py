@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import orjson
 import pytest
 import requests
 from gunicorn_bridge import ROOT, Bridge, clean_environment, free_port, gunicorn_bridge
-from scripted_gemini import Asked, Reply, ScriptedGemini, call_chunk, sse, text_chunk
+from scripted_gemini import CUT, Asked, Reply, ScriptedGemini, call_chunk, sse, text_chunk
 from scripted_tokens import TokenServer, service_account
 from waiting import eventually
 
@@ -44,7 +45,7 @@ name = "two"
 kind = "gemini"
 base_url = "{two}"
 api_key = "env:TWO_KEY"
-models = ["shared-*", "cooling-*", "gone-*", "half-dead"]
+models = ["shared-*", "cooling-*", "gone-*", "half-dead*"]
 weight = 2
 
 [[upstream]]
@@ -52,7 +53,7 @@ name = "dead"
 kind = "gemini"
 base_url = "{dead}"
 api_key = "env:ONE_KEY"
-models = ["half-dead"]
+models = ["half-dead*"]
 weight = 1000
 
 [[upstream]]
@@ -240,6 +241,24 @@ def test_a_dead_upstream_is_replaced_and_then_skipped(several: Several) -> None:
     assert 1 <= sum("cooldown.unreachable" in each for each in notes) <= WORKERS, notes
 
 
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/messages/count_tokens"])
+def test_vectors_and_counts_come_from_another_upstream_too(several: Several, path: str) -> None:
+    several.apis["two"].will_answer(_vectors_or_count)
+    given = (
+        {"input": "Hello"} if "embeddings" in path else {"messages": [{"role": "user", "content": "Hello"}]}
+    )
+    for _ in range(6):
+        body = {"model": f"half-dead-{len(path)}", **given}
+        answer = requests.post(f"{several.bridge.address}{path}", json=body, timeout=60)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-bridge-upstream"] == "two"
+
+
+def _vectors_or_count(asked: Asked) -> Reply:
+    vectors = {"embeddings": [{"values": [0.5]}], "usageMetadata": {"promptTokenCount": 1}}
+    return Reply([orjson.dumps({"totalTokens": 3} if "count" in asked.path else vectors)])
+
+
 def test_a_model_that_one_of_two_lacks_is_served_by_the_other(several: Several) -> None:
     several.apis["two"].will_answer(lambda asked: UNKNOWN if "gone" in asked.path else _hello())
     texts = [f"Conversation {number}" for number in range(8)]
@@ -314,6 +333,35 @@ def test_the_command_lists_and_tests_upstreams(several: Several) -> None:
     assert missing.returncode == 2
     assert "did you mean one?" in missing.stderr
     assert not any(key in said.stdout for key in KEYS.values())
+
+
+def test_the_last_error_of_an_upstream_is_shown_even_if_another_one_answered(several: Several) -> None:
+    texts = (f"Conversation {number}" for number in range(30))
+    text = next(each for each in texts if several.served_by("shared-e", each) == "one")
+    several.apis["one"].will_say(OVERLOADED)
+    assert several.served_by("shared-e", text) == "two"
+    rows = {row["name"]: row for row in json.loads(several.command("upstream", "list", "--json").stdout)}
+    assert rows["one"]["last_error"]["error"] == "overloaded"
+    assert rows["one"]["last_error"]["seconds_ago"] < 60
+    assert rows["two"]["last_error"] is None
+    metrics = requests.get(f"{several.bridge.address}/metrics", timeout=60).text
+    assert 'gemini_bridge_upstream_errors_total{error="overloaded",upstream="one"}' in metrics
+    assert 'upstream="two"' not in "".join(re.findall(r"upstream_errors_total{.*}", metrics))
+    assert "overloaded, " in several.command("upstream", "test", "one").stdout
+    checks = json.loads(several.command("doctor", "--json").stdout)
+    (found,) = [check for check in checks if check["check"] == "upstreams"]
+    assert "one: 2 models (last error: overloaded, " in found["says"]
+
+
+def test_an_error_in_the_middle_of_an_answer_is_a_last_error_too(several: Several) -> None:
+    several.apis["vertex"].will_say([*sse(text_chunk("Half")), CUT])
+    several.ask("vertex:gemini-3.8-flash", stream=True)
+    refused = b'{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "No."}}'
+    several.apis["vertex"].will_say(Reply([refused], 400))
+    assert several.ask("vertex:gemini-3.8-flash").status_code == 400
+    said = several.command("upstream", "list", "--json").stdout
+    (row,) = (row for row in json.loads(said) if row["name"] == "vertex")
+    assert row["last_error"]["error"] == "truncated"
 
 
 def test_doctor_and_check_name_each_upstream(several: Several) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import reduce
 
 import pytest
@@ -14,6 +15,7 @@ from transcripts import NAMES, chunks_of
 from bridge.errors import UpstreamRateLimited, UpstreamTruncated, UpstreamUnreachable
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 from bridge.gemini.wire import chunk_from_json
+from bridge.observe.record import Record
 from bridge.settings import load
 from bridge.upstream.base import ChunkStream, Upstream
 from bridge.web.app import create_app
@@ -224,6 +226,44 @@ def test_every_request_writes_one_log_line(client, upstream, caplog):
     ]
     assert lines[0].input_tokens == 5
     assert lines[2].reason == "no route"
+
+
+RESPONSES = {"model": "gpt-5", "input": "Hello", "stream": True}
+MESSAGES = {**HELLO, "max_tokens": 9, "stream": True}
+STREAMS = pytest.mark.parametrize(
+    ("path", "body", "last"),
+    [
+        ("/v1/chat/completions", {**HELLO, "stream": True}, b"[DONE]"),
+        ("/v1/responses", RESPONSES, b"response.completed"),
+        ("/v1/messages", MESSAGES, b"message_stop"),
+    ],
+)
+
+
+@STREAMS
+def test_a_stream_is_recorded_before_its_last_event_is_sent(client, caplog, path, body, last):
+    caplog.set_level(logging.INFO, "bridge.access")
+    outcomes = []
+    for piece in client.post(path, json=body, buffered=False).iter_encoded():
+        outcomes = [record.outcome for record in caplog.records if record.name == "bridge.access"]
+        if last in piece:
+            break
+        assert outcomes == []
+    assert outcomes == ["completed"]
+
+
+@STREAMS
+def test_a_stream_has_its_last_event_although_it_cannot_be_recorded(
+    client, monkeypatch, caplog, path, body, last
+):
+    def fail(_record):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Record, "tell", fail)
+    with suppress(ValueError):  # of the second try, when the body is closed
+        pieces = client.post(path, json=body, buffered=False).iter_encoded()
+        assert any(last in piece for piece in pieces)
+    assert "unexpected failure" in caplog.messages
 
 
 def test_an_alias_to_an_unknown_model_is_explained(client, upstream):

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from bridge.gemini.types import JsonObject
+from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT
 
 
 def fold_message(events: Iterable[JsonObject]) -> dict[str, Any]:
@@ -23,6 +24,8 @@ def fold_message(events: Iterable[JsonObject]) -> dict[str, Any]:
                 blocks[-1].add(event["delta"])
             case "message_delta":
                 message.update(event["delta"], usage={**message["usage"], **event["usage"]})
+                if CONTEXT_MANAGEMENT in event:
+                    message[CONTEXT_MANAGEMENT] = event[CONTEXT_MANAGEMENT]
     return {**message, "content": [block.whole() for block in blocks]}
 
 
@@ -36,7 +39,7 @@ class _Block:
         for field, piece in delta.items():
             if field == "citation":
                 self._citations.append(piece)
-            elif field != "type":
+            elif field != "type" and piece is not None:
                 self._pieces.setdefault(field, []).append(piece)
 
     def whole(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ otherwise dropped and counted."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from bridge.gemini.types import JsonObject
 from bridge.protocols.json_reading import invalid_field
@@ -20,11 +19,9 @@ _DROPPED = (
 _REFUSED: Mapping[str, str] = {
     # This error makes Claude Code run the checks itself.
     "safeguards": "Gemini makes no such checks; the client can make them itself",
-    "compaction": "the bridge does not summarise conversations; ask for a summary in a message",
     "inference_geo": "the bridge cannot choose the region for one request; leave it out",
     "thread": "the bridge keeps no threads; send the whole conversation in messages",
 }
-_CLEAR_THINKING = "clear_thinking_20251015"
 
 
 def reject_unsupported_fields(body: JsonObject) -> None:
@@ -47,8 +44,6 @@ def lost_fields(body: JsonObject) -> list[str]:
         names.append("between_tools")
     if (body.get("tool_choice") or {}).get("disable_parallel_tool_use"):
         names.append("disable_parallel_tool_use")
-    if _clears_context(body.get("context_management")):
-        names.append("context_management")
     return [f"messages.{name}" for name in names]
 
 
@@ -64,14 +59,3 @@ def lost_block_fields(block: JsonObject) -> list[str]:
         if isinstance(each, dict):
             losses += lost_block_fields(each)
     return losses
-
-
-def _clears_context(management: Any) -> bool:
-    """Whether the client asks to clear parts of the conversation. Claude Code always asks to keep all
-    thinking, which is what the bridge does."""
-    edits = management.get("edits") if isinstance(management, dict) else None
-    return isinstance(edits, list) and any(not _keeps_all(edit) for edit in edits)
-
-
-def _keeps_all(edit: Any) -> bool:
-    return isinstance(edit, dict) and edit.get("type") == _CLEAR_THINKING and edit.get("keep") == "all"

@@ -1,7 +1,7 @@
 """The envelope of a Messages request: types and ranges of its own fields.
 
-The converter checks blocks. Unknown fields are accepted: `metadata`, `context_management`, beta fields and
-similar ones have no counterpart in Gemini.
+The converter checks blocks. Unknown fields are accepted: `metadata`, beta fields and similar ones have no
+counterpart in Gemini.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class MessagesCountSchema(Envelope):
     tool_choice = fields.mapping()
     thinking = fields.mapping()
     output_config = fields.mapping()
+    context_management = fields.mapping()
     service_tier = fields.one_of(*SERVICE_TIERS)
 
 

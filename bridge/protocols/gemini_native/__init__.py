@@ -33,7 +33,7 @@ PROTOCOL = Protocol(
         paths=_paths("countTokens"),
         schema=NativeCountSchema(),
         to_gemini=counted_to_gemini,
-        body=lambda tokens: {"totalTokens": tokens},
+        body=lambda counted, _asked: {"totalTokens": counted.tokens},
     ),
     embedding=Embedding(
         paths=_paths("<any(embedContent, batchEmbedContents):method>"),

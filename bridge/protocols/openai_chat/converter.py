@@ -22,6 +22,7 @@ from bridge.protocols.json_reading import (
 from bridge.protocols.openai_chat.machine import ChatOptions
 from bridge.protocols.openai_chat.messages import ChatMessages
 from bridge.protocols.openai_chat.tools import chosen_tools, custom_tools, declared_tools
+from bridge.protocols.openai_prompt_cache import cache_losses
 from bridge.protocols.openai_sampling import sampling_from_openai
 from bridge.protocols.openai_tiers import requested_tier
 
@@ -63,7 +64,7 @@ def _losses(body: JsonObject) -> list[str]:
     losses += [f"chat.{name}" for name in _DROPPED if body.get(name)]
     if (body.get("stream_options") or {}).get("include_obfuscation"):
         losses.append("chat.obfuscation")
-    return losses
+    return losses + cache_losses(body, "chat.prompt_cache_options")
 
 
 def _thinking(body: JsonObject) -> Thinking | None:

@@ -8,6 +8,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "chat.filename": "Gemini takes no name for a file.",
     "chat.image_detail": "Gemini has no setting for the detail of one image.",
     "chat.moderation": "OpenAI's own moderation.",
+    "chat.prompt_cache_options": "Gemini cannot keep a prompt out of its own cache.",
     "chat.name": "Gemini has no names for the speakers of one role.",
     "chat.obfuscation": "The bridge does not pad the events of a stream.",
     "chat.store": "The bridge does not store Chat Completions.",

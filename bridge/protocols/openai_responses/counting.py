@@ -25,5 +25,5 @@ COUNTING = TokenCounting(
     paths=("/v1/responses/input_tokens",),
     schema=ResponsesCountSchema(),
     to_gemini=to_gemini,
-    body=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
+    body=lambda counted, _asked: {"object": "response.input_tokens", "input_tokens": counted.tokens},
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bridge.gemini.types import JsonObject
+from bridge.protocols.openai_prompt_cache import cache_losses
 
 REQUEST_LOSSES: Mapping[str, str] = {
     "responses.include": "The bridge has no such output to include.",
@@ -16,15 +17,14 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.image_generation": "The model draws in its own size and format.",
     "responses.max_tool_calls": "Gemini cannot limit the number of calls of its own tools.",
     "responses.moderation": "The bridge does not call OpenAI's moderation.",
-    "responses.context_management": "A conversation is compacted only by POST /v1/responses/compact.",
-    "responses.truncation": "The bridge does not shorten conversations; one that is too long fails.",
+    "responses.prompt_cache_options": "Gemini cannot keep a prompt out of its own cache.",
     "responses.obfuscation": "The bridge does not pad the events of a stream.",
     "responses.reasoning_context": "Gemini decides which earlier thoughts it uses.",
     "responses.reasoning_mode": "Gemini has one way to think; only its amount can be set.",
     "responses.reasoning_content": "Gemini takes earlier thoughts from their summary and signature.",
     "responses.format_description": "Gemini takes the schema of an answer without a description beside it.",
     "responses.detail": "Gemini takes no level of detail for a single image or file.",
-    "responses.encrypted_compaction": "Only the vendor that encrypted this summary can read it.",
+    "responses.encrypted_compaction": "Another vendor, or the bridge for another client, sealed the summary.",
     "responses.item": "Gemini has no counterpart to an input item of this type.",
     "responses.tool": "Gemini cannot run this hosted tool.",
     "responses.tool_allowed_callers": "Every tool of the request can be called directly.",
@@ -67,8 +67,6 @@ class _Dropped(NamedTuple):
 _REQUEST: Mapping[str, _Dropped] = {
     "max_tool_calls": _Dropped("max_tool_calls"),
     "moderation": _Dropped("moderation"),
-    "context_management": _Dropped("context_management"),
-    "truncation": _Dropped("truncation", ("disabled",)),
 }
 #: By the field that holds the object.
 _OBJECTS: Mapping[str, Mapping[str, _Dropped]] = {
@@ -109,7 +107,7 @@ def _dropped(source: Any, table: Mapping[str, _Dropped]) -> Iterator[str]:
 def request_losses(body: JsonObject) -> list[str]:
     """The losses at the top level of a request."""
     losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
-    losses += _dropped(body, _REQUEST)
+    losses += [*_dropped(body, _REQUEST), *cache_losses(body, "responses.prompt_cache_options")]
     if body.get("top_logprobs") and LOGPROBS not in (body.get("include") or ()):
         losses.append("responses.logprobs")
     losses += [

@@ -9,6 +9,7 @@ from typing import Any
 
 from bridge.protocols import fields
 from bridge.protocols.envelope import Envelope
+from bridge.protocols.openai_responses.truncation import AUTO, DISABLED
 from bridge.protocols.openai_tiers import TIERS
 
 
@@ -41,7 +42,7 @@ class ResponsesSchema(Envelope):
     prompt_cache_key = fields.any_text()
     safety_identifier = fields.any_text()
     stream_options = fields.mapping()
-    truncation = fields.one_of("auto", "disabled")
+    truncation = fields.one_of(AUTO, DISABLED)
     user = fields.any_text()
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from bridge.ids_and_clock import random_id
 from bridge.periodic_thread import call_periodically
 from bridge.state.away.usage_store import move
-from bridge.state.bridges import Bridges, LateUsage
+from bridge.state.bridges import Bridges, LateUsage, late_usage
 from bridge.state.errors import StorageError, StorageUnavailable
 from bridge.state.ledger import Booking, Decision, Ledger, LimitedSubject, UsageSnapshot, shares
 from bridge.state.local_ledger import KnownDay, LocalLedger
@@ -114,9 +114,8 @@ class FallbackLedger(Ledger):
         return Decision(before, (), admitted)
 
     def _book_later(self, booking: Booking, tokens: int, cost: float) -> None:
-        counting = [each.id for each in booking.subjects if each.limits.counts_tokens and (tokens or cost)]
-        row = WaitingRow(booking.request, [counting, tokens, cost, self._now()])
-        if counting and not self._late.add(row):
+        late = late_usage(booking, tokens, cost)
+        if late is not None and not self._late.add(WaitingRow(late.request, list(late[1:]))):
             raise StorageUnavailable(f"{self._late.location} is full: the usage of a request is not counted")
 
     def _learn(self, subjects: Sequence[LimitedSubject], snapshot: UsageSnapshot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import time
 from typing import Any, TypeVar
 
 import psycopg
@@ -53,8 +54,16 @@ _ADAPTERS = AdaptersMap(psycopg.adapters)
 _ADAPTERS.register_dumper(str, _TextDumper)
 
 
+class LastSign:
+    """When the server last sent something, over any of the connections that share this object."""
+
+    def __init__(self) -> None:
+        self.at = time.monotonic()
+
+
 class Connection(psycopg.Connection[TupleRow]):
     patience = SERVING_PATIENCE
+    last_sign: LastSign | None = None
 
     def wait(self, gen: PQGen[T], interval: float = 0.0, timeout: float | None = None) -> T:
         """Like psycopg's own, with a limit on the silence of the server instead of on the whole time: a large
@@ -68,6 +77,8 @@ class Connection(psycopg.Connection[TupleRow]):
                 if not events:
                     self.close()
                     raise ServerSilent(f"no answer for {milliseconds} ms")
+                if self.last_sign is not None and events[0][1] & select.POLLIN:
+                    self.last_sign.at = time.monotonic()
                 poll.modify(events[0][0], _POLLED[gen.send(_ready(events[0][1]))])
         except StopIteration as ended:
             value: T = ended.value

@@ -15,16 +15,23 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.rows import TupleRow
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from bridge.settings.database_url import secrets_in
 from bridge.state.errors import StorageError, StorageUnavailable
-from bridge.state.postgres.connection import CONNECT_TIMEOUT, Connection, connect, describe
+from bridge.state.postgres.connection import (
+    CONNECT_TIMEOUT,
+    Connection,
+    LastSign,
+    ServerSilent,
+    connect,
+    describe,
+)
 from bridge.state.postgres.errors import server_failed, storage_error
 from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck, StoreHealth
 
@@ -40,8 +47,9 @@ READ_ONLY = (
     "primary server in BRIDGE_STATE_URL, or let this one write again"
 )
 MOST_CONNECTIONS = 4
-#: Seconds to wait while all connections are busy with a server that answers.
-BUSY_TIMEOUT = 1.0
+#: Seconds to wait while all connections are busy with a server that answers. A server that sends nothing on
+#: any of them for as long as the caller's patience is taken for silent.
+BUSY_TIMEOUT = 3.0
 #: Seconds between attempts to connect: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
 
@@ -61,6 +69,8 @@ class Database:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._pool: ConnectionPool[Connection] | None = None
+        self._last_sign = LastSign()
+        self._busy: set[Connection] = set()  #: those that calls use at the moment
         self._connector: threading.Thread | None = None
         self._attempted = threading.Event()  #: set when the first attempt to connect has ended
         self._wait_until = 0.0  #: callers wait for that attempt until then
@@ -92,33 +102,56 @@ class Database:
 
     @contextmanager
     def _connection(self, patience: float | None) -> Iterator[Connection]:
-        pool, connection = self._live_connection()
+        patience = patience or self.patience
+        pool, connection = self._live_connection(patience)
         try:
-            connection.patience = patience or self.patience
+            connection.patience = patience
+            self._busy.add(connection)
             yield connection
         except psycopg.Error as error:
             if server_failed(error):
                 self._fail(pool, storage_error(self.location, error, self.secrets))
             raise storage_error(self.location, error, self.secrets) from error
         finally:
+            self._busy.discard(connection)
             pool.putconn(connection)
 
-    def _live_connection(self) -> tuple[ConnectionPool[Connection], Connection]:
-        """A connection that the server has not closed. If it has, all idle connections are old."""
+    def _live_connection(self, patience: float) -> tuple[ConnectionPool[Connection], Connection]:
+        """A connection that the server has not closed. If it has, all idle connections are old, and one
+        of the threads that notice it replaces the pool."""
+        for _ in range(2):
+            pool = self._usable_pool()
+            with suppress(PoolClosed):
+                connection = self._taken(pool, patience)
+                if connection.is_live():
+                    return pool, connection
+                pool.putconn(connection)
+                self._replace(pool)
         pool = self._usable_pool()
-        connection = self._taken(pool)
-        if connection.is_live():
-            return pool, connection
-        pool.putconn(connection)
-        self._replace(pool)
-        pool = self._usable_pool()
-        return pool, self._taken(pool)
-
-    def _taken(self, pool: ConnectionPool[Connection]) -> Connection:
         try:
-            return pool.getconn()
-        except psycopg.Error as error:
+            return pool, self._taken(pool, patience)
+        except PoolClosed as error:
             raise storage_error(self.location, error, self.secrets) from error
+
+    def _taken(self, pool: ConnectionPool[Connection], patience: float) -> Connection:
+        """Raises PoolClosed if another thread replaced the pool."""
+        give_up_at = time.monotonic() + BUSY_TIMEOUT
+        while True:
+            began = time.monotonic()
+            try:
+                return pool.getconn(min(patience, BUSY_TIMEOUT))
+            except PoolTimeout as error:
+                if self._last_sign.at < began and not self._unread():
+                    silent = ServerSilent(f"no answer for {patience * 1000:.0f} ms, and no free connection")
+                    failure = storage_error(self.location, silent, self.secrets)
+                    self._fail(pool, failure)
+                    raise failure from error
+                if time.monotonic() >= give_up_at:
+                    raise storage_error(self.location, error, self.secrets) from error
+
+    def _unread(self) -> bool:
+        """Whether the server has answered, and the machine is too busy for the thread that waits for it."""
+        return any(not connection.is_live() for connection in list(self._busy) if not connection.closed)
 
     # --- breaker -------------------------------------------------------------------------------------
 
@@ -202,7 +235,7 @@ class Database:
     def connect(self) -> bool:
         """Make a pool. True if there is one, or if none is wanted any more."""
         try:
-            pool = _opened_pool(self.url)
+            pool = _opened_pool(self.url, self._last_sign)
         except StorageError as failure:
             self._failure = failure
         except psycopg.Error as error:
@@ -236,9 +269,13 @@ class Database:
         self.close()
 
 
-def _opened_pool(url: str) -> ConnectionPool[Connection]:
+def _opened_pool(url: str, last_sign: LastSign) -> ConnectionPool[Connection]:
     """A pool with its first connection. The pool itself would not say why it cannot connect."""
     connection, options = connect(url)
+
+    def share_sign(made: Connection) -> None:
+        made.last_sign = last_sign
+
     with connection:
         if connection.execute("SHOW transaction_read_only").fetchone() == ("on",):
             raise psycopg.errors.ReadOnlySqlTransaction(READ_ONLY)
@@ -249,6 +286,7 @@ def _opened_pool(url: str) -> ConnectionPool[Connection]:
         max_size=MOST_CONNECTIONS,
         timeout=BUSY_TIMEOUT,
         num_workers=1,
+        configure=share_sign,
         open=False,
         name="state",
     )

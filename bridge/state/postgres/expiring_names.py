@@ -1,11 +1,11 @@
-"""Names that count until a point in time by the server's clock, in one table: cool-downs and facts."""
+"""Names that count until a point in time by the server's clock, in one table: cool-downs, facts, failures."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 
-from bridge.state.expiring_names import ExpiringCooldowns, ExpiringFacts, ExpiringNames
+from bridge.state.expiring_names import ExpiringCooldowns, ExpiringFacts, ExpiringFailures, ExpiringNames
 from bridge.state.postgres.database import Database, PostgresStore
 from bridge.state.postgres.ledger import by_the_server
 
@@ -53,3 +53,7 @@ class PostgresCooldownStore(_PostgresNames, ExpiringCooldowns):
 
 class PostgresLearntFactStore(_PostgresNames, ExpiringFacts):
     name = "learnt_facts"
+
+
+class PostgresUpstreamFailureStore(_PostgresNames, ExpiringFailures):
+    name = "upstream_failures"

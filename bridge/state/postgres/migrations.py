@@ -35,7 +35,11 @@ CREATE TABLE gemini_bridge.migration (
 _IS_REPLICA = "SELECT pg_is_in_recovery()"
 _HAS_SCHEMA = "SELECT to_regnamespace('gemini_bridge') IS NOT NULL"
 _HAS_TABLES = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace('gemini_bridge'))"
-_HAS_MIGRATIONS = "SELECT to_regclass('gemini_bridge.migration') IS NOT NULL"
+_HAS_MIGRATIONS = """
+SELECT count(*) = 2 FROM pg_attribute
+    WHERE attrelid = to_regclass('gemini_bridge.migration') AND attname IN ('number', 'applied')
+"""
+_MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE')"
 _VERSION = "SELECT coalesce(max(number), 0) FROM gemini_bridge.migration"
 
 
@@ -108,7 +112,7 @@ def _upgraded(connection: Connection, location: str) -> list[str]:
         version = _version(connection, location)
         _refuse_newer(version, known[-1].number, location)
         if not _scalar(connection, _HAS_SCHEMA):  # a user with few rights needs a schema that exists
-            connection.execute("CREATE SCHEMA gemini_bridge")
+            _create_schema(connection, location)
         if not version:
             connection.execute(_MIGRATIONS)
         missing = [each for each in known if each.number > version]
@@ -119,14 +123,23 @@ def _upgraded(connection: Connection, location: str) -> list[str]:
     return [each.name for each in missing]
 
 
+def _create_schema(connection: Connection, location: str) -> None:
+    if not _scalar(connection, _MAY_CREATE):
+        raise DatabaseUnfit(
+            f"the user of BRIDGE_STATE_URL may not create the schema gemini_bridge in {location}: grant it "
+            "CREATE on that database, or name a database that it owns"
+        )
+    connection.execute("CREATE SCHEMA gemini_bridge")
+
+
 def _version(connection: Connection, location: str) -> int:
     """0: the bridge has no tables there."""
     if not _scalar(connection, _HAS_TABLES):
         return 0
     if not _scalar(connection, _HAS_MIGRATIONS):
         raise DatabaseUnfit(
-            f"{location} has a schema gemini_bridge of another program: it has no table named migration. "
-            "Name another database in BRIDGE_STATE_URL, or rename that schema"
+            f"{location} has a schema gemini_bridge of another program: it has no list of the bridge's "
+            "migrations. Name another database in BRIDGE_STATE_URL, or rename that schema"
         )
     return int(_scalar(connection, _VERSION))
 

@@ -1,4 +1,4 @@
-"""Names that count until a point in time, shared by all workers in one SQLite file: cool-downs and facts."""
+"""Names that count until a point in time, in one SQLite file for all workers: cool-downs, facts, failures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bridge.state.expiring_names import ExpiringCooldowns, ExpiringFacts, ExpiringNames
+from bridge.state.expiring_names import ExpiringCooldowns, ExpiringFacts, ExpiringFailures, ExpiringNames
 from bridge.state.sqlite.database import Database, SqliteStore
 from bridge.state.sqlite.migrations import Schema, statements
 
@@ -55,4 +55,8 @@ class SqliteCooldownStore(_SqliteNames, ExpiringCooldowns):
 
 
 class SqliteLearntFactStore(_SqliteNames, ExpiringFacts):
+    pass
+
+
+class SqliteUpstreamFailureStore(_SqliteNames, ExpiringFailures):
     pass

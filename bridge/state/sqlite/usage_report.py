@@ -15,7 +15,15 @@ from typing import Any, TypeVar
 
 from bridge.state.sqlite.database import storage_error
 from bridge.state.sqlite.migrations import Schema, has_column, has_table, version_of
-from bridge.state.usage_store import DAY_GROUPINGS, GROUPINGS, RefusalSum, UsageGroup, UsageQuery, UsageSums
+from bridge.state.usage_store import (
+    DAY_GROUPINGS,
+    GROUPINGS,
+    ExperimentRequest,
+    RefusalSum,
+    UsageGroup,
+    UsageQuery,
+    UsageSums,
+)
 
 T = TypeVar("T")
 
@@ -29,10 +37,13 @@ _REQUEST_COLUMNS: Mapping[str, str] = {
 }
 
 _TOKENS = "sum(input), sum(cached), sum(output), sum(reasoning)"
-_FROM_DAYS = f"sum(requests), sum(failed), sum(client_left), sum(unpriced), {_TOKENS}, sum(cost)"
+_FROM_CACHE = "sum(from_cache), total(saved)"
+_FROM_DAYS = (
+    f"sum(requests), sum(failed), sum(client_left), sum(unpriced), {_TOKENS}, sum(cost), {_FROM_CACHE}"
+)
 _FROM_REQUESTS = (
     "count(*), sum(outcome = 'failed'), sum(outcome = 'client_left'), sum(cost IS NULL), "
-    f"{_TOKENS}, total(cost)"
+    f"{_TOKENS}, total(cost), {_FROM_CACHE}"
 )
 _LARGEST_FIRST = "total(cost) DESC, sum(input + cached + output + reasoning) DESC"
 
@@ -42,6 +53,8 @@ def sums(path: Path, schema: Schema, query: UsageQuery) -> list[UsageGroup]:
         if not (has_table(database, "day") and has_table(database, "request")):
             return []
         select, values = _from_requests(query, database) if query.needs_requests else _from_days(query)
+        if not has_column(database, "day", "from_cache"):  # a file of 0.1.0 that was not migrated yet
+            select = select.replace(_FROM_CACHE, "0, 0.0")
         width = len(query.by)
         rows = database.execute(select, values).fetchall()
         return [UsageGroup(tuple(row[:width]), UsageSums(*row[width:])) for row in rows]
@@ -62,6 +75,25 @@ def refusals(path: Path, schema: Schema, query: UsageQuery) -> list[RefusalSum]:
     def read(database: sqlite3.Connection) -> list[RefusalSum]:
         rows = database.execute(select, values) if has_table(database, "refusal") else ()
         return [RefusalSum(*row) for row in rows]
+
+    return _read(path, schema, read, [])
+
+
+def experiment_requests(
+    path: Path, schema: Schema, experiment: str, since: date, until: date
+) -> list[ExperimentRequest]:
+    select = (
+        "SELECT key, conversation, arm, assignment, input, cached, cost, seconds,"
+        " CASE WHEN streamed THEN first_byte END, outcome = 'failed', malformed, fallbacks FROM request"
+        " WHERE experiment = ? AND experiment != '' AND at >= ? AND at < ? ORDER BY at, id"
+    )
+    values = (experiment, _midnight(since), _midnight(until + timedelta(days=1)))
+
+    def read(database: sqlite3.Connection) -> list[ExperimentRequest]:
+        if not has_column(database, "request", "experiment"):  # no request was made since the upgrade
+            return []
+        found = database.execute(select, values)
+        return [ExperimentRequest(*row)._replace(failed=bool(row[9])) for row in found]
 
     return _read(path, schema, read, [])
 

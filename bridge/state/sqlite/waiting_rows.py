@@ -33,7 +33,7 @@ SCHEMA = Schema(
 )
 #: Rows leave in the order in which they came, so the difference is the number, except during a removal.
 _COUNT = "SELECT ifnull(max(place) - min(place) + 1, 0) FROM waiting"
-_ADD = "INSERT OR IGNORE INTO waiting (id, row, taken) VALUES (?, ?, 0)"
+_ADD = "INSERT OR IGNORE INTO waiting (id, row, taken) VALUES (?, ?, ?)"
 #: A time in the future: the clock was set back after the rows were taken.
 _FREE = "SELECT id, row FROM waiting WHERE taken NOT BETWEEN ? AND ? ORDER BY place LIMIT ?"
 _SET_TAKEN = "UPDATE waiting SET taken = ? WHERE id = ?"
@@ -46,11 +46,13 @@ class SqliteWaitingRows(SqliteStore, WaitingRows):
         self._most = most
         self._now = now
 
-    def add(self, row: WaitingRow) -> bool:
+    def add(self, row: WaitingRow, held: float = 0.0) -> bool:
+        taken = self._now() - TAKEN_FOR + held if held else 0
+
         def insert(database: sqlite3.Connection) -> bool:
             if _counted(database) >= self._most:
                 return False
-            database.execute(_ADD, (row.id, orjson.dumps(row.values)))
+            database.execute(_ADD, (row.id, orjson.dumps(row.values), taken))
             return True
 
         return self._database.transaction(insert)

@@ -22,12 +22,12 @@ from bridge.settings.google import CODE_ASSIST_ADDRESS
 from bridge.upstream.auth.access_tokens import TokenCredentials
 from bridge.upstream.auth.credentials import CredentialSource
 from bridge.upstream.auth.single_flight import SingleFlight
-from bridge.upstream.base import Tick
+from bridge.upstream.base import Tick, wait_for
 from bridge.upstream.capabilities import Capability
 from bridge.upstream.code_assist.login import Login
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.errors import ADMINISTRATOR
-from bridge.upstream.http_upstream import AcceptedResponse, route_of, timeouts_of, wait_for
+from bridge.upstream.http_upstream import AcceptedResponse, route_of, timeouts_of
 from bridge.upstream.payloads import json_bytes
 from bridge.upstream.rest import RestUpstream
 from bridge.upstream.transport.connection_pool import OF_ENVIRONMENT, NetworkRoute, UpstreamCall

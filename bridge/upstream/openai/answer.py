@@ -83,7 +83,7 @@ class _Choice:
         """The calls of the choice, which ended with this word."""
         if word in ABORTED:
             raise UpstreamTruncated(f"{self._asked.server} aborted the answer in the middle.")
-        finish = FINISH.get(word, FinishReason.OTHER)
+        finish = FINISH.get(word.lower(), FinishReason.OTHER)
         if word in CALLING and not self._slots:
             raise UpstreamMalformed(f"{self._asked.server} announced a call and sent none.")
         parts = _call_parts(self._slots.calls(truncated=finish is not FinishReason.STOP))
@@ -100,8 +100,8 @@ class ChatAnswer:
 
     def feed(self, source: JsonObject) -> Chunk | None:
         """The chunk in one event, if it holds something for the client."""
-        if isinstance(source.get("usage"), dict):
-            self._usage = source["usage"]
+        if isinstance(usage := source.get("usage"), dict) and usage:
+            self._usage = usage
         for name, field in (("model", "modelVersion"), ("id", "responseId")):
             if isinstance(value := source.get(name), str) and value:
                 self._names[field] = value

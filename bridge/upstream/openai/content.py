@@ -51,9 +51,11 @@ def _reasoning(delta: JsonObject) -> str:
 
 
 def _joined(parts: Any) -> str:
+    """The texts of typed parts, which may be summaries."""
     if not isinstance(parts, list):
         return _string(parts)
-    return "".join(_string(part.get("text")) for part in parts if isinstance(part, dict))
+    texts = (part.get("text") or part.get("summary") for part in parts if isinstance(part, dict))
+    return "".join(map(_string, texts))
 
 
 def _string(value: Any) -> str:

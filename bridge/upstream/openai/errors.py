@@ -79,7 +79,9 @@ def _envelope(document: Any) -> JsonObject:
         return error
     if isinstance(error, str) and error:
         return {"message": error}
-    if document.get("object") == "error" or ("message" in document and "choices" not in document):
+    if "choices" in document:
+        return {}
+    if document.get("object") == "error" or "message" in document:
         return document if isinstance(document.get("message"), str) else {}
     detail = document.get("detail")
     return {"message": detail if isinstance(detail, str) else orjson.dumps(detail).decode()} if detail else {}

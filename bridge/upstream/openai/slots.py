@@ -1,8 +1,8 @@
 """Collects the tool calls of one answer from the pieces in which servers send them.
 
 Servers disagree on `index` and `id`: both may be missing, repeated, wrong or late. An index is only a label.
-An id that is known decides; else the label does, unless the call with that label is whole and another one
-begins.
+An id that is known decides, unless several calls have it; else the label does, unless the call with that
+label is whole and another one begins.
 """
 
 from __future__ import annotations
@@ -156,9 +156,8 @@ class ToolSlots:
         (self._open.discard if slot.whole else self._open.add)(slot)
 
     def _slot(self, label: Hashable, call_id: str, name: str, arguments: Any) -> Slot:
-        slot = self._by_id.get(call_id) or self._by_label.get(label)
-        known = call_id in self._by_id
-        if slot is None or (not known and self._begins_another(slot, call_id, name, arguments)):
+        slot = self._known(label, call_id)
+        if slot is None or self._begins_another(slot, call_id, name, arguments):
             slot = Slot()
             self._slots.append(slot)
         self._by_label[label] = slot
@@ -167,11 +166,18 @@ class ToolSlots:
             self._by_id[call_id] = slot
         return slot
 
+    def _known(self, label: Hashable, call_id: str) -> Slot | None:
+        """Some servers give all calls of an answer one id: then the label decides between them."""
+        labelled = self._by_label.get(label)
+        if labelled is not None and labelled.id == call_id:
+            return labelled
+        return self._by_id.get(call_id) or labelled
+
     def _begins_another(self, slot: Slot, call_id: str, name: str, arguments: Any) -> bool:
-        """Whether a delta with an unknown id, or without one, is the start of another call."""
+        """Whether a delta with a name is the start of another call."""
         if not name or not slot.name:
             return False
-        if call_id and slot.id:
+        if call_id and slot.id and call_id not in self._by_id:
             return slot.whole or not slot.begun
         if slot.whole and not slot.is_empty:
             return name != slot.name or not slot.repeats(arguments)
@@ -185,8 +191,10 @@ class ToolSlots:
         slot.name = name if name.startswith(slot.name) else slot.name + name
 
     def whole_calls(self) -> list[dict[str, Any]]:
-        """The calls so far, if all of them are whole: the answer goes on with something else."""
-        return [] if self._open else self.calls(truncated=False)
+        """The calls so far, if all of them are whole: the answer goes on with something else. The real
+        arguments may follow an empty object."""
+        uncertain = self._open or any(slot.is_empty for slot in self._slots)
+        return [] if uncertain else self.calls(truncated=False)
 
     def calls(self, *, truncated: bool) -> list[dict[str, Any]]:
         """The calls in Gemini's form. `truncated`: the answer did not end by itself, so that the last call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,15 @@ from waiting import eventually
 
 from bridge.observe import usage_writer
 from bridge.observe.usage_writer import UsageWriter
+from bridge.settings.limits import Limits
 from bridge.state.away.usage_store import WaitingUsageStore, move
+from bridge.state.bridges import late_usage
 from bridge.state.errors import DatabaseUnfit, StorageError, StorageUnavailable
+from bridge.state.ledger import LimitedSubject
+from bridge.state.postgres.bridges import PostgresBridges
+from bridge.state.postgres.ledger import PostgresLedger
 from bridge.state.sqlite.waiting_rows import TAKEN_FOR, SqliteWaitingRows
+from bridge.state.usage_store import UsageQuery
 from bridge.state.waiting_rows import WaitingRow
 
 
@@ -112,11 +119,62 @@ def test_usage_that_arrives_twice_counts_once(postgres) -> None:
     assert postgres.database().run("SELECT sum(requests) FROM gemini_bridge.usage_day") == [(3,)]
 
 
+def waiting_usage(postgres, path: Path, most: int = 100) -> WaitingUsageStore:
+    database = postgres.database()
+    bridges = PostgresBridges(database, PostgresLedger(database), path.parent)
+    return WaitingUsageStore(postgres.usage(), SqliteWaitingRows(path, most), bridges)
+
+
+def test_a_row_that_an_earlier_version_left_arrives(postgres, path: Path) -> None:
+    """It has fewer values: those up to the service tier, and perhaps its late usage."""
+    rows = SqliteWaitingRows(path)
+    booking = (
+        PostgresLedger(postgres.database())
+        .enter([LimitedSubject("key:a", "", Limits(tokens_per_day=100))])
+        .booking
+    )
+    late = late_usage(booking, 7, 0.5)
+    for number, more in enumerate(([], [list(late)])):
+        rows.add(WaitingRow(f"old {number}", [*row(tier="flex", id=f"old {number}")[:18], *more]))
+    store = waiting_usage(postgres, path)
+    store.flush()
+    assert store.waiting() == 0
+    (group,) = postgres.usage().sums(UsageQuery(("tier",), date(2000, 1, 1), date(2100, 1, 1)))
+    assert (group.names, group.sums.requests) == (("flex",), 2)
+    assert postgres.database().run("SELECT tokens FROM gemini_bridge.day") == [(7,)]
+
+
+@pytest.mark.parametrize("ends", ["killed before its end", "ends, and is killed", "ends long after"])
+def test_a_request_is_booked_once(postgres, path: Path, ends: str) -> None:
+    """By the ledger, or from its usage row if its worker was killed before it could tell the ledger."""
+    ledger, store = PostgresLedger(postgres.database()), waiting_usage(postgres, path)
+    booking = ledger.enter([LimitedSubject("key:alice", "", Limits(tokens_per_day=100))]).booking
+    assert booking is not None
+    assert store.keep(row(), late_usage(booking, 7, 0.5))
+    if ends == "ends, and is killed":
+        ledger.leave(booking, 7, 0.5)
+    store.flush()
+    assert store.waiting() == 1, "the ledger comes first"
+    store.finish()
+    assert store.waiting() == 0
+    if ends == "ends long after":
+        ledger.leave(booking, 7, 0.5)
+    database = postgres.database()
+    assert database.run("SELECT tokens, cost FROM gemini_bridge.day") == [(7, 0.5)]
+    assert database.run("SELECT count(*) FROM gemini_bridge.request") == [(1,)]
+
+
+def test_a_row_of_the_version_before_is_moved(postgres, path: Path) -> None:
+    SqliteWaitingRows(path).add(WaitingRow("usage_1", list(row())))
+    waiting_usage(postgres, path).flush()
+    assert postgres.database().run("SELECT count(*) FROM gemini_bridge.request") == [(1,)]
+
+
 def test_usage_that_finds_no_space_in_the_file_is_written_from_memory(
     postgres, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usage_writer, "GATHERING", 0.01)
-    store = WaitingUsageStore(postgres.usage(), SqliteWaitingRows(path, most=2))
+    store = waiting_usage(postgres, path, most=2)
     writer = UsageWriter(store)
     for _ in range(5):
         writer.put(row())

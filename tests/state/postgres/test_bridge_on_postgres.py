@@ -9,8 +9,19 @@ import command_line
 import pytest
 import requests
 from gunicorn_bridge import Bridge, gunicorn_bridge
+from pgbouncer import needs_pgbouncer
 from postgres_server import PASSWORD
 from waiting import eventually
+
+from tests.state.conftest import PostgresBackend
+
+DIRECT = pytest.mark.parametrize("postgres", ["direct"], indirect=True)
+
+
+@pytest.fixture(params=["direct", pytest.param("through PgBouncer", marks=needs_pgbouncer)])
+def postgres(request: pytest.FixtureRequest, postgres: PostgresBackend) -> PostgresBackend:
+    """The command line and the bridge take the same way to the database."""
+    return postgres if request.param == "direct" else postgres.through(request.getfixturevalue("bouncer"))
 
 
 @pytest.fixture
@@ -76,6 +87,7 @@ def test_conversations_and_events_are_in_the_database(postgres, bridge: Bridge) 
     assert not bridge.log_entries(level="error")
 
 
+@DIRECT
 def test_a_stopped_bridge_leaves_no_connection(postgres) -> None:
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE %s"
     database = postgres.database()

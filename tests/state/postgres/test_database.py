@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from postgres_server import PASSWORD, PostgresServer, postgres_server
@@ -65,6 +66,34 @@ def test_a_paused_server_delays_each_thread_once(own_server: PostgresServer, dat
     assert eventually(lambda: answers(database))
 
 
+def test_a_patient_statement_does_not_hide_that_the_server_is_silent(
+    own_server: PostgresServer, database: Database
+) -> None:
+    with ThreadPoolExecutor(1) as background:
+        patient = background.submit(database.run, "SELECT pg_sleep(0.3)", patience=5.0)
+        assert eventually(lambda: database.health().used == 1)
+        with own_server.paused():
+            waits = [seconds_of(lambda: database.run("SELECT 1")) for _ in range(5)]
+            assert max(waits) < SERVING_PATIENCE + SLACK
+            assert sorted(waits)[3] < 0.01, "only the first call waits"
+        with suppress(StorageUnavailable):
+            patient.result(30)
+    assert eventually(lambda: answers(database))
+
+
+def test_a_busy_server_that_answers_is_not_taken_for_silent(
+    own_server: PostgresServer, database: Database
+) -> None:
+    database.patience = 0.1
+    with ThreadPoolExecutor(MOST_CONNECTIONS + 1) as pool:
+        chatting = "SELECT repeat('x', 100000), pg_sleep(0.02) FROM generate_series(1, 25)"
+        busy = [pool.submit(database.run, chatting, patience=5.0) for _ in range(MOST_CONNECTIONS)]
+        assert eventually(lambda: database.health().used == MOST_CONNECTIONS)
+        assert database.run("SELECT 1") == [(1,)]
+        assert [len(each.result(30)) for each in busy] == [25] * MOST_CONNECTIONS
+    assert database.health().outages == 0
+
+
 def test_a_server_that_was_killed_is_used_again_after_its_start(
     own_server: PostgresServer, database: Database
 ) -> None:
@@ -103,6 +132,25 @@ def test_a_listener_that_never_answers_delays_the_first_calls_once() -> None:
         assert max(waits) < SERVING_PATIENCE + SLACK
         assert seconds_of(lambda: database.run("SELECT 1")) < SLACK / 2
         database.close()
+
+
+def test_a_request_waits_for_its_turn(own_server: PostgresServer, postgres) -> None:
+    """A limit that is counted without the others would admit too many."""
+    database, holder = Database(postgres.url), Database(postgres.url, patience=5)
+    alice = [LimitedSubject("key:alice", "", Limits(streams=1))]
+    assert eventually(lambda: answers(database))
+    locked = threading.Event()
+
+    def hold(held) -> None:
+        held.execute("SELECT pg_advisory_xact_lock(hashtextextended('key:alice', 41242))")
+        locked.set()
+        time.sleep(0.5)  # longer than the lock timeout
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(holder.transaction, hold)
+        locked.wait(30)
+        assert PostgresLedger(database).enter(alice).booking
+        holding.result(30)
 
 
 def test_a_lock_that_is_held_fails_one_call_and_not_the_database(

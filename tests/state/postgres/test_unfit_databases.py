@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 from gunicorn_bridge import ROOT, clean_environment
-from postgres_server import PASSWORD, PostgresServer
+from postgres_server import PASSWORD, USER, PostgresServer, replica_of
 
 from bridge.cli import main
 from bridge.settings.limits import Limits
@@ -66,6 +68,10 @@ CASES = {
         with_statement("DROP TABLE gemini_bridge.migration"),
         ["a schema gemini_bridge of another program", "Name another database"],
     ),
+    "another program with migrations": Case(
+        with_statement("DROP TABLE gemini_bridge.migration; CREATE TABLE gemini_bridge.migration (x int)"),
+        ["a schema gemini_bridge of another program", "Name another database"],
+    ),
 }
 
 
@@ -105,10 +111,66 @@ def test_an_old_server_is_refused(postgres, monkeypatch: pytest.MonkeyPatch) -> 
         check_database(postgres.url)
 
 
-def test_a_replica_is_refused(postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "_IS_REPLICA", "SELECT true")
-    with pytest.raises(DatabaseUnfit, match=r"a read-only replica: name the primary server"):
-        check_database(postgres.url)
+def test_a_replica_is_refused(server: PostgresServer, postgres) -> None:
+    name = postgres.url.rpartition("/")[2]
+    with replica_of(server) as replica:
+        for use in (check_database, upgrade):
+            with pytest.raises(DatabaseUnfit, match=r"a read-only replica: name the primary server"):
+                use(replica.url(name))
+        hosts = f"127.0.0.1:{replica.port},127.0.0.1:{server.port}"
+        both = f"postgresql://{USER}:{PASSWORD}@{hosts}/{name}"
+        with pytest.raises(DatabaseUnfit, match=r"with several hosts in it, add \?target_session_attrs"):
+            check_database(both)
+        check_database(f"{both}?target_session_attrs=read-write")
+
+
+def test_a_user_who_may_not_create_tables_is_told_what_to_grant(server: PostgresServer) -> None:
+    with server.connection() as connection:
+        connection.execute(f"CREATE ROLE stranger LOGIN PASSWORD '{PASSWORD}'")
+    url = server.url(server.new_database().rpartition("/")[2], user="stranger")
+    with pytest.raises(DatabaseUnfit, match=r"grant it CREATE on that database, or name a database"):
+        upgrade(url)
+
+
+def test_a_server_without_tls_names_the_setting(postgres) -> None:
+    with pytest.raises(StorageUnavailable, match="correct sslmode and sslrootcert in BRIDGE_STATE_URL"):
+        check_database(f"{postgres.url}?sslmode=require")
+
+
+def test_another_program_at_the_port_is_not_a_database() -> None:
+    """MySQL's server speaks first."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            client, _ = listener.accept()
+            client.sendall(b"J\0\0\0\n8.0.33\0")
+            client.close()
+
+        threading.Thread(target=greet, daemon=True).start()
+        with pytest.raises(StorageUnavailable, match="check the host and the port in BRIDGE_STATE_URL"):
+            check_database(f"postgresql://bridge@127.0.0.1:{listener.getsockname()[1]}/db")
+
+
+def test_a_full_disk_is_named_with_what_to_do(postgres) -> None:
+    database = postgres.database()
+    full = "DO $$ BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'; END $$"
+    with pytest.raises(StorageUnavailable, match="device; free space on the disk of the database server"):
+        database.run(full)
+    assert database.working
+
+
+def test_too_many_connections_are_named_with_what_to_do(postgres) -> None:
+    postgres.database().run(f"CREATE ROLE crowded LOGIN PASSWORD '{PASSWORD}' CONNECTION LIMIT 0")
+    with pytest.raises(StorageUnavailable, match="let the database server accept more connections"):
+        check_database(postgres.url.replace(f"//{USER}:", "//crowded:"))
+
+
+def test_a_user_who_may_not_connect_is_named(server: PostgresServer, postgres) -> None:
+    name = postgres.url.rpartition("/")[2]
+    postgres.database().run(f"CREATE ROLE outsider LOGIN PASSWORD '{PASSWORD}'")
+    postgres.database().run(f"REVOKE CONNECT ON DATABASE {name} FROM PUBLIC")
+    with pytest.raises(DatabaseUnfit, match="refuses the user or the password: correct them"):
+        check_database(server.url(name, user="outsider"))
 
 
 def _one_stream() -> list[LimitedSubject]:
