@@ -4,16 +4,21 @@ before the request has ended and is kept."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from time import monotonic
 from typing import Any, NamedTuple
 
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject
 
-#: Batches at the beginning and at the end of a stream that a tape holds. It counts those between.
-FIRST_BATCHES = 32
-LAST_BATCHES = 32
+#: Batches at the beginning of a stream that a tape holds, and as many at its end. It counts those between. A
+#: batch that is held costs memory and 2 µs, so a tape that is probably not kept holds few.
+MOST_BATCHES = 256
+MOST_ON_ERROR = 16
+
+
+AddBatch = Callable[[Sequence[Chunk], Sequence[tuple[str, Any]]], None]
 
 
 class Recording(NamedTuple):
@@ -21,6 +26,10 @@ class Recording(NamedTuple):
 
     level: str
     reason: str = ""
+
+    @property
+    def most_batches(self) -> int:
+        return MOST_BATCHES if self.reason else MOST_ON_ERROR
 
     @property
     def shown(self) -> str:
@@ -43,6 +52,24 @@ class Batch(NamedTuple):
     events: Sequence[tuple[str, Any]]
 
 
+_Timed = tuple[float, Sequence[Chunk], Sequence[tuple[str, Any]]]
+
+
+def _appending(first: list[_Timed], most: int, last: deque[_Timed], later: Iterator[int]) -> AddBatch:
+    """A function that is called for each batch of a stream; local names are faster than attributes."""
+    add_first, add_last, count_later = first.append, last.append, later.__next__
+
+    def add(chunks: Sequence[Chunk], events: Sequence[tuple[str, Any]]) -> None:
+        if chunks or events:
+            if len(first) < most:
+                add_first((monotonic(), chunks, events))
+            else:
+                add_last((monotonic(), chunks, events))
+                count_later()
+
+    return add
+
+
 class Tape:
     """An implementation of `bridge.observe.trace.Trace`."""
 
@@ -56,23 +83,14 @@ class Tape:
         self.answer: JsonObject | None = None
         self.closed_at = 0.0
         self.left_out = 0  #: batches in the middle that the tape does not hold
-        self._first: list[tuple[float, Sequence[Chunk], Sequence[tuple[str, Any]]]] = []
-        self._last: deque[tuple[float, Sequence[Chunk], Sequence[tuple[str, Any]]]] = deque()
+        self._first: list[_Timed] = []
+        self._last: deque[_Timed] = deque(maxlen=recording.most_batches)
+        self._later = count()
+        self.batch = _appending(self._first, recording.most_batches, self._last, self._later)
 
     @property
     def batches(self) -> list[Batch]:
         return [Batch(*each) for each in (*self._first, *self._last)]
-
-    def batch(self, chunks: Sequence[Chunk], events: Sequence[tuple[str, Any]]) -> None:
-        """Called for each batch of a stream, so it is written for speed."""
-        if len(self._first) < FIRST_BATCHES:
-            if chunks or events:
-                self._first.append((monotonic(), chunks, events))
-        elif chunks or events:
-            self._last.append((monotonic(), chunks, events))
-            if len(self._last) > LAST_BATCHES:
-                self._last.popleft()
-                self.left_out += 1
 
     def client_request(self, body: JsonObject) -> None:
         self.body = body
@@ -85,6 +103,7 @@ class Tape:
 
     def close(self) -> None:
         self.closed_at = monotonic()
+        self.left_out = max(0, next(self._later) - self.recording.most_batches)
 
     def clear(self) -> None:
         """Release everything."""

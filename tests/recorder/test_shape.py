@@ -154,3 +154,14 @@ def test_deep_and_wide_values_have_a_shape() -> None:
     for _ in range(3000):
         deep = {"content": [deep]}
     assert kept(taped("shape", {"messages": deep}))
+
+
+def test_arguments_results_and_schemas_show_no_numbers_and_no_fields() -> None:
+    parts = [
+        {"functionCall": {"name": "pay", "args": {"text": 4711, "name": "Anna"}}},
+        {"functionResponse": {"name": "pay", "response": {"result": {"index": 4711}}}},
+    ]
+    shown = kept(taped("shape", {"contents": [{"role": "user", "parts": parts}]}))
+    (turn,) = stage(shown, "client-request")[0]["body"]["contents"]
+    assert turn["parts"][0]["functionCall"]["args"].keys() == {"bytes"}
+    assert turn["parts"][1]["functionResponse"]["response"].keys() == {"bytes"}

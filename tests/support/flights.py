@@ -28,8 +28,9 @@ def taped(
     chunks: Sequence[Sequence[Chunk]] = (),
     events: Sequence[Sequence[tuple[str, Any]]] = (),
     line: RequestLine = NO_LINE,
+    reason: str = "all",
 ) -> Tape:
-    tape = Tape(Recording(level, "all"), line, 0)
+    tape = Tape(Recording(level, reason), line, 0)
     tape.client_request(body)
     for request in requests:
         tape.gemini_request(request)
