@@ -17,6 +17,8 @@ from bridge.cli.connect import CONNECT
 from bridge.cli.context import CONTEXT
 from bridge.cli.doctor import DOCTOR
 from bridge.cli.experiment import EXPERIMENT
+from bridge.cli.explain import EXPLAIN
+from bridge.cli.flight import FLIGHT
 from bridge.cli.import_config import IMPORT
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
@@ -38,6 +40,8 @@ COMMANDS: Mapping[str, Command] = {
     "experiment": EXPERIMENT,
     "state": STATE,
     "cache": CACHE,
+    "flight": FLIGHT,
+    "explain": EXPLAIN,
     "agent": AGENT,
     "context": CONTEXT,
     "import": IMPORT,

@@ -38,7 +38,7 @@ from bridge.protocols.json_reading import (
     quoted,
     required,
 )
-from bridge.protocols.openai_responses.compaction import TRIGGER
+from bridge.protocols.openai_responses.compaction import TRIGGER, compact
 from bridge.protocols.openai_responses.hosted import code_parts, image_kind
 from bridge.protocols.openai_responses.losses import detail_losses
 from bridge.protocols.openai_responses.mcp_history import McpHistory
