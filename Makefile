@@ -7,6 +7,7 @@ BIN    := $(VENV)/bin
 CLIENTS := tests/real_clients
 SERVERS := tests/real_servers
 PEERS  := bench/installed
+SITE   := docs/site
 NEEDS_NPM = command -v npm >/dev/null || { echo "This target needs Node.js with npm." >&2; exit 1; }
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
@@ -15,7 +16,7 @@ SECONDS ?= 60
 BRIDGES ?= 1
 UPSTREAMS ?= 1
 REQUESTS ?= 5000
-.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams context-plot accept replay lock clean
+.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams docs context-plot accept replay lock clean
 
 menu: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,11 +65,19 @@ bench-peers: $(VENV)/.run $(PEERS)/litellm/.installed $(PEERS)/portkey/.installe
 settings: $(VENV)/.run ## print the settings in force and the source of each
 	@$(BIN)/gemini-bridge settings
 
-diagrams: $(VENV)/.run ## write docs/states/, docs/losses.md, docs/openapi.json and the table in docs/UPSTREAMS.md from the code
+diagrams: $(VENV)/.run ## write the generated documents (states, losses, settings, errors, metrics, openapi.json, a table in UPSTREAMS.md)
 	$(BIN)/python docs/states/generate.py
 	$(BIN)/python docs/upstreams.py
 	$(BIN)/python docs/openapi.py
 	$(BIN)/python docs/losses.py
+	$(BIN)/python docs/settings.py
+	$(BIN)/python docs/errors.py
+	$(BIN)/python docs/metrics.py
+
+docs: $(VENV)/.run build/site-tools/.done ## build the documents as a site in build/site, and check its links
+	$(BIN)/python $(SITE)/prepare.py
+	PYTHONPATH=$(SITE) build/site-tools/bin/mkdocs build --strict --quiet --config-file build/mkdocs.yml
+	$(BIN)/python $(SITE)/check.py
 
 context-plot: $(VENV)/.dev ## measure conversations of 400 requests, and draw docs/tokens-per-request.svg
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/exchange/test_long_conversations.py
@@ -86,6 +95,7 @@ lock: $(VENV)/.run ## upgrade all dependencies and write the lock files
 	    -c requirements.lock -o requirements-dev.lock
 	$(BIN)/uv pip compile $(LOCK) setup.cfg --extra fuzz --no-deps -c requirements.lock -o requirements-fuzz.lock
 	$(BIN)/uv pip compile $(LOCK) $(SERVERS)/requirements.in -o $(SERVERS)/requirements.lock
+	$(BIN)/uv pip compile $(LOCK) $(SITE)/requirements.in -o $(SITE)/requirements.lock
 LOCK = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-header
 
 # `npm install` and not `npm ci`: `npm ci` requires a lock entry for each optional package of every platform, and not
@@ -98,6 +108,11 @@ $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json
 $(SERVERS)/installed/.done: $(SERVERS)/requirements.lock | $(VENV)/bin/python
 	$(BIN)/python -m venv $(SERVERS)/installed
 	$(SERVERS)/installed/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r $<
+	@touch $@
+
+build/site-tools/.done: $(SITE)/requirements.lock | $(VENV)/bin/python
+	$(BIN)/python -m venv build/site-tools
+	build/site-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 latest-clients: | $(VENV)/bin/python

@@ -128,6 +128,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.upstream",
     },
     "bridge.connect": {"bridge.gemini"},
+    "bridge.migration": {"bridge.settings"},
     "bridge.doctor": {
         "bridge",
         "bridge.agents",
@@ -154,6 +155,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.recorder",
         "bridge.experiment_report",
         "bridge.gemini",
+        "bridge.migration",
         "bridge.observe",
         "bridge.settings",
         "bridge.state",
@@ -174,6 +176,7 @@ ONLY_IN = {
     "sqlite3": "bridge.state",
     "psycopg": "bridge.state",
     "psycopg_pool": "bridge.state",
+    "yaml": "bridge.migration",
 }
 
 #: The folder of the stores in each database, and the packages that only this folder may import.
@@ -184,12 +187,15 @@ DATABASES = {
 
 POSTGRES = {f"bridge.state.postgres.{path.stem}" for path in (PACKAGE / "state" / "postgres").glob("*.py")}
 
+MIGRATION = {f"bridge.migration.{path.stem}" for path in (PACKAGE / "migration").glob("*.py")}
+
 #: Optional packages, and the modules that may import them at the top: these modules are imported only after
-#: their upstream or their database was chosen.
+#: their upstream or their database was chosen, or by `gemini-bridge import`.
 ON_DEMAND = {
     "google": {"bridge.upstream.auth.google_auth", "bridge.upstream.sdk.package"},
     "psycopg": POSTGRES,
     "psycopg_pool": POSTGRES,
+    "yaml": MIGRATION,
 }
 
 

@@ -243,6 +243,7 @@ DISTRIBUTIONS = {
     "prometheus_client": "prometheus-client",
     "psycopg_pool": "psycopg",
     "re2": "google-re2",
+    "yaml": "pyyaml",
 }
 
 
@@ -265,7 +266,9 @@ def distribution_of(module: str) -> str:
 
 def test_every_import_of_the_bridge_is_declared():
     options = setup_cfg()
-    extras = [options["options.extras_require"][name] for name in ("otel", "postgres", "vertex", "sdk")]
+    extras = [
+        options["options.extras_require"][name] for name in ("otel", "postgres", "vertex", "sdk", "import")
+    ]
     wanted = "\n".join([options["options"]["install_requires"], *extras])
     declared = set(re.findall(r"^([\w-]+)", wanted, re.MULTILINE))
     assert {distribution_of(name) for name in imports_of_others()} == declared
@@ -284,6 +287,7 @@ def test_packages_whose_private_methods_are_used_have_an_upper_bound():
         "requirements-dev.lock",
         "requirements-fuzz.lock",
         "tests/real_servers/requirements.lock",
+        "docs/site/requirements.lock",
     ],
 )
 def test_a_lock_pins_every_package_by_hash_and_names_no_registry(lock):

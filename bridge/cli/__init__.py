@@ -19,6 +19,7 @@ from bridge.cli.doctor import DOCTOR
 from bridge.cli.experiment import EXPERIMENT
 from bridge.cli.explain import EXPLAIN
 from bridge.cli.flight import FLIGHT
+from bridge.cli.import_config import IMPORT
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
@@ -43,6 +44,7 @@ COMMANDS: Mapping[str, Command] = {
     "explain": EXPLAIN,
     "agent": AGENT,
     "context": CONTEXT,
+    "import": IMPORT,
     "check": CHECK,
     "doctor": DOCTOR,
 }

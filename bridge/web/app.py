@@ -130,7 +130,7 @@ def create_app(
         PROTOCOLS,
         open_to_all={HEALTH, FRONT, PAGES, "metrics"},
     )
-    install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
+    install_error_handlers(app, PROTOCOLS, settings, {FRONT, PAGES})
     for protocol in PROTOCOLS:
         _serve_protocol(app, ProtocolServing(protocol, services, stores, client_side))
     models = ModelList(services.models, services.ids_and_clock, services.experiments)

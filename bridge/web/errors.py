@@ -1,10 +1,12 @@
-"""Error responses: every error is sent in the format of the request's protocol."""
+"""Error responses: in the format of the request's protocol, and for people in a browser as a page."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import cache
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from flask import Flask, Response, current_app, request
 from werkzeug.datastructures import Headers
@@ -21,8 +23,12 @@ from bridge.errors import (
 )
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Protocol
-from bridge.web.request import current_request
+from bridge.settings import Settings
+from bridge.web.request import Request, current_request
 from bridge.web.routes import json_response
+
+if TYPE_CHECKING:
+    from bridge.web.error_page import ErrorPage
 
 log = logging.getLogger(__name__)
 
@@ -37,16 +43,33 @@ def protocol_of(protocols: Iterable[Protocol], path: str, headers: Headers) -> P
     return by_path or by_mark or everything[0]
 
 
-def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_mb: int) -> None:
-    everything = tuple(protocols)
+def install_error_handlers(
+    app: Flask, protocols: Iterable[Protocol], settings: Settings, pages: Collection[str]
+) -> None:
+    """`pages` names the blueprints whose errors people see in a browser."""
+    everything, page_blueprints = tuple(protocols), frozenset(pages)
+
+    @cache
+    def page() -> ErrorPage:
+        from bridge.web.error_page import ErrorPage  # rarely used, so do not delay the start
+
+        return ErrorPage(settings)
+
+    def body(request: Request, error: BridgeError, protocol: Protocol) -> Response:
+        status = protocol.error_status(error)
+        if "text/html" in request.headers.get("Accept", ""):
+            from bridge.web.error_page import wants_page
+
+            if wants_page(request, page_blueprints):
+                return page().response(request, error, status)
+        return json_response(protocol.error_body(error, request.record.request_id), status)
 
     def answer(error: BridgeError) -> Response:
         request = current_request()
         by_route = next((each for each in everything if each.name == request.blueprint), None)
         protocol = by_route or protocol_of(everything, request.path, request.headers)
         request.record.failed(error)
-        body = protocol.error_body(error, request.record.request_id)
-        response = json_response(body, protocol.error_status(error))
+        response = body(request, error, protocol)
         if not error.retryable:
             response.headers["X-Should-Retry"] = "false"
         wait = error.retry_after_seconds
@@ -62,7 +85,7 @@ def install_error_handlers(app: Flask, protocols: Iterable[Protocol], max_body_m
 
     @app.errorhandler(HTTPException)
     def http_error(error: HTTPException) -> Response:
-        response = answer(_translated(error, max_body_mb))
+        response = answer(_translated(error, settings.server.max_body_mb))
         allowed = getattr(error, "valid_methods", None)
         if allowed and response.status_code != HTTPStatus.NOT_FOUND:
             response.headers["Allow"] = ", ".join(sorted(allowed))

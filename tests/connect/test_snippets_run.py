@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from gunicorn_bridge import clean_environment
+from client_keys import ClientKeys
+from gunicorn_bridge import clean_environment, gunicorn_bridge
 
 from bridge.connect.clients import CLIENTS, Target
+from bridge.state.key_store import Rules
 
 PROGRAMS = [client for client in CLIENTS.values() if client.main.language == "python"]
 
@@ -22,6 +24,29 @@ def test_a_python_snippet_prints_the_models_answer(client, demo_bridge):
     )
     assert ran.returncode == 0, ran.stderr
     assert "demo model" in ran.stdout
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+@pytest.mark.parametrize(
+    ("key", "model", "verdict"),
+    [
+        ("gbk_good", "demo", "Key, model and stream work.\n"),
+        ("gbk_wrong", "demo", "The check failed.\n"),
+        ("gbk_good", "demo-cut", "The check failed.\n"),
+        ("gbk_good", "demo-503", "The check failed.\n"),
+    ],
+)
+def test_the_curl_check_says_whether_key_model_and_stream_work(tmp_path, key, model, verdict):
+    secret = ClientKeys(tmp_path).add("alice", Rules())
+    check = CLIENTS["curl"].snippets[1]
+    with gunicorn_bridge(BRIDGE_STATE_DIR=str(tmp_path)) as bridge:
+        target = Target(bridge.address, secret if key == "gbk_good" else key, model)
+        ran = subprocess.run(
+            ["sh", "-c", check.text(target)], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert ran.stdout.endswith(verdict), ran.stdout
+    failed = verdict.startswith("The check")
+    assert (ran.returncode != 0, '"error"' in ran.stdout) == (failed, failed)
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")

@@ -1,0 +1,1 @@
+"""Translates the configuration of other gateways. Only `gemini-bridge import` uses this package."""
