@@ -13,10 +13,13 @@ from bridge.server.cpu_affinity import choose_core, pin_to_core
 from bridge.server.interrupt import stop_on_interrupt
 from bridge.server.welcome import welcome
 from bridge.settings import AUTO, SettingsError
+from bridge.state.errors import StorageError
+from bridge.state.folder_lock import share_folder
 
 try:
     _in_force = load_active_settings()
-except SettingsError as error:
+    share_folder(_in_force.settings.state.dir)  # workers inherit the lock
+except (SettingsError, StorageError) as error:
     print(f"gemini-bridge: {error}", file=sys.stderr)
     sys.exit(2)
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bridge import __version__
+from bridge.cli.backup import BACKUP, RESTORE
 from bridge.cli.cache import CACHE
 from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
@@ -33,6 +34,8 @@ COMMANDS: Mapping[str, Command] = {
     "status": STATUS,
     "upstream": UPSTREAM,
     "state": STATE,
+    "backup": BACKUP,
+    "restore": RESTORE,
     "cache": CACHE,
     "context": CONTEXT,
     "check": CHECK,
