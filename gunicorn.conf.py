@@ -18,8 +18,7 @@ from bridge.state.folder_lock import share_folder
 
 try:
     _in_force = load_active_settings()
-    share_folder(_in_force.settings.state.dir)  # workers inherit the lock
-except (SettingsError, StorageError) as error:
+except SettingsError as error:
     print(f"gemini-bridge: {error}", file=sys.stderr)
     sys.exit(2)
 
@@ -52,6 +51,11 @@ if Path("/dev/shm").is_dir():
 
 
 def on_starting(server):
+    try:
+        share_folder(_settings.state.dir)  # workers inherit the lock
+    except StorageError as error:
+        print(f"gemini-bridge: {error}", file=sys.stderr)
+        sys.exit(2)
     server.handle_int = partial(stop_on_interrupt, server)
 
 

@@ -62,6 +62,12 @@ def check_route(address: str) -> Finding:
             f"the CA bundle {bundle.location} of {bundle.origin} {problem}",
             f"set {bundle.origin} to an existing CA bundle, or unset it (for the service: in its env file)",
         )
+    try:
+        probe_address(address, TIMEOUT)
+    except UpstreamMisconfigured:
+        pass  # the check of the certificate names it
+    except BridgeError as error:
+        return red(f"{error.message.rstrip('.')}, {proxy}", CHECK_NETWORK.format(address=address))
     return green(f"{proxy}; CA bundle {bundle.location} ({bundle.origin})")
 
 
