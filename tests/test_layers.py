@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
     "bridge.context": {"bridge.gemini", "bridge.settings"},
     "bridge.state": {"bridge.ids_and_clock", "bridge.periodic_thread", "bridge.settings"},
+    "bridge.experiment_report": {"bridge.settings", "bridge.state"},
     "bridge.protocols": {
         "bridge.errors",
         "bridge.gemini",
@@ -63,8 +64,21 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.state",
     },
     "bridge.fetch": {"bridge", "bridge.certificates", "bridge.errors", "bridge.gemini", "bridge.settings"},
+    "bridge.agents": {
+        "bridge",
+        "bridge.certificates",
+        "bridge.errors",
+        "bridge.fetch",
+        "bridge.gemini",
+        "bridge.guards",
+        "bridge.ids_and_clock",
+        "bridge.settings",
+        "bridge.state",
+        "bridge.upstream",
+    },
     "bridge.exchange": {
         "bridge",
+        "bridge.agents",
         "bridge.context",
         "bridge.errors",
         "bridge.fetch",
@@ -109,6 +123,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.connect": {"bridge.certificates", "bridge.gemini"},
     "bridge.doctor": {
         "bridge",
+        "bridge.agents",
         "bridge.access",
         "bridge.certificates",
         "bridge.errors",
@@ -123,13 +138,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.cli": {
         "bridge",
         "bridge.access",
+        "bridge.agents",
         "bridge.connect",
         "bridge.doctor",
         "bridge.errors",
         "bridge.exchange",
+        "bridge.experiment_report",
         "bridge.gemini",
+        "bridge.observe",
         "bridge.settings",
         "bridge.state",
+        "bridge.web",
     },
 }
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bridge import __version__
+from bridge.cli.agent import AGENT
 from bridge.cli.backup import BACKUP, RESTORE
 from bridge.cli.cache import CACHE
 from bridge.cli.check import CHECK
@@ -16,6 +17,7 @@ from bridge.cli.command import PROGRAM, WRONG_USE, Command
 from bridge.cli.connect import CONNECT
 from bridge.cli.context import CONTEXT
 from bridge.cli.doctor import DOCTOR
+from bridge.cli.experiment import EXPERIMENT
 from bridge.cli.key import KEY
 from bridge.cli.serve import SERVE
 from bridge.cli.settings import SETTINGS
@@ -33,10 +35,12 @@ COMMANDS: Mapping[str, Command] = {
     "usage": USAGE,
     "status": STATUS,
     "upstream": UPSTREAM,
+    "experiment": EXPERIMENT,
     "state": STATE,
     "backup": BACKUP,
     "restore": RESTORE,
     "cache": CACHE,
+    "agent": AGENT,
     "context": CONTEXT,
     "check": CHECK,
     "doctor": DOCTOR,

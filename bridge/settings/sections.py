@@ -153,12 +153,26 @@ class MediaSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class McpSettings:
+    allowed_hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CacheSettings:
     """The request cache. It is used only where a key, a model's row or a request switches it on."""
 
     lifetime: Annotated[float, Range(1, 30 * 86400)] = 3600.0
     max_mb: Count = 128
     scope: Annotated[str, OneOf(("key", "all"))] = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRunSettings:
+    """The records of agents' runs."""
+
+    record: Annotated[str, OneOf((OFF, "structure", "full"))] = "structure"
+    days: Count = 30
+    max_mb: Count = 256
 
 
 @dataclass(frozen=True, slots=True)

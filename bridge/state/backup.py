@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -29,6 +30,7 @@ STATE, SETTINGS = "state", "settings"
 MANIFEST = "manifest.json"
 #: It belongs to the release, and an upgrade replaces it.
 RELEASE_FILE = "default.toml"
+_SETTINGS_FILE = re.compile(r"([\w-]+/)?[\w-][\w.-]*\.toml")
 
 
 class BackedUpTable(NamedTuple):
@@ -71,8 +73,10 @@ def _collect(state: Path, config: Path, folder: Path) -> list[BackedUpTable]:
     for name in SCHEMAS:
         if (state / name).exists():
             copy_file(state / name, folder / STATE / name)
-    for file in _settings_files(config):
-        shutil.copyfile(file, folder / SETTINGS / file.name)
+    for name in _settings_files(config):
+        target = folder / SETTINGS / name
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(config / name, target)
     rows = {name: rows_of(folder / STATE / name) for name in SCHEMAS if (folder / STATE / name).exists()}
     (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "rows": rows}, indent=1))
     return [
@@ -82,8 +86,10 @@ def _collect(state: Path, config: Path, folder: Path) -> list[BackedUpTable]:
     ]
 
 
-def _settings_files(config: Path) -> list[Path]:
-    return sorted(file for file in config.glob("*.toml") if file.name != RELEASE_FILE)
+def _settings_files(config: Path) -> list[str]:
+    """The paths of the files of the administrator, such as `local.toml` and `agents/reviewer.toml`."""
+    found = (str(file.relative_to(config)) for kind in ("*.toml", "*/*.toml") for file in config.glob(kind))
+    return sorted(name for name in found if name != RELEASE_FILE)
 
 
 def _label(file: str, table: str) -> str:
@@ -136,7 +142,7 @@ def _extract(archive: Path, folder: Path) -> None:
             content = tar.extractfile(member) if member.isfile() else None
             if content is not None and _is_known(member.name):
                 target = folder / member.name
-                target.parent.mkdir(mode=0o700, exist_ok=True)
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 create_private(target)
                 with target.open("wb") as file:
                     shutil.copyfileobj(content, file)
@@ -148,9 +154,9 @@ def _extract(archive: Path, folder: Path) -> None:
 
 
 def _is_known(name: str) -> bool:
-    folder, _, file = name.rpartition("/")
+    folder, _, file = name.partition("/")
     if folder == SETTINGS:
-        return file.endswith(".toml") and file != RELEASE_FILE
+        return _SETTINGS_FILE.fullmatch(file) is not None and file != RELEASE_FILE
     return name == MANIFEST or (folder == STATE and file in (*SCHEMAS, MARKER_FILE))
 
 
@@ -188,15 +194,17 @@ def _give_to_owner(file: Path, folder: Path) -> None:
 
 
 def _put_settings(source: Path, config: Path, replaced: Path) -> list[str]:
-    changed = [file for file in _settings_files(source) if _content(config / file.name) != file.read_bytes()]
-    for file in changed:
-        target = config / file.name
+    names = _settings_files(source)
+    changed = [name for name in names if _content(config / name) != (source / name).read_bytes()]
+    for name in changed:
+        target = config / name
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
         if target.exists():
-            write_private(replaced / SETTINGS / file.name, target.read_bytes())
-        write_private(target, file.read_bytes())
+            write_private(replaced / SETTINGS / name, target.read_bytes())
+        target.parent.mkdir(exist_ok=True)
+        write_private(target, (source / name).read_bytes())
         os.chmod(target, mode)
-    return [file.name for file in changed]
+    return changed
 
 
 def _content(path: Path) -> bytes | None:

@@ -134,12 +134,16 @@ LOOKED_AT = (
 
 #: Loops that need no case: a client or an upstream cannot make their input long.
 BOUNDED = {
+    "context/editor_blocks.py:__init__": "over the operator's blocks",
+    "protocols/anthropic_messages/context_management.py:applied_edits": "over the steps that exist",
     "protocols/anthropic_messages/computer_toolset.py:toolset_functions": "over the actions of the toolset",
     "protocols/anthropic_messages/executed_code.py:read_result": "over two fields",
     "protocols/anthropic_messages/models.py:_capabilities": "over three levels",
     "protocols/gemini_interactions/replay.py:_ending": "over two events",
     "protocols/openai_responses/conversations.py:_metadata": "over sixteen entries",
     "protocols/openai_responses/hosted.py:image_kind": "over the known kinds",
+    "protocols/openai_responses/mcp_tools.py:_approval": "over two fields",
+    "protocols/openai_responses/mcp_tools.py:_place": "over three fields",
     "protocols/openai_responses/replay.py:_ending": "over the last events of a dialect",
     "protocols/openai_responses/tools.py:_code_interpreter": "over the settings of the tool",
     "protocols/openai_responses/tools.py:_image_generation": "over the settings of the tool",

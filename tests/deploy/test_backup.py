@@ -19,6 +19,8 @@ import requests
 from command_line import attempt, command
 from gunicorn_bridge import ROOT, Bridge, gunicorn_bridge
 
+from bridge.state.sqlite.files import SCHEMAS
+
 CANARY = "AIza-canary-of-the-upstream-0123456789"
 
 
@@ -100,6 +102,8 @@ def rows(printed: str) -> dict[str, list[int]]:
 def test_a_backup_of_a_serving_bridge_is_restored_on_another_machine(place: Place, tmp_path: Path) -> None:
     archive = tmp_path / "backup.tar.gz"
     (place.config / "local.toml").write_text("[server]\nthreads = 77\n")
+    (place.config / "folder").mkdir()
+    (place.config / "folder" / "one.toml").write_text("# one of a folder\n")
     key = place.run("key", "add", "alice", "--cost-per-day", "5").strip()
     with place.serving() as bridge:
         first = ask(bridge, key, "Remember the word cormorant.").json()
@@ -113,7 +117,7 @@ def test_a_backup_of_a_serving_bridge_is_restored_on_another_machine(place: Plac
     printed = other.run("restore", str(archive))
     assert rows(printed)["keys key"] == [1, 1, 1]
     assert rows(printed)["answers answer"] == [0, 1, 1]
-    assert f"Settings changed in {other.config}: local.toml" in printed
+    assert f"Settings changed in {other.config}: folder/one.toml, local.toml" in printed
     assert "threads = 77" in (other.config / "local.toml").read_text()
     (replaced,) = other.state.glob("replaced-*")
     assert (replaced / "keys.sqlite3").exists()
@@ -206,6 +210,7 @@ def test_tables_of_a_newer_bridge_are_not_restored(place: Place, backup: Path, t
             {"state__later.sqlite3": b""},
             "state/later.sqlite3, which this version of the bridge does not know",
         ),
+        ({"settings__..__outside.toml": b"x"}, "which this version of the bridge does not know"),
         ({"state__..__outside": b"x"}, "which this version of the bridge does not know"),
         ({"__etc__cron.d__job": b"x"}, "which this version of the bridge does not know"),
     ],
@@ -254,3 +259,8 @@ def test_settings_that_the_bridge_refuses_are_named(place: Place, backup: Path, 
     local = b"[server]\nthreds = 7\n"
     changed = rewritten(backup, tmp_path / "changed.tar.gz", **{"settings__local.toml": local})
     assert "server.threds is not a setting" in place.refused("restore", str(changed))
+
+
+def test_every_file_of_the_state_has_its_place_in_a_backup() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "bridge" / "state").rglob("*.py"))
+    assert {*re.findall(r'"(\w+\.sqlite3)"', sources)} - {"cache.sqlite3"} == set(SCHEMAS)

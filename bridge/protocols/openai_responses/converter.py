@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from bridge.gemini.hosted_servers import HostedRequest
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import each_object, invalid_field, optional, quoted, required
+from bridge.protocols.openai_responses.compaction import compaction_wishes
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.echo import echoed_fields
@@ -35,12 +38,15 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     _check_repeated_fields(body)
     declared = DeclaredTools()
     declared.add(body.get("tools") or [], "tools")
-    items = Items(declared)
+    items = Items(declared, caller.seal)
+    wishes = compaction_wishes(body)
+    compacts_now = any(wish.options.get("alone") for wish in wishes)
     items.instruct(body.get("instructions") or "")
     if isinstance(body["input"], str):
         items.contents.append(Content("user", (Part(body["input"]),)))
     else:
-        for path, item in each_object(body["input"], "input"):
+        given = body["input"][:-1] if compacts_now else body["input"]
+        for path, item in each_object(given, "input"):
             items.add(item, path)
     choice = chosen_tools(body.get("tool_choice"), declared)
     request = GenerateRequest(
@@ -53,13 +59,30 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         thinking=_thinking(body),
         service_tier=requested_tier(body),
         draws=declared.draws,
-        context=truncation_wishes(body),
+        context=(*truncation_wishes(body), *wishes),
     )
     tool_losses = (*declared.losses, *declared.schemas.losses, *choice.losses)
-    losses = (*tool_losses, *items.losses, *request_losses(body))
+    lost = request_losses(body, calls_servers=bool(declared.servers))
+    losses = (*tool_losses, *items.losses, *lost)
     options = _options(body, declared, caller)
     headers = {HEADER: options.dialect.name}
-    return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers)
+    hosted = _hosted(body, declared, items)
+    if hosted is not None:
+        options = replace(options, approved=frozenset(call.id for call in hosted.approved))
+    return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers, hosted)
+
+
+def _hosted(body: JsonObject, declared: DeclaredTools, items: Items) -> HostedRequest | None:
+    """What the request wants of the servers that the bridge calls."""
+    if not declared.servers:
+        return None
+    return HostedRequest(
+        servers=declared.servers,
+        listed=items.mcp.listed,
+        approved=items.mcp.approved(),
+        most_calls=body.get("max_tool_calls"),
+        can_ask=True,
+    )
 
 
 def _reject_unsupported_fields(body: JsonObject) -> None:
@@ -93,6 +116,7 @@ def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> Respo
         encrypted_reasoning=_includes(body, ENCRYPTED_REASONING),
         logprobs=_includes(body, LOGPROBS),
         echo=echo,
+        seal=caller.seal,
     )
 
 

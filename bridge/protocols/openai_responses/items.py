@@ -7,6 +7,7 @@ from mimetypes import guess_type
 from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_call
+from bridge.gemini.hosted_tools import HostedCall, HostedResult, hosted_part
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.media_types import PDF
 from bridge.gemini.types import (
@@ -37,10 +38,12 @@ from bridge.protocols.json_reading import (
     quoted,
     required,
 )
-from bridge.protocols.openai_responses.compaction import opened_summary
+from bridge.protocols.openai_responses.compaction import TRIGGER, compact
 from bridge.protocols.openai_responses.hosted import code_parts, image_kind
 from bridge.protocols.openai_responses.losses import detail_losses
+from bridge.protocols.openai_responses.mcp_history import McpHistory
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
+from bridge.protocols.summary_seal import SummarySeal
 
 ROLES = ("user", "assistant", "system", "developer")
 
@@ -52,14 +55,17 @@ SEARCH_ITEMS = frozenset({"web_search_call"})
 class Items:
     """The conversation so far, item by item. Items of unknown kinds are dropped and counted."""
 
-    def __init__(self, declared: DeclaredTools) -> None:
+    def __init__(self, declared: DeclaredTools, seal: SummarySeal) -> None:
+        self._seal = seal
         self.contents: list[Content] = []
+        self._kept = 0  #: how many of them the last compaction item kept
         self.losses: list[str] = []
         self._declared = declared
         self._system: list[str] = []
         self._call_names: dict[str, str] = {}
         self._shell_calls: dict[str, str] = {}  # call ids by item ids, which outputs may name instead
         self._for_next_call: str | None = None
+        self.mcp = McpHistory()
 
     @property
     def system(self) -> Content | None:
@@ -113,14 +119,20 @@ class Items:
             self._add_content(MODEL, *parts)
 
     def _compaction(self, item: JsonObject, path: str) -> None:
-        """A summary that replaces older turns. Encrypted summaries of other vendors are dropped and
-        counted."""
-        text = opened_summary(item.get("encrypted_content"))
-        text = text or optional(item, "summary", str, path) or optional(item, "text", str, path)
-        if text:
+        """A summary that replaces older turns. One that another vendor or another owner sealed is dropped
+        and counted."""
+        self._for_next_call = None
+        opened = self._seal.open(item.get("encrypted_content"))
+        text = optional(item, "summary", str, path) or optional(item, "text", str, path)
+        if opened is not None:
+            self._kept = compact(self.contents, self._kept, opened)
+        elif text:
             self._add_content(USER, Part(text))
         else:
             self.losses.append("responses.encrypted_compaction")
+
+    def _trigger(self, _item: JsonObject, path: str) -> None:
+        raise invalid_field("a compaction_trigger must be the last input item", f"{path}.type")
 
     # --- calls and their results ---------------------------------------------------------------------
 
@@ -183,6 +195,26 @@ class Items:
         if parts:
             self._add_content(MODEL, *parts)
 
+    def _mcp_call(self, item: JsonObject, path: str) -> None:
+        self._hosted(*self.mcp.call(item, path))
+
+    def _hosted(self, call: HostedCall, result: HostedResult | None) -> None:
+        self._add_content(MODEL, hosted_part(call, self._for_next_call))
+        self._for_next_call = None
+        if result is not None:
+            self._add_content(MODEL, hosted_part(result))
+
+    def _mcp_list_tools(self, item: JsonObject, path: str) -> None:
+        self.mcp.list_tools(item, path)
+
+    def _mcp_request(self, item: JsonObject, path: str) -> None:
+        self.mcp.request(item, path)
+
+    def _mcp_response(self, item: JsonObject, path: str) -> None:
+        refused = self.mcp.decide(item, path)
+        if refused is not None:
+            self._hosted(*refused)
+
     def _image_generation_call(self, item: JsonObject, path: str) -> None:
         drawn = optional(item, "result", str, path)
         if drawn:
@@ -205,7 +237,12 @@ class Items:
         "tool_search_output": _tool_search_output,
         "additional_tools": _additional_tools,
         "code_interpreter_call": _code_interpreter_call,
+        "mcp_call": _mcp_call,
+        "mcp_list_tools": _mcp_list_tools,
+        "mcp_approval_request": _mcp_request,
+        "mcp_approval_response": _mcp_response,
         "image_generation_call": _image_generation_call,
+        TRIGGER: _trigger,
         "compaction": _compaction,
         "compaction_summary": _compaction,
         "context_compaction": _compaction,

@@ -17,7 +17,6 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.image_generation": "The model draws in its own size and format.",
     "responses.max_tool_calls": "Gemini cannot limit the number of calls of its own tools.",
     "responses.moderation": "The bridge does not call OpenAI's moderation.",
-    "responses.context_management": "A conversation is compacted only by POST /v1/responses/compact.",
     "responses.prompt_cache_options": "Gemini cannot keep a prompt out of its own cache.",
     "responses.obfuscation": "The bridge does not pad the events of a stream.",
     "responses.reasoning_context": "Gemini decides which earlier thoughts it uses.",
@@ -25,11 +24,12 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.reasoning_content": "Gemini takes earlier thoughts from their summary and signature.",
     "responses.format_description": "Gemini takes the schema of an answer without a description beside it.",
     "responses.detail": "Gemini takes no level of detail for a single image or file.",
-    "responses.encrypted_compaction": "Only the vendor that encrypted this summary can read it.",
+    "responses.encrypted_compaction": "Another vendor, or the bridge for another client, sealed the summary.",
     "responses.item": "Gemini has no counterpart to an input item of this type.",
-    "responses.tool": "Gemini cannot run this hosted tool.",
+    "responses.tool": "Gemini cannot run this hosted tool, or the administrator does not allow its server.",
     "responses.tool_allowed_callers": "Every tool of the request can be called directly.",
     "responses.tool_output_schema": "Gemini takes no schema for the results of a tool.",
+    "responses.mcp_server_description": "Each tool keeps its own description; its server has none.",
     "responses.namespace_description": "Gemini has no namespaces; each function keeps its own description.",
     "responses.tool_search_execution": "The client searches for tools; the bridge does not.",
     "responses.search_offline": "Google Search always reads the live web.",
@@ -47,6 +47,7 @@ ANSWER_LOSSES: Mapping[str, str] = {
 }
 
 
+MOST_CALLS = "responses.max_tool_calls"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 LOGPROBS = "message.output_text.logprobs"
 #: The entries of `include` that the bridge serves. The last three are sent always.
@@ -68,7 +69,6 @@ class _Dropped(NamedTuple):
 _REQUEST: Mapping[str, _Dropped] = {
     "max_tool_calls": _Dropped("max_tool_calls"),
     "moderation": _Dropped("moderation"),
-    "context_management": _Dropped("context_management"),
 }
 #: By the field that holds the object.
 _OBJECTS: Mapping[str, Mapping[str, _Dropped]] = {
@@ -94,6 +94,7 @@ _TOOLS: Mapping[str, Mapping[str, _Dropped]] = {
         "output_schema": _Dropped("tool_output_schema"),
     },
     "custom": {"allowed_callers": _CALLERS},
+    "mcp": {"allowed_callers": _CALLERS, "server_description": _Dropped("mcp_server_description")},
     "namespace": {"description": _Dropped("namespace_description")},
     "tool_search": {"execution": _Dropped("tool_search_execution", ("client",))},
 }
@@ -106,10 +107,11 @@ def _dropped(source: Any, table: Mapping[str, _Dropped]) -> Iterator[str]:
             yield f"responses.{dropped.loss}"
 
 
-def request_losses(body: JsonObject) -> list[str]:
-    """The losses at the top level of a request."""
+def request_losses(body: JsonObject, *, calls_servers: bool = False) -> list[str]:
+    """The losses at the top level of a request. `calls_servers`: the bridge calls tools, and counts them."""
     losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
-    losses += [*_dropped(body, _REQUEST), *cache_losses(body, "responses.prompt_cache_options")]
+    losses += [loss for loss in _dropped(body, _REQUEST) if not (calls_servers and loss == MOST_CALLS)]
+    losses += cache_losses(body, "responses.prompt_cache_options")
     if body.get("top_logprobs") and LOGPROBS not in (body.get("include") or ()):
         losses.append("responses.logprobs")
     losses += [

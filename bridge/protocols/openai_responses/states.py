@@ -6,6 +6,7 @@ from enum import Enum, auto
 
 from bridge.protocols.base import Transitions
 from bridge.protocols.openai_responses.hosted import CODE_EVENTS, IMAGE_EVENTS, SEARCH_EVENTS
+from bridge.protocols.openai_responses.mcp_items import EVENTS as MCP_EVENTS
 
 
 class ResponsesState(Enum):
@@ -51,7 +52,8 @@ TRANSITIONS: Transitions = {
         f"{CODE_EVENTS}_code.done": ResponsesState.ITEM,
         f"{CODE_EVENTS}.interpreting": ResponsesState.ITEM,
         f"{CODE_EVENTS}.completed": ResponsesState.ITEM,
-        **dict.fromkeys((*IMAGE_EVENTS, *SEARCH_EVENTS), ResponsesState.ITEM),
+        **dict.fromkeys((*IMAGE_EVENTS, *SEARCH_EVENTS, *MCP_EVENTS), ResponsesState.ITEM),
+        "response.compaction.compacting": ResponsesState.ITEM,
         "response.output_item.done": ResponsesState.OPEN,
         **_FAIL,
     },

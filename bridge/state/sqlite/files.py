@@ -10,6 +10,7 @@ from pathlib import Path
 from bridge.state.errors import SchemaTooNew, StorageError
 from bridge.state.private_file import create_private
 from bridge.state.sqlite import (
+    agent_run_store,
     answer_store,
     conversation_store,
     event_store,
@@ -17,6 +18,7 @@ from bridge.state.sqlite import (
     key_store,
     ledger,
     signature_store,
+    summary_store,
     usage_store,
     waiting_rows,
 )
@@ -32,6 +34,8 @@ SCHEMAS: Mapping[str, Schema] = {
     "events.sqlite3": event_store.SCHEMA,
     "conversations.sqlite3": conversation_store.SCHEMA,
     "signatures.sqlite3": signature_store.SCHEMA,
+    "summaries.sqlite3": summary_store.SCHEMA,
+    "agent_runs.sqlite3": agent_run_store.SCHEMA,
     "cooldowns.sqlite3": expiring_names.SCHEMA,
     "learnt.sqlite3": expiring_names.SCHEMA,
     "failures.sqlite3": expiring_names.SCHEMA,
