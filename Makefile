@@ -16,7 +16,7 @@ SECONDS ?= 60
 BRIDGES ?= 1
 UPSTREAMS ?= 1
 REQUESTS ?= 5000
-.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams docs context-plot accept replay lock clean
+.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams docs context-plot accept replay lock deb release clean
 
 menu: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,17 @@ accept: $(VENV)/.dev ## record the current results of the transcripts as expecte
 replay: $(VENV)/.run ## print how transcript NAME=plain_text becomes steps and events (PROTOCOL=openai_chat: one protocol; FULL=1: whole lines)
 	@$(BIN)/python tests/support/replay.py "$(NAME)" --protocol "$(PROTOCOL)" $(if $(FULL),--full)
 
+deb: dist/wheels/.done ## build the Debian package in dist/, for this machine's python3 (needs dpkg-deb)
+	PATH="$(CURDIR)/$(BIN):$$PATH" deploy/deb/build.sh dist/wheels dist
+
+release: dist/wheels/.done ## build wheel, source distribution, Debian package, hashes and a bill of materials in dist/, and try each
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python deploy/release.py dist/wheels dist
+
+dist/wheels/.done: requirements.lock | $(VENV)/.run
+	rm -rf dist/wheels
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes -r requirements.lock -d dist/wheels
+	@touch $@
+
 lock: $(VENV)/.run ## upgrade all dependencies and write the lock files
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile $(LOCK) setup.cfg requirements.in -o requirements.lock
@@ -130,7 +141,7 @@ $(PEERS)/portkey/.installed:
 	@touch $@
 
 clean: ## remove the virtual environment, caches and build results
-	rm -rf $(VENV) $(CLIENTS)/node_modules $(CLIENTS)/latest $(SERVERS)/installed $(PEERS) tests/fuzz/found build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS)/node_modules $(CLIENTS)/latest $(SERVERS)/installed $(PEERS) tests/fuzz/found build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

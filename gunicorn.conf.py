@@ -13,6 +13,8 @@ from bridge.server.cpu_affinity import choose_core, pin_to_core
 from bridge.server.interrupt import stop_on_interrupt
 from bridge.server.welcome import welcome
 from bridge.settings import AUTO, SettingsError
+from bridge.state.errors import StorageError
+from bridge.state.folder_lock import share_folder
 
 try:
     _in_force = load_active_settings()
@@ -49,6 +51,11 @@ if Path("/dev/shm").is_dir():
 
 
 def on_starting(server):
+    try:
+        share_folder(_settings.state.dir)  # workers inherit the lock
+    except StorageError as error:
+        print(f"gemini-bridge: {error}", file=sys.stderr)
+        sys.exit(2)
     server.handle_int = partial(stop_on_interrupt, server)
 
 

@@ -14,6 +14,7 @@ PACKAGE = ROOT / "bridge"
 #: Each layer may import only itself and the layers in its row.
 MAY_IMPORT: dict[str, set[str]] = {
     "bridge": set(),
+    "bridge.certificates": set(),
     "bridge.errors": {"bridge"},
     "bridge.ids_and_clock": set(),
     "bridge.interruption": {"bridge.errors"},
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bridge.upstream": {
         "bridge",
+        "bridge.certificates",
         "bridge.errors",
         "bridge.gemini",
         "bridge.settings",
@@ -43,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bridge.observe": {
         "bridge",
+        "bridge.certificates",
         "bridge.errors",
         "bridge.gemini",
         "bridge.ids_and_clock",
@@ -70,9 +73,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.settings",
         "bridge.state",
     },
-    "bridge.fetch": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
+    "bridge.fetch": {"bridge", "bridge.certificates", "bridge.errors", "bridge.gemini", "bridge.settings"},
     "bridge.agents": {
         "bridge",
+        "bridge.certificates",
         "bridge.errors",
         "bridge.fetch",
         "bridge.gemini",
@@ -127,12 +131,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.state",
         "bridge.upstream",
     },
-    "bridge.connect": {"bridge.gemini"},
+    "bridge.connect": {"bridge.certificates", "bridge.gemini"},
     "bridge.migration": {"bridge.settings"},
     "bridge.doctor": {
         "bridge",
         "bridge.agents",
         "bridge.access",
+        "bridge.certificates",
         "bridge.errors",
         "bridge.exchange",
         "bridge.guards",
@@ -238,13 +243,13 @@ def test_third_party_packages_stay_in_their_layer(path):
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_only_the_factory_of_the_stores_and_the_copying_know_their_database(path):
+def test_only_the_factory_of_the_stores_and_what_copies_them_know_their_database(path):
     name = name_of(path)
     for folder, packages in DATABASES.items():
         if name.startswith(folder):
             continue
         assert not imports_of(path) & packages
-        assert name in ("bridge.state.stores", "bridge.state.copying") or not [
+        assert name in ("bridge.state.stores", "bridge.state.copying", "bridge.state.backup") or not [
             each for each in imports_of(path) if each.startswith(folder)
         ]
 

@@ -20,6 +20,7 @@ import orjson
 
 from bridge import __version__
 from bridge.agents.tool import Invocation, Tool, ToolDescription, ToolResult, failed
+from bridge.certificates import tls_context
 from bridge.settings.agents import PLACEHOLDER, HttpToolRow
 
 WITH_BODY = ("POST", "PUT", "PATCH")
@@ -109,7 +110,8 @@ class HttpTool(Tool):
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    return ssl.create_default_context()
+    """Made once: it reads all CA certificates."""
+    return tls_context()
 
 
 def _interrupt(connection: HTTPConnection) -> None:

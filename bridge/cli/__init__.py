@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bridge import __version__
 from bridge.cli.agent import AGENT
+from bridge.cli.backup import BACKUP, RESTORE
 from bridge.cli.cache import CACHE
 from bridge.cli.check import CHECK
 from bridge.cli.command import PROGRAM, WRONG_USE, Command
@@ -39,6 +40,8 @@ COMMANDS: Mapping[str, Command] = {
     "upstream": UPSTREAM,
     "experiment": EXPERIMENT,
     "state": STATE,
+    "backup": BACKUP,
+    "restore": RESTORE,
     "cache": CACHE,
     "flight": FLIGHT,
     "explain": EXPLAIN,

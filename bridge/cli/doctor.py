@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 from collections.abc import Iterator, Sequence
 
@@ -31,14 +32,17 @@ def _examine(arguments: argparse.Namespace) -> int:
     from bridge.doctor.checks import CHECKS  # slow to import, and other commands do not need it
     from bridge.doctor.examination import examine
 
+    logging.getLogger("bridge").addHandler(logging.NullHandler())  # the findings say it all
     installation = Installation.local(arguments.url, arguments.key or os.environ.get(CLIENT_KEY))
     found: list[Found] = []
     for each in examine(installation, CHECKS):
         found.append(each)
-        if not arguments.json:
+        if not arguments.json and each[1].level is not Level.SKIPPED:
             print("\n".join(_lines(*each)), flush=True)
     if arguments.json:
         print(_as_json(found))
+    else:
+        print("".join(f"{line}\n" for line in _skipped_lines(found)), end="")
     return FAILED if any(finding.level is Level.RED for _, finding in found) else 0
 
 
@@ -50,6 +54,14 @@ def _lines(check: Check, finding: Finding) -> Iterator[str]:
     yield f"{mark}  {check.name:<{WIDTH}}  {finding.says}"
     if finding.remedy:
         yield f"{'':<{WIDTH + 8}}→ {finding.remedy}"
+
+
+def _skipped_lines(found: Sequence[Found]) -> Iterator[str]:
+    """One line for each cause, with all checks that it makes pointless."""
+    skipped = [(check.name, finding.says) for check, finding in found if finding.level is Level.SKIPPED]
+    for reason in dict.fromkeys(says for _, says in skipped):
+        yield f"skip  {', '.join(name for name, says in skipped if says == reason)}"
+        yield f"{'':<{WIDTH + 8}}→ {reason}"
 
 
 def _as_json(found: Sequence[Found]) -> str:

@@ -1,6 +1,6 @@
 """HTTP requests to a bridge; every failure is a `PostFailed` that says what to do.
 
-They use the HTTP client of the standard library, which uses proxies and certificates like any client. The
+They use the HTTP client of the standard library, which uses proxies like any client. The
 probe needs only one POST request at a time, whose answer it reads line by line.
 """
 
@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 import orjson
 
+from bridge.certificates import ADVISED, tls_context
 from bridge.gemini.types import JsonObject
 
 #: Seconds without data. The bridge sends heartbeats far more often.
@@ -39,7 +40,7 @@ class PostFailed(Exception):
 def events(url: str, body: JsonObject, headers: Mapping[str, str]) -> Iterator[JsonObject]:
     """The data of each server-sent event, until the end of the stream or its `[DONE]`."""
     request = Request(url, orjson.dumps(body), {**USUAL_HEADERS, **headers}, method="POST")
-    with _translated_errors(), _opener.open(request, timeout=TIMEOUT) as answer:
+    with _translated_errors(), _opened(request, TIMEOUT) as answer:
         _check_content_type(answer)
         yield from _decoded(answer)
 
@@ -56,7 +57,7 @@ def get_json(url: str) -> JsonObject:
 
 
 def get_bytes(url: str, headers: Mapping[str, str], timeout: float = TIMEOUT) -> bytes:
-    with _translated_errors(), _opener.open(Request(url, headers=dict(headers)), timeout=timeout) as answer:
+    with _translated_errors(), _opened(Request(url, headers=dict(headers)), timeout) as answer:
         return bytes(answer.read())
 
 
@@ -80,7 +81,10 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
-_opener = build_opener(_NoRedirects)
+def _opened(request: Request, timeout: float) -> Any:
+    """A context is made for https alone: reading all CA certificates takes time."""
+    https = [HTTPSHandler(context=tls_context())] if request.type == "https" else []
+    return build_opener(_NoRedirects, *https).open(request, timeout=timeout)
 
 
 def _decoded(answer: IO[bytes]) -> Iterator[JsonObject]:
@@ -171,7 +175,7 @@ def _unreachable(reason: object) -> PostFailed:
         case socket.gaierror():
             return PostFailed("the host name cannot be resolved", "Check --url and the DNS of this machine.")
         case ssl.SSLCertVerificationError():
-            remedy = "Set SSL_CERT_FILE to the file with your company's CA certificates."
+            remedy = f"Set {ADVISED} to the file with your company's CA certificates."
             return PostFailed(f"the certificate is not trusted: {reason.verify_message}", remedy)
         case ssl.SSLError():
             return PostFailed(

@@ -1,4 +1,5 @@
-"""The list of all checks. A new check needs a function in this package and a line here."""
+"""The list of all checks. A new check needs a function in this package and a line here, after the checks
+that may already name its cause."""
 
 from __future__ import annotations
 
@@ -26,21 +27,21 @@ CHECKS: tuple[Check, ...] = (
     Check("configuration", check_configuration),
     Check("state folder", check_state_folder),
     Check("state disk", check_disk),
-    Check("state files", check_state_files),
     Check("database", check_database_server),
-    Check("database clock", check_database_clock),
-    Check("database use", check_database_connections),
-    Check("access", check_access),
+    Check("database clock", check_database_clock, after=("database",)),
+    Check("database use", check_database_connections, after=("database",)),
+    Check("state files", check_state_files, after=("state folder", "database")),
+    Check("access", check_access, after=("state folder", "state files", "database")),
     Check("network route", check_route),
-    Check("certificate", check_certificate),
-    Check("clock", check_clock),
-    Check("upstream key", check_keys),
+    Check("certificate", check_certificate, after=("network route",)),
+    Check("clock", check_clock, after=("network route", "certificate")),
+    Check("upstream key", check_keys, after=("network route", "certificate")),
     Check("upstreams", check_upstreams),
-    Check("models", check_models),
+    Check("models", check_models, after=("upstream key",)),
     Check("model lifecycle", check_lifecycle),
     Check("prices", check_prices),
     Check("gunicorn", check_gunicorn),
     Check("systemd", check_unit),
-    Check("service", check_service),
-    Check("public address", check_public_address),
+    Check("service", check_service, after=("configuration", "database", "systemd")),
+    Check("public address", check_public_address, after=("service",)),
 )

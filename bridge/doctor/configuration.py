@@ -25,6 +25,7 @@ from bridge.upstream import make_upstream
 from bridge.upstream.capabilities import Capability
 
 LOCAL = "local.toml"
+STATE_FOLDER = "state folder"
 AGENTS = "agents"  #: the folder of the files about agents
 
 #: The function that reads each file. Any other file is only parsed as TOML.
@@ -146,7 +147,7 @@ def _application(settings: Settings) -> str:
 
 
 PARTS: Mapping[str, Callable[[Settings], str]] = {
-    "state folder": _state,
+    STATE_FOLDER: _state,
     "access": lambda settings: describe_access(settings).text,
     "guards": _guards,
     "agents": _agents,

@@ -13,6 +13,7 @@ class Level(StrEnum):
     GREEN = "green"
     YELLOW = "yellow"  #: it works, but the operator should know about it
     RED = "red"
+    SKIPPED = "skipped"  #: another problem must be solved first
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ def green(says: str) -> Finding:
 
 def yellow(says: str, remedy: str) -> Finding:
     return Finding(Level.YELLOW, says, remedy)
+
+
+def skipped(cause: str) -> Finding:
+    return Finding(Level.SKIPPED, f"not checked: solve “{cause}” first")
 
 
 def red(says: str, remedy: str) -> Finding:
@@ -63,3 +68,5 @@ class Installation:
 class Check:
     name: str
     run: Callable[[Installation], Finding]
+    #: Checks that must not be red: otherwise this check would report the same cause again.
+    after: tuple[str, ...] = ()

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from bridge.certificates import tls_context
+
 TIMEOUT = 5.0  #: seconds without data
 LARGEST_ANSWER = 1 << 20
 #: Seconds between two events that show that no proxy buffers them.
@@ -82,8 +84,12 @@ def _answered(
 
 def _connected(address: str) -> HTTPConnection:
     parts = urlsplit(address)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT)
+    host, port = parts.hostname or "", parts.port
+    connection = (
+        HTTPSConnection(host, port, timeout=TIMEOUT, context=tls_context())
+        if parts.scheme == "https"
+        else HTTPConnection(host, port, timeout=TIMEOUT)
+    )
     connection.connect()
     return connection
 

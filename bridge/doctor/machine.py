@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.doctor.configuration import inspect
+from bridge.doctor.configuration import STATE_FOLDER, inspect
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.doctor.gunicorn_settings import GunicornSettings, gunicorn_settings
 from bridge.server.slots import SPARE_THREADS
@@ -25,8 +25,8 @@ MARGIN = 10
 
 
 def check_configuration(_installation: Installation) -> Finding:
-    inspected = inspect()
-    errors = [each.error for each in inspected if each.error]
+    inspected = [each for each in inspect() if each.name != STATE_FOLDER]  # it has a check of its own
+    errors = dict.fromkeys(each.error for each in inspected if each.error)
     if errors:
         return red("; ".join(errors), "fix the configuration, then run: gemini-bridge check")
     return green(f"{len(inspected)} files and parts are valid; gemini-bridge check lists them")

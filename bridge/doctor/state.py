@@ -21,7 +21,9 @@ MOUNTS = Path("/proc/self/mountinfo")
 def check_state_folder(installation: Installation) -> Finding:
     folder = installation.settings.state.dir
     if not folder.exists():
-        return yellow(f"{folder} does not exist yet", "start the service; it creates the folder")
+        return _creatable(folder)
+    if not folder.is_dir():
+        return red(f"{folder} is not a folder", "move the file away, or set state.dir or BRIDGE_STATE_DIR")
     status = folder.stat()
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return red(
@@ -31,6 +33,16 @@ def check_state_folder(installation: Installation) -> Finding:
     if status.st_mode & 0o077:
         return yellow(f"other users can read {folder}, which holds stored answers", f"chmod 700 {folder}")
     return green(str(folder))
+
+
+def _creatable(folder: Path) -> Finding:
+    existing = next(each for each in folder.parents if each.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return red(
+            f"{folder} cannot be created: user {os.geteuid()} may not write to {existing}",
+            "run the doctor as the service's user, or set state.dir or BRIDGE_STATE_DIR",
+        )
+    return green(f"{folder} does not exist yet; the service creates it")
 
 
 def check_disk(installation: Installation) -> Finding:

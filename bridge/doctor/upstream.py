@@ -10,6 +10,7 @@ from functools import wraps
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bridge.certificates import ADVISED
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
 from bridge.errors import (
     BridgeError,
@@ -55,14 +56,19 @@ def _needs_address(check: Callable[[str], Finding]) -> Callable[[Installation], 
 @_needs_address
 def check_route(address: str) -> Finding:
     route = route_to(address)
-    if not Path(route.ca_bundle).exists():
+    bundle, proxy = route.ca_bundle, f"through proxy {route.proxy}" if route.proxy else "no proxy"
+    if problem := bundle.problem:
         return red(
-            f"the CA bundle {route.ca_bundle} does not exist",
-            "set REQUESTS_CA_BUNDLE to an existing CA bundle, or unset it (for the service: in its env file)",
+            f"the CA bundle {bundle.location} of {bundle.origin} {problem}",
+            f"set {bundle.origin} to an existing CA bundle, or unset it (for the service: in its env file)",
         )
-    return green(
-        f"{f'through proxy {route.proxy}' if route.proxy else 'no proxy'}; CA bundle {route.ca_bundle}"
-    )
+    try:
+        probe_address(address, TIMEOUT)
+    except UpstreamMisconfigured:
+        pass  # the check of the certificate names it
+    except BridgeError as error:
+        return red(f"{error.message.rstrip('.')}, {proxy}", CHECK_NETWORK.format(address=address))
+    return green(f"{proxy}; CA bundle {bundle.location} ({bundle.origin})")
 
 
 @_needs_address
@@ -70,7 +76,7 @@ def check_certificate(address: str) -> Finding:
     try:
         issuer = probe_address(address, TIMEOUT).issuer
     except UpstreamMisconfigured as error:
-        remedy = "save the CA certificate of your company's proxy in a file and set REQUESTS_CA_BUNDLE to it"
+        remedy = f"save the CA certificate of your company's proxy in a file and set {ADVISED} to it"
         return red(error.message, f"{remedy} (for the service: in its env file)")
     except BridgeError as error:
         return red(error.message, CHECK_NETWORK.format(address=address))

@@ -14,13 +14,14 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from urllib.parse import SplitResult, quote, urljoin
 
 from bridge import __version__
+from bridge.certificates import tls_context
 from bridge.errors import NO_DESCRIPTORS, InvalidRequest, TooBusy
 from bridge.fetch.network import PORT, Deadline, Network, TimedSocket
 from bridge.fetch.public_addresses import is_public
 from bridge.gemini.media import https_address
 from bridge.gemini.media_types import accepted_type
 from bridge.gemini.types import FileData, InlineData
-from bridge.settings import MediaSettings
+from bridge.settings import MediaSettings, SettingsError
 
 #: Admits bytes of JSON to the worker's memory; raises if there is no space for them.
 Book = Callable[[int], None]
@@ -41,10 +42,17 @@ class NotFetched(Exception):
 class MediaFetcher:
     def __init__(self, settings: MediaSettings, network: Network | None = None) -> None:
         self.settings = settings
-        self.network = network or Network(ssl.create_default_context())
+        self.network = network or Network(_trusted())
 
     def for_request(self, book: Book) -> RequestFetches:
         return RequestFetches(self.settings, self.network, book)
+
+
+def _trusted() -> ssl.SSLContext:
+    try:
+        return tls_context()
+    except OSError as error:
+        raise SettingsError(f"media.fetch: {error}") from None
 
 
 class RequestFetches:

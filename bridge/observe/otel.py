@@ -7,6 +7,7 @@ the attributes follow OpenTelemetry's conventions for HTTP servers and for gener
 
 from __future__ import annotations
 
+import os
 import time
 
 from opentelemetry.context import Context
@@ -19,11 +20,15 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from bridge import __version__
+from bridge.certificates import ca_bundle
 from bridge.observe.record import Record
 
 PROVIDER = "gcp.gemini"
 OPERATION = "chat"
 TIMEOUT = 5.0
+#: OpenTelemetry's own variables for a collector with a CA of its own.
+CERTIFICATE = "OTEL_EXPORTER_OTLP_CERTIFICATE"
+TRACES_CERTIFICATE = "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"
 NANO = 1_000_000_000
 
 Attributes = dict[str, AttributeValue]
@@ -33,7 +38,12 @@ class RequestSpans:
     """The observer that creates spans."""
 
     def __init__(self, endpoint: str) -> None:
-        exporter = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", timeout=TIMEOUT)
+        given = os.environ.get(TRACES_CERTIFICATE) or os.environ.get(CERTIFICATE)
+        exporter = OTLPSpanExporter(
+            f"{endpoint.rstrip('/')}/v1/traces",
+            timeout=TIMEOUT,
+            certificate_file=given or ca_bundle().location,
+        )
         resource = Resource.create({"service.name": "gemini-bridge", "service.version": __version__})
         self._provider = TracerProvider(resource=resource)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))

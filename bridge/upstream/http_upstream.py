@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
+from bridge.certificates import CaBundle
 from bridge.errors import BridgeError, UpstreamMisconfigured
 from bridge.gemini.types import Chunk, JsonObject
 from bridge.settings import Settings, SettingsError, UpstreamRow
@@ -156,19 +156,11 @@ def timeouts_of(row: UpstreamRow, settings: Settings) -> Timeouts:
 
 
 def route_of(row: UpstreamRow) -> NetworkRoute:
-    if row.ca is not None and (problem := _problem_of(row.ca)):
-        raise SettingsError(f"{row.place}, and its ca {row.ca} {problem}: name a file with CA certificates")
+    if row.ca is not None and (problem := CaBundle(str(row.ca), "ca").problem):
+        raise SettingsError(
+            f"{row.place}, and its ca {row.ca} {problem}: name a file or folder with CA certificates"
+        )
     return NetworkRoute(row.proxy, str(row.ca) if row.ca is not None else "")
-
-
-def _problem_of(ca: Path) -> str:
-    """Empty if the file has a certificate."""
-    if not ca.is_file():
-        return "does not exist"
-    try:
-        return "" if b"BEGIN CERTIFICATE" in ca.read_bytes() else "has no certificate"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
 
 
 def quoted(name: str) -> str:

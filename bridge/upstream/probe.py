@@ -13,8 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
+from requests.utils import select_proxy
 
+from bridge.certificates import CaBundle, ca_bundle
 from bridge.upstream.transport.exception_map import foreign_errors_translated
 
 #: Without a key the answer is an error. Its head has the time; its unread body keeps the connection open.
@@ -30,13 +31,13 @@ class ProbeResult:
 @dataclass(frozen=True, slots=True)
 class Route:
     proxy: str | None  #: without user and password
-    ca_bundle: str
+    ca_bundle: CaBundle
 
 
 def probe_address(base_url: str, timeout: float) -> ProbeResult:
     with foreign_errors_translated(), requests.Session() as session:
         address = f"{base_url}{PATH}"
-        with session.get(address, stream=True, allow_redirects=False, timeout=timeout) as response:
+        with _asked(session, address, timeout) as response:
             return ProbeResult(_clock(response), _issuer(response))
 
 
@@ -44,10 +45,12 @@ def route_to(address: str) -> Route:
     with requests.Session() as session:
         settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
     proxy = select_proxy(address, settings["proxies"])
-    verify = settings["verify"]
-    return Route(
-        proxy and _without_userinfo(proxy), verify if isinstance(verify, str) else DEFAULT_CA_BUNDLE_PATH
-    )
+    return Route(proxy and _without_userinfo(proxy), ca_bundle())
+
+
+def _asked(session: requests.Session, address: str, timeout: float) -> requests.Response:
+    verify = ca_bundle().location
+    return session.get(address, stream=True, allow_redirects=False, timeout=timeout, verify=verify)
 
 
 def _clock(response: requests.Response) -> datetime | None:

@@ -295,8 +295,7 @@ def _roll_back(scratch: Scratch, newer: Path, mine: str) -> str:
 def _back_up(scratch: Scratch, source: Path) -> str:
     save, restore = blocks("Back up")
     told = _ran(scratch, save, source)
-    assert (scratch.path("/var/backups/gemini-bridge") / "keys.sqlite3").stat().st_size > 0
-    assert (scratch.path("/var/backups/gemini-bridge") / "etc.tar.gz").stat().st_size > 0
+    assert mode(scratch.path("/var/backups/gemini-bridge/backup.tar.gz")) == 0o600
     told += _ran(scratch, save, source)  # the nightly backup
     keys = scratch.path("/var/lib/gemini-bridge/keys.sqlite3")
     keys.write_bytes(b"spoilt")

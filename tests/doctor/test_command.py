@@ -116,7 +116,7 @@ def test_without_settings_dependent_checks_are_skipped(
     assert main(["doctor", "--json"]) == 1
     levels = {row["check"]: row["level"] for row in json.loads(capsys.readouterr().out)}
     assert levels["configuration"] == "red"
-    assert levels["upstream key"] == levels["service"] == levels["state folder"] == "yellow"
+    assert levels["upstream key"] == levels["service"] == levels["state folder"] == "skipped"
     assert levels["python"] == "green"
 
 

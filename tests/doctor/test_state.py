@@ -37,8 +37,17 @@ def test_an_own_state_folder_is_green(installation, folder: Path) -> None:
     assert check_state_folder(installation()).level is Level.GREEN
 
 
-def test_a_missing_state_folder_is_yellow(installation) -> None:
-    assert check_state_folder(installation()).level is Level.YELLOW
+def test_a_missing_state_folder_will_be_created(installation) -> None:
+    found = check_state_folder(installation())
+    assert found.level is Level.GREEN
+    assert "the service creates it" in found.says
+
+
+def test_a_state_folder_that_cannot_be_created_is_red(installation, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = check_state_folder(installation(BRIDGE_STATE_DIR=str(tmp_path / "file" / "state")))
+    assert found.level is Level.RED
+    assert "cannot be created" in found.says
 
 
 def test_a_world_readable_state_folder_is_yellow(installation, folder: Path) -> None:

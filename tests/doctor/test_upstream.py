@@ -92,8 +92,8 @@ def test_a_key_without_quota_is_yellow(installation, canary_key: str) -> None:
 def test_an_unreachable_upstream_is_reported_by_every_check(installation, canary_key: str) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     found = every_check(installation(GEMINI_API_KEY=canary_key, GOOGLE_GEMINI_BASE_URL=nowhere))
-    assert [each.level for each in found] == [Level.GREEN, Level.RED, Level.YELLOW, Level.RED, Level.YELLOW]
-    assert all("curl -v" in each.remedy for each in found[1:4])
+    assert [each.level for each in found] == [Level.RED, Level.RED, Level.YELLOW, Level.RED, Level.YELLOW]
+    assert all("curl -v" in each.remedy for each in found[:4])
     assert not any(canary_key in each.says + each.remedy for each in found)
 
 
@@ -178,7 +178,7 @@ def test_an_untrusted_proxy_ca_is_reported_with_a_remedy(
         monkeypatch.setenv("HTTPS_PROXY", proxy)
         found = check_certificate(installation(GEMINI_API_KEY="some-key"))
     assert found.level is Level.RED
-    assert "REQUESTS_CA_BUNDLE" in found.remedy
+    assert "SSL_CERT_FILE" in found.remedy
 
 
 @needs_openssl
@@ -199,15 +199,21 @@ def test_an_upstream_without_tls_is_yellow(installation) -> None:
     assert "not encrypted" in found.says
 
 
+@needs_openssl
 def test_the_route_check_names_proxy_and_ca_bundle_but_no_password(
-    installation, monkeypatch: pytest.MonkeyPatch
+    installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "no proxy" in check_route(installation(GEMINI_API_KEY="some-key")).says
-    monkeypatch.setenv("HTTPS_PROXY", "http://user:hunter2@proxy.example:3128")
-    found = check_route(installation(GEMINI_API_KEY="some-key"))
+    made = make_certificate(tmp_path, GOOGLE)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.certificate))
+    with answering(lambda *_: (403, {}, b"{}")) as address:
+        found = check_route(installation(GEMINI_API_KEY="some-key", GOOGLE_GEMINI_BASE_URL=address))
+    assert "no proxy" in found.says
+    with intercepting_proxy(made) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.replace("http://", "http://user:hunter2@"))
+        found = check_route(installation(GEMINI_API_KEY="some-key"))
     assert found.level is Level.GREEN
-    assert "through proxy http://proxy.example:3128" in found.says
-    assert "cacert.pem" in found.says
+    assert f"through proxy {proxy}" in found.says
+    assert f"{made.certificate} (REQUESTS_CA_BUNDLE)" in found.says
     assert "hunter2" not in found.says
 
 

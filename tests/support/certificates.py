@@ -32,3 +32,17 @@ def make_certificate(folder: Path, *names: str, organisation: str = "Example Com
     """
     subprocess.run(shlex.split(command), check=True, capture_output=True, timeout=30)
     return made
+
+
+def make_signed_certificate(folder: Path, *names: str) -> tuple[Certificate, Path]:
+    """Make a certificate for these names, signed by a new CA, and return it with the CA's certificate."""
+    authority = make_certificate(folder, "Test-CA")
+    made = Certificate(folder / "signed.pem", folder / "signed.key")
+    kinds = ",".join(f"IP:{name}" if name.replace(".", "").isdigit() else f"DNS:{name}" for name in names)
+    command = f"""
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=server
+        -CA '{authority.certificate}' -CAkey '{authority.key}' -addext subjectAltName={kinds}
+        -addext basicConstraints=critical,CA:FALSE -out '{made.certificate}' -keyout '{made.key}'
+    """
+    subprocess.run(shlex.split(command), check=True, capture_output=True, timeout=30)
+    return made, authority.certificate

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ SHIPPED = re.search(r"contents='(.*?)'", (ROOT / "deploy" / "install.sh").read_t
 #: Commands that a scratch root lacks; these stubs only report that they were called.
 ABSENT = ("systemctl", "journalctl", "nginx", "chown")
 SUDO = '#!/bin/sh\nexec env "$@"\n'
-SQLITE = "#!{python}\nimport sqlite3, sys\nsqlite3.connect(sys.argv[1]).execute(sys.argv[2])\n"
 
 
 def blocks(heading: str) -> list[str]:
@@ -60,8 +58,6 @@ class Scratch:
         for name in ABSENT:
             _script(tools / name, f'#!/bin/sh\necho "{name} $*"\n')
         _script(tools / "sudo", SUDO)
-        if shutil.which("sqlite3") is None:
-            _script(tools / "sqlite3", SQLITE.format(python=sys.executable))
         root = folder / "root"
         environment = clean_environment() | {
             "DESTDIR": str(root),

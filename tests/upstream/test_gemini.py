@@ -398,7 +398,7 @@ def test_a_translated_error_keeps_its_cause_and_names_the_root() -> None:
 
 def test_a_missing_ca_bundle_is_a_misconfiguration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/does/not/exist.pem")
-    with pytest.raises(errors.UpstreamMisconfigured, match="REQUESTS_CA_BUNDLE"):
+    with pytest.raises(errors.UpstreamMisconfigured, match="SSL_CERT_FILE"):
         read(upstream("https://127.0.0.1:9").stream(request()))
 
 

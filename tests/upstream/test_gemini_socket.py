@@ -328,7 +328,7 @@ def test_a_certificate_that_is_not_trusted_is_the_administrators_problem(
     secure: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("REQUESTS_CA_BUNDLE")
-    with pytest.raises(errors.UpstreamMisconfigured, match=r"REQUESTS_CA_BUNDLE.*SSLCertVerificationError"):
+    with pytest.raises(errors.UpstreamMisconfigured, match=r"SSL_CERT_FILE.*SSLCertVerificationError"):
         read(upstream(secure.url).stream(REQUEST))
 
 

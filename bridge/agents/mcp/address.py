@@ -14,6 +14,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import quote
 
 from bridge.agents.mcp.errors import McpError
+from bridge.certificates import tls_context
 from bridge.fetch.network import Deadline, Network, connect_to
 from bridge.fetch.public_addresses import is_public
 from bridge.gemini.media import web_address
@@ -76,8 +77,8 @@ def _literal(host: str) -> IPv4Address | IPv6Address | None:
 
 @lru_cache(1)
 def _tls() -> ssl.SSLContext:
-    """Made once: it reads all certificate authorities of the system."""
-    return ssl.create_default_context()
+    """Made once: it reads all CA certificates."""
+    return tls_context()
 
 
 def network_of(address: McpAddress) -> Network:

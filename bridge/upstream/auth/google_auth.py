@@ -21,6 +21,7 @@ from google.auth.transport.requests import Request
 from google.oauth2 import credentials as user
 from google.oauth2 import service_account
 
+from bridge.certificates import ca_bundle
 from bridge.errors import (
     BridgeError,
     TooBusy,
@@ -127,7 +128,9 @@ class TokenFetcher:
 
 def refreshed(credentials: Credentials) -> AccessToken:
     with requests.Session() as session:
-        credentials.refresh(partial(Request(session), timeout=TIMEOUT))
+        # Given with each request: `requests` prefers its own variables to the setting of a session.
+        verify = ca_bundle().location
+        credentials.refresh(partial(Request(session), timeout=TIMEOUT, verify=verify))
     headers: dict[str, str] = {}
     credentials.apply(headers)
     expiry = credentials.expiry

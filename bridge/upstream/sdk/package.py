@@ -14,6 +14,7 @@ import orjson
 import requests
 
 from bridge import __version__
+from bridge.certificates import ca_bundle
 from bridge.errors import (
     BridgeError,
     InvalidRequest,
@@ -127,6 +128,7 @@ class Package:
             )
             session: requests.Session = client.transport._session
             adapter = CancellableAdapter(self._timeouts, self._pool_size)
+            session.verify = ca_bundle().location
             session.mount("https://", adapter)
             session.mount("http://", adapter)
             session.hooks["response"].append(_check_response)

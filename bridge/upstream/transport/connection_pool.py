@@ -1,9 +1,9 @@
 """One process's connections to one upstream, and the calls that are sent over them.
 
-`requests` prepares a request, reads proxies and the CA bundle from the environment, and makes the pool of
-urllib3 connections. The bridge itself opens a connection, writes the request and reads the response.
-`requests` would wait for the head of a response inside one call, and a thread that waits there can neither
-send a heartbeat to the client nor notice that the client disconnected.
+`requests` prepares a request, reads proxies from the environment, and makes the pool of urllib3 connections.
+The bridge itself opens a connection, writes the request and reads the response. `requests` would wait for the
+head of a response inside one call, and a thread that waits there can neither send a heartbeat to the client
+nor notice that the client disconnected.
 
 Only this module calls private methods of urllib3 (`_get_conn` and `_put_conn`).
 """
@@ -22,6 +22,7 @@ import requests
 from requests.adapters import HTTPAdapter
 
 from bridge import __version__
+from bridge.certificates import ca_bundle
 from bridge.upstream.transport.exception_map import GEMINI, connection_errors_translated, unreachable
 from bridge.upstream.transport.http_response import HttpResponse, Timeouts
 
@@ -88,7 +89,7 @@ class ConnectionPool:
         request = requests.Request("GET", address).prepare()
         with requests.Session() as session:
             settings = session.merge_environment_settings(address, {}, stream=True, verify=None, cert=None)
-        self._proxies, verify = settings["proxies"], route.ca_bundle or settings["verify"]
+        self._proxies, verify = settings["proxies"], route.ca_bundle or ca_bundle().location
         if route.proxy:
             self._proxies = {"http": route.proxy, "https": route.proxy}
         pool: Any = self._adapter.get_connection_with_tls_context(request, verify, self._proxies)

@@ -12,6 +12,7 @@ from http.client import HTTPException
 import urllib3.exceptions as urllib3_errors
 from requests import exceptions as requests_errors
 
+from bridge.certificates import ADVISED
 from bridge.errors import (
     NO_DESCRIPTORS,
     BridgeError,
@@ -37,7 +38,7 @@ _ADDRESS = (UpstreamMisconfigured, "The address of the upstream, or of the proxy
 _KEY = (UpstreamMisconfigured, "The bridge's key for {server} cannot be sent as an HTTP header")
 _CERTIFICATES = (
     UpstreamMisconfigured,
-    "No trusted TLS connection to {server}; behind an inspecting proxy REQUESTS_CA_BUNDLE must name its CA",
+    f"No trusted TLS connection to {{server}}; behind an inspecting proxy {ADVISED} must name its CA",
 )
 
 #: The nearest ancestor of an exception in the table decides.

@@ -173,7 +173,7 @@ def test_the_token_server_uses_the_same_ca_bundle_as_the_upstream(monkeypatch: p
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/does/not/exist.pem")
     error = raised_by(account("https://127.0.0.1:9/token"))
     assert type(error) is errors.UpstreamMisconfigured
-    assert "REQUESTS_CA_BUNDLE" in error.message
+    assert "SSL_CERT_FILE" in error.message
 
 
 def test_tokens_are_fetched_through_the_proxy_of_the_environment(
