@@ -157,4 +157,4 @@ def _requests(connection: socket.socket) -> Iterator[tuple[str, Any]]:
         body = reader.read(length)
         sent = orjson.loads(body) if body else None
         found = re.search(rb"/models/([^:?/ ]+):", line)
-        yield (found[1].decode() if found else (sent or {}).get("model", "list"), sent)
+        yield (found[1].decode() if found else (sent or {}).get("model", "gemini-list"), sent)

@@ -67,8 +67,9 @@ class Service:
         return float(lines[0].split()[1])
 
     def count(self, query: str) -> int:
-        ((number,),) = self.database.run(query)
-        return int(str(number))
+        """The number that the query finds; 0 if there is no row yet."""
+        rows = self.database.run(query)
+        return int(rows[0][0]) if rows else 0
 
     def is_back(self) -> bool:
         """Both workers use the database, and nothing waits."""
