@@ -15,7 +15,7 @@ SECONDS ?= 60
 BRIDGES ?= 1
 UPSTREAMS ?= 1
 REQUESTS ?= 5000
-.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams context-plot accept replay lock clean
+.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams man context-plot accept replay lock clean
 
 menu: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,11 +64,14 @@ bench-peers: $(VENV)/.run $(PEERS)/litellm/.installed $(PEERS)/portkey/.installe
 settings: $(VENV)/.run ## print the settings in force and the source of each
 	@$(BIN)/gemini-bridge settings
 
-diagrams: $(VENV)/.run ## write docs/states/, docs/losses.md, docs/openapi.json and the table in docs/UPSTREAMS.md from the code
+diagrams: $(VENV)/.run man ## write docs/states/, docs/losses.md, docs/COMMANDS.md, docs/openapi.json and the table in docs/UPSTREAMS.md from the code
 	$(BIN)/python docs/states/generate.py
 	$(BIN)/python docs/upstreams.py
 	$(BIN)/python docs/openapi.py
 	$(BIN)/python docs/losses.py
+
+man: $(VENV)/.run ## write the man page deploy/gemini-bridge.1 and docs/COMMANDS.md from the parsers of the command line
+	$(BIN)/python docs/commands.py
 
 context-plot: $(VENV)/.dev ## measure conversations of 400 requests, and draw docs/tokens-per-request.svg
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/exchange/test_long_conversations.py

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
 from bridge.cli.table import format_table
 from bridge.settings import SettingsError, load
 
@@ -21,7 +21,8 @@ HEADER = ("step", "state", "changes", "before", "after", "first changed turn")
 def _arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     explaining = actions.add_parser(
-        "explain", help="show what each context step would do with a client's request; nothing is sent"
+        "explain",
+        help="show what each context step would do with a client's request; nothing is sent",
     )
     explaining.add_argument("file", help="a file with the JSON body of a request")
     explaining.add_argument("--protocol", help="the protocol of the request; default: found by its fields")
@@ -46,7 +47,15 @@ def _run(arguments: argparse.Namespace) -> int:
     return FAILED if explanation.error else 0
 
 
-CONTEXT = Command(_run, "explain how a long conversation would be shortened", _arguments)
+CONTEXT = Command(
+    _run,
+    "explain how a long conversation would be shortened",
+    _arguments,
+    (
+        Example("context explain request.json", "what each step would do with this request"),
+        Example("context explain request.json --model gemini-2.5-flash", "the same with another model"),
+    ),
+)
 
 
 def _body(path: Path) -> dict[str, Any]:
@@ -68,13 +77,13 @@ def _shown(explanation: Explanation) -> list[str]:
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     window = explanation.window
-    size = "unknown; name it in config/models.toml" if window is None else f"{window.limit} tokens"
+    size = "unknown; name it in config/models.toml" if window is None else f"{window.limit:,} tokens"
     facts = [
         ("protocol", explanation.protocol),
         ("model", explanation.model),
         ("window", size),
         ("turns", str(explanation.turns)),
-        ("tokens", f"{explanation.tokens} (estimated)"),
+        ("tokens", f"{explanation.tokens:,} (estimated)"),
     ]
     if explanation.compress != "all":
         facts.append(("compress", f"{explanation.compress!r}; shown as if it were 'all'"))
@@ -83,13 +92,13 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
 
 def _cells(step: StepExplained) -> tuple[str, ...]:
     changes = str(step.changes) if step.changes else ""
-    return step.name, step.state, changes, str(step.before), str(step.after), str(step.first or "")
+    return step.name, step.state, changes, f"{step.before:,}", f"{step.after:,}", str(step.first or "")
 
 
 def _end(explanation: Explanation) -> str:
     if explanation.error:
         return f"The request would fail: {explanation.error}"
-    return f"About {explanation.steps[-1].after} tokens would be sent."
+    return f"About {explanation.steps[-1].after:,} tokens would be sent."
 
 
 def _as_json(explanation: Explanation) -> dict[str, Any]:

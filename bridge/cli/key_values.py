@@ -151,8 +151,8 @@ OPTIONS: Mapping[str, Option] = {
     "--dialect": Option(
         parse_dialect,
         "dialect",
-        "NAME",
-        "dialect of /v1/responses: bridge, openai, codex, or auto (chosen by the client's headers)",
+        "bridge|openai|codex|auto",
+        "dialect of /v1/responses; auto: chosen by the client's headers",
     ),
     "--strict": Option(
         parse_switch,

@@ -1,0 +1,185 @@
+"""The help, the man page, docs/COMMANDS.md, and the words that a newcomer gets wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+from command_line import attempt, command
+from gunicorn_bridge import ROOT
+
+from bridge.cli import COMMANDS, main, make_parser
+from bridge.cli.command import EXIT_CODES, PROGRAM
+from bridge.cli.outline import Outline, outline
+
+ALL = list(outline().all())
+LEAVES = [each for each in ALL if not each.below]
+#: They print nothing that a program would read as JSON: a log, and a script.
+WITHOUT_JSON = {"serve", "completion"}
+
+
+def named(each: Outline) -> str:
+    return each.path or PROGRAM
+
+
+def help_of(each: Outline, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main([*each.words, "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("each", ALL, ids=named)
+def test_every_help_has_an_example_and_a_description(each, capsys):
+    shown = help_of(each, capsys)
+    example = f"\nexamples:\n  {' '.join([PROGRAM, *each.words])}"
+    assert example in shown, f"add Example({each.path!r} …) to the Command"
+    assert each.help in " ".join(shown.split())
+    assert all(argument.help for argument in each.arguments)
+
+
+@pytest.mark.parametrize(
+    "words", [example.words for name in COMMANDS for example in COMMANDS[name].examples], ids=str
+)
+def test_every_example_is_a_valid_call(words):
+    called, _, _redirected = words.partition(" >")
+    parsed = make_parser().parse_args(shlex.split(called))
+    assert parsed.command == words.split()[0]
+
+
+@pytest.mark.parametrize("each", LEAVES, ids=named)
+def test_every_command_that_prints_data_has_json(each):
+    flags = {flag for argument in each.arguments for flag in argument.flags}
+    assert ("--json" in flags) != (each.path in WITHOUT_JSON)
+
+
+# --- wrong words ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("stauts", "gemini-bridge: argument command: unknown: 'stauts'; did you mean status?"),
+        ("key lst", "gemini-bridge key: argument action: unknown: 'lst'; did you mean list?"),
+        ("settings --jsno", "gemini-bridge settings: unknown argument --jsno; did you mean --json?"),
+        ("key list --jsno", "gemini-bridge key list: unknown argument --jsno; did you mean --json?"),
+        ("connect codex --ulr=http://a", "unknown argument --ulr=http://a; did you mean --url?"),
+        ("status now", "gemini-bridge status: unknown argument now"),
+        ("completion bsh", "unknown: 'bsh'; did you mean bash?"),
+        ("state copy --from sqlit --to postgres", "unknown: 'sqlit'; did you mean sqlite?"),
+        ("usage --by modle", "argument --by: 'modle' is unknown; did you mean model?"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_right_one(words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert "Help: gemini-bridge" in printed.err
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("words", [[], ["key"], ["state"]])
+def test_a_command_without_its_action_shows_the_help(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "examples:" in capsys.readouterr().err
+
+
+def test_misspelt_names_of_keys_are_answered_with_the_right_one(tmp_path):
+    command("key", "add", "alice", BRIDGE_STATE_DIR=str(tmp_path))
+    for words in (["key", "show", "alcie"], ["cache", "clear", "--key", "alcie"]):
+        done = attempt(*words, BRIDGE_STATE_DIR=str(tmp_path))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "there is no key 'alcie'; did you mean alice?" in done.stderr
+
+
+# --- exit codes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("settings --json", 0), ("check", 0), ("key show nobody", 1), ("status --url http://127.0.0.1:9", 1)],
+)
+def test_exit_codes(words, code, tmp_path):
+    done = attempt(*words.split(), BRIDGE_STATE_DIR=str(tmp_path))
+    assert done.returncode == code, done.stderr
+    assert code in EXIT_CODES
+
+
+def test_ctrl_c_ends_without_a_traceback(monkeypatch, capsys):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bridge.cli.settings.load", interrupted)
+    assert main(["settings"]) == 130
+    assert capsys.readouterr().err == "\ngemini-bridge: interrupted\n"
+
+
+# --- what is generated ------------------------------------------------------------------------------
+
+
+def generator():
+    spec = importlib.util.spec_from_file_location("docs_commands", ROOT / "docs" / "commands.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_and_the_man_page_match_the_parsers():
+    made = generator()
+    assert made.PAGE.read_text() == made.page(), "run: make man"
+    assert made.MAN_PAGE.read_text() == made.man_page(), "run: make man"
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+def test_mandoc_finds_no_fault_in_the_man_page():
+    page = ROOT / "deploy" / "gemini-bridge.1"
+    done = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "warning", page], capture_output=True, text=True, check=False
+    )
+    faults = [line for line in done.stdout.splitlines() if "missing date" not in line]
+    assert faults == []  # the page has no date, so that it changes only with the parsers
+
+
+@pytest.mark.skipif(shutil.which("man") is None, reason="man is not installed")
+def test_man_shows_every_command():
+    shown = subprocess.run(
+        ["man", "-l", ROOT / "deploy" / "gemini-bridge.1"],
+        env={"PATH": "/usr/bin:/bin", "MANWIDTH": "200", "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stderr == ""
+    for each in LEAVES:
+        assert f"   {PROGRAM} {each.path}" in shown.stdout
+
+
+def test_the_status_line_imports_only_what_it_needs():
+    """It runs in status bars, every few seconds."""
+    code = (
+        "import sys; from bridge.cli import main; main(['status', '--url', 'http://127.0.0.1:9']);"
+        "print(*sorted(name for name in sys.modules if name.startswith('bridge.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert not loaded & {
+        "bridge.state",
+        "bridge.connect.probe",
+        "bridge.cli.key",
+        "bridge.doctor",
+        "bridge.web",
+    }
