@@ -21,6 +21,7 @@ import orjson
 from bridge.cli.bridge_address import bridge_address
 from bridge.cli.colours import check_mark
 from bridge.cli.command import FAILED, PROGRAM, Command, Example
+from bridge.cli.model_names import misspelt_model
 from bridge.cli.progress_bar import clear_progress, show_progress
 from bridge.cli.table import format_table
 from bridge.cli.text_width import hanging
@@ -98,6 +99,8 @@ def _target(arguments: argparse.Namespace) -> Target:
     """If address and model are given, the settings are not read: this machine may have none."""
     url = bridge_address(arguments.url)
     model = arguments.model or load().model_for_clients
+    if arguments.model and not arguments.url and (hint := misspelt_model(model)):
+        _explain(f"Note: {hint}", "")
     key = arguments.key or os.environ.get(CLIENT_KEY) or PLACEHOLDER_KEY
     try:
         return Target(url, key, model)

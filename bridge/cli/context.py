@@ -53,7 +53,7 @@ CONTEXT = Command(
     _arguments,
     (
         Example("context explain request.json", "what each step would do with this request"),
-        Example("context explain request.json --model gemini-2.5-flash", "the same with another model"),
+        Example("context explain request.json --model gemini-3.6-flash", "the same with another model"),
     ),
 )
 

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
+from bridge.cli.bridge_address import checked_address
 from bridge.cli.colours import GREEN, RED, YELLOW, coloured
 from bridge.cli.command import FAILED, Command, Example
 from bridge.cli.progress_bar import clear_progress, show_progress
@@ -33,7 +34,8 @@ def _examine(arguments: argparse.Namespace) -> int:
     from bridge.doctor.checks import CHECKS  # slow to import, and other commands do not need it
     from bridge.doctor.examination import examine
 
-    installation = Installation.local(arguments.url, arguments.key or os.environ.get(CLIENT_KEY))
+    url = arguments.url and checked_address(arguments.url)
+    installation = Installation.local(url, arguments.key or os.environ.get(CLIENT_KEY))
     found: list[Found] = []
     show_progress("checks", 0, len(CHECKS))
     for each in examine(installation, CHECKS):

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from bridge.access.key_issuing import add_key, begin_anew, rotate_key
 from bridge.cli.command import FAILED, PROGRAM, Command, Example
-from bridge.cli.key_values import add_options, changed, parse_duration, parse_name
+from bridge.cli.key_values import add_options, changed, named_rules, parse_duration, parse_name
+from bridge.cli.model_names import misspelt_model
 from bridge.cli.table import format_table
-from bridge.settings import load
+from bridge.settings import SettingsError, load
 from bridge.settings.limits import Limits
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.value import suggestion
@@ -28,7 +29,7 @@ _LIMIT_WORDS: Mapping[str, str] = {
     "requests_per_minute": "{:,} requests/min",
     "tokens_per_minute": "{:,} tokens/min",
     "tokens_per_day": "{:,} tokens/day",
-    "cost_per_day": "cost {:g}/day",
+    "cost_per_day": "cost {:,.10g}/day",
     "streams": "{:,} at the same time",
 }
 
@@ -63,6 +64,10 @@ def _revoke(store: KeyStore, arguments: argparse.Namespace) -> int:
 
 
 def _set(store: KeyStore, arguments: argparse.Namespace) -> int:
+    _named(store, arguments.name)
+    if not named_rules(arguments):
+        message = "name at least one rule to change, such as --rpm 60; nothing was changed"
+        raise SettingsError(f"key set: {message}")
     key = store.change(arguments.name, lambda rules: changed(rules, arguments))
     _print_details(store, key, arguments)
     _warn_of_patterns(key.rules)
@@ -70,11 +75,15 @@ def _set(store: KeyStore, arguments: argparse.Namespace) -> int:
 
 
 def _show(store: KeyStore, arguments: argparse.Namespace) -> int:
-    key = next((key for key in store.all() if key.name.lower() == arguments.name.lower()), None)
-    if key is None:
-        raise NoSuchKey(arguments.name)
-    _print_details(store, key, arguments)
+    _print_details(store, _named(store, arguments.name), arguments)
     return 0
+
+
+def _named(store: KeyStore, name: str) -> Key:
+    key = next((key for key in store.all() if key.name.lower() == name.lower()), None)
+    if key is None:
+        raise NoSuchKey(name)
+    return key
 
 
 def _list(store: KeyStore, arguments: argparse.Namespace) -> int:
@@ -122,9 +131,11 @@ def _in_words(seconds: float) -> str:
 
 
 def _warn_of_patterns(rules: Rules) -> None:
-    """Warn of patterns for model names of other vendors, because they allow no model."""
+    """Warn of misspelt models, and of patterns for models of other vendors, because they allow no model."""
     served = [target.model for target in load().models.known_targets]
     for pattern in rules.models:
+        if "*" not in pattern and (hint := misspelt_model(pattern)):
+            _explain(f"Note: {hint}")
         if "*" in pattern and not any(map(Patterns([pattern]).match, served)):
             _explain(
                 f"Note: {pattern!r} matches no Gemini model in config/models.toml. A pattern with * is "

@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"unknown: {value!r}; {suggestion(str(value), known)}")
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
+        """The usage is left out: that of a command with many options would hide the message."""
         example = f"Example: {PROGRAM} {self.examples[0].words}\n" if self.examples else ""
         self.exit(WRONG_USE, f"{self.prog}: {message}\n{example}Help: {self.prog} --help\n")
 

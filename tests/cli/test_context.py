@@ -77,7 +77,7 @@ def test_the_terminal_gets_the_same_as_a_table(explained):
     assert "compress  'off'; shown as if it were 'all'\n" in table
     (row,) = [line.split() for line in table.splitlines() if line.startswith("old_results")]
     masked = by_name(explained(long_chat(), "--json"))["old_results"]
-    assert row[1:] == ["applied", *(str(masked[name]) for name in ("changes", "before", "after", "first"))]
+    assert row[1:] == ["applied", *(f"{masked[name]:,}" for name in ("changes", "before", "after", "first"))]
     assert max(map(len, table.splitlines())) < 100
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shlex
 import shutil
 import subprocess
@@ -183,3 +184,82 @@ def test_the_status_line_imports_only_what_it_needs():
         "bridge.doctor",
         "bridge.web",
     }
+
+
+# --- JSON and hints ---------------------------------------------------------------------------------
+
+
+def printed_json(*words: str, **environment: str):
+    return json.loads(command(*words, **environment))
+
+
+def test_every_action_of_key_prints_json(tmp_path):
+    state = {"BRIDGE_STATE_DIR": str(tmp_path)}
+    added = printed_json("key", "add", "alice", "--json", **state)
+    rotated = printed_json("key", "rotate", "alice", "--grace", "1h", "--json", **state)
+    assert added["name"] == rotated["name"] == "alice"
+    assert added["key"] != rotated["key"]
+    assert printed_json("key", "set", "alice", "--rpm", "5", "--json", **state)["limits"] == {
+        "requests_per_minute": 5
+    }
+    shown = printed_json("key", "show", "alice", "--json", **state)
+    assert [value["hint"] for value in shown["values"]] == [rotated["key"][-4:], added["key"][-4:]]
+    assert [value["expires"] is None for value in shown["values"]] == [True, False]
+    assert printed_json("key", "revoke", "alice", "--json", **state)["state"] == "revoked"
+
+
+def test_check_state_and_cache_print_json(tmp_path):
+    state = {"BRIDGE_STATE_DIR": str(tmp_path)}
+    checked = attempt("check", "--json", **state)
+    assert checked.returncode == 0
+    assert all(each["ok"] and each["error"] is None for each in json.loads(checked.stdout))
+    assert printed_json("state", "upgrade", "--json", **state) == {"done": []}
+    assert printed_json("cache", "clear", "--json", **state) == {"deleted": 0}
+
+
+def test_check_prints_the_errors_as_json_and_exits_2(tmp_path):
+    done = attempt("check", "--json", BRIDGE_STATE_DIR=str(tmp_path), BRIDGE_SERVER__PORT="0")
+    assert done.returncode == 2
+    assert [each["error"] for each in json.loads(done.stdout) if not each["ok"]]
+
+
+def test_connect_prints_clients_settings_and_findings_as_json():
+    assert {"name": "codex", "title": "Codex CLI"}.items() <= printed_json("connect", "--json")[0].items()
+    shown = printed_json("connect", "codex", "--json", "--url", "http://a", "--model", "m")
+    assert 'base_url = "http://a/v1"' in shown["snippets"][0]["text"]
+    done = attempt("connect", "codex", "--probe", "--json", "--url", "http://127.0.0.1:9", "--model", "m")
+    assert done.returncode == 1
+    (finding,) = json.loads(done.stdout)
+    assert (finding["good"], finding["detail"]) == (False, "connection refused")
+
+
+def test_a_misspelt_model_is_noted():
+    note = "the model gemini-3.6-flahs is not in config/models.toml; did you mean gemini-3.6-flash?"
+    assert note in attempt("connect", "curl", "--model", "gemini-3.6-flahs").stderr
+    assert "Note" not in attempt("connect", "curl", "--model", "gemini-9.5-flash").stderr
+    assert "Note" not in attempt("connect", "curl", "--model", "gpt-5").stderr
+
+
+def test_a_key_may_name_a_misspelt_model_with_a_note(tmp_path):
+    done = attempt("key", "add", "a", "--models", "gemini-3.6-flahs", BRIDGE_STATE_DIR=str(tmp_path))
+    assert done.returncode == 0
+    assert "did you mean gemini-3.6-flash?" in done.stderr
+
+
+def test_a_change_of_nothing_is_an_error(tmp_path):
+    command("key", "add", "alice", BRIDGE_STATE_DIR=str(tmp_path))
+    done = attempt("key", "set", "alice", BRIDGE_STATE_DIR=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "name at least one rule to change, such as --rpm 60" in done.stderr
+
+
+def test_a_large_cost_is_written_in_digits(tmp_path):
+    state = {"BRIDGE_STATE_DIR": str(tmp_path)}
+    command("key", "add", "alice", "--cost-per-day", "1250000.5", **state)
+    assert "cost 1,250,000.5/day" in command("key", "show", "alice", **state)
+
+
+def test_the_doctor_wants_a_whole_address():
+    done = attempt("doctor", "--url", "ai.example.com")
+    assert done.returncode == 2
+    assert "--url must be an http:// or https:// address" in done.stderr

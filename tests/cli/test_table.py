@@ -54,7 +54,10 @@ def test_columns_of_wide_characters_are_aligned():
     assert {display_width(line) for line in lines} == {21}
 
 
-ROWS = [("key", "models", "requests"), ("alice", "gemini-2.5-flash, gemini-2.5-pro, 日本語モデル名前", "12")]
+ROWS = [
+    ("key", "models", "requests"),
+    ("alice", "gemini-3.6-flash, gemini-3.8-flash, 日本語モデル名前", "12"),
+]
 
 
 @pytest.mark.parametrize("columns", [30, 40, 50, 70])
@@ -130,4 +133,4 @@ def test_a_progress_bar_takes_one_line_of_a_narrow_terminal(monkeypatch, capsys)
     progress_bar.show_progress("a table with a long name", 1_000, 2_000)
     progress_bar.clear_progress()
     shown = capsys.readouterr().err
-    assert shown == "\r[###############........\x1b[K\r\x1b[K"
+    assert shown == "\r[###############.......\x1b[K\r\x1b[K"
