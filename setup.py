@@ -1,6 +1,6 @@
-"""The build step that setup.cfg cannot express: a built package carries default settings and openapi.json.
+"""The build step that setup.cfg cannot express: a built package carries default settings and documents.
 
-In a checkout `config/`, `docs/openapi.json` and `gunicorn.conf.py` stand where people look for them. The
+In a checkout `config/`, `docs/` and `gunicorn.conf.py` stand where people look for them. The
 build copies them to `bridge/shipped/`, so git holds one copy. `bridge/settings/source.py` chooses between the
 two places.
 """
@@ -19,6 +19,7 @@ def shipped_files() -> list[str]:
         *(path for path in settings if path != "config/local.toml"),
         "gunicorn.conf.py",
         "docs/openapi.json",
+        *sorted(path.as_posix() for path in Path("docs").glob("*.md")),  # what the demo agent answers from
     ]
 
 

@@ -2,6 +2,7 @@
 
     BridgeError                      kind            status
     ├ InvalidRequest                 invalid_request    400   the client's body, with the field in `param`
+    │ ├ InvalidCompaction            invalid_request    400   a summary in the body, or the wish for one
     │ ├ ContextOverflow              context_overflow   400   the conversation is too long for the model
     │ ├ UnknownPreviousAnswer        unknown_previous   400   the stored answer to continue does not exist
     │ ├ OutputLimitTooLow            invalid_request    400   thoughts used up all tokens of the answer
@@ -36,6 +37,7 @@
     │ ├ UpstreamUnreachable          unreachable        502
     │ ├ UpstreamTruncated            truncated          502   the answer ended without a finish reason
     │ └ UpstreamMalformed            malformed          502   the answer is unusable: bad JSON or a bad call
+    │   └ AgentFailed                malformed          502   an agent ended without a result
     └ InternalError                  internal           500   a bug in the bridge
       └ IllegalTransition            internal           500   an event machine would have broken its protocol
 
@@ -103,6 +105,13 @@ class ContextOverflow(InvalidRequest):
     kind = "context_overflow"
     tokens: int | None = None  #: tokens in the conversation
     limit: int | None = None  #: tokens that the model accepts
+
+
+class InvalidCompaction(InvalidRequest):
+    """The client sends a summary back changed or in the wrong place, or its conversation cannot be
+    summarised."""
+
+    code: str = ""  #: what is wrong, for programs: Anthropic's word
 
 
 class UnknownPreviousAnswer(InvalidRequest):
@@ -244,6 +253,10 @@ class UpstreamTruncated(UpstreamError):
 
 class UpstreamMalformed(UpstreamError):
     kind, status = "malformed", 502
+
+
+class AgentFailed(UpstreamMalformed):
+    retryable = False  # the same question would run into the same limit
 
 
 class InternalError(BridgeError):

@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.guards": {"bridge.gemini", "bridge.settings"},
     "bridge.context": {"bridge.gemini", "bridge.settings"},
     "bridge.state": {"bridge.ids_and_clock", "bridge.periodic_thread", "bridge.settings"},
+    "bridge.experiment_report": {"bridge.settings", "bridge.state"},
     "bridge.protocols": {
         "bridge.errors",
         "bridge.gemini",
@@ -60,8 +61,20 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bridge.state",
     },
     "bridge.fetch": {"bridge", "bridge.errors", "bridge.gemini", "bridge.settings"},
+    "bridge.agents": {
+        "bridge",
+        "bridge.errors",
+        "bridge.fetch",
+        "bridge.gemini",
+        "bridge.guards",
+        "bridge.ids_and_clock",
+        "bridge.settings",
+        "bridge.state",
+        "bridge.upstream",
+    },
     "bridge.exchange": {
         "bridge",
+        "bridge.agents",
         "bridge.context",
         "bridge.errors",
         "bridge.fetch",
@@ -106,6 +119,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.connect": {"bridge.gemini"},
     "bridge.doctor": {
         "bridge",
+        "bridge.agents",
         "bridge.access",
         "bridge.errors",
         "bridge.exchange",
@@ -119,13 +133,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bridge.cli": {
         "bridge",
         "bridge.access",
+        "bridge.agents",
         "bridge.connect",
         "bridge.doctor",
         "bridge.errors",
         "bridge.exchange",
+        "bridge.experiment_report",
         "bridge.gemini",
+        "bridge.observe",
         "bridge.settings",
         "bridge.state",
+        "bridge.web",
     },
 }
 

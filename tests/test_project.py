@@ -210,6 +210,7 @@ def test_the_diagrams_match_the_event_tables():
     spec.loader.exec_module(generate)
     for protocol in PROTOCOLS:
         assert generate.page(protocol).read_text() == generate.diagram(protocol), "run: make diagrams"
+    assert generate.CALLS.read_text() == generate.calls_diagram(), "run: make diagrams"
 
 
 def test_the_changelog_has_an_entry_for_this_version():

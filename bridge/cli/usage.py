@@ -42,9 +42,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how to group: one or more of {', '.join(GROUPINGS)}, separated by commas; default: day",
     )
     day = "a number of days such as 7d, or a day such as 2026-11-01 (UTC)"
-    parser.add_argument("--since", type=_day, default=DEFAULT_DAYS, help=f"{day}; default: {DEFAULT_DAYS}")
     parser.add_argument(
-        "--until", type=_day, default="1d", metavar="UNTIL", help="the last day; default: today"
+        "--since", type=day_argument, default=DEFAULT_DAYS, help=f"{day}; default: {DEFAULT_DAYS}"
+    )
+    parser.add_argument(
+        "--until", type=day_argument, default="1d", metavar="UNTIL", help="the last day; default: today"
     )
     parser.add_argument("--key", metavar="NAME", help="only requests with the client key of this name")
     form = parser.add_mutually_exclusive_group()
@@ -60,7 +62,7 @@ def _dimensions(text: str) -> tuple[str, ...]:
     return names
 
 
-def _day(text: str) -> date:
+def day_argument(text: str) -> date:
     """A day; `7d` is the first of the last seven days, including today."""
     try:
         if days := re.fullmatch(r"(\d{1,5})d", text):

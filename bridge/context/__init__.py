@@ -20,6 +20,9 @@ A client wishes a step with `GenerateRequest.context`, a tuple of `ContextWish(n
 sets it, with a name from `bridge/gemini/context_steps.py`. A wished step runs although `compress` is off;
 `ContextStep.wished(settings, options)` makes it from the options.
 
+The step `summary` only uses summaries that exist: `History.summaries` has them. The exchange layer looks them
+up by `turn_digests`, has a model write what is missing (`summary_task.py`), and runs the ladder again.
+
 Prefix stability: a step must decide about turn `i` from turns up to `i` and from `history.before(protected,
 window.grid)` alone. This place moves only in steps of the grid, so the upstream's cache of the prompt is lost
 once per grid step, and not with each turn.
@@ -34,6 +37,7 @@ from bridge.context.old_results import OldResults
 from bridge.context.old_thoughts import OldThoughts
 from bridge.context.repeated_turns import RepeatedTurns
 from bridge.context.strict_history import StrictHistory
+from bridge.context.summary import Summary
 
 EDITS: tuple[type[RequestEdit], ...] = (
     StrictHistory,
@@ -41,4 +45,4 @@ EDITS: tuple[type[RequestEdit], ...] = (
     ClearThinking,
     ClearToolUses,
 )
-LADDER: tuple[type[LadderStep], ...] = (OldThoughts, OldResults, OldMedia, LeadingTurns)
+LADDER: tuple[type[LadderStep], ...] = (OldThoughts, OldResults, OldMedia, Summary, LeadingTurns)

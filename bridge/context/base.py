@@ -60,6 +60,8 @@ class Shortened(NamedTuple):
 
     history: History
     changes: int = 0  #: turns, parts or results that were changed or removed
+    #: Whether it suffices that the history fits now. Else it should fit until the grid moves.
+    for_now: bool = False
 
 
 class LadderStep(ContextStep):

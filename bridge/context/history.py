@@ -6,11 +6,19 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import NamedTuple
 
 from bridge.context.estimate import content_tokens, fixed_tokens
 from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.history import repair_history
-from bridge.gemini.types import USER, Content, FunctionResponse, GenerateRequest
+from bridge.gemini.types import USER, Content, FunctionResponse, GenerateRequest, Part
+
+
+class KnownSummary(NamedTuple):
+    """A summary that exists for the beginning of a conversation."""
+
+    end: int  #: it stands for turns before this one
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,8 @@ class History:
     ends: tuple[int, ...]  #: the place at which each turn ended
     length: int  #: the place at which the conversation ended
     fixed: int  #: estimated tokens of instruction and tools
+    summaries: tuple[KnownSummary, ...] = ()  #: those that a step may use, the shortest first
+    carried: tuple[Part, ...] = ()  #: parts that stay when the turn that has them is dropped
 
     @property
     def tokens(self) -> int:

@@ -32,8 +32,10 @@ def shorten(history: History, window: Window, steps: Iterable[LadderStep]) -> Fi
     for step in steps:
         if history.tokens + space <= window.room:
             break
-        shorter, changes = step.apply(history, window)
+        shorter, changes, for_now = step.apply(history, window)
         if shorter is not history:
             taken.append(step_taken(step.name, changes, history, shorter, window.scale))
             history = shorter
+            if for_now and fits(history, window):
+                break
     return Fitted(history, tuple(taken))

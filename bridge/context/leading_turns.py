@@ -35,12 +35,14 @@ class LeadingTurns(LadderStep):
     def apply(self, history: History, window: Window) -> Shortened:
         space = history.until_next_move(window.grid)
         step = max(window.grid // ROUNDING, 1)
-        excess = history.tokens + space + part_tokens(GONE) - window.room
+        added = part_tokens(GONE) + sum(map(part_tokens, history.carried))
+        excess = history.tokens + space + added - window.room
         cut = _shortest(history, -(-excess // step) * step)
         if cut is None:
             return Shortened(history)
         first = history.turns[cut.first]
-        opening = replace(first, parts=(GONE, *first.parts))
+        carried = tuple([part for part in history.carried if part not in first.parts])
+        opening = replace(first, parts=(*carried, GONE, *first.parts))
         return Shortened(history.with_span(0, cut.rest, (opening,)), cut.rest - 1)
 
 

@@ -14,6 +14,7 @@ from bridge.doctor.gunicorn_settings import gunicorn_settings
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.settings import Settings, SettingsError, UpstreamRow, check_file, config_folder, load
 from bridge.settings.editors import load_editors
+from bridge.settings.experiments import load_experiments
 from bridge.settings.guards import load_guards
 from bridge.settings.models_file import load_models
 from bridge.settings.prices import load_prices
@@ -24,6 +25,7 @@ from bridge.upstream import make_upstream
 from bridge.upstream.capabilities import Capability
 
 LOCAL = "local.toml"
+AGENTS = "agents"  #: the folder of the files about agents
 
 #: The function that reads each file. Any other file is only parsed as TOML.
 READERS: Mapping[str, Callable[[Path], object]] = {
@@ -33,6 +35,7 @@ READERS: Mapping[str, Callable[[Path], object]] = {
     "guards.toml": load_guards,
     "editors.toml": load_editors,
     "prices.toml": load_prices,
+    "experiments.toml": load_experiments,
     "upstreams.toml": partial(load_upstreams, environ=os.environ, inherited=UpstreamSettings()),
 }
 
@@ -65,6 +68,8 @@ def _files(folder: Path) -> Iterator[Inspected]:
         yield _attempted(label(path), partial(_read, path))
     if LOCAL in present:
         yield _attempted(label(folder / LOCAL), partial(_read, folder / LOCAL))
+    for path in sorted((folder / AGENTS).glob("*.toml")):
+        yield _attempted(label(path), partial(_read, path))
     for name in sorted(present - shipped - {LOCAL}):
         yield Inspected(label(folder / name), "ignored: the bridge does not use a file with this name")
 
@@ -107,6 +112,15 @@ def _guards(settings: Settings) -> str:
     return f"{enforced} of {len(modes.__slots__)} enforced"
 
 
+def _agents(settings: Settings) -> str:
+    if settings.agents is None:
+        return "none"
+    from bridge.agents.directory import AgentDirectory  # most installations have no agents
+
+    AgentDirectory(settings.agents, settings.guards)
+    return ", ".join(settings.agents.names) or "tools, but no agents"
+
+
 def _upstream(settings: Settings) -> str:
     return "; ".join(_described(settings, row) for row in settings.all_upstreams)
 
@@ -135,6 +149,7 @@ PARTS: Mapping[str, Callable[[Settings], str]] = {
     "state folder": _state,
     "access": lambda settings: describe_access(settings).text,
     "guards": _guards,
+    "agents": _agents,
     "upstream": _upstream,
     "gunicorn.conf.py": _gunicorn,
     "application": _application,

@@ -44,10 +44,14 @@ def check_models(installation: Installation) -> Finding:
     gone = _gone(settings, upstream, names)
     if gone:
         return red(
-            f"models.toml names models that the upstream does not have: {', '.join(gone)}",
-            f"put other models first in models.toml; the upstream has {_some(sorted(names))}",
+            f"{_files(settings)} names models that the upstream does not have: {', '.join(gone)}",
+            f"put other models first there; the upstream has {_some(sorted(names))}",
         )
     return green(f"the upstream has {len(names)} models, including {', '.join(settings.models.targets)}")
+
+
+def _files(settings: Settings) -> str:
+    return "models.toml or experiments.toml" if settings.experiments else "models.toml"
 
 
 def _some(names: list[str]) -> str:
@@ -70,9 +74,10 @@ def _served_instead(settings: Settings, upstream: Upstream, names: set[str], row
 
 
 def _usable_rows(settings: Settings) -> Iterator[tuple[str, ...]]:
-    """The lists of models in models.toml at the upstream `default`, with retired models replaced."""
+    """The lists of models in models.toml and experiments.toml at the upstream `default`, with retired models
+    replaced."""
     table = settings.models
-    for row in table.target_rows:
+    for row in settings.target_rows:
         models = [target.model for target in row if DEFAULT in _upstreams(settings, target)]
         usable = tuple(
             dict.fromkeys(each for model in models for each in table.lifecycle.usable_models(model, today()))
@@ -117,7 +122,7 @@ def check_lifecycle(installation: Installation) -> Finding:
 
 
 def _configured(settings: Settings) -> Iterator[str]:
-    for row in settings.models.target_rows:
+    for row in settings.target_rows:
         yield from (target.model for target in row)
         for target in row:
             yield from (fallback.model for fallback in settings.models.fallbacks(target.model))

@@ -93,11 +93,11 @@ def _remembered(settings: Settings, row: UpstreamRow) -> Health:
 
 
 def _configured(settings: Settings, row: UpstreamRow) -> tuple[str, ...]:
-    """The models that models.toml and the row itself name for this upstream."""
+    """The models that models.toml, experiments.toml and the row itself name for this upstream."""
     table = settings.models
     served = [
         target.model
-        for target in table.known_targets
+        for target in settings.known_targets
         if row.name in ((target.upstream,) if target.upstream else table.upstreams_of(target.model))
     ]
     plain = [pattern for pattern in row.models if "*" not in pattern]

@@ -15,10 +15,13 @@ from bridge.context.base import ClientEdit, ContextStep, LadderStep
 from bridge.context.editor_context import EditorContext
 from bridge.context.estimate import request_tokens
 from bridge.context.history import History, first_difference, history_of, step_taken
-from bridge.context.ladder import Fitted, shorten
+from bridge.context.ladder import Fitted, fits, shorten
 from bridge.context.learned_scale import LearnedScales
+from bridge.context.summary import Summary
 from bridge.context.window import Window, window_of
 from bridge.errors import BridgeError, ContextOverflow
+from bridge.exchange.history_summaries import HistorySummaries
+from bridge.exchange.summaries import SummarySource
 from bridge.gemini.context_steps import StepTaken
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.types import GenerateRequest
@@ -48,7 +51,7 @@ class ContextFitting:
     """The context steps of one process."""
 
     def __init__(self, settings: ContextSettings, editors: Sequence[EditorBlock] = ()) -> None:
-        self._settings = settings
+        self.settings = settings
         self._editor_context = None if settings.editor_context == OFF else EditorContext(editors)
         self._clients = Patterns(settings.clients)
         self._edits = {kind.name: edit for kind in EDITS if (edit := kind(settings)).is_on()}
@@ -79,18 +82,23 @@ class ContextFitting:
         capabilities: ModelCapabilities,
         count: Count,
         record: Record,
+        summaries: SummarySource | None = None,
     ) -> GenerateRequest:
         """The request with a history that fits into the window of the model. Raises ContextOverflow if that
-        is impossible."""
+        is impossible, and SummaryNeeded if it is possible with a summary that must be written first."""
         record.steps_taken = ()
         steps = self._chosen(LADDER, self._ladder if self._compresses(record.client) else {}, request)
-        window = window_of(request, capabilities, self._settings) if steps else None
+        window = window_of(request, capabilities, self.settings) if steps else None
         if window is None:
             return self._without_repeated_state(request, record)
         window = replace(window, scale=self.scales.of(model))
-        fitting = request
-        if _expect(request, window.scale, record) >= NEAR_THE_EDGE * window.budget:
-            fitting = _Shortening(window, steps, self._learning(model, count), record).of(request)
+        known = self._known(request, capabilities.family or model, steps, summaries)
+        shortening = _Shortening(window, steps, self._learning(model, count), record, known)
+        fitting, expected = request, _expect(request, window.scale, record)
+        if expected >= NEAR_THE_EDGE * window.budget:
+            fitting = shortening.of(request)
+        else:
+            shortening.look_ahead(request, expected)
         sent = self._without_repeated_state(fitting, record)
         if sent is not request:
             _expect(sent, window.scale, record)
@@ -99,7 +107,7 @@ class ContextFitting:
     def for_token_count(self, request: GenerateRequest, model: str, record: Record) -> GenerateRequest:
         """The request as it would be sent if it fits."""
         edited = self.edited(request, model, record)
-        if self._settings.editor_context == ENFORCE and self._editor_context:
+        if self.settings.editor_context == ENFORCE and self._editor_context:
             return self._editor_context.apply(edited).request
         return edited
 
@@ -111,13 +119,34 @@ class ContextFitting:
         if not blocks:
             return request
         name, first = EditorContext.name, first_difference(request.contents, shorter.contents)
-        if self._settings.editor_context == SHADOW:
+        if self.settings.editor_context == SHADOW:
             record.note([f"context.{name}.shadow"])
             record.steps_in_shadow = (StepTaken(f"{name}_shadow", blocks, saved, first),)
             return request
         record.note([f"context.{name}"])
         record.steps_taken = (*record.steps_taken, StepTaken(name, blocks, saved, first))
         return shorter
+
+    def _known(
+        self,
+        request: GenerateRequest,
+        family: str,
+        steps: Sequence[LadderStep],
+        summaries: SummarySource | None,
+    ) -> HistorySummaries | None:
+        if summaries is None or not any(isinstance(step, Summary) for step in steps):
+            return None
+        return HistorySummaries(summaries, self.settings, request, family)
+
+    def reaches(self, request: GenerateRequest, model: str, threshold: int, count: Count) -> bool:
+        """Whether the prompt has so many tokens. The upstream is asked only near the threshold."""
+        expected = request_tokens(request) * self.scales.of(model)
+        if expected < NEAR_THE_EDGE * threshold:
+            return False
+        try:
+            return self._learning(model, count)(request) >= threshold
+        except BridgeError:
+            return expected >= threshold
 
     def _learning(self, model: str, count: Count) -> Count:
         def counted(request: GenerateRequest) -> int:
@@ -140,13 +169,13 @@ class ContextFitting:
             return tuple(own.values())
         wished = {wish.step: wish.options for wish in request.context}
         return [
-            kind.wished(self._settings, wished[kind.name]) if kind.name in wished else own[kind.name]
+            kind.wished(self.settings, wished[kind.name]) if kind.name in wished else own[kind.name]
             for kind in kinds
             if kind.name in wished or kind.name in own
         ]
 
     def _compresses(self, client: str | None) -> bool:
-        compress = self._settings.compress
+        compress = self.settings.compress
         if compress == CLIENTS:
             return self._clients.match(client or "")
         return compress != OFF
@@ -167,13 +196,26 @@ class _Shortening:
     steps: Sequence[LadderStep]
     count: Count
     record: Record
+    summaries: HistorySummaries | None = None
+
+    def look_ahead(self, request: GenerateRequest, tokens: float) -> None:
+        """Have the summary written that a request with so many tokens will need soon."""
+        if self.summaries is not None and self._is_soon(self.summaries, tokens):
+            history = self.summaries.added_to(history_of(request)[0])
+            self.summaries.prepare(history, self.window, history)
+
+    def _is_soon(self, summaries: HistorySummaries, tokens: float) -> bool:
+        return tokens >= summaries.settings.summary_from * self.window.budget
 
     def of(self, request: GenerateRequest) -> GenerateRequest:
         """The same request if it fits after all."""
         counted = self._counted(request)
         if counted is not None and counted <= self.window.budget:
+            self.look_ahead(request, counted)
             return request
         history, notes = history_of(request)
+        if self.summaries is not None:
+            history = self.summaries.added_to(history)
         fitted, tokens = self._fitted(request, history, counted)
         if fitted.taken:
             self._tell(fitted.taken, notes)
@@ -181,6 +223,7 @@ class _Shortening:
             raise _overflow(counted, self.window.limit)
         if not fitted.taken:
             return request
+        self._prepare(history, fitted.history, tokens)
         return replace(request, contents=fitted.history.turns)
 
     def _fitted(
@@ -189,7 +232,7 @@ class _Shortening:
         """The fitted history and its tokens. The shortened history is counted too, because the parts that
         stay may have more tokens for their length than those that were removed."""
         window = _scaled(self.window, history, counted)
-        fitted = shorten(history, window, self.steps)
+        fitted = self._shorten(history, window)
         for _ in range(MOST_RECOUNTS):
             tokens = fitted.history.tokens * window.scale
             if counted is None or not fitted.taken or tokens < SURELY_FITS * window.budget:
@@ -199,8 +242,19 @@ class _Shortening:
             if recounted is None or recounted + growth <= window.budget:
                 break
             window = _scaled(window, fitted.history, recounted)
-            fitted = shorten(history, window, self.steps)
+            fitted = self._shorten(history, window)
         return fitted, fitted.history.tokens * window.scale
+
+    def _shorten(self, history: History, window: Window) -> Fitted:
+        """A new summary comes before the steps that follow it in the ladder."""
+        fitted = shorten(history, window, self.steps)
+        if self.summaries is not None and (_went_on(fitted.taken) or not fits(fitted.history, window)):
+            self.summaries.need(history, window)
+        return fitted
+
+    def _prepare(self, history: History, fitted: History, tokens: float) -> None:
+        if self.summaries is not None and self._is_soon(self.summaries, tokens):
+            self.summaries.prepare(history, self.window, fitted)
 
     def _counted(self, request: GenerateRequest) -> int | None:
         """The upstream's count; None if it cannot count now, for then the estimate has to do."""
@@ -214,6 +268,16 @@ class _Shortening:
         self.record.note(notes)
         self.record.note([f"context.{step.name}" for step in taken])
         self.record.steps_taken = tuple(taken)
+
+
+def _went_on(taken: Sequence[StepTaken]) -> bool:
+    """Whether a step after the summary shortened the history."""
+    after = False
+    for kind in LADDER:
+        if after and any(step.name == kind.name for step in taken):
+            return True
+        after = after or kind is Summary
+    return False
 
 
 def _scaled(window: Window, history: History, counted: int | None) -> Window:

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from bridge.errors import (
@@ -22,15 +23,13 @@ from bridge.errors import (
     UnknownModel,
     UpstreamError,
 )
-from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
-from bridge.exchange.fitted import fitted
-from bridge.exchange.google_storage import without_storage
+from bridge.exchange.adapting import USAGE_ESTIMATED
+from bridge.exchange.answer_stream import answer_stream
 from bridge.exchange.losses import RequestLosses
-from bridge.exchange.model_choices import permitted_choices, priced_choices, unknown_model
+from bridge.exchange.model_choices import NO_ARM, EnteredArm, unknown_model
 from bridge.exchange.request_cache import OFF
+from bridge.exchange.request_conversation import in_conversation
 from bridge.exchange.services import Services
-from bridge.gemini.conversation import Session, conversation_id, session_in_metadata
-from bridge.gemini.service_tier import STANDARD, normalise_tier, tier_to_send
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import GuardRunner
@@ -45,11 +44,10 @@ from bridge.protocols.base import (
     Protocol,
 )
 from bridge.protocols.json_reading import reject_deep_nesting
-from bridge.settings.routes import Target
+from bridge.state.agent_run_store import RunStarter
 from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
-from bridge.upstream.prepared_attempt import PreparedAttempt
-from bridge.upstream.retries import LONGEST_HOLD, RetryingStream
+from bridge.upstream.retries import LONGEST_HOLD
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +55,6 @@ log = logging.getLogger(__name__)
 Wanted = Callable[[], bool]
 CHECK_INTERVAL = 1.0  #: seconds between two calls of `Wanted`
 FAULTS_OF_CLIENTS = (400, 404)  #: statuses of errors that say nothing about the upstream
-RETIRED = "model.retired"  #: the note for a retired model that another model replaces
 
 
 class Exchange:
@@ -279,77 +276,66 @@ def open_exchange(
         trace.client_request(body)
     with reject_deep_nesting():
         converted = protocol.to_gemini(body, caller)
-    asked = _in_conversation(converted, body, caller, record)
+    asked = in_conversation(converted, body, caller, record)
     record.model, record.stream = asked.request.model, asked.stream
+    arm = services.arm_of(asked.request, caller, record)
     losses = RequestLosses(caller, record)
-    record.upstream_model = services.models.resolve(record.model)
-    caller.permit(record.model, record.upstream_model)
-    losses.of_request(asked.losses)
+    record.upstream_model = services.models.resolve(record.model, arm.models)
+    caller.permit(record.model, services.models.permission_name(record.model, arm.models))
     guards = GuardRunner(services.guards, record.request_id)
-    guarded = guards.request(asked.request)
-    chunks: AnswerStream
-    if isinstance(guarded, ShortCircuit):
-        chunks = CannedStream(guarded.text)
+    ask = partial(
+        answer_of_model,
+        arm=arm,
+        services=services,
+        record=record,
+        guards=guards,
+        losses=losses,
+        trace=trace,
+    )
+    if services.agents.serve(record.model):
+        chunks = _agent_answer(asked, ask, caller, services, record, losses)
     else:
-        if guards.notes:  # the answer to a prompt that a guard changed is not kept
-            caller = replace(caller, key_cache=OFF)
-        chunks = _retrying_stream(guarded, caller, services, record, losses, trace)
+        losses.of_request(asked.losses)
+        chunks = ask(asked.request, caller)
     machine = protocol.machine(asked, services.ids_and_clock)
     return Exchange(protocol, machine, chunks, guards, services, record, trace, caller.interruption)
 
 
-def _in_conversation(
-    asked: ConvertedRequest, body: JsonObject, caller: Caller, record: Record
-) -> ConvertedRequest:
-    """The request with the id of its conversation; the record gets the id too."""
-    session = Session(record.session, record.agent) if record.session else None
-    conversation = conversation_id(caller.owner, session, body, caller.chain, asked.request)
-    record.conversation = conversation
-    if session is None and (named := session_in_metadata(body)):
-        record.session, record.agent = named
-    return replace(asked, request=replace(asked.request, conversation=conversation))
-
-
-def _retrying_stream(
+def answer_of_model(
     request: GenerateRequest,
+    caller: Caller,
+    *,
+    arm: EnteredArm = NO_ARM,
+    services: Services,
+    record: Record,
+    guards: GuardRunner,
+    losses: RequestLosses,
+    trace: Trace | None = None,
+) -> AnswerStream:
+    """The answer to one request. An agent asks for several."""
+    guarded = guards.request(request)
+    if isinstance(guarded, ShortCircuit):
+        return CannedStream(guarded.text)
+    if guards.notes:  # the answer to a prompt that a guard changed is not kept
+        caller = replace(caller, key_cache=OFF)
+    return answer_stream(guarded, arm, caller, services, record, losses, trace)
+
+
+def _agent_answer(
+    asked: ConvertedRequest,
+    ask: Callable[[GenerateRequest, Caller], AnswerStream],
     caller: Caller,
     services: Services,
     record: Record,
     losses: RequestLosses,
-    trace: Trace | None,
-) -> RetryingStream:
-    choices = permitted_choices(request.model, caller, services.models, request.conversation)
-    serving = services.upstreams.serving(choices)
-    request = services.media.fetched(request, serving, caller.book_memory, record)
-    tier = normalise_tier(request.service_tier or STANDARD)
-    request = replace(request, service_tier=tier_to_send(tier, services.auto_tier))
-    if caller.cost_limited:
-        choices = priced_choices(choices, request.service_tier or STANDARD, services.prices, record)
-    if services.models.is_replaced(request.model):
-        record.note([RETIRED])
-    request = services.context.edited(request, record.upstream_model or "", record)
-
-    def prepare(target: Target) -> PreparedAttempt:
-        fitting = fitted(request, target, caller, services, record, losses)
-        prepared = adapted(fitting, target, caller, services, record)
-        allowed = prepared.request if services.store else without_storage(prepared.request)
-        repaired, learnt = services.models.without_known_problems(allowed, target)
-        services.note_target(record, target)
-        notes = (*prepared.adapter.notes, *learnt, *prepared.upstream.losses_of(repaired))
-        record.note(notes)
-        losses.of_attempt(notes)
-        if trace:
-            trace.gemini_request(repaired)
-        return prepared._replace(request=repaired)
-
-    stream = RetryingStream(
-        choices,
-        prepare,
-        services.policy,
-        services.cooldowns,
-        services.models,
-        tier,
-        strict=losses.strict,
+) -> AnswerStream:
+    """The answer of an agent. Who may use an agent may use it with the model that the administrator chose."""
+    losses.of_request((*asked.losses, *services.agents.losses(asked.request)))
+    inner = replace(caller, permit=lambda _name, _model: None)
+    return services.agents.answer(
+        asked.request,
+        lambda request: ask(request, inner),
+        services.ids_and_clock.new_id,
+        RunStarter(record.key, record.request_id),
+        caller.spent,
     )
-    stream.prepare_first()
-    return stream

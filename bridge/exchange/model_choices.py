@@ -7,10 +7,12 @@ choice before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from bridge.errors import NotAllowed, UnknownModel
 from bridge.exchange.model_directory import LONGEST_SHOWN, ModelDirectory
+from bridge.gemini.types import GenerateRequest
 from bridge.observe.record import Record
 from bridge.protocols.base import Caller
 from bridge.settings.prices import PriceTable
@@ -19,9 +21,27 @@ from bridge.settings.routes import Target
 Choices = list[list[Target]]
 
 
-def permitted_choices(name: str, caller: Caller, models: ModelDirectory, conversation: str = "") -> Choices:
-    """Raises NotAllowed if the caller may not use the first choice."""
-    choices = models.choices(name)
+class EnteredArm(NamedTuple):
+    """What the arm of an experiment changes in a request."""
+
+    models: tuple[Target, ...] = ()  #: in place of the models of the alias; empty: those of the alias
+    thinking: str = ""  #: the thinking level in place of the client's
+    #: Called with the request that is sent and its owner, if shadows may get copies of it.
+    offer: Callable[[GenerateRequest, str], None] | None = None
+
+
+NO_ARM = EnteredArm()
+
+
+def permitted_choices(
+    name: str,
+    caller: Caller,
+    models: ModelDirectory,
+    conversation: str = "",
+    instead: tuple[Target, ...] = (),
+) -> Choices:
+    """Raises NotAllowed if the caller may not use the first choice. `instead`: the models of an arm."""
+    choices = models.choices(name, instead)
     caller.permit(name, choices[0].model)
 
     def routed(candidates: Iterable[Target]) -> list[Target]:

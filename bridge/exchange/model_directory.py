@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from bridge.errors import UnknownModel
 from bridge.gemini.model_capabilities import ModelCapabilities
+from bridge.gemini.model_names import plain_name
 from bridge.gemini.repairs import REMEMBERED_REPAIRS, Repair
 from bridge.gemini.types import GenerateRequest, JsonObject
-from bridge.settings.models import ModelTable
+from bridge.settings.models import ModelTable, ResolvedModel
 from bridge.settings.routes import Target
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.upstream.directory import UpstreamDirectory
@@ -53,22 +54,32 @@ class ModelDirectory:
 
     # --- names ---------------------------------------------------------------------------------------
 
-    def resolve(self, name: str) -> str:
+    def _meaning(self, name: str, instead: tuple[Target, ...]) -> ResolvedModel:
+        """`instead`: the models of an experiment's arm, in place of those of the name."""
+        return self.table.in_service(instead) if instead else self.table.meaning(name)
+
+    def resolve(self, name: str, instead: tuple[Target, ...] = ()) -> str:
         """The model that currently serves the name."""
-        targets = self._existing(self.table.meaning(name).models)
+        targets = self._existing(self._meaning(name, instead).models)
         return targets[0].model if targets else self.table.resolve(name)
 
-    def choices(self, name: str) -> tuple[Target, ...]:
+    def permission_name(self, name: str, instead: tuple[Target, ...] = ()) -> str:
+        """The model that a key must allow, if it does not allow the name itself. Who may use a model may not
+        use every agent that runs on it."""
+        plain = plain_name(name)
+        return plain if plain in self.table.agents else self.resolve(name, instead)
+
+    def choices(self, name: str, instead: tuple[Target, ...] = ()) -> tuple[Target, ...]:
         """The models to try; the next one is used if the upstream does not have the one before. Raises
         UnknownModel for a retired model without a replacement, or if the operator wants such requests
         refused."""
-        meaning = self.table.meaning(name)
+        meaning = self._meaning(name, instead)
         if not meaning.models:
             raise self._refusal(name, meaning.retired or name)
         return self._existing(meaning.models)
 
-    def is_replaced(self, name: str) -> bool:
-        return self.table.meaning(name).retired is not None
+    def is_replaced(self, name: str, instead: tuple[Target, ...] = ()) -> bool:
+        return self._meaning(name, instead).retired is not None
 
     def routed(self, target: Target, conversation: str = "") -> list[Target]:
         """The target at each upstream that serves it, in the order in which they are tried. Raises

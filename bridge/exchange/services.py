@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
+from bridge.exchange.model_choices import NO_ARM, EnteredArm
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
+from bridge.exchange.summaries import Summaries
+from bridge.gemini.types import GenerateRequest
 from bridge.guards.guard_runner import ActiveGuards
 from bridge.ids_and_clock import IdsAndClock
 from bridge.observe.record import Record
+from bridge.protocols.base import Caller
 from bridge.settings.prices import PriceTable
 from bridge.settings.routes import Target
 from bridge.state.signature_store import SignatureStore
@@ -19,6 +25,9 @@ from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.upstream.cooldowns import Cooldowns
 from bridge.upstream.directory import UpstreamDirectory
 from bridge.upstream.retries import RetryPolicy
+
+if TYPE_CHECKING:
+    from bridge.exchange.experiment_arms import Experiments
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,13 @@ class Services:
     cache: RequestCache
     failures: UpstreamFailureStore
     context: ContextFitting
+    summaries: Summaries
+    agents: AgentModels
+    experiments: Experiments | None = None
+
+    def arm_of(self, request: GenerateRequest, caller: Caller, record: Record) -> EnteredArm:
+        """The arm of an experiment that the request belongs to."""
+        return NO_ARM if self.experiments is None else self.experiments.enter(request, caller, record)
 
     def note_target(self, record: Record, target: Target) -> None:
         """Record the target that the request is sent to."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from bridge.exchange.adapting import USAGE_ESTIMATED, adapted
 from bridge.exchange.losses import RequestLosses
 from bridge.exchange.model_choices import permitted_choices
+from bridge.exchange.request_conversation import in_conversation
 from bridge.exchange.services import Services
 from bridge.exchange.unary_attempts import first_answer
 from bridge.gemini.types import GenerateRequest, JsonObject
@@ -24,11 +25,14 @@ def count_tokens(
     with reject_deep_nesting():
         asked = counting.to_gemini(body, caller)
     record.model = asked.request.model
+    if services.experiments is not None:
+        asked = in_conversation(asked, body, caller, record)
+    arm = services.arm_of(asked.request, caller, record)
     guards = GuardRunner(services.guards, record.request_id)
     guarded = guards.for_token_count(asked.request)
     request = replace(guarded, service_tier=None)
     losses = RequestLosses(caller, record)
-    choices = permitted_choices(record.model, caller, services.models)
+    choices = permitted_choices(record.model, caller, services.models, instead=arm.models)
     losses.of_request(asked.losses)
     serving = services.upstreams.serving(choices)
     request = services.media.fetched(request, serving, caller.book_memory, record)

@@ -75,12 +75,16 @@ def conversation_id(
     """The id of the conversation, from the most reliable source available. `chain` is the conversation of the
     stored answer that the request continues."""
     if session is not None:
-        return digest(owner, "session", session.id, session.agent or "")
+        return session_conversation(owner, session)
     if key := _text(body.get("prompt_cache_key")):
         return digest(owner, "prompt_cache_key", key)
     if (session := session_in_metadata(body)) is not None:
         return digest(owner, "session", session.id, "")
     return chain or digest(owner, "opening", *_opening_texts(request))
+
+
+def session_conversation(owner: str, session: Session) -> str:
+    return digest(owner, "session", session.id, session.agent or "")
 
 
 def digest(owner: str, *words: str) -> str:

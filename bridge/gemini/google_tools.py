@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import orjson
 
+from bridge.gemini.hosted_tools import is_hosted
 from bridge.gemini.losses import SEARCH_BESIDE_FUNCTIONS
 from bridge.gemini.model_capabilities import ModelCapabilities
 from bridge.gemini.signatures import CallSignatures
@@ -32,7 +33,12 @@ _MOST_STORED = 64 * 1024
 
 def is_server_tool(data: PartData) -> bool:
     """Whether the data is a call that Google's servers ran, or its response."""
-    return isinstance(data, OtherData) and data.field in (_CALL, _RESPONSE) and isinstance(data.value, dict)
+    return (
+        isinstance(data, OtherData)
+        and data.field in (_CALL, _RESPONSE)
+        and isinstance(data.value, dict)
+        and not is_hosted(data)
+    )
 
 
 # --- the request -------------------------------------------------------------------------------------

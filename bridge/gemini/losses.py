@@ -14,6 +14,9 @@ STRICT_CALLS = "tools.strict"
 SEARCH_BESIDE_FUNCTIONS = "tools.search_beside_functions"
 SETTINGS_NOT_SENT = "upstream.settings"
 TOOL_CHOICE_IN_TEXT = "tools.choice_in_text"
+AGENT_TOOLS = "agent.tools"
+AGENT_INSTRUCTION = "agent.instruction"
+AGENT_CANDIDATES = "agent.candidates"
 GOOGLES_CHOICE = "tools.googles_choice"
 
 REQUEST_LOSSES: Mapping[str, str] = {
@@ -25,6 +28,9 @@ REQUEST_LOSSES: Mapping[str, str] = {
     SAMPLING_NOT_SENT: "The model does not accept sampling settings.",
     SETTINGS_NOT_SENT: "The upstream of this model has no such setting.",
     TOOL_CHOICE_IN_TEXT: "The model gets its tools as text, so the required tool call is only a request.",
+    AGENT_TOOLS: "The model is an agent, which uses its own tools only.",
+    AGENT_INSTRUCTION: "The model is an agent, which follows its own instruction.",
+    AGENT_CANDIDATES: "The model is an agent, which gives one answer.",
     GOOGLES_CHOICE: "Gemini itself decides whether to use a tool that Google runs; nothing can require it.",
     THINKING_AMOUNT: "The model does not accept this effort or budget for thinking.",
 }

@@ -22,6 +22,7 @@ from bridge.gemini.google_tools import (
     without_server_tools,
 )
 from bridge.gemini.history import repair_history
+from bridge.gemini.hosted_tools import with_function_calls
 from bridge.gemini.json_beside_tools import ask_for_json_in_instruction
 from bridge.gemini.losses import SEARCH_BESIDE_FUNCTIONS
 from bridge.gemini.model_capabilities import ModelCapabilities
@@ -180,6 +181,7 @@ def _adapt_history(
     """The contents in the form that Gemini accepts, with notes. `searches`: Gemini may search beside
     functions, so the parts of earlier searches return to it."""
     family = capabilities.family
+    request = replace(request, contents=tuple(with_function_calls(request.contents)))
     # Unseal first: the repair then removes parts that held nothing but a foreign signature.
     contents = _restore_signatures(request, family, store)
     if not request.native:

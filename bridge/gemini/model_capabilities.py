@@ -40,6 +40,7 @@ class ModelCapabilities:
     draws: bool = False  #: its answers may contain images
     ignores_sampling: bool = False  #: it ignores or rejects sampling settings such as temperature
     cache: str = ""  #: "on": the request cache is used for it; "off": it never is; "": the key decides
+    summary_model: str = ""  #: the model that summarises its conversations; empty: the model itself
     fallbacks: tuple[str, ...] = ()  #: models to use while it is overloaded or out of quota
     # Empty or not set: the row of the upstream decides.
     tools: str = ""  #: `text`: it gets the tools in its instruction, and writes calls as text

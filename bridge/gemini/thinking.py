@@ -6,10 +6,11 @@ https://ai.google.dev/gemini-api/docs/thinking
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bridge.gemini.model_capabilities import LEVELS, ModelCapabilities
-from bridge.gemini.types import JsonObject, Thinking
+from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
 
 AUTOMATIC = -1  #: this budget lets the model decide
 
@@ -38,6 +39,12 @@ def thinking_config(capabilities: ModelCapabilities, thinking: Thinking | None) 
         return config if level is None else config | {"thinkingLevel": level.upper()}
     budget = _budget(capabilities, thinking)
     return config if budget is None else config | {"thinkingBudget": budget}
+
+
+def with_level(request: GenerateRequest, level: str) -> GenerateRequest:
+    """The request with this effort in place of the client's. Whether thoughts are shown stays the same."""
+    show = request.thinking is None or request.thinking.show
+    return replace(request, thinking=Thinking(level, show=show))
 
 
 def loses_amount(thinking: Thinking | None, config: JsonObject | None) -> bool:

@@ -133,6 +133,19 @@ _ESTIMATE_ERROR = Histogram(
     buckets=SHARES,
     **_ours,
 )
+_EXPERIMENTS = Counter(
+    "experiment_requests_total",
+    "Requests of experiments that were sent to a model, by experiment, arm and outcome",
+    ("experiment", "arm", "outcome"),
+    **_ours,
+)
+_SHADOWS = Counter(
+    "shadow_requests_total",
+    "Copies of requests for shadow arms, by their end: answered, failed, or the reason why the copy was "
+    "dropped: busy, full, large, tools or spent",
+    ("experiment", "arm", "end"),
+    **_ours,
+)
 _DROPPED = Counter("accounts_rows_dropped_total", "Requests that are missing in the accounts", **_ours)
 _WAITED = Counter(
     "requests_without_place_total",
@@ -168,6 +181,10 @@ def stream_began() -> None:
 
 def stream_ended() -> None:
     _STREAMS.dec()
+
+
+def shadow_ended(experiment: str, arm: str, end: str) -> None:
+    _series(_SHADOWS, experiment, arm, end).inc()
 
 
 def usage_rows_dropped(rows: int) -> None:
@@ -210,6 +227,9 @@ class RequestMetrics:
             self._count_context(record, model)
             if record.upstream:
                 _series(_UPSTREAM_REQUESTS, record.upstream, record.outcome, error).inc()
+            if record.assignment is not None:
+                experiment, arm, _ = record.assignment
+                _series(_EXPERIMENTS, experiment, arm, record.outcome).inc()
         if record.cache:
             _series(_CACHE, record.cache).inc()
             if saved := self._saved_cost_of(record):

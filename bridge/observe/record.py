@@ -24,6 +24,8 @@ CLIENT_LEFT = "client_left"
 NO_REFUSALS = (ClientDisconnected, InternalError, UpstreamError)
 LOST = "lost"
 RETRY = "retry."  #: notes on attempts that failed begin so
+FALLBACK = "fallback"  #: the note for each model that was asked in place of the one before
+MALFORMED = "malformed"  #: the kind of the error for an answer that is malformed or empty
 CACHE_HIT = "hit"  #: the value of `cache` for an answer from the request cache
 
 
@@ -44,6 +46,18 @@ class Tokens(NamedTuple):
 
 
 NO_TOKENS = Tokens(0, 0, 0, 0)
+
+
+class ArmOfRequest(NamedTuple):
+    """The place of a request in an experiment."""
+
+    experiment: str
+    arm: str
+    assignment: str  #: of `Assignment` in bridge/state/usage_store.py
+
+    def __str__(self) -> str:
+        mark = f"; {self.assignment}" if self.assignment else ""
+        return f"{self.experiment}; arm={self.arm}{mark}"
 
 
 @dataclass(slots=True)
@@ -79,6 +93,7 @@ class Record:
     cache: str | None = None  #: of the request cache: hit, miss, refresh, off; None if nothing asked for it
     cache_age: float = 0.0  #: seconds since the cached answer was made
     saved_usage: Usage | None = None  #: of a cached answer; it costs nothing, so `usage` leaves it out
+    assignment: ArmOfRequest | None = None  #: in an experiment
     #: Failed attempts, each with its upstream: also those that another attempt replaced.
     upstream_errors: list[tuple[str, str]] = field(default_factory=list)
     service_tier: str | None = None  #: the tier that served the request, if it is known
@@ -173,6 +188,11 @@ class Record:
         return self._tokens
 
     @property
+    def malformed_answers(self) -> int:
+        """The malformed answers of the model, also those that a retry replaced."""
+        return self.notes[f"{RETRY}{MALFORMED}"] + (self.error == MALFORMED)
+
+    @property
     def context_steps(self) -> tuple[StepTaken, ...]:
         """How the conversation was shortened."""
         return self.edits_taken + self.steps_taken
@@ -241,12 +261,18 @@ class Record:
             "duration_ms": _milliseconds(self.seconds),
             "first_byte_ms": _milliseconds(self.seconds_to_first_byte),
             "cache": self.cache,
+            **self._experiment_fields(),
             "context": {step.name: step.changes for step in self.context_steps} or None,
             "finish": ", ".join(self.finish_reasons) or None,
             **self._token_fields(),
             "notes": dict(self.notes) or None,
         }
         return {name: value for name, value in fields.items() if value is not None}
+
+    def _experiment_fields(self) -> dict[str, str | None]:
+        if self.assignment is None:
+            return {}
+        return {**self.assignment._asdict(), "assignment": self.assignment.assignment or None}
 
     def _token_fields(self) -> dict[str, int]:
         if self.usage is None or not self.usage.raw:

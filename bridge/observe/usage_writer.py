@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from bridge.ids_and_clock import random_id
 from bridge.observe import metrics
 from bridge.observe.costs import cost_of, saved_cost_of
-from bridge.observe.record import CACHE_HIT, Record
+from bridge.observe.record import CACHE_HIT, FALLBACK, ArmOfRequest, Record
 from bridge.settings.prices import PriceTable
 from bridge.state.bridges import LateUsage
 from bridge.state.errors import StorageError, StorageUnavailable
@@ -40,6 +40,7 @@ TIDYING = 600.0
 BETWEEN_WARNINGS = 60.0
 #: Seconds that the last writes may delay the end of the process.
 LAST_WORDS = 3.0
+NO_EXPERIMENT = ArmOfRequest("", "", "")
 #: Longer names are truncated, since clients choose some of them.
 LONGEST_NAME = 128
 
@@ -77,6 +78,11 @@ class UsageObserver:
             record.service_tier or "",
             from_cache=int(record.cache == CACHE_HIT),
             saved=saved_cost_of(record, self._prices),
+            conversation=record.conversation,
+            **(record.assignment or NO_EXPERIMENT)._asdict(),
+            streamed=int(record.stream),
+            fallbacks=record.notes[FALLBACK],
+            malformed=record.malformed_answers,
         )
 
 

@@ -36,6 +36,7 @@ from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.interruption import Interruption
 from bridge.protocols.embedding import Embedding
+from bridge.protocols.summary_seal import SummarySeal
 from bridge.rate_limit_status import RateLimitStatus
 
 
@@ -81,6 +82,12 @@ class Caller:
     #: Admits bytes that the bridge fetches for the request to the worker's memory, or raises.
     book_memory: Callable[[int], None] = lambda _size: None
     key_cache: str = ""  #: the administrator's rule of the key for the request cache: on, off or none
+    #: Counts a request that the bridge makes for the caller against the caller's limits, with its record.
+    #: Raises LimitReached.
+    book_request: Callable[[Any], None] = lambda _record: None
+    seal: SummarySeal = field(default_factory=SummarySeal)  #: of the summaries that the caller gets and sends
+    #: The error if a budget of the caller is used up by now.
+    spent: Callable[[], BridgeError | None] = lambda: None
     key_strict: bool = False  #: whether the administrator set the caller's key to strict mode
 
 

@@ -36,6 +36,9 @@ class Slots:
     def taken(self) -> int:
         return self._all - self._free
 
+    def more_than_half_taken(self) -> bool:
+        return 2 * self.taken > self._all
+
     def reserve(self) -> Slot | None:
         with self._lock:
             if not self._free:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.settings.context import ContextSettings
 from bridge.settings.database_url import secrets_in
@@ -25,11 +25,13 @@ from bridge.settings.guards import GuardSettings, load_guards
 from bridge.settings.limits import Limits, LimitSettings
 from bridge.settings.models import ModelTable
 from bridge.settings.models_file import load_models
+from bridge.settings.optional_files import agents_in, experiments_in
 from bridge.settings.prices import FREE, PriceTable, load_prices
-from bridge.settings.routes import Routes
+from bridge.settings.routes import Routes, Target
 from bridge.settings.sections import (
     AccessSettings,
     AccountsSettings,
+    AgentRunSettings,
     CacheSettings,
     ConnectSettings,
     LogSettings,
@@ -68,6 +70,10 @@ from bridge.settings.value import (
     shapes,
 )
 
+if TYPE_CHECKING:
+    from bridge.settings.agents import AgentSettings
+    from bridge.settings.experiments import Experiment
+
 __all__ = [
     "AUTO",
     "AccessSettings",
@@ -101,6 +107,7 @@ GEMINI = "gemini"
 DEMO = "demo"
 NONE = "none"  #: the section [upstream] names no upstream
 BUILT_IN = "built in"
+EXPERIMENTS_FILE = "experiments.toml"
 OTEL_PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 
 SECTIONS: Mapping[str, type] = {
@@ -120,6 +127,7 @@ SECTIONS: Mapping[str, type] = {
     "models": ModelSettings,
     "state": StateSettings,
     "connect": ConnectSettings,
+    "agent_runs": AgentRunSettings,
     "access": AccessSettings,
     "limits": LimitSettings,
 }
@@ -142,8 +150,10 @@ class ShownSetting:
 class Settings:
     models: ModelTable
     guards: GuardSettings = field(default_factory=GuardSettings)
+    agents: AgentSettings | None = None
     editors: tuple[EditorBlock, ...] = ()  #: the rows of editors.toml
     prices: PriceTable = field(default_factory=PriceTable)
+    experiments: tuple[Experiment, ...] = ()  #: the rows of experiments.toml
     server: ServerSettings = field(default_factory=ServerSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     upstreams: tuple[UpstreamRow, ...] = ()  #: the rows of upstreams.toml
@@ -160,6 +170,7 @@ class Settings:
     context: ContextSettings = field(default_factory=ContextSettings)
     state: StateSettings = field(default_factory=StateSettings)
     connect: ConnectSettings = field(default_factory=ConnectSettings)
+    agent_runs: AgentRunSettings = field(default_factory=AgentRunSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     #: Dotted key → the file or variable that set the value.
@@ -167,11 +178,11 @@ class Settings:
 
     @property
     def transport_in_force(self) -> str:
+        if _is_demo(self.upstream, self.models.routes):
+            return DEMO
         if self.upstream.transport != AUTO:
             return self.upstream.transport
-        if self.upstream.api_keys:
-            return GEMINI
-        return DEMO if self.models.routes.default else NONE
+        return GEMINI if self.upstream.api_keys else NONE
 
     @property
     def all_upstreams(self) -> tuple[UpstreamRow, ...]:
@@ -199,10 +210,23 @@ class Settings:
         return FREE if self.transport_in_force == DEMO and not self.upstreams else self.prices
 
     @property
+    def target_rows(self) -> tuple[tuple[Target, ...], ...]:
+        """The lists of models that client names and the arms of experiments mean."""
+        arms = [arm.models for row in self.experiments for arm in row.arms if arm.models]
+        shadows = [shadow.models for row in self.experiments for shadow in row.shadows]
+        return tuple(dict.fromkeys((*self.models.target_rows, *arms, *shadows)))
+
+    @property
+    def known_targets(self) -> tuple[Target, ...]:
+        """Every model of these lists, with all fallbacks."""
+        listed = (target for row in self.target_rows for target in row)
+        return tuple(dict.fromkeys((*self.models.known_targets, *listed)))
+
+    @property
     def unpriced_models(self) -> list[str]:
-        """The models in models.toml that have no price."""
+        """The models in models.toml and experiments.toml that have no price."""
         prices = self.prices_in_force
-        return [str(target) for target in self.models.known_targets if not prices.knows(*target.price_names)]
+        return [str(target) for target in self.known_targets if not prices.knows(*target.price_names)]
 
     @property
     def unpriced_effect(self) -> str:
@@ -252,17 +276,28 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     upstreams = load_upstreams(folder / UPSTREAMS_FILE, environ, built["upstream"])
     routes = Routes(upstreams, default=_has_default(built["upstream"], upstreams))
     models, origins["models.default"] = _models(folder, environ, built.pop("models"), routes)
-    return _resolved(
-        Settings(
-            models=models,
-            upstreams=upstreams,
-            guards=load_guards(_own_or_default(folder, "guards.toml")),
-            editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
-            prices=load_prices(_own_or_default(folder, "prices.toml")),
-            origins=MappingProxyType(origins),
-            **built,
-        ),
-        base_folder(folder, environ),
+    base = base_folder(folder, environ)
+    agents = agents_in(folder / "agents", environ, base, demo=_is_demo(built["upstream"], routes))
+    if agents is not None:
+        models.serve_agents({agent.model_name: agent.model for agent in agents.agents})
+    settings = Settings(
+        models=models,
+        agents=agents,
+        upstreams=upstreams,
+        guards=load_guards(_own_or_default(folder, "guards.toml")),
+        prices=load_prices(_own_or_default(folder, "prices.toml")),
+        editors=load_editors(_own_or_default(folder, EDITORS_FILE)),
+        origins=MappingProxyType(origins),
+        **built,
+    )
+    experiments = experiments_in(folder / EXPERIMENTS_FILE, models, settings.prices_in_force)
+    settings = replace(settings, experiments=experiments)
+    return _resolved(settings, base)
+
+
+def _is_demo(upstream: UpstreamSettings, routes: Routes) -> bool:
+    return upstream.transport == DEMO or (
+        upstream.transport == AUTO and not upstream.api_keys and routes.default
     )
 
 

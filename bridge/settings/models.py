@@ -5,7 +5,7 @@ All data comes from `config/models.toml`, which `models_file.py` reads; the code
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -69,6 +69,8 @@ class ModelTable:
         self.aliases = tuple(
             (name, str(self._targets(row)[0])) for row in aliases for name in row.match if "*" not in name
         )
+        #: The names of agents, each with its model.
+        self.agents: Mapping[str, str] = {}
         self._default_row = tuple(map(self.routes.target, default))
         #: The lists of targets that client names map to.
         self.target_rows = tuple(dict.fromkeys((self._default_row, *map(self._targets, aliases))))
@@ -80,6 +82,10 @@ class ModelTable:
         self._cached_upstreams = lru_cache(CACHED_NAMES)(self._find_upstreams)
         self._cached_meaning = lru_cache(CACHED_NAMES)(self._find_meaning)
         self._cached_capabilities = lru_cache(CACHED_NAMES)(self._find_capabilities)
+
+    def serve_agents(self, agents: Mapping[str, str]) -> None:
+        """Serve agents by these names beside the models. Call it before the first lookup."""
+        self.agents = agents
 
     def _targets(self, alias: Alias) -> tuple[Target, ...]:
         return tuple(self.routes.target(model, alias.upstream) for model in alias.model)
@@ -114,7 +120,11 @@ class ModelTable:
         return tuple(map(self.routes.target, self.capabilities(model).fallbacks))
 
     def _find_meaning(self, name: str | None, day: date) -> ResolvedModel:
-        row = self._default_row if name is None else self._row_of(plain_name(name))
+        return self.in_service(self._default_row if name is None else self._row_of(plain_name(name)), day)
+
+    def in_service(self, row: tuple[Target, ...], day: date | None = None) -> ResolvedModel:
+        """The models, with replacements for those that are retired."""
+        day = day or today()
         retired = next((target.model for target in row if self.lifecycle.retired(target.model, day)), None)
         if retired is None:
             return ResolvedModel(row)
@@ -130,14 +140,16 @@ class ModelTable:
         usable = self.lifecycle.usable_models(target.model, day)
         return (target._replace(model=model) for model in usable)
 
+    def is_model(self, name: str) -> bool:
+        """Whether the client's name is that of a model, and no alias."""
+        plain = plain_name(name)
+        at_upstream = bool(self.routes.names and self.routes.target(plain).upstream)
+        return at_upstream or self.routes.passes(plain) or self._pass_through.match(plain)
+
     def _row_of(self, name: str) -> tuple[Target, ...]:
-        named = self.routes.target(name)
-        if (
-            (self.routes.names and named.upstream)
-            or self.routes.passes(name)
-            or self._pass_through.match(name)
-        ):
-            return (named,)
+        name = self.agents.get(name, name)
+        if self.is_model(name):
+            return (self.routes.target(name),)
         return next(
             (targets for patterns, targets in self._aliases if patterns.match(name)), self._default_row
         )

@@ -23,7 +23,7 @@ def check_routes(where: str, table: ModelTable, aliases: Aliases, rows: ModelRow
     if not table.routes.names:
         return
     for place, target in _written_targets(where, table, aliases, rows):
-        _check_target(place, target, table)
+        check_target(place, target, table)
     _check_patterns(table)
     for place, row in rows.items():
         for model in row.match:
@@ -55,7 +55,8 @@ def _written_targets(
             yield f"{place}: fallbacks", table.routes.target(model)
 
 
-def _check_target(place: str, target: Target, table: ModelTable) -> None:
+def check_target(place: str, target: Target, table: ModelTable) -> None:
+    """Raises SettingsError if no upstream serves the target."""
     if target.upstream:
         _check_name(place, target, table)
         return

@@ -162,6 +162,15 @@ class CacheSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentRunSettings:
+    """The records of agents' runs."""
+
+    record: Annotated[str, OneOf((OFF, "structure", "full"))] = "structure"
+    days: Count = 30
+    max_mb: Count = 256
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """The settings for models outside models.toml."""
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from bridge.settings.google import CodeAssistSettings, Location, Project, VertexSettings
+from bridge.settings.references import CREDENTIAL, ENVIRONMENT, from_credential, from_environment
 from bridge.settings.sections import Duration, Timeout, UpstreamSettings
-from bridge.settings.source import CREDENTIALS_DIR, label, read_credential, read_toml
+from bridge.settings.source import label, read_toml
 from bridge.settings.value import (
     AUTO,
     MatchesPattern,
@@ -30,9 +31,6 @@ from bridge.settings.value import (
 
 FILE = "upstreams.toml"
 DEFAULT = "default"  #: the upstream of the section [upstream]
-
-ENVIRONMENT = "env:"
-CREDENTIAL = "credential:"
 
 Name = Annotated[
     str, MatchesPattern(r"[a-z0-9][a-z0-9_-]{0,31}", " of at most 32 lower-case letters, digits, - and _")
@@ -205,33 +203,12 @@ def _row(
 def _keys(where: str, references: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[str]:
     for reference in references:
         if reference.startswith(ENVIRONMENT):
-            found = _from_environment(where, reference.removeprefix(ENVIRONMENT), environ)
+            found = from_environment(where, reference.removeprefix(ENVIRONMENT), environ)
         elif reference.startswith(CREDENTIAL):
-            found = _from_credential(where, reference.removeprefix(CREDENTIAL), environ)
+            found = from_credential(where, reference.removeprefix(CREDENTIAL), environ)
         else:  # the message does not repeat the text, which may be a key
             raise SettingsError(
                 f"{where} must not contain a key: write the key into an environment variable and "
                 'name it here, "env:NAME", or give systemd a credential: "credential:name"'
             )
         yield from KEYS.read(where, found)
-
-
-def _from_environment(where: str, name: str, environ: Mapping[str, str]) -> str:
-    if text := environ.get(name, "").strip():
-        return text
-    raise SettingsError(f"{where}: the environment variable {name} is not set; set it to the key")
-
-
-def _from_credential(where: str, name: str, environ: Mapping[str, str]) -> str:
-    folder = environ.get(CREDENTIALS_DIR)
-    if not folder:
-        raise SettingsError(
-            f"{where}: {CREDENTIALS_DIR} is not set: only systemd passes credentials; "
-            f'use "{ENVIRONMENT}NAME" if the bridge runs without systemd'
-        )
-    plain = Path(name).name == name
-    if text := read_credential(Path(folder) / name, f"{where}: credential {name}") if plain else "":
-        return ",".join(text.splitlines())
-    raise SettingsError(
-        f"{where}: systemd passed no credential named {name}; add LoadCredential={name}:PATH to the unit"
-    )

@@ -214,6 +214,16 @@ def _texts_by_name(value: Any) -> dict[str, dict[str, str]]:
     return {name: {key: _text(text) for key, text in table.items()} for name, table in value.items()}
 
 
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError
+    return value
+
+
+def _table_of_texts(value: Any) -> dict[str, str]:
+    return {name: _text(text) for name, text in _table(value).items()}
+
+
 def _tables(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise ValueError
@@ -224,10 +234,13 @@ KINDS: Mapping[Any, ValueKind] = {
     str: ValueKind("a text", _text),
     int: ValueKind("a whole number", _whole_number),
     float: ValueKind("a number", _number),
+    float | None: ValueKind("a number", _number),
     bool: ValueKind("true or false", _switch),
     Path: ValueKind("a path", lambda value: Path(_text(value))),
     Path | None: ValueKind("a path", lambda value: Path(_text(value))),
     Mapping[str, Mapping[str, str]]: ValueKind("a table of tables of texts", _texts_by_name),
+    Mapping[str, Any]: ValueKind("a table", _table),
+    Mapping[str, str]: ValueKind("a table of texts", _table_of_texts),
     date: ValueKind("a date such as 2026-12-01", _date),
     tuple[str, ...]: ValueKind("a list of texts", _texts),
     tuple[int, int] | None: ValueKind("a list of two whole numbers, the smaller first", _span),

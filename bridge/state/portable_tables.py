@@ -89,6 +89,9 @@ PORTABLE_TABLES = (
         newest="kept",
         size="length(data)",
     ),
+    PortableTable(
+        "agent runs", ("run", "number", "kept", "line"), ("run", "number"), newest="kept", size="length(line)"
+    ),
     PortableTable("conversations", ("id", "owner", "created", "used", "metadata"), ("id",), newest="used"),
     PortableTable(
         "conversation items",
@@ -105,6 +108,7 @@ PORTABLE_TABLES = (
     ),
     PortableTable("cool-downs", **_sums(("name",), "until")),
     PortableTable("learnt facts", **_sums(("name",), "until")),
+    PortableTable("seal", ("one", "secret"), ("one",)),
     PortableTable("day budgets", **_sums(("subject", "day"), "tokens", "cost")),
 )
 

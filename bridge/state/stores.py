@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 from bridge.settings import Settings, SettingsError
+from bridge.state.agent_run_store import AgentRunStore
 from bridge.state.answer_store import AnswerStore
 from bridge.state.bridges import Bridges
 from bridge.state.conversation_store import ConversationStore
@@ -19,6 +20,7 @@ from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
 from bridge.state.request_cache_store import RequestCacheStore
 from bridge.state.signature_store import SignatureStore
+from bridge.state.sqlite.agent_run_store import SqliteAgentRunStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.conversation_store import SqliteConversationStore
 from bridge.state.sqlite.database import SqliteStore
@@ -32,8 +34,10 @@ from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
+from bridge.state.sqlite.summary_store import SqliteSummaryStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
 from bridge.state.store import SERVING_PATIENCE, Store, StoreCheck
+from bridge.state.summary_store import LARGEST_MB, SummaryStore
 from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.state.usage_store import UsageStore
 
@@ -51,6 +55,8 @@ class Stores:
     learnt_facts: LearntFactStore
     upstream_failures: UpstreamFailureStore
     request_cache: RequestCacheStore
+    summaries: SummaryStore
+    agent_runs: AgentRunStore
     bridges: Bridges | None = None  #: those that share a database server
 
     def check(self) -> list[StoreCheck]:
@@ -136,7 +142,7 @@ def _postgres_stores(settings: Settings, patience: float) -> Stores:
 
 def _sqlite_stores(settings: Settings) -> Stores:
     folder = settings.state.dir
-    accounts, responses = settings.accounts, settings.responses
+    accounts, responses, runs = settings.accounts, settings.responses, settings.agent_runs
     return Stores(
         keys=SqliteKeyStore(folder / "keys.sqlite3"),
         ledger=SqliteLedger(folder / "limits.sqlite3"),
@@ -156,4 +162,6 @@ def _sqlite_stores(settings: Settings) -> Stores:
         learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),
         upstream_failures=SqliteUpstreamFailureStore(folder / "failures.sqlite3"),
         request_cache=SqliteRequestCacheStore(folder / "cache.sqlite3", settings.cache.max_mb),
+        summaries=SqliteSummaryStore(folder / "summaries.sqlite3", settings.context.summary_days, LARGEST_MB),
+        agent_runs=SqliteAgentRunStore(folder / "agent_runs.sqlite3", runs.days, runs.max_mb),
     )

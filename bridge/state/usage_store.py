@@ -46,6 +46,39 @@ class UsageRow(NamedTuple):
     tier: str = ""  #: the service tier that served the request
     from_cache: int = 0  #: 1: the request cache answered
     saved: float = 0.0  #: what that answer would have cost
+    conversation: str = ""  #: a digest: bridge/gemini/conversation.py
+    experiment: str = ""  #: of config/experiments.toml
+    arm: str = ""
+    assignment: str = ""  #: how the request came to its arm; see `Assignment`
+    streamed: int = 0  #: 1: the answer was streamed, so `first_byte` is the time to its first event
+    fallbacks: int = 0  #: how often another model than the first one was asked
+    malformed: int = 0  #: how many malformed answers the model gave, also those that a retry replaced
+
+
+class Assignment:
+    """The values of `UsageRow.assignment`."""
+
+    HASHED = ""  #: the hash of conversation or key
+    INELIGIBLE = "ineligible"  #: some arm could not serve the request, so a report leaves its unit out
+    CHOSEN = "chosen"  #: a tester's header
+    SHADOW = "shadow"  #: a copy whose answer no client got
+
+
+class ExperimentRequest(NamedTuple):
+    """One request of an experiment, as a report needs it."""
+
+    key: str
+    conversation: str
+    arm: str
+    assignment: str
+    input: int
+    cached: int
+    cost: float | None
+    seconds: float
+    first_byte: float | None  #: None too if the answer was not streamed
+    failed: bool
+    malformed: int
+    fallbacks: int
 
 
 class Refusal(NamedTuple):
@@ -143,6 +176,10 @@ class UsageStore(Store):
     @abstractmethod
     def refusals(self, query: UsageQuery) -> list[RefusalSum]:
         """In the query's days, of its key; the most frequent first."""
+
+    @abstractmethod
+    def experiment_requests(self, experiment: str, since: date, until: date) -> list[ExperimentRequest]:
+        """The kept requests of an experiment, of both days and those between, in the order of their ends."""
 
 
 def total(groups: Sequence[UsageGroup]) -> UsageSums:

@@ -177,7 +177,7 @@ class RetryingStream(AnswerStream):
                     self._learn_from_success(chunks[0])
                 fed = list(map(feed, chunks))
                 held.extend(fed)
-                self._visible = any(map(_is_visible, fed))
+                self._visible = any(map(is_visible, fed))
                 if self._visible or (held and self._held_long_enough()):
                     self._shown = True
                     yield held
@@ -196,7 +196,7 @@ class RetryingStream(AnswerStream):
         for chunks in self._batches:
             fed = self._adapt(chunks)
             yield fed
-            if any(map(_is_visible, fed)):
+            if any(map(is_visible, fed)):
                 return
             last = fed or last
         self._check_output_limit(last)
@@ -353,7 +353,7 @@ class RetryingStream(AnswerStream):
         self._applied.clear()
 
 
-def _is_visible(chunk: Chunk) -> bool:
+def is_visible(chunk: Chunk) -> bool:
     return isinstance(chunk, TextChunk) or any(
         _is_visible_part(part) for candidate in chunk.candidates for part in candidate.parts
     )

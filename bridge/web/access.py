@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from flask import Flask, Response
 
 from bridge.access.authentication import Authenticator, Identity
-from bridge.access.limits import Limiter
+from bridge.access.limits import Admission, Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.errors import NotAuthorized
+from bridge.observe.record import Record
 from bridge.protocols.base import Protocol
 from bridge.web.credentials import presented_keys
 from bridge.web.errors import protocol_of
@@ -82,10 +84,16 @@ def _authenticated(authenticator: Authenticator, request: Request) -> Identity:
 
 
 def _admit(limiter: Limiter, request: Request) -> None:
-    record = request.record
-    admission = limiter.admit(request.identity.key)
-    request.cost_limited = limiter.on_cost(request.identity.key)
+    key = request.identity.key
+    admission = limiter.admit(key)
+    request.spent = partial(limiter.spent, key)
+    request.cost_limited = limiter.on_cost(key)
     request.allowances, request.allowances_if_refused = admission.allowances, admission.if_refused
+    request.book_request = lambda record: _book(limiter.admit(key), record)
+    _book(admission, request.record)
+
+
+def _book(admission: Admission, record: Record) -> None:
     if admission.note is not None:
         record.notes[admission.note] += 1
     if admission.refusal is not None:

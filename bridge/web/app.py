@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, cast
 
 from flask import Flask, Response
@@ -14,6 +15,7 @@ from bridge.access.key_cache import KeyCache
 from bridge.access.limits import CostOf, Limiter
 from bridge.access.running_answers import RunningAnswers
 from bridge.access.sign_in import SignIns
+from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
 from bridge.exchange.media_by_url import MediaByUrl
@@ -21,6 +23,7 @@ from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
 from bridge.exchange.services import Services
 from bridge.exchange.stored_answers import NOT_STORED
+from bridge.exchange.summaries import Summaries
 from bridge.fetch.media_fetcher import MediaFetcher
 from bridge.fetch.network import Network
 from bridge.gemini.conversation import session_in_headers
@@ -70,6 +73,8 @@ MODEL_VERSION = "X-Bridge-Model-Version"  #: the model that answered, as the ups
 
 STATE_METRICS = "bridge_state_metrics"  #: the key in `app.extensions`, which keeps the object
 
+EXPERIMENT = "X-Bridge-Experiment"  #: the experiment and the arm of the request
+
 CACHE = "X-Bridge-Cache"  #: how the request cache was used
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
 CONTEXT = "X-Bridge-Context"  #: how the bridge shortened the conversation
@@ -92,14 +97,20 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = settings.server.max_body_mb * 1024 * 1024
     stores = open_stores(settings)
     _serve_stores(stores, app)
-    services = _services(settings, stores, upstream, network)
+    services = make_services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
     client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
+    usage = UsageObserver(stores.usage, settings.prices_in_force)
+    if settings.experiments:
+        from bridge.web.experiments import make_experiments  # most installations have no experiment
+
+        is_busy = client_side.slots.more_than_half_taken
+        experiments = make_experiments(settings, stores, services, upstream, usage, is_busy)
+        services = replace(services, experiments=experiments)
     app.extensions.update(
         {DRAIN: services.drain, SLOW_CLIENTS: client_side.slow_clients, SLOTS: client_side.slots}
     )
     app.config[HEAD_TIMEOUT] = settings.server.head_timeout
-    usage = UsageObserver(stores.usage, settings.prices_in_force)
     _keep_records(app, client_side.slow_clients, usage, _observers(settings, services.context))
     authenticator = Authenticator(settings, KeyCache(stores.keys))
     limiter = Limiter(stores.ledger, settings.limits, _cost_by(settings))
@@ -114,7 +125,7 @@ def create_app(
     install_error_handlers(app, PROTOCOLS, settings.server.max_body_mb)
     for protocol in PROTOCOLS:
         _serve_protocol(app, ProtocolServing(protocol, services, stores, client_side))
-    models = ModelList(services.models, services.ids_and_clock)
+    models = ModelList(services.models, services.ids_and_clock, services.experiments)
     app.register_blueprint(make_models_blueprint(PROTOCOLS, models))
     app.register_blueprint(make_health_blueprint(services.drain, settings.transport_in_force))
     node = settings.server.node_name
@@ -147,8 +158,8 @@ def _serve_stores(stores: Stores, app: Flask) -> None:
         app.extensions[STATE_METRICS] = StateMetrics(stores.bridges, stores.usage)
 
 
-def _services(
-    settings: Settings, stores: Stores, upstream: Upstream | None, network: Network | None
+def make_services(
+    settings: Settings, stores: Stores, upstream: Upstream | None = None, network: Network | None = None
 ) -> Services:
     upstreams = make_directory(settings, stores.cooldowns, upstream)
     return Services(
@@ -164,11 +175,21 @@ def _services(
         store=settings.upstream.store,
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
+        agents=_agents(settings, stores),
         context=ContextFitting(settings.context, settings.editors),
+        summaries=Summaries(stores.summaries),
         cache=RequestCache(stores.request_cache, settings.cache),
         failures=stores.upstream_failures,
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
+
+
+def _agents(settings: Settings, stores: Stores) -> AgentModels:
+    """An error in the administrator's agents stops the start."""
+    agents = AgentModels(settings, stores.agent_runs)
+    if settings.agents is not None and not settings.agents.built_in:
+        _ = agents.directory
+    return agents
 
 
 def _header_safe(name: str) -> str:
@@ -199,7 +220,7 @@ def _cost_by(settings: Settings) -> CostOf:
 
 
 def _observers(settings: Settings, context: ContextFitting) -> tuple[Observer, ...]:
-    models = {row[0].model for row in settings.models.target_rows}
+    models = {row[0].model for row in settings.target_rows}
     prices = settings.prices_in_force
     observers: list[Observer] = [
         RequestMetrics(models, _cost_by(settings), lambda record: saved_cost_of(record, prices)),
@@ -254,6 +275,8 @@ def _keep_records(
             response.headers[LOSSES] = _listed_losses(losses)
         if record.context_steps:
             response.headers[CONTEXT] = _context_header(record)
+        if record.assignment is not None:
+            response.headers[EXPERIMENT] = str(record.assignment)
         if record.cache:
             response.headers[CACHE] = record.cache
         if record.cache == CACHE_HIT:

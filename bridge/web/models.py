@@ -1,43 +1,79 @@
-"""Lists the models in the format of each protocol: the upstream's models and the aliases of models.toml."""
+"""Lists the models in the format of each protocol: the upstream's models, aliases and agents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, request
 
 from bridge.errors import UnknownModel
 from bridge.exchange.model_directory import ModelDirectory
+from bridge.gemini.conversation import Session
 from bridge.gemini.model_names import plain_name
 from bridge.gemini.types import JsonObject
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import Protocol
+from bridge.settings.routes import Target
 from bridge.web.errors import protocol_of
-from bridge.web.request import current_request
+from bridge.web.request import Request, current_request
 from bridge.web.routes import json_response
 
+if TYPE_CHECKING:
+    from bridge.exchange.experiment_arms import Experiments, Reader
+
 DAY = 86_400
+
+ArmModels = Callable[[str], tuple[Target, ...]]
+
+
+def no_arm(_name: str) -> tuple[Target, ...]:
+    return ()
+
+
+def _reader(request: Request) -> Reader:
+    from bridge.exchange.experiment_arms import Reader  # imported already if there are experiments
+
+    record, identity = request.record, request.identity
+    session = Session(record.session, record.agent) if record.session else None
+    return Reader(record.key or "", identity.owner, session, identity.may_use)
 
 
 class ModelList:
     """The models that clients can list."""
 
-    def __init__(self, directory: ModelDirectory, ids_and_clock: IdsAndClock) -> None:
+    def __init__(
+        self, directory: ModelDirectory, ids_and_clock: IdsAndClock, experiments: Experiments | None = None
+    ) -> None:
         self._directory = directory
+        self._experiments = experiments
         self._listed = directory.listed
         self._created = int(ids_and_clock.now()) // DAY * DAY  # the same in all workers
 
-    def all(self) -> dict[str, JsonObject]:
+    def arms_for(self, request: Request | None) -> ArmModels:
+        """Finds the models of the arm that an alias means for the sender of this request."""
+        experiments = self._experiments
+        if experiments is None:
+            return no_arm
+        reader = None if request is None else _reader(request)
+        return lambda name: experiments.listed_models(name, reader)
+
+    def all(self, arms: ArmModels) -> dict[str, JsonObject]:
         listed = self._listed.all()
         models: dict[str, JsonObject] = {
             name: {**self._described(name, listed), "id": name, "created": self._created}
             for name in listed
             if not self._directory.is_replaced(name)
         }
-        for alias, _ in self._directory.table.aliases:
-            served = self._described(self.resolve(alias), listed)
+        for alias in self._other_names():
+            served = self._described(self.resolve(alias, arms(alias)), listed)
             models.setdefault(alias, {**served, "id": alias, "created": self._created})
         return models
+
+    def _other_names(self) -> Iterator[str]:
+        """The names of aliases and of agents."""
+        yield from (alias for alias, _ in self._directory.table.aliases)
+        yield from self._directory.table.agents
 
     def _described(self, model: str, listed: Mapping[str, JsonObject]) -> JsonObject:
         """The model as Google describes it, with the limits of models.toml where Google names none."""
@@ -62,10 +98,11 @@ class ModelList:
         ]
 
     def chat_models(self) -> list[JsonObject]:
-        """The upstream's chat models, the models of models.toml and the aliases, as Google describes them."""
+        """The upstream's chat models, those of models.toml, aliases and agents, as Google describes them."""
+        arms = self.arms_for(None)
         own = dict.fromkeys((*self._directory.table.targets, *self.chat_model_names()))
         served = {name: name for name in own} | {
-            alias: self.resolve(alias) for alias, _ in self._directory.table.aliases
+            alias: self.resolve(alias, arms(alias)) for alias in self._other_names()
         }
         listed = self._listed.at_hand()
         return [{**self._described(model, listed), "id": name} for name, model in served.items()]
@@ -75,13 +112,16 @@ class ModelList:
         """Whether the upstream answered the last request for its list of models."""
         return self._listed.answered
 
-    def resolve(self, name: str) -> str:
-        """The upstream's model for a client's name."""
-        return self._directory.resolve(name)
+    def resolve(self, name: str, instead: tuple[Target, ...] = ()) -> str:
+        """The upstream's model for a client's name. `instead`: the models of an arm."""
+        return self._directory.resolve(name, instead)
 
-    def find(self, name: str) -> JsonObject | None:
+    def permission_name(self, name: str, instead: tuple[Target, ...] = ()) -> str:
+        return self._directory.permission_name(name, instead)
+
+    def find(self, name: str, arms: ArmModels) -> JsonObject | None:
         """One model, under the name in the request."""
-        model = self.all().get(plain_name(name))
+        model = self.all(arms).get(plain_name(name))
         return model and {**model, "id": name.removeprefix("models/")}
 
 
@@ -94,16 +134,19 @@ def make_models_blueprint(protocols: Sequence[Protocol], models: ModelList) -> B
 
     def list_models() -> Response:
         protocol = protocol_of(protocols, request.path, request.headers)
-        identity = current_request().identity
+        identity, arms = current_request().identity, models.arms_for(current_request())
         visible = [
-            model for name, model in models.all().items() if identity.may_use(name, models.resolve(name))
+            model
+            for name, model in models.all(arms).items()
+            if identity.may_use(name, models.permission_name(name, arms(name)))
         ]
         return json_response(protocol.list_models(visible, request.args))
 
     def show_model(name: str) -> Response:
         protocol = protocol_of(protocols, request.path, request.headers)
-        current_request().identity.permit(name, models.resolve(name))
-        model = models.find(name)
+        arms = models.arms_for(current_request())
+        current_request().identity.permit(name, models.permission_name(name, arms(name)))
+        model = models.find(name, arms)
         if model is None:
             hint = f"GET {protocol.models_path} lists the models"
             raise UnknownModel(f"There is no model {name!r}; {hint}", param="model")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import cast
 
@@ -12,6 +12,7 @@ from werkzeug.datastructures import ImmutableMultiDict, MultiDict
 from werkzeug.utils import cached_property
 
 from bridge.access.authentication import Identity
+from bridge.errors import BridgeError
 from bridge.interruption import Interruption
 from bridge.observe.record import Record
 from bridge.rate_limit_status import RateLimitStatus
@@ -29,7 +30,11 @@ class Request(flask.Request):
         RateLimitStatus
     ] = ()  #: the same if the request is refused and not counted
     cost_limited = False  #: whether a cost limit applies
+    #: Returns the error if a budget of the client is used up by now.
+    spent: Callable[[], BridgeError | None] = staticmethod(lambda: None)
     interruption = Interruption()  #: set if the answer must end early
+    #: Counts a request that the bridge makes for this one against the limits of its key.
+    book_request: Callable[[Record], None] = staticmethod(lambda _record: None)
 
     @cached_property
     def args(self) -> MultiDict[str, str]:

@@ -87,9 +87,12 @@ class ProtocolServing:
             address,
             query,
             interruption=request.interruption,
+            book_request=request.book_request,
+            seal=self.services.summaries.seal(identity.owner),
             key_dialect=None if identity.key is None else identity.key.rules.dialect,
             book_memory=slot.memory.add,
             key_cache="" if identity.key is None else identity.key.rules.cache,
+            spent=request.spent,
             key_strict=identity.key is not None and identity.key.rules.strict,
         )
 
@@ -162,6 +165,7 @@ class AnswerView:
         work_record = replace(record, status=200, notes=Counter())
         exchange = open_exchange(serving.protocol, turn.body, caller, services, work_record, trace)
         record.conversation, record.losses = work_record.conversation, work_record.losses
+        record.assignment = work_record.assignment
         work = BackgroundWork(exchange, recorder, work_record, turn, slot.detach_memory())
         pending = self._background.begin(work)
         record.settlers, record.owed = (), None  # the record of the work settles the usage

@@ -1,10 +1,12 @@
-"""Writes one diagram per protocol beside this file, from its table of legal events: `make diagrams`."""
+"""Writes one diagram per protocol beside this file, from its table of legal events, and one of the states
+of a tool call: `make diagrams`."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
 
+from bridge.agents.call_states import LEGAL, START
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Protocol
 
@@ -33,6 +35,29 @@ def diagram(protocol: Protocol) -> str:
     return PAGE.format(name=protocol.name, lines="\n".join(lines))
 
 
+CALLS = FOLDER / "agent_calls.md"
+
+CALLS_PAGE = """# agent_calls: the states of a call of a tool
+
+Generated from `LEGAL` in `bridge/agents/call_states.py` by `make diagrams`; do not edit.
+
+```mermaid
+stateDiagram-v2
+{lines}
+```
+"""
+
+
+def calls_diagram() -> str:
+    lines = [f"    [*] --> {START.value}"]
+    for state, following in LEGAL.items():
+        lines += [
+            f"    {state.value} --> {each.value}" for each in sorted(following, key=lambda each: each.value)
+        ]
+        lines += [] if following else [f"    {state.value} --> [*]"]
+    return CALLS_PAGE.format(lines="\n".join(lines))
+
+
 def page(protocol: Protocol) -> Path:
     return FOLDER / f"{protocol.name}.md"
 
@@ -40,3 +65,4 @@ def page(protocol: Protocol) -> Path:
 if __name__ == "__main__":
     for each in PROTOCOLS:
         page(each).write_text(diagram(each))
+    CALLS.write_text(calls_diagram())

@@ -19,8 +19,8 @@ from bridge.cli.outline import Outline, outline
 
 ALL = list(outline().all())
 LEAVES = [each for each in ALL if not each.below]
-#: They print nothing that a program would read as JSON: a log, and a script.
-WITHOUT_JSON = {"serve", "completion"}
+#: They print a log, a script, JSON lines, or the text of an answer.
+WITHOUT_JSON = {"serve", "completion", "agent show", "agent resume"}
 
 
 def named(each: Outline) -> str:

@@ -8,12 +8,14 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from experiment_rows import A_MODEL, HALVES, settings_folder
 from google_models import ALIVE, google_reply, listed
 from scripted_gemini import ScriptedGemini
 
-from bridge.doctor.finding import Level
+from bridge.doctor.finding import Installation, Level
 from bridge.doctor.models import check_lifecycle, check_models
 from bridge.exchange.model_directory import GONE, fact_name
+from bridge.settings import load
 from bridge.state.stores import open_stores
 from bridge.state.usage_store import UsageRow
 
@@ -60,6 +62,26 @@ def test_a_listed_model_that_a_request_found_missing_is_red(
     found = check_models(made)
     assert found.level is Level.RED
     assert found.says.endswith(": gemini-pro-latest (gemini-3.1-pro-preview is used instead)")
+
+
+@pytest.mark.parametrize("place", ["arm", "shadow"])
+def test_the_models_of_experiments_are_checked_too(
+    google: ScriptedGemini, tmp_path: Path, place: str
+) -> None:
+    unknown = {"arm": "gemini-3.8-flash", "shadow": "gemini-3.8-flash", place: "gemini-9"}
+    rows = (
+        f'{HALVES.replace(A_MODEL, unknown["arm"])}\n[[experiment.shadow]]\nname = "s"\n'
+        f'model = "{unknown["shadow"]}"\ncost_per_day = 1\n'
+    )
+    config = settings_folder(tmp_path, rows)
+    prices = config / "prices.toml"
+    prices.write_text(prices.read_text() + '[[price]]\nmatch = ["gemini-9"]\ninput = 1\noutput = 1\n')
+    given = asking(google, BRIDGE_STATE_DIR=str(tmp_path / "state"))
+    found = check_models(Installation(load(config, given)))
+    assert found.level is Level.RED
+    assert found.says == (
+        "models.toml or experiments.toml names models that the upstream does not have: gemini-9"
+    )
 
 
 def test_models_that_retire_soon_are_listed(installation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_a_conversation_goes_on_past_the_window(shortening, scripted, kind):
     begun = sum(_begins_as(before, after) for before, after in pairwise(gemini.asked))
     assert begun >= 0.7 * len(gemini.asked)
     last = shortening.request(path=client._path())
-    assert set(last["context"]) <= {"old_thoughts", "old_results", "old_media", "leading_turns"}
+    assert set(last["context"]) <= {"old_thoughts", "old_results", "old_media", "summary", "leading_turns"}
     assert last["notes"]["context.old_results"] == 1
 
 

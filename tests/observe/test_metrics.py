@@ -14,7 +14,7 @@ from scripted_gemini import sse, text_chunk
 
 from bridge.gemini.types import Usage
 from bridge.observe import metrics, metrics_folder, state_metrics
-from bridge.observe.record import Record
+from bridge.observe.record import ArmOfRequest, Record
 from bridge.settings import load
 from bridge.web.app import create_app
 from bridge.web.user_agent import client_program
@@ -212,6 +212,7 @@ def test_the_documentation_lists_every_log_field():
     record.session = record.agent = record.conversation = record.model_version = record.service_tier = "x"
     record.cache = "hit"
     record.finish_reasons = ("STOP",)
+    record.assignment = ArmOfRequest("x", "x", "chosen")
     record.notes["n"] += 1
     record.first_byte()
     table = PAGE.read_text().partition("## Log")[2].partition("## Headers")[0]

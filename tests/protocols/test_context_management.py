@@ -97,9 +97,10 @@ def test_what_is_wrong_is_named(edits, param):
     assert refused.value.param == param
 
 
-def test_a_summary_at_a_threshold_is_a_counted_loss():
+def test_a_summary_at_a_threshold_is_a_wish():
     asked = converted({"type": COMPACT, "trigger": {"type": "input_tokens", "value": 150_000}})
-    assert (asked.request.context, asked.losses) == ((), ("messages.context_management",))
+    assert asked.request.context == (ContextWish("compaction", {"threshold": 150_000}),)
+    assert asked.losses == ()
 
 
 def test_only_a_client_that_asks_is_told_what_was_applied():

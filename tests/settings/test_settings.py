@@ -82,7 +82,8 @@ def test_default_toml_comments_every_setting_and_says_where_secrets_go() -> None
 
 def test_the_sections_are_the_fields_of_settings() -> None:
     fields = {field.name for field in dataclasses.fields(Settings)}
-    assert fields == {*SECTIONS, "models", "guards", "editors", "prices", "upstreams", "origins"}
+    named = {"models", "guards", "editors", "prices", "upstreams", "experiments", "agents", "origins"}
+    assert fields == {*SECTIONS, *named}
 
 
 def test_each_layer_overrides_the_previous_one(config: Path, write_local: Write) -> None:

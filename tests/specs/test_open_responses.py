@@ -174,19 +174,24 @@ def test_multi_turn(respond, gemini):
 
 def test_compact_response(client, gemini):
     gemini.will_say(reply("Launch on Tuesday; tell support before."), reply("Tuesday."))
-    items = [user("We launch on Tuesday, after we told support."), message("assistant", "Understood.")]
+    # A conversation that was summarised before would not reach Gemini.
+    items = [
+        user(f"We launch on Tuesday, after we told support. {id(client)}"),
+        message("assistant", "Understood."),
+    ]
     compacted = client.compact({"model": MODEL, "prompt_cache_key": "compliance", "input": items})
     assert compacted["object"] == "response.compaction"
     assert [item["type"] for item in compacted["output"]] == ["message", "compaction"]
     assert compacted["output"][0]["content"][0]["text"] == items[0]["content"]
     texts = [part["text"] for _, parts in asked_turns(gemini) for part in parts]
-    assert texts[:2] == [items[0]["content"], "Understood."]
+    assert items[0]["content"] in texts[0]
+    assert "Understood." in texts[0]
     gemini.asked.clear()
     continued = {"model": MODEL, "input": [*compacted["output"], user("When is the launch?")]}
     assert completed_text(client.respond(continued, stream=False)) == "Tuesday."
     texts = [part["text"] for _, parts in asked_turns(gemini) for part in parts]
     assert texts[0] == items[0]["content"]
-    assert texts[1].endswith("Launch on Tuesday; tell support before.")
+    assert "Launch on Tuesday; tell support before." in texts[1]
     assert texts[2] == "When is the launch?"
 
 

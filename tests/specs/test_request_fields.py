@@ -41,7 +41,7 @@ def test_the_request_that_fields_are_put_into_is_converted(name):
         ("responses", "tools[](function).name", Outcome.MAPPED),
         ("responses", "input[](message).content[](input_image).image_url", Outcome.MAPPED),
         ("responses", "parallel_tool_calls", Outcome.LOST),
-        ("responses", "input[](mcp_call)", Outcome.LOST),
+        ("responses", "input[](mcp_call)", Outcome.MAPPED),
         ("responses", "prompt", Outcome.REFUSED),
         ("responses", "metadata", Outcome.REPEATED),
         ("chat", "logit_bias", Outcome.REFUSED),

@@ -10,6 +10,7 @@ import pytest
 from pgbouncer import PgBouncer, needs_pgbouncer, pgbouncer
 from postgres_server import PostgresServer, postgres_server
 
+from bridge.state.agent_run_store import AgentRunStore
 from bridge.state.answer_store import AnswerStore
 from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
@@ -17,6 +18,7 @@ from bridge.state.event_store import EventStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
+from bridge.state.postgres.agent_run_store import PostgresAgentRunStore
 from bridge.state.postgres.answer_store import PostgresAnswerStore
 from bridge.state.postgres.conversation_store import PostgresConversationStore
 from bridge.state.postgres.database import Database
@@ -31,9 +33,11 @@ from bridge.state.postgres.ledger import PostgresLedger, by_the_server
 from bridge.state.postgres.migrations import upgrade
 from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
 from bridge.state.postgres.signature_store import PostgresSignatureStore
+from bridge.state.postgres.summary_store import PostgresSummaryStore
 from bridge.state.postgres.usage_store import PostgresUsageStore
 from bridge.state.request_cache_store import RequestCacheStore
 from bridge.state.signature_store import SignatureStore
+from bridge.state.sqlite.agent_run_store import SqliteAgentRunStore
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.conversation_store import SqliteConversationStore
 from bridge.state.sqlite.event_store import SqliteEventStore
@@ -46,7 +50,9 @@ from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
+from bridge.state.sqlite.summary_store import SqliteSummaryStore
 from bridge.state.sqlite.usage_store import SqliteUsageStore
+from bridge.state.summary_store import SummaryStore
 from bridge.state.upstream_failures import UpstreamFailureStore
 from bridge.state.usage_store import UsageStore
 
@@ -103,6 +109,12 @@ class SqliteBackend:
     def request_cache(self, now: Now = time.time, megabytes: int = 9) -> RequestCacheStore:
         return SqliteRequestCacheStore(self.folder / "cache.sqlite3", megabytes, now)
 
+    def summaries(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> SummaryStore:
+        return SqliteSummaryStore(self.folder / "summaries.sqlite3", days, megabytes, now)
+
+    def agent_runs(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> AgentRunStore:
+        return SqliteAgentRunStore(self.folder / "agent_runs.sqlite3", days, megabytes, now)
+
 
 class PostgresBackend:
     """Each call opens the store as another bridge does: all of them share one database."""
@@ -153,6 +165,12 @@ class PostgresBackend:
 
     def request_cache(self, now: Now | None = None, megabytes: int = 9) -> RequestCacheStore:
         return PostgresRequestCacheStore(self.database(), megabytes, now or by_the_server)
+
+    def summaries(self, now: Now | None = None, days: float = 30, megabytes: int = 9) -> SummaryStore:
+        return PostgresSummaryStore(self.database(), days, megabytes, now or by_the_server)
+
+    def agent_runs(self, now: Now | None = None, days: float = 30, megabytes: int = 9) -> AgentRunStore:
+        return PostgresAgentRunStore(self.database(), days, megabytes, now or by_the_server)
 
 
 Backend = SqliteBackend | PostgresBackend

@@ -77,6 +77,7 @@ def fill(backend: Backend) -> None:
     events = backend.events()
     events.append("alice", "resp_1", EventBatch(0, 1, b"data: 1\n\n"))
     events.append("alice", "resp_1", EventBatch(1, 1, b"data: 2\n\n", last=True))
+    backend.agent_runs().add("guide-1", 0, b'{"run": "guide-1"}')
     items = [{"id": f"item_{number}", "text": NASTY} for number in (3, 1, 2)]
     conversations = backend.conversations()
     conversations.create("alice", KeptConversation("conv_1", 7, {"a": NASTY}), items)
@@ -84,6 +85,7 @@ def fill(backend: Backend) -> None:
     backend.signatures().keep("alice", "gemini-3", {f"call-{NASTY}": "c2ln", "call-2": "c2ln"})
     backend.cooldowns().rest("a key", 600)
     backend.learnt_facts().learn("gone:gemini-1")
+    backend.summaries().secret()
     ledger = backend.ledger()
     booking = ledger.enter([LimitedSubject("key_alice", "alice", ALL_LIMITS)]).booking
     assert booking is not None

@@ -27,6 +27,8 @@ USES: dict[str, Callable[[Any], object]] = {
     "conversations": lambda store: store.create("me", KeptConversation("conv_1", 1, {}), []),
     "signatures": lambda store: store.keep("me", "family", {"call": "signature"}),
     "cooldowns": lambda store: store.rest("model", 60),
+    "summaries": lambda store: store.keep("me", b"digest", "a summary"),
+    "agent_runs": lambda store: store.add("guide-1", 0, b"{}"),
     "learnt_facts": lambda store: store.learn("fact"),
     "upstream_failures": lambda store: store.failed("one", "overloaded"),
 }

@@ -70,6 +70,7 @@ def test_usage(folder: Path) -> None:
     assert [tuple(row) for row in store.refusals(UsageQuery(("day",), DAY, DAY))] == [
         ("alice", "key.models", "gpt-5", 3)
     ]
+    assert store.experiment_requests("pro", DAY, DAY) == [], "the file is read before it is upgraded"
     answered = ("alice", "openai_chat", "codex", "gpt-5", "gemini-3.1-pro-preview")
     store.write([UsageRow(THEN, *answered, 1, 1, 1, 1, 0.75, 1.5, 0.2, "completed", "", 200, "")])
     store.count_refusals({Refusal(DAY.isoformat(), "alice", "openai_chat", "key.models", "gpt-5"): 1})

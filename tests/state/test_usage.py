@@ -12,6 +12,8 @@ from bridge.state.usage_store import (
     DAY_GROUPINGS,
     GROUPINGS,
     MOST_REFUSALS,
+    Assignment,
+    ExperimentRequest,
     Refusal,
     UsageQuery,
     UsageStore,
@@ -165,3 +167,43 @@ def test_of_too_many_models_the_names_are_left_out(store: UsageStore) -> None:
     found = store.refusals(UsageQuery(("day",), *ALL_DAYS))
     assert len(found) == MOST_REFUSALS + 1
     assert found[0] == ("k", "r", "", 5)
+
+
+# --- requests of experiments --------------------------------------------------------------------------
+
+
+def of_experiment(at: float = NOON, **different: object):
+    usual = {"experiment": "pro", "arm": "a", "conversation": "c1", "streamed": 1}
+    return row(at, **{**usual, **different})
+
+
+def test_the_requests_of_an_experiment_come_back_in_the_order_of_their_ends(store: UsageStore) -> None:
+    store.write(
+        [
+            of_experiment(NOON + 2, arm="b", malformed=2, fallbacks=1, outcome="failed", cost=None),
+            of_experiment(NOON + 1, streamed=0, conversation="c2", assignment=Assignment.CHOSEN),
+            of_experiment(NOON, first_byte=None),
+            of_experiment(NOON, experiment="other"),
+            row(),
+        ]
+    )
+    day = date(2026, 11, 17)
+    assert store.experiment_requests("pro", day, day) == [
+        ExperimentRequest("alice", "c1", "a", "", 100, 10, 0.5, 1.5, None, False, 0, 0),
+        ExperimentRequest("alice", "c2", "a", "chosen", 100, 10, 0.5, 1.5, None, False, 0, 0),
+        ExperimentRequest("alice", "c1", "b", "", 100, 10, None, 1.5, 0.2, True, 2, 1),
+    ]
+    assert store.experiment_requests("", *ALL_DAYS) == []
+
+
+def test_both_days_of_an_experiment_are_included(store: UsageStore) -> None:
+    midnight = NOON - NOON % DAY
+    for number, at in enumerate((midnight - 1, midnight, midnight + DAY - 1, midnight + DAY)):
+        store.write([of_experiment(at, conversation=f"c{number}")])
+    day = date(2026, 11, 17)
+    assert [each.conversation for each in store.experiment_requests("pro", day, day)] == ["c1", "c2"]
+    assert len(store.experiment_requests("pro", *ALL_DAYS)) == 4
+
+
+def test_before_the_first_row_no_experiment_has_requests(store: UsageStore) -> None:
+    assert store.experiment_requests("pro", *ALL_DAYS) == []

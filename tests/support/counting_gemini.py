@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,16 @@ MODEL = "gemini-of-ours"
 CHARACTERS_PER_TOKEN = 3.5
 #: After so many rounds of a tool loop the model answers with text.
 ROUNDS = 3
+
+
+#: What is written for every summary.
+SUMMARY = "## Goal\nThe user wants the places looked at.\n\n## Open tasks\nGo on with the next place."
+
+
+def is_for_summary(body: dict[str, Any]) -> bool:
+    """Whether the bridge asks for a summary."""
+    parts = body["contents"][0]["parts"]
+    return "text" in parts[0] and parts[0]["text"].startswith("<transcript>")
 
 
 def counted(body: dict[str, Any]) -> int:
@@ -30,6 +41,9 @@ class CountingGemini:
         self.counts = counts  #: whether countTokens answers
         self.asked: list[dict[str, Any]] = []  #: the bodies of all prompts that it answered
         self.times_counted = 0
+        #: The requests for summaries, and what answers them.
+        self.summarised: list[Asked] = []
+        self.summary: Callable[[Asked], Any] = lambda _asked: sse(text_chunk(SUMMARY, "STOP"))
         self._numbers = count(1)
         scripted.will_answer(self._answer)
 
@@ -39,6 +53,9 @@ class CountingGemini:
             if not self.counts:
                 return Reply([b'{"error": {"code": 500, "message": "down", "status": "INTERNAL"}}'], 500)
             return [orjson.dumps({"totalTokens": counted(asked.body["generateContentRequest"])})]
+        if is_for_summary(asked.body):
+            self.summarised.append(asked)
+            return self.summary(asked)
         tokens = counted(asked.body)
         if tokens > self.window:
             return Reply([orjson.dumps(_overflow(tokens, self.window))], status=400)

@@ -1,5 +1,6 @@
 """Anthropic Messages: Claude Code, the Anthropic SDKs."""
 
+from bridge.protocols.anthropic_messages.compaction import FIELD as COMPACTION
 from bridge.protocols.anthropic_messages.context_management import count_body
 from bridge.protocols.anthropic_messages.converter import to_gemini
 from bridge.protocols.anthropic_messages.errors import error_body, error_status
@@ -28,7 +29,8 @@ PROTOCOL = Protocol(
     counting=TokenCounting(
         paths=("/v1/messages/count_tokens",),
         schema=MessagesCountSchema(),
-        to_gemini=to_gemini,
+        # A wish for a summary changes nothing about the conversation that is counted.
+        to_gemini=lambda body, caller: to_gemini({**body, COMPACTION: None}, caller),
         body=count_body,
     ),
     request_id_header="request-id",

@@ -8,6 +8,7 @@ from typing import Any
 
 from bridge.gemini.context_steps import CLEAR_THINKING, CLEAR_TOOL_USES, StepTaken
 from bridge.gemini.types import ContextWish, JsonObject
+from bridge.protocols.anthropic_messages.compaction import COMPACT_TYPE, compact_edit
 from bridge.protocols.base import ConvertedRequest, CountedTokens
 from bridge.protocols.json_reading import (
     each_object,
@@ -21,7 +22,6 @@ from bridge.protocols.json_reading import (
 CONTEXT_MANAGEMENT = "context_management"
 CLEAR_TOOL_USES_TYPE = "clear_tool_uses_20250919"
 CLEAR_THINKING_TYPE = "clear_thinking_20251015"
-COMPACT_TYPE = "compact_20260112"
 
 USUAL_TRIGGER = ("input_tokens", 100_000)
 _ALL = "all"
@@ -47,12 +47,6 @@ def context_wishes(body: JsonObject) -> tuple[ContextWish, ...]:
         if wish := parse(edit, path):
             wishes.append(wish)
     return tuple(wishes)
-
-
-def compacts(body: JsonObject) -> bool:
-    """Whether the client asks for a summary at a threshold."""
-    edits = (body.get(CONTEXT_MANAGEMENT) or {}).get("edits") or ()
-    return any(edit["type"] == COMPACT_TYPE for edit in edits)
 
 
 def applied_edits(taken: Iterable[StepTaken]) -> dict[str, Any]:
@@ -129,12 +123,8 @@ def _clear_thinking(edit: JsonObject, path: str) -> ContextWish | None:
     return ContextWish(CLEAR_THINKING, {"keep": named[1]} if named else {})
 
 
-def _compact(_edit: JsonObject, _path: str) -> None:
-    """Counted as a loss: see `lost_fields.py`."""
-
-
 EDITS: Mapping[str, EditParser] = {
     CLEAR_TOOL_USES_TYPE: _clear_tool_uses,
     CLEAR_THINKING_TYPE: _clear_thinking,
-    COMPACT_TYPE: _compact,
+    COMPACT_TYPE: compact_edit,
 }

@@ -7,6 +7,8 @@ from typing import Any
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.service_tier import AUTO, STANDARD
 from bridge.gemini.types import GenerateRequest, JsonObject, Thinking
+from bridge.protocols.anthropic_messages.compaction import FIELD as COMPACTION
+from bridge.protocols.anthropic_messages.compaction import compaction_on_demand
 from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT, context_wishes
 from bridge.protocols.anthropic_messages.lost_fields import lost_fields, reject_unsupported_fields
 from bridge.protocols.anthropic_messages.messages import AnthropicMessages
@@ -38,7 +40,7 @@ SERVICE_TIERS = {"auto": AUTO, "standard_only": STANDARD}
 def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     reject_unsupported_fields(body)
     losses = check_version(body, caller.headers)
-    messages, schemas = AnthropicMessages(), RequestSchemas()
+    messages, schemas = AnthropicMessages(caller.seal), RequestSchemas()
     messages.instruct(body.get("system"))
     for path, message in each_object(body["messages"], "messages"):
         messages.add(message, path)
@@ -54,9 +56,14 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         generation=_generation(body, schemas),
         thinking=thinking,
         service_tier=SERVICE_TIERS.get(body.get("service_tier") or ""),
-        context=context_wishes(body),
+        context=(*context_wishes(body), *compaction_on_demand(body)),
     )
-    options = MessagesOptions(thinking=shown, manages_context=body.get(CONTEXT_MANAGEMENT) is not None)
+    options = MessagesOptions(
+        thinking=shown,
+        manages_context=body.get(CONTEXT_MANAGEMENT) is not None,
+        seal=caller.seal,
+        on_demand=bool(body.get(COMPACTION)),
+    )
     losses += [*messages.losses, *declared.losses, *choice.losses, *schemas.losses, *lost_fields(body)]
     return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses))
 

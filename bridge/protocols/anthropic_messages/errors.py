@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from bridge.errors import BridgeError, ContextOverflow
+from bridge.errors import BridgeError, ContextOverflow, InvalidCompaction
 
 
 class _ErrorType(NamedTuple):
@@ -45,10 +45,10 @@ ERROR_TYPES: dict[str, _ErrorType] = {
 
 
 def error_body(error: BridgeError, request_id: str = "") -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "type": "error",
-        "error": {"type": ERROR_TYPES[error.kind].type, "message": _message(error)},
-    }
+    told: dict[str, Any] = {"type": ERROR_TYPES[error.kind].type, "message": _message(error)}
+    if isinstance(error, InvalidCompaction) and error.code:
+        told["details"] = {"error_code": error.code}
+    body = {"type": "error", "error": told}
     return {**body, "request_id": request_id} if request_id else body
 
 

@@ -39,7 +39,7 @@ class _Block:
         for field, piece in delta.items():
             if field == "citation":
                 self._citations.append(piece)
-            elif field != "type":
+            elif field != "type" and piece is not None:
                 self._pieces.setdefault(field, []).append(piece)
 
     def whole(self) -> dict[str, Any]:

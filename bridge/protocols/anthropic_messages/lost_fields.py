@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bridge.gemini.types import JsonObject
-from bridge.protocols.anthropic_messages.context_management import compacts
 from bridge.protocols.json_reading import invalid_field
 
 _DROPPED = (
@@ -20,7 +19,6 @@ _DROPPED = (
 _REFUSED: Mapping[str, str] = {
     # This error makes Claude Code run the checks itself.
     "safeguards": "Gemini makes no such checks; the client can make them itself",
-    "compaction": "the bridge does not summarise conversations; ask for a summary in a message",
     "inference_geo": "the bridge cannot choose the region for one request; leave it out",
     "thread": "the bridge keeps no threads; send the whole conversation in messages",
 }
@@ -46,8 +44,6 @@ def lost_fields(body: JsonObject) -> list[str]:
         names.append("between_tools")
     if (body.get("tool_choice") or {}).get("disable_parallel_tool_use"):
         names.append("disable_parallel_tool_use")
-    if compacts(body):
-        names.append("context_management")
     return [f"messages.{name}" for name in names]
 
 

@@ -17,7 +17,9 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
+from bridge.gemini.hosted_tools import hosted_in
 from bridge.gemini.service_tier import STANDARD
+from bridge.gemini.summary_part import WrittenSummary, written_summary
 from bridge.gemini.turn import (
     Ending,
     MetadataReceived,
@@ -32,6 +34,7 @@ from bridge.gemini.turn import (
 from bridge.gemini.types import FunctionCall, InlineData, OtherData, Part, Usage
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.anthropic_messages import executed_code
+from bridge.protocols.anthropic_messages.compaction import BLOCK, block_delta, block_fields, iteration
 from bridge.protocols.anthropic_messages.computer_toolset import name_fields
 from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT, applied_edits
 from bridge.protocols.anthropic_messages.errors import error_body
@@ -40,6 +43,7 @@ from bridge.protocols.anthropic_messages.grounded import citation, image_note, s
 from bridge.protocols.anthropic_messages.options import MessagesOptions
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
+from bridge.protocols.hosted_lines import hosted_line
 
 
 class MessagesState(Enum):
@@ -52,6 +56,7 @@ class MessagesState(Enum):
 
 
 REFUSAL = "refusal"
+COMPACTION = "compaction"
 _METADATA = ("groundingMetadata", "urlContextMetadata")
 
 STOP_REASONS: Mapping[Outcome, str] = {
@@ -86,6 +91,7 @@ class MessagesMachine(EventMachine):
         options = converted.options
         self._options = options if isinstance(options, MessagesOptions) else MessagesOptions()
         self._shows_thinking = self._options.thinking
+        self._summary: WrittenSummary | None = None
         self._index = -1
         self._open_block: str | None = None  # the kind of the block being written
         self._thinking_length = 0  # the length of the thinking in the open block
@@ -202,8 +208,14 @@ class MessagesMachine(EventMachine):
 
     def _other(self, part: Part) -> Iterator[Event]:
         data = part.data
-        if is_server_tool(data) and self._shows_thinking:
+        if (summary := written_summary(data)) is not None:
+            yield from self._compaction(summary)
+        elif is_server_tool(data) and self._shows_thinking:
             yield from self._carry(part)
+        elif (hosted := hosted_in(data)) is not None:
+            self._sent_signature = part.signature or ""  # of a call that does not return either
+            yield from self._open_thought()
+            yield from self.on_text_added(TextAdded(0, 0, RunKind.THOUGHT, hosted_line(hosted)))
         elif isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
             yield from self._code(data, code, part.signature)
         elif self._code_ids and isinstance(data, OtherData) and executed_code.is_result(data):
@@ -211,6 +223,13 @@ class MessagesMachine(EventMachine):
         else:
             self.losses.append("messages.part_not_shown")
             yield from self._image_note(data) if isinstance(data, InlineData) else self._stop_block()
+
+    def _compaction(self, summary: WrittenSummary) -> Iterator[Event]:
+        self._summary = summary
+        seal, on_demand = self._options.seal, self._options.on_demand
+        yield self._start_block(BLOCK, **block_fields(summary, seal, on_demand=on_demand))
+        yield self._delta("compaction_delta", **block_delta(summary, seal, on_demand=on_demand))
+        yield from self._stop_block()
 
     def _code(self, data: OtherData, code: Mapping[str, Any], signature: str | None) -> Iterator[Event]:
         yield from self._send_held_thought()
@@ -318,10 +337,20 @@ class MessagesMachine(EventMachine):
             own_id = self._new_server_id()
             yield from self._tool_block("server_tool_use", call.input, id=own_id, name=call.tool)
             yield from self._result_block(call.result_type, own_id, call.result)
-        usage = {**usage_from_gemini(step.usage), **server_tool_usage(calls)}
+        usage = {**self._usage(step.usage), **server_tool_usage(calls)}
         managed = self._context_management()
         yield _event("message_delta", delta=self._ending(step.endings[0]), usage=usage, **managed)
         yield _event("message_stop")
+
+    def _usage(self, usage: Usage) -> dict[str, Any]:
+        """The tokens of a summary are an iteration of their own, and are not part of the sums."""
+        if self._summary is None:
+            return usage_from_gemini(usage)
+        iterations = [iteration("compaction", usage_from_gemini(self._summary.usage))]
+        if self._summary.alone:
+            return {**usage_from_gemini(Usage()), "iterations": iterations}
+        answer = usage_from_gemini(usage)
+        return {**answer, "iterations": [*iterations, iteration("message", answer)]}
 
     def _context_management(self) -> dict[str, Any]:
         if not self._options.manages_context:
@@ -330,6 +359,8 @@ class MessagesMachine(EventMachine):
 
     def _ending(self, ending: Ending) -> dict[str, Any]:
         reason = "tool_use" if ending.called else STOP_REASONS[ending.outcome]
+        if self._summary is not None and self._summary.alone:
+            reason = COMPACTION
         delta = {"stop_reason": reason, "stop_sequence": None}
         if reason != REFUSAL:
             return delta

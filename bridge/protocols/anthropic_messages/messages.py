@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
+from bridge.gemini.summary_part import is_summary_turn, summary_turn
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
 from bridge.protocols.anthropic_messages import executed_code
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
+from bridge.protocols.anthropic_messages.compaction import BLOCK, misplaced, read_block
 from bridge.protocols.anthropic_messages.computer_toolset import function_name
 from bridge.protocols.anthropic_messages.grounded import IMAGE_NOTE
 from bridge.protocols.anthropic_messages.lost_fields import lost_block_fields
 from bridge.protocols.carried_signatures import read_thought
 from bridge.protocols.content_parts import only_texts, reminders, system_content
 from bridge.protocols.json_reading import invalid_field, lookup_by, optional, required
+from bridge.protocols.summary_seal import StandsFor, SummarySeal
 
 #: Claude Code's first line. It differs for each conversation, so Gemini's prefix cache would never match.
 BILLING_LINE = "x-anthropic-billing-header:"
@@ -29,16 +32,16 @@ SERVER_TOOL_BLOCKS = (
     "mcp_tool_result",
     "text_editor_code_execution_tool_result",
     "tool_search_tool_result",
-    "compaction",
     "container_upload",
     "fallback",
 )
 
 
 class AnthropicMessages:
-    def __init__(self) -> None:
+    def __init__(self, seal: SummarySeal | None = None) -> None:
         self.contents: list[Content] = []
         self.losses: list[str] = []
+        self._seal = seal or SummarySeal()
         self._system: list[str] = []
         self._call_names: dict[str, str] = {}
 
@@ -72,10 +75,13 @@ class AnthropicMessages:
         if isinstance(content, str):
             parts = [Part(content)]
         else:
+            content = self._after_compaction(content, where)
             parts = [part for at, block in blocks(content, where) for part in self._user_block(block, at)]
         self.contents.append(Content(USER, tuple(parts)))
 
     def _user_block(self, block: JsonObject, path: str) -> list[Part]:
+        if block.get("type") == BLOCK:
+            return []
         self.losses += lost_block_fields(block)
         if block.get("type") != "tool_result":
             return block_parts(block, path)
@@ -87,10 +93,32 @@ class AnthropicMessages:
             self.contents.append(Content(MODEL, (Part(content),)))
             return
         message_reader = _AssistantMessage(self.losses)
-        for at, block in blocks(content, where):
+        for at, block in blocks(self._after_compaction(content, where), where):
             message_reader.add(block, at)
         self._call_names.update((call.id or "", call.name) for call in message_reader.content().calls())
         self.contents.append(message_reader.content())
+
+    def _after_compaction(self, content: Any, path: str) -> Any:
+        """The blocks after the last summary of the message, which becomes a turn of its own."""
+        for index in reversed(range(len(content)) if isinstance(content, list) else ()):
+            block = content[index]
+            is_summary = isinstance(block, dict) and block.get("type") == BLOCK
+            if is_summary and self._compaction(block, index, f"{path}[{index}]"):
+                return content[index + 1 :]
+        return content
+
+    def _compaction(self, block: JsonObject, index: int, path: str) -> bool:
+        """Whether the summary stands for everything before it."""
+        read = read_block(block, path, self._seal)
+        if isinstance(read, str):
+            self.losses.append(read)
+        if read is None or isinstance(read, str):
+            return False
+        text, stands_for = read
+        if stands_for is StandsFor.NOTHING_ELSE and (self.contents or index):
+            raise misplaced(path, is_second=any(map(is_summary_turn, self.contents)))
+        self.contents = [summary_turn(text)]
+        return True
 
     #: A class attribute: in each object it would be a reference cycle.
     _ROLES: ClassVar[Mapping[str, Callable[[AnthropicMessages, JsonObject, str], None]]] = {
@@ -150,6 +178,9 @@ class _AssistantMessage:
             self._losses.append("messages.encrypted_stdout")
         self._parts.append(Part(executed_code.read_result(block, path)))
 
+    def _compaction(self, _block: JsonObject, _path: str) -> None:
+        """Read before, or without a summary."""
+
     def _server_tool(self, block: JsonObject, _path: str) -> None:
         self._losses.append(f"messages.{block['type']}")
 
@@ -169,6 +200,7 @@ class _AssistantMessage:
         "redacted_thinking": _redacted,
         "tool_use": _tool_use,
         "server_tool_use": _server_tool_use,
+        BLOCK: _compaction,
         **dict.fromkeys(SEARCH_RESULTS, _search_result),
         **dict.fromkeys(CODE_RESULTS, _code_result),
         **dict.fromkeys(SERVER_TOOL_BLOCKS, _server_tool),

@@ -44,11 +44,12 @@ def _capabilities(model: JsonObject) -> dict[str, Any]:
         "batch": no,
         "citations": no,  # of documents
         "code_execution": chat,
+        "compaction": {**chat, "summarize": chat},
         "context_management": {
             **chat,
             "clear_thinking_20251015": chat,
             "clear_tool_uses_20250919": chat,
-            "compact_20260112": no,
+            "compact_20260112": chat,
         },
         "effort": {"supported": bool(levels), **efforts, "xhigh": no, "max": no},
         "image_input": chat,

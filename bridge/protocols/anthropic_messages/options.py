@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from bridge.protocols.summary_seal import SummarySeal
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesOptions:
     thinking: bool = False  #: the client asked for thinking, so it may be shown
+    seal: SummarySeal = field(default_factory=SummarySeal)
+    on_demand: bool = False  #: the client asked for a summary alone, with the field `compaction`
     manages_context: bool = False  #: the answer says which edits of the conversation were applied

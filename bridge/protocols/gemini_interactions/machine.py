@@ -42,6 +42,7 @@ from bridge.protocols.gemini_interactions.contents import media_content
 from bridge.protocols.gemini_interactions.executed_code import code_step, is_outcome_supported
 from bridge.protocols.gemini_interactions.fold import STEP_DELTA, STEP_START, STEP_STOP, StepFold
 from bridge.protocols.gemini_interactions.grounded import citations, search_steps
+from bridge.protocols.gemini_interactions.hosted_calls import hosted_step
 from bridge.protocols.gemini_interactions.signatures import encode, for_part, for_text
 from bridge.protocols.gemini_interactions.usage import usage_from_gemini
 from bridge.protocols.google_errors import RPC_CODES
@@ -192,6 +193,9 @@ class InteractionsMachine(EventMachine):
             self.losses.append("interactions.part_not_shown")
 
     def _code(self, data: OtherData, signature: str | None) -> Iterator[Event]:
+        if (hosted := hosted_step(data)) is not None:
+            yield from self._complete_step(*hosted)
+            return
         if data.field == "executableCode":
             self._code_id = self.ids_and_clock.new_id(GENERATED_ID_PREFIX)
         found = code_step(data, self._code_id)

@@ -20,6 +20,7 @@ from bridge.gemini.finish import Outcome
 from bridge.gemini.freeform import freeform_text
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
+from bridge.gemini.hosted_tools import hosted_in, is_hosted
 from bridge.gemini.turn import (
     Ending,
     MetadataReceived,
@@ -33,6 +34,7 @@ from bridge.gemini.turn import (
 from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
+from bridge.protocols.hosted_lines import hosted_line
 from bridge.protocols.openai_chat.part_order import part_layout
 from bridge.protocols.openai_chunks import DONE, usage_from_gemini
 from bridge.protocols.openai_errors import error_body
@@ -154,6 +156,8 @@ class ChatMachine(EventMachine):
             yield from self._call(step.candidate, data, step.part.signature)
         elif isinstance(data, InlineData):
             yield self._image(step.candidate, data)
+        elif (hosted := hosted_in(data)) is not None:
+            yield self._delta("reasoning", step.candidate, {"reasoning_content": hosted_line(hosted)})
         elif not is_server_tool(data):  # the layout carries these
             self.losses.append("chat.part_not_shown")
 
@@ -191,7 +195,8 @@ class ChatMachine(EventMachine):
         return (Event("content", {**self._head, "choices": [choice], **self._tail}),)
 
     def on_run_closed(self, step: RunClosed) -> tuple[Event, ...]:
-        self._choice(step.candidate).parts.extend(step.parts)
+        if not is_hosted(step.parts[0].data):  # the whole results would make the layout too long
+            self._choice(step.candidate).parts.extend(step.parts)
         return ()
 
     def on_metadata(self, step: MetadataReceived) -> Iterator[Event]:

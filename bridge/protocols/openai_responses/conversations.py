@@ -10,9 +10,11 @@ from bridge.protocols import fields
 from bridge.protocols.base import ConversationRules
 from bridge.protocols.envelope import Envelope
 from bridge.protocols.json_reading import each_object, invalid_field
+from bridge.protocols.openai_responses.compaction import without_triggers
 from bridge.protocols.openai_responses.complete_items import complete_item, input_list
 from bridge.protocols.openai_responses.items import Items
 from bridge.protocols.openai_responses.tools import DeclaredTools
+from bridge.protocols.summary_seal import SummarySeal, is_ours
 
 ID_PREFIX = "conv_"
 LONGEST_ID = 128
@@ -63,8 +65,10 @@ def _new_items(body: JsonObject) -> list[dict[str, Any]]:
     given = body.get("items") or []
     if len(given) > MOST_ITEMS:
         raise invalid_field(f"must have at most {MOST_ITEMS} items; send several requests", "items")
-    reader = Items(DeclaredTools())
+    reader = Items(DeclaredTools(), SummarySeal())
     for path, item in each_object(given, "items"):
+        if is_ours(item.get("encrypted_content")):  # checked when a request uses it
+            continue
         reader.add(item, path)
         if reader.losses:
             raise invalid_field("items of this type cannot be added to a conversation", f"{path}.type")
@@ -82,7 +86,7 @@ def _with_items(body: JsonObject, items: Sequence[JsonObject]) -> JsonObject:
 
 def _added(body: JsonObject, answer: JsonObject) -> list[dict[str, Any]]:
     """The items that a finished response adds to its conversation."""
-    given = [item for item in body["input"] if isinstance(item, dict)]
+    given = [item for item in without_triggers(body["input"]) if isinstance(item, dict)]
     return [*given, *map(complete_item, answer["output"])]
 
 

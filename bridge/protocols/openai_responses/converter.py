@@ -8,6 +8,7 @@ from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
 from bridge.protocols.json_reading import each_object, invalid_field, optional, quoted, required
+from bridge.protocols.openai_responses.compaction import compaction_wishes
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS
 from bridge.protocols.openai_responses.dialects import HEADER, choose
 from bridge.protocols.openai_responses.echo import echoed_fields
@@ -35,12 +36,15 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
     _check_repeated_fields(body)
     declared = DeclaredTools()
     declared.add(body.get("tools") or [], "tools")
-    items = Items(declared)
+    items = Items(declared, caller.seal)
+    wishes = compaction_wishes(body)
+    compacts_now = any(wish.options.get("alone") for wish in wishes)
     items.instruct(body.get("instructions") or "")
     if isinstance(body["input"], str):
         items.contents.append(Content("user", (Part(body["input"]),)))
     else:
-        for path, item in each_object(body["input"], "input"):
+        given = body["input"][:-1] if compacts_now else body["input"]
+        for path, item in each_object(given, "input"):
             items.add(item, path)
     choice = chosen_tools(body.get("tool_choice"), declared)
     request = GenerateRequest(
@@ -53,7 +57,7 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         thinking=_thinking(body),
         service_tier=requested_tier(body),
         draws=declared.draws,
-        context=truncation_wishes(body),
+        context=(*truncation_wishes(body), *wishes),
     )
     tool_losses = (*declared.losses, *declared.schemas.losses, *choice.losses)
     losses = (*tool_losses, *items.losses, *request_losses(body))
@@ -93,6 +97,7 @@ def _options(body: JsonObject, declared: DeclaredTools, caller: Caller) -> Respo
         encrypted_reasoning=_includes(body, ENCRYPTED_REASONING),
         logprobs=_includes(body, LOGPROBS),
         echo=echo,
+        seal=caller.seal,
     )
 
 

@@ -30,6 +30,7 @@ class Dialect:
     echoes_tools: bool
     queued_event: bool = False  #: a background answer begins as queued
     codex_errors: bool = False  #: a failed response has the error codes that Codex acts on
+    hosted_items: bool = True  #: calls of the bridge's own tools are items, not lines of reasoning
     repeats_text: bool = False  #: response.output_text.done also has the field `output_text`
 
 
@@ -73,6 +74,7 @@ DIALECTS: Mapping[str, Dialect] = {
         data_heartbeat=True,
         echoes_tools=False,
         codex_errors=True,
+        hosted_items=False,
     ),
 }
 

@@ -54,3 +54,20 @@ def _tool(tool: Any) -> Any:
     nested = tool.get("function")
     flat = {"type": "function", **nested} if isinstance(nested, dict) else tool
     return {"description": None, "parameters": None, "strict": None, **flat}
+
+
+def new_response(response_id: str, now: float, model: str, echo: JsonObject) -> dict[str, Any]:
+    """The response before its first item."""
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": int(now),
+        "completed_at": None,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "model": model,
+        "output": [],
+        "usage": None,
+        **echo,
+    }

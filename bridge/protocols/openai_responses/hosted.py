@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from bridge.gemini.grounding import Citation, WebSearch
 from bridge.gemini.media import media_from_url
@@ -47,8 +47,36 @@ def annotation(citation: Citation, offset: int) -> dict[str, Any]:
 # --- executed code ------------------------------------------------------------------------------------
 
 
+class HostedItem(Protocol):
+    """An item of a tool that runs on a server. It is open until its result has arrived in later parts."""
+
+    takes_signature: bool  #: the reasoning before the item carries its signature
+
+    @property
+    def item(self) -> Mapping[str, Any]: ...
+
+    def opening(self) -> Iterable[tuple[str, dict[str, Any]]]:
+        """The events of the item's beginning."""
+
+    def add(self, data: PartData) -> bool:
+        """Add a result. Returns whether the data is one."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no other part of the result can follow."""
+
+    def closing(self) -> Iterable[str]:
+        """The events before the item's end."""
+
+    def finished(self) -> dict[str, Any]:
+        """The fields of the finished item."""
+
+
 class ExecutedCode:
     """Code that Gemini executes. The result and its images arrive as later parts."""
+
+    takes_signature = False
+    complete = False
 
     def __init__(self, code: str, new_id: NewId) -> None:
         self.code = code
@@ -61,6 +89,15 @@ class ExecutedCode:
         }
         self._outputs: list[dict[str, Any]] = []
         self.status = "incomplete"  #: until the result arrives
+
+    def opening(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield f"{CODE_EVENTS}.in_progress", {}
+        yield f"{CODE_EVENTS}_code.delta", {"delta": self.code}
+        yield f"{CODE_EVENTS}_code.done", {"code": self.code}
+        yield f"{CODE_EVENTS}.interpreting", {}
+
+    def closing(self) -> Iterable[str]:
+        return (f"{CODE_EVENTS}.completed",) if self.status == "completed" else ()
 
     def add(self, data: PartData) -> bool:
         """Add a result or an image that the code made. Returns whether the data is one."""

@@ -37,10 +37,12 @@ from bridge.protocols.json_reading import (
     quoted,
     required,
 )
-from bridge.protocols.openai_responses.compaction import opened_summary
+from bridge.protocols.openai_responses.compaction import TRIGGER, compacted
 from bridge.protocols.openai_responses.hosted import code_parts, image_kind
 from bridge.protocols.openai_responses.losses import detail_losses
+from bridge.protocols.openai_responses.mcp_calls import mcp_parts
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
+from bridge.protocols.summary_seal import SummarySeal
 
 ROLES = ("user", "assistant", "system", "developer")
 
@@ -52,7 +54,8 @@ SEARCH_ITEMS = frozenset({"web_search_call"})
 class Items:
     """The conversation so far, item by item. Items of unknown kinds are dropped and counted."""
 
-    def __init__(self, declared: DeclaredTools) -> None:
+    def __init__(self, declared: DeclaredTools, seal: SummarySeal) -> None:
+        self._seal = seal
         self.contents: list[Content] = []
         self.losses: list[str] = []
         self._declared = declared
@@ -113,14 +116,20 @@ class Items:
             self._add_content(MODEL, *parts)
 
     def _compaction(self, item: JsonObject, path: str) -> None:
-        """A summary that replaces older turns. Encrypted summaries of other vendors are dropped and
-        counted."""
-        text = opened_summary(item.get("encrypted_content"))
-        text = text or optional(item, "summary", str, path) or optional(item, "text", str, path)
-        if text:
+        """A summary that replaces older turns. One that another vendor or another owner sealed is dropped
+        and counted."""
+        self._for_next_call = None
+        opened = self._seal.open(item.get("encrypted_content"))
+        text = optional(item, "summary", str, path) or optional(item, "text", str, path)
+        if opened is not None:
+            self.contents = compacted(self.contents, opened)
+        elif text:
             self._add_content(USER, Part(text))
         else:
             self.losses.append("responses.encrypted_compaction")
+
+    def _trigger(self, _item: JsonObject, path: str) -> None:
+        raise invalid_field("a compaction_trigger must be the last input item", f"{path}.type")
 
     # --- calls and their results ---------------------------------------------------------------------
 
@@ -183,6 +192,10 @@ class Items:
         if parts:
             self._add_content(MODEL, *parts)
 
+    def _mcp_call(self, item: JsonObject, path: str) -> None:
+        self._add_content(MODEL, *mcp_parts(item, path, self._for_next_call))
+        self._for_next_call = None
+
     def _image_generation_call(self, item: JsonObject, path: str) -> None:
         drawn = optional(item, "result", str, path)
         if drawn:
@@ -205,7 +218,9 @@ class Items:
         "tool_search_output": _tool_search_output,
         "additional_tools": _additional_tools,
         "code_interpreter_call": _code_interpreter_call,
+        "mcp_call": _mcp_call,
         "image_generation_call": _image_generation_call,
+        TRIGGER: _trigger,
         "compaction": _compaction,
         "compaction_summary": _compaction,
         "context_compaction": _compaction,

@@ -17,7 +17,6 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.image_generation": "The model draws in its own size and format.",
     "responses.max_tool_calls": "Gemini cannot limit the number of calls of its own tools.",
     "responses.moderation": "The bridge does not call OpenAI's moderation.",
-    "responses.context_management": "A conversation is compacted only by POST /v1/responses/compact.",
     "responses.prompt_cache_options": "Gemini cannot keep a prompt out of its own cache.",
     "responses.obfuscation": "The bridge does not pad the events of a stream.",
     "responses.reasoning_context": "Gemini decides which earlier thoughts it uses.",
@@ -25,7 +24,7 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.reasoning_content": "Gemini takes earlier thoughts from their summary and signature.",
     "responses.format_description": "Gemini takes the schema of an answer without a description beside it.",
     "responses.detail": "Gemini takes no level of detail for a single image or file.",
-    "responses.encrypted_compaction": "Only the vendor that encrypted this summary can read it.",
+    "responses.encrypted_compaction": "Another vendor, or the bridge for another client, sealed the summary.",
     "responses.item": "Gemini has no counterpart to an input item of this type.",
     "responses.tool": "Gemini cannot run this hosted tool.",
     "responses.tool_allowed_callers": "Every tool of the request can be called directly.",
@@ -68,7 +67,6 @@ class _Dropped(NamedTuple):
 _REQUEST: Mapping[str, _Dropped] = {
     "max_tool_calls": _Dropped("max_tool_calls"),
     "moderation": _Dropped("moderation"),
-    "context_management": _Dropped("context_management"),
 }
 #: By the field that holds the object.
 _OBJECTS: Mapping[str, Mapping[str, _Dropped]] = {

@@ -12,6 +12,8 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome, outcome_of
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in, web_search_from
+from bridge.gemini.hosted_tools import hosted_in
+from bridge.gemini.summary_part import WrittenSummary, written_summary
 from bridge.gemini.turn import (
     MetadataReceived,
     PartSigned,
@@ -22,12 +24,15 @@ from bridge.gemini.turn import (
     TurnEnded,
     TurnStarted,
 )
-from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part, PartData
+from bridge.gemini.types import FunctionCall, InlineData, JsonObject, Part
 from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
+from bridge.protocols.hosted_lines import hosted_line
 from bridge.protocols.openai_logprobs import logprobs_from_gemini
 from bridge.protocols.openai_responses.calls import CallItem, call_item, status_if
+from bridge.protocols.openai_responses.compaction import new_item, sealed_item
+from bridge.protocols.openai_responses.echo import new_response
 from bridge.protocols.openai_responses.errors import (
     FATAL_WITH_MESSAGE,
     STREAM_ERROR_KINDS,
@@ -35,16 +40,16 @@ from bridge.protocols.openai_responses.errors import (
     response_error,
 )
 from bridge.protocols.openai_responses.hosted import (
-    CODE_EVENTS,
     IMAGE_EVENTS,
     SEARCH_EVENTS,
-    ExecutedCode,
+    HostedItem,
     annotation,
     executed_code,
     image_item,
     is_image,
     search_item,
 )
+from bridge.protocols.openai_responses.mcp_calls import mcp_call
 from bridge.protocols.openai_responses.options import ResponsesOptions
 from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
 from bridge.protocols.openai_responses.usage import usage_from_gemini
@@ -67,25 +72,15 @@ class ResponsesMachine(EventMachine):
         self._output: list[dict[str, Any]] = []  # finished items
         self._item: dict[str, Any] | None = None  # the one being written
         self._pieces: list[str] = []
-        self.pending = self._response = {
-            "id": ids_and_clock.new_id(ID_PREFIX),
-            "object": "response",
-            "created_at": int(ids_and_clock.now()),
-            "completed_at": None,
-            "status": "in_progress",
-            "error": None,
-            "incomplete_details": None,
-            "model": converted.request.model,
-            "output": [],
-            "usage": None,
-            **self._options.echo,
-        }
+        self.pending = self._response = new_response(
+            ids_and_clock.new_id(ID_PREFIX), ids_and_clock.now(), converted.request.model, self._options.echo
+        )
         self._grounding: JsonObject | None = None
         self._texts: list[str] = []  # of the finished messages
         self._cited = 0
         self._called = False
         self._logprobs: list[dict[str, Any]] = []
-        self._code: ExecutedCode | None = None  # the item that waits for its result
+        self._tool: HostedItem | None = None  # the item that waits for its result
         self._carried_signature = ""  # of the last server-side call, or of its response
 
     @property
@@ -157,9 +152,10 @@ class ResponsesMachine(EventMachine):
         yield self._event("response.in_progress", response=self._response)
 
     def on_run_opened(self, step: RunOpened) -> Iterator[Event]:
-        if step.part is not None and self._code is not None and self._code.add(step.part.data):
+        if step.part is not None and self._tool is not None and self._tool.add(step.part.data):
+            yield from self._end_tool() if self._tool.complete else ()
             return
-        yield from self._end_code()
+        yield from self._end_tool()
         if step.kind is RunKind.THOUGHT:
             if self._options.thinking:
                 yield from self._reasoning()
@@ -170,42 +166,55 @@ class ResponsesMachine(EventMachine):
             yield from self._call(step.part.data, step.part.signature)
             return
         yield from self._end_reasoning()
-        if step.kind is RunKind.OTHER:
+        if step.kind is RunKind.OTHER and step.part is not None:
             yield from self._hosted(step.part)
 
-    def _hosted(self, part: Part | None) -> Iterable[Event]:
+    def _hosted(self, part: Part) -> Iterable[Event]:
         """The item of a part that arrives whole and is no call."""
-        data: PartData = None if part is None else part.data
+        data = part.data
+        if (summary := written_summary(data)) is not None:
+            return self._compaction(summary)
         if isinstance(data, InlineData) and is_image(data):
             return self._image(data)
-        if part is not None and self._options.encrypted_reasoning and is_server_tool(data):
+        if self._options.encrypted_reasoning and is_server_tool(data):
             return self._carry(part)
-        code = executed_code(data, self.ids_and_clock.new_id)
-        if code is not None:
-            return self._begin_code(code)
+        if not self._dialect.hosted_items and (hosted := hosted_in(data)) is not None:
+            self._carried_signature = part.signature or ""
+            return self._reasoning(hosted_line(hosted)) if self._options.thinking else ()
+        if (tool := executed_code(data, self.ids_and_clock.new_id) or mcp_call(data)) is not None:
+            return self._begin_tool(tool, part.signature)
         self.losses.append("responses.part_not_shown")
         return ()
+
+    def _compaction(self, summary: WrittenSummary) -> Iterator[Event]:
+        if summary.text is not None:  # else the answer uses the whole conversation
+            yield self._start_item(new_item(self.ids_and_clock.new_id))
+            yield self._item_event("response.compaction.compacting")
+            yield self._finish_item(encrypted_content=sealed_item(summary, self._options.seal))
 
     def _carry(self, part: Part) -> Iterator[Event]:
         self._carried_signature = part.signature or ""
         yield from self._reasoning()
         yield from self._end_reasoning(for_part(part))
 
-    def _begin_code(self, code: ExecutedCode) -> Iterator[Event]:
-        self._code = code
-        yield self._start_item({**code.item, "status": "in_progress"})
-        yield self._item_event(f"{CODE_EVENTS}.in_progress")
-        yield self._item_event(f"{CODE_EVENTS}_code.delta", delta=code.code)
-        yield self._item_event(f"{CODE_EVENTS}_code.done", code=code.code)
-        yield self._item_event(f"{CODE_EVENTS}.interpreting")
+    def _begin_tool(self, tool: HostedItem, signature: str | None) -> Iterator[Event]:
+        if tool.takes_signature and signature is not None:
+            self._carried_signature = signature
+            if self._options.encrypted_reasoning:
+                yield from self._reasoning()
+                yield from self._end_reasoning(for_next_call(signature))
+        self._tool = tool
+        yield self._start_item({**tool.item, "status": "in_progress"})
+        for kind, fields in tool.opening():
+            yield self._item_event(kind, **fields)
 
-    def _end_code(self) -> Iterator[Event]:
-        code, self._code = self._code, None
-        if code is None:
+    def _end_tool(self) -> Iterator[Event]:
+        tool, self._tool = self._tool, None
+        if tool is None:
             return
-        if code.status == "completed":
-            yield self._item_event(f"{CODE_EVENTS}.completed")
-        yield self._finish_item(**code.finished())
+        for kind in tool.closing():
+            yield self._item_event(kind)
+        yield self._finish_item(**tool.finished())
 
     def _image(self, image: InlineData) -> Iterator[Event]:
         return self._at_once(IMAGE_EVENTS, image_item(self.ids_and_clock.new_id), result=image.data)
@@ -328,7 +337,7 @@ class ResponsesMachine(EventMachine):
 
     def on_turn_ended(self, step: TurnEnded) -> Iterator[Event]:
         yield from self._end_reasoning()
-        yield from self._end_code()
+        yield from self._end_tool()
         yield from self._search()
         ending = step.endings[0]
         if ending.called:
@@ -388,5 +397,4 @@ class ResponsesMachine(EventMachine):
 
     def fold(self, events: Iterable[Event]) -> JsonObject:
         *_, last = events
-        response: JsonObject = last.data["response"]
-        return response
+        return dict(last.data["response"])

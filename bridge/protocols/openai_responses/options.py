@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from bridge.gemini.types import JsonObject
 from bridge.protocols.openai_responses.dialects import DIALECTS, Dialect
 from bridge.protocols.openai_responses.tools import CalledTool
+from bridge.protocols.summary_seal import SummarySeal
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,4 +19,5 @@ class ResponsesOptions:
     thinking: bool = False
     encrypted_reasoning: bool = False  #: reasoning items may carry signatures
     logprobs: bool = False
+    seal: SummarySeal = field(default_factory=SummarySeal)
     echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats

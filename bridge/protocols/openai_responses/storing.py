@@ -9,6 +9,7 @@ from bridge.errors import BridgeError, UnknownPreviousAnswer
 from bridge.gemini.types import JsonObject
 from bridge.protocols.base import AnswerStoring, PastTurn
 from bridge.protocols.json_reading import invalid_field
+from bridge.protocols.openai_responses.compaction import without_triggers
 from bridge.protocols.openai_responses.complete_items import complete_item, input_list
 from bridge.protocols.openai_responses.errors import response_error
 from bridge.protocols.openai_responses.machine import ID_PREFIX
@@ -58,7 +59,7 @@ def _found(item: JsonObject, find: Callable[[str], JsonObject | None], param: st
 def _with_history(body: JsonObject, turns: Sequence[PastTurn]) -> JsonObject:
     """The request with the items of earlier turns. Instructions of earlier turns are not inherited."""
     past = [item for turn in turns for item in (*turn.question, *turn.answer["output"])]
-    return {**body, "input": [*past, *_input_items(body)]}
+    return {**body, "input": [*without_triggers(past), *_input_items(body)]}
 
 
 def _as_failed(answer: JsonObject, error: BridgeError) -> JsonObject:

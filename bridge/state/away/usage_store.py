@@ -14,17 +14,26 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import date
+from typing import Any
 
 from bridge.periodic_thread import call_periodically
 from bridge.state.bridges import Bridges, LateUsage
 from bridge.state.errors import StorageError, StorageUnavailable
 from bridge.state.store import StoreCheck
-from bridge.state.usage_store import Refusal, RefusalSum, UsageGroup, UsageQuery, UsageRow, UsageStore
+from bridge.state.usage_store import (
+    ExperimentRequest,
+    Refusal,
+    RefusalSum,
+    UsageGroup,
+    UsageQuery,
+    UsageRow,
+    UsageStore,
+)
 from bridge.state.waiting_rows import WaitingRow, WaitingRows
 
 log = logging.getLogger(__name__)
 
-FIELDS = len(UsageRow._fields)
 BETWEEN_MOVES = 0.5
 MOST_AT_ONCE = 1_000
 #: Seconds for which a row is not moved, so that the ledger books first: it counts tokens of the minute too.
@@ -56,6 +65,10 @@ def _written(rows: Sequence[WaitingRow], write: Callable[[Sequence[WaitingRow]],
         log.warning("a waiting row is dropped: the database refuses it", extra={"reason": error.reason})
         return 1
     return 0
+
+
+def _without_lists(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if not isinstance(value, list)]
 
 
 class WaitingUsageStore(UsageStore):
@@ -94,10 +107,11 @@ class WaitingUsageStore(UsageStore):
             log.exception("waiting usage cannot be written")
 
     def _write(self, rows: Sequence[WaitingRow]) -> None:
-        late = [LateUsage(*each) for row in rows for each in row.values[FIELDS:]]
+        """Rows of an earlier version have fewer values. A list among the values is the late usage."""
+        late = [LateUsage(*each) for row in rows for each in row.values if isinstance(each, list)]
         if late:
             self._bridges.book(late)
-        self._shared.write([UsageRow(*row.values[:FIELDS]) for row in rows])
+        self._shared.write([UsageRow(*_without_lists(row.values)) for row in rows])
 
     def waiting(self) -> int:
         try:
@@ -143,3 +157,6 @@ class WaitingUsageStore(UsageStore):
 
     def refusals(self, query: UsageQuery) -> list[RefusalSum]:
         return self._shared.refusals(query)
+
+    def experiment_requests(self, experiment: str, since: date, until: date) -> list[ExperimentRequest]:
+        return self._shared.experiment_requests(experiment, since, until)

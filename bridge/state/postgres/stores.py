@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.settings import Settings
+from bridge.state.postgres.agent_run_store import PostgresAgentRunStore
 from bridge.state.postgres.answer_store import PostgresAnswerStore
 from bridge.state.postgres.bridges import PostgresBridges
 from bridge.state.postgres.conversation_store import PostgresConversationStore
@@ -19,14 +20,16 @@ from bridge.state.postgres.ledger import PostgresLedger
 from bridge.state.postgres.remembered_keys import RememberingKeyStore
 from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
 from bridge.state.postgres.signature_store import PostgresSignatureStore
+from bridge.state.postgres.summary_store import PostgresSummaryStore
 from bridge.state.postgres.usage_store import PostgresUsageStore
+from bridge.state.summary_store import LARGEST_MB
 
 
 def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
     """The fields of `bridge.state.stores.Stores`."""
     database = Database(settings.state.url, patience)
     ledger = PostgresLedger(database)
-    accounts, responses = settings.accounts, settings.responses
+    accounts, responses, runs = settings.accounts, settings.responses, settings.agent_runs
     return {
         "keys": RememberingKeyStore(database, settings.state.dir),
         "ledger": ledger,
@@ -45,4 +48,6 @@ def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
         "learnt_facts": PostgresLearntFactStore(database),
         "upstream_failures": PostgresUpstreamFailureStore(database),
         "request_cache": PostgresRequestCacheStore(database, settings.cache.max_mb),
+        "summaries": PostgresSummaryStore(database, settings.context.summary_days, LARGEST_MB),
+        "agent_runs": PostgresAgentRunStore(database, runs.days, runs.max_mb),
     }

@@ -30,6 +30,7 @@ _PLACES = {
     "answers": _Place("answer"),
     "answer items": _Place("item"),
     "events": _Place("event_batch"),
+    "agent runs": _Place("run_line"),
     "conversations": _Place("conversation"),
     "conversation items": _Place("conversation_item", bytes_of_text=("id",)),
     "signatures": _Place("signature", bytes_of_text=("owner", "family", "call", "signature")),
@@ -37,6 +38,7 @@ _PLACES = {
     "learnt facts": _Place(
         "expiring", {"where": "kind = 'learnt_facts'", "added": {"kind": "'learnt_facts'"}}
     ),
+    "seal": _Place("seal"),
     "day budgets": _Place("day"),
 }
 

@@ -8,7 +8,15 @@ from typing import Any
 
 from bridge.state.postgres.database import Database
 from bridge.state.store import PATIENT
-from bridge.state.usage_store import DAY_GROUPINGS, GROUPINGS, RefusalSum, UsageGroup, UsageQuery, UsageSums
+from bridge.state.usage_store import (
+    DAY_GROUPINGS,
+    GROUPINGS,
+    ExperimentRequest,
+    RefusalSum,
+    UsageGroup,
+    UsageQuery,
+    UsageSums,
+)
 
 _DAY_COLUMNS: Mapping[str, str] = {**{name: name for name in DAY_GROUPINGS}, "day": "day::text"}
 _REQUEST_COLUMNS: Mapping[str, str] = {
@@ -43,6 +51,19 @@ def refusals(database: Database, query: UsageQuery) -> list[RefusalSum]:
         " GROUP BY key, rule, model ORDER BY 4 DESC, 1, 2, 3"
     )
     return [RefusalSum(*row) for row in database.run(select, values, patience=PATIENT)]
+
+
+def experiment_requests(
+    database: Database, experiment: str, since: date, until: date
+) -> list[ExperimentRequest]:
+    select = (
+        "SELECT key, conversation, arm, assignment, input, cached, cost, seconds,"
+        " CASE WHEN streamed > 0 THEN first_byte END, outcome = 'failed', malformed, fallbacks"
+        " FROM gemini_bridge.request"
+        " WHERE experiment = %s AND experiment <> '' AND at >= %s AND at < %s ORDER BY at, id"
+    )
+    values = [experiment, _midnight(since), _midnight(until + timedelta(days=1))]
+    return [ExperimentRequest(*row) for row in database.run(select, values, patience=PATIENT)]
 
 
 def _from_days(query: UsageQuery) -> tuple[str, list[Any]]:

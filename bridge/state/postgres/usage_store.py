@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from bridge.state.postgres import usage_report
@@ -13,6 +13,7 @@ from bridge.state.postgres.database import Database, PostgresStore
 from bridge.state.store import PATIENT
 from bridge.state.usage_store import (
     MOST_REFUSALS,
+    ExperimentRequest,
     Refusal,
     RefusalSum,
     UsageGroup,
@@ -26,7 +27,8 @@ DAY = 24 * 3600
 ROWS_IN_A_STEP = 1000
 
 #: The columns of `UsageRow` that are not texts.
-_NUMBERS = {"input", "cached", "output", "reasoning", "status", "from_cache"}
+_NUMBERS = {"input", "cached", "output", "reasoning", "status"}
+_NUMBERS |= {"from_cache", "streamed", "fallbacks", "malformed"}
 _REALS = {"at", "cost", "seconds", "first_byte", "saved"}
 
 
@@ -114,6 +116,9 @@ class PostgresUsageStore(PostgresStore, UsageStore):
 
     def refusals(self, query: UsageQuery) -> list[RefusalSum]:
         return usage_report.refusals(self._database, query)
+
+    def experiment_requests(self, experiment: str, since: date, until: date) -> list[ExperimentRequest]:
+        return usage_report.experiment_requests(self._database, experiment, since, until)
 
     def _tidied(self, connection: Connection) -> bool:
         if connection.execute(_IS_ALONE).fetchone() != (True,):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from bridge.state.portable_tables import PORTABLE_TABLES, Dialect, PortableTable, Row, StoredTable
 from bridge.state.sqlite import (
+    agent_run_store,
     answer_store,
     conversation_store,
     event_store,
@@ -16,6 +17,7 @@ from bridge.state.sqlite import (
     key_store,
     ledger,
     signature_store,
+    summary_store,
     usage_store,
 )
 from bridge.state.sqlite.database import ROLLBACK, WAL, Database
@@ -56,6 +58,7 @@ _PLACES = {
     ),
     "answer items": _Place(*_ANSWERS, "item"),
     "events": _Place("events.sqlite3", event_store.SCHEMA, "event_batch"),
+    "agent runs": _Place("agent_runs.sqlite3", agent_run_store.SCHEMA, "run_line"),
     "conversations": _Place(*_CONVERSATIONS, "conversation"),
     "conversation items": _Place(*_CONVERSATIONS, "conversation_item"),
     "signatures": _Place(
@@ -63,6 +66,7 @@ _PLACES = {
     ),
     "cool-downs": _Place("cooldowns.sqlite3", expiring_names.SCHEMA, "expiring"),
     "learnt facts": _Place("learnt.sqlite3", expiring_names.SCHEMA, "expiring"),
+    "seal": _Place("summaries.sqlite3", summary_store.SCHEMA, "seal"),
     "day budgets": _Place("limits.sqlite3", ledger.SCHEMA, "day"),
 }
 

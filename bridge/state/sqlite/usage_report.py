@@ -15,7 +15,15 @@ from typing import Any, TypeVar
 
 from bridge.state.sqlite.database import storage_error
 from bridge.state.sqlite.migrations import Schema, has_column, has_table, version_of
-from bridge.state.usage_store import DAY_GROUPINGS, GROUPINGS, RefusalSum, UsageGroup, UsageQuery, UsageSums
+from bridge.state.usage_store import (
+    DAY_GROUPINGS,
+    GROUPINGS,
+    ExperimentRequest,
+    RefusalSum,
+    UsageGroup,
+    UsageQuery,
+    UsageSums,
+)
 
 T = TypeVar("T")
 
@@ -67,6 +75,25 @@ def refusals(path: Path, schema: Schema, query: UsageQuery) -> list[RefusalSum]:
     def read(database: sqlite3.Connection) -> list[RefusalSum]:
         rows = database.execute(select, values) if has_table(database, "refusal") else ()
         return [RefusalSum(*row) for row in rows]
+
+    return _read(path, schema, read, [])
+
+
+def experiment_requests(
+    path: Path, schema: Schema, experiment: str, since: date, until: date
+) -> list[ExperimentRequest]:
+    select = (
+        "SELECT key, conversation, arm, assignment, input, cached, cost, seconds,"
+        " CASE WHEN streamed THEN first_byte END, outcome = 'failed', malformed, fallbacks FROM request"
+        " WHERE experiment = ? AND experiment != '' AND at >= ? AND at < ? ORDER BY at, id"
+    )
+    values = (experiment, _midnight(since), _midnight(until + timedelta(days=1)))
+
+    def read(database: sqlite3.Connection) -> list[ExperimentRequest]:
+        if not has_column(database, "request", "experiment"):  # no request was made since the upgrade
+            return []
+        found = database.execute(select, values)
+        return [ExperimentRequest(*row)._replace(failed=bool(row[9])) for row in found]
 
     return _read(path, schema, read, [])
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from bridge.state.sqlite import usage_report
 from bridge.state.sqlite.database import Database, SqliteStore
-from bridge.state.sqlite.migrations import Schema, added_column, statements
+from bridge.state.sqlite.migrations import Schema, Step, added_column, statements
 from bridge.state.usage_store import (
     MOST_REFUSALS,
+    ExperimentRequest,
     Refusal,
     RefusalSum,
     UsageGroup,
@@ -29,6 +30,18 @@ from bridge.state.usage_store import (
 DAY = 24 * 3600
 #: The most rows that one step of tidying deletes, which takes milliseconds.
 ROWS_IN_A_STEP = 1000
+
+
+def _added_columns(**declarations: str) -> Step:
+    """Columns of `request`."""
+    steps = [added_column("request", *each) for each in declarations.items()]
+
+    def step(connection: sqlite3.Connection) -> None:
+        for add in steps:
+            add(connection)
+
+    return step
+
 
 SCHEMA = Schema(
     "refusal",
@@ -105,6 +118,18 @@ SCHEMA = Schema(
             END
             """,
         ),
+        _added_columns(
+            conversation="TEXT NOT NULL DEFAULT ''",
+            experiment="TEXT NOT NULL DEFAULT ''",
+            arm="TEXT NOT NULL DEFAULT ''",
+            assignment="TEXT NOT NULL DEFAULT ''",
+            streamed="INTEGER NOT NULL DEFAULT 0",
+            fallbacks="INTEGER NOT NULL DEFAULT 0",
+            malformed="INTEGER NOT NULL DEFAULT 0",
+        ),
+        statements(
+            "CREATE INDEX request_experiment ON request (experiment, at) WHERE experiment != ''",
+        ),
     ),
 )
 
@@ -160,6 +185,9 @@ class SqliteUsageStore(SqliteStore, UsageStore):
 
     def refusals(self, query: UsageQuery) -> list[RefusalSum]:
         return usage_report.refusals(self._path, SCHEMA, query)
+
+    def experiment_requests(self, experiment: str, since: date, until: date) -> list[ExperimentRequest]:
+        return usage_report.experiment_requests(self._path, SCHEMA, experiment, since, until)
 
     def _tidied(self, database: sqlite3.Connection) -> bool:
         oldest_day = datetime.fromtimestamp(self._now() - self._days * DAY, UTC).date().isoformat()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from bridge.gemini.types import FunctionDeclaration, JsonObject
-from bridge.upstream.demo import signatures
+from bridge.upstream.demo import documents, signatures
 from bridge.upstream.demo.argument_hints import ArgumentHints, is_command, is_path
 from bridge.upstream.demo.ask import DemoRequest
 from bridge.upstream.demo.samples import Sampler, property_names
@@ -30,6 +30,8 @@ def planned(ask: DemoRequest) -> list[FunctionDeclaration]:
     """The functions that this answer calls, in order; none right after tool results."""
     if ask.results or not ask.functions or ask.calling_mode == "NONE":
         return []
+    if (searched := documents.search(ask)) is not None:
+        return [searched]
     forced = ask.calling_mode == "ANY" or ask.variant in CALLERS
     asked = ask.dictated is None and _TOOL.search(ask.gist) is not None
     named = [] if ask.dictated is not None else _named(ask.functions, ask.gist)
@@ -48,7 +50,9 @@ def pieces(ask: DemoRequest, functions: Sequence[FunctionDeclaration], number: i
     hints = ArgumentHints(ask.gist, (function.name for function in ask.functions))
     signature = signatures.mint(ask.digest + b"call" + bytes([number]))
     for position, function in enumerate(functions):
-        call: Fields = {"name": function.name, "args": _arguments(function, hints)}
+        searches = function.name == documents.SEARCH
+        args = documents.arguments(ask) if searches else _arguments(function, hints)
+        call: Fields = {"name": function.name, "args": args}
         if ask.variant == "strict":  # newer models send ids with their calls, older ones do not
             call["id"] = f"{ask.digest.hex()[:12]}{number}{position}"
         part: Fields = {"functionCall": call}

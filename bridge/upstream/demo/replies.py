@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import orjson
 
 from bridge.gemini.types import FileData, FunctionResponse, InlineData
+from bridge.upstream.demo import documents
 from bridge.upstream.demo.ask import DemoRequest
 from bridge.upstream.demo.faults import FAULTS
 
@@ -110,7 +111,7 @@ def reply(ask: DemoRequest, number: int) -> str:
     if ask.dictated is not None:
         return ask.dictated
     if ask.results:
-        return _report(ask.results)
+        return documents.answer(ask) or _report(ask.results)
     answer = next(say for pattern, say in _TOPICS if pattern.search(ask.gist))
     return "".join((*map(_received, ask.media), answer(ask, number)))
 

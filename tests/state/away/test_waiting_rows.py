@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from bridge.state.ledger import LimitedSubject
 from bridge.state.postgres.bridges import PostgresBridges
 from bridge.state.postgres.ledger import PostgresLedger
 from bridge.state.sqlite.waiting_rows import TAKEN_FOR, SqliteWaitingRows
+from bridge.state.usage_store import UsageQuery
 from bridge.state.waiting_rows import WaitingRow
 
 
@@ -121,6 +123,25 @@ def waiting_usage(postgres, path: Path, most: int = 100) -> WaitingUsageStore:
     database = postgres.database()
     bridges = PostgresBridges(database, PostgresLedger(database), path.parent)
     return WaitingUsageStore(postgres.usage(), SqliteWaitingRows(path, most), bridges)
+
+
+def test_a_row_that_an_earlier_version_left_arrives(postgres, path: Path) -> None:
+    """It has fewer values: those up to the service tier, and perhaps its late usage."""
+    rows = SqliteWaitingRows(path)
+    booking = (
+        PostgresLedger(postgres.database())
+        .enter([LimitedSubject("key:a", "", Limits(tokens_per_day=100))])
+        .booking
+    )
+    late = late_usage(booking, 7, 0.5)
+    for number, more in enumerate(([], [list(late)])):
+        rows.add(WaitingRow(f"old {number}", [*row(tier="flex", id=f"old {number}")[:18], *more]))
+    store = waiting_usage(postgres, path)
+    store.flush()
+    assert store.waiting() == 0
+    (group,) = postgres.usage().sums(UsageQuery(("tier",), date(2000, 1, 1), date(2100, 1, 1)))
+    assert (group.names, group.sums.requests) == (("flex",), 2)
+    assert postgres.database().run("SELECT tokens FROM gemini_bridge.day") == [(7,)]
 
 
 @pytest.mark.parametrize("ends", ["killed before its end", "ends, and is killed", "ends long after"])

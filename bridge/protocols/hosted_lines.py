@@ -1,0 +1,39 @@
+"""Calls of the bridge's own tools as lines of text, for protocols and clients without a form for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from bridge.gemini.hosted_tools import Hosted, HostedCall
+from bridge.gemini.types import JsonObject
+
+LONGEST_ARGUMENTS = 300
+LONGEST_ERROR = 300
+
+
+def hosted_line(hosted: Hosted) -> str:
+    """One line: what is called, or how it ended. The result itself is for the model."""
+    name = hosted.function_name
+    if isinstance(hosted, HostedCall):
+        return f"→ {name} {_cut(as_json(hosted.arguments), LONGEST_ARGUMENTS)}\n"
+    text = result_text(hosted.response)
+    if hosted.is_error:
+        return f"← {name} failed: {_cut(text, LONGEST_ERROR)}\n"
+    return f"← {name}: {len(text)} characters\n"
+
+
+def result_text(response: JsonObject) -> str:
+    """The result as a text: the only text of the response, else its JSON."""
+    values = list(response.values())
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else as_json(response)
+
+
+def as_json(value: Any) -> str:
+    return orjson.dumps(value, default=dict).decode()
+
+
+def _cut(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
