@@ -134,7 +134,7 @@ AGENT = Command(
     (
         Example("agent list", "the agents that clients can use as models"),
         Example("agent runs", "the newest runs, with their ids"),
-        Example("agent show run_1b2c3d", "everything that a run did, a JSON line for each round"),
-        Example("agent resume run_1b2c3d", "go on with a run that a stop of the bridge interrupted"),
+        Example("agent show reviewer-1b2c3d4e", "everything that a run did, a JSON line for each round"),
+        Example("agent resume reviewer-1b2c3d4e", "go on with a run that a stop of the bridge interrupted"),
     ),
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.command import FAILED, PROGRAM, Command, Example
+from bridge.cli.model_names import misspelt_model
 from bridge.cli.table import format_table
 from bridge.settings import SettingsError, load
 
@@ -35,6 +36,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from bridge.exchange.context_explanation import explain
 
     settings, body = load(), _body(Path(arguments.file))
+    if arguments.model and (hint := misspelt_model(arguments.model)):
+        print(f"Note: {hint}", file=sys.stderr)
     try:
         explanation = explain(body, arguments.protocol, arguments.model, settings)
     except BridgeError as error:

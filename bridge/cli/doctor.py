@@ -34,7 +34,7 @@ def _examine(arguments: argparse.Namespace) -> int:
     from bridge.doctor.checks import CHECKS  # slow to import, and other commands do not need it
     from bridge.doctor.examination import examine
 
-    url = arguments.url and checked_address(arguments.url)
+    url = arguments.url and checked_address(arguments.url.rstrip("/").removesuffix("/v1"))
     installation = Installation.local(url, arguments.key or os.environ.get(CLIENT_KEY))
     found: list[Found] = []
     show_progress("checks", 0, len(CHECKS))

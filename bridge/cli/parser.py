@@ -37,8 +37,12 @@ class Parser(argparse.ArgumentParser):
         return parsed, []
 
     def _similar_option(self, wrong: str) -> str:
-        known = [flag for action in self._actions for flag in action.option_strings if flag[:2] == "--"]
-        return f"; {suggestion(wrong.partition('=')[0], known)}" if wrong[:2] == "--" else ""
+        known = [action.option_strings[-1] for action in arguments_of(self) if action.option_strings]
+        if wrong[:1] != "-":
+            return ""
+        if known == ["--help"]:
+            return "; this command takes no options"
+        return f"; {suggestion(wrong.partition('=')[0], known)}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -47,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """The usage is left out: that of a command with many options would hide the message."""
-        example = f"Example: {PROGRAM} {self.examples[0].words}\n" if self.examples else ""
+        example = "".join(f"Example: {PROGRAM} {words}  # {why}\n" for words, why in self.examples[:1])
         self.exit(WRONG_USE, f"{self.prog}: {message}\n{example}Help: {self.prog} --help\n")
 
 

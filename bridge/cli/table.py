@@ -17,21 +17,26 @@ def format_table(rows: Sequence[Sequence[str]], right_from: int | None = None) -
     widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
     left = len(widths) if right_from is None else right_from
     if (columns := terminal_width()) is not None:
-        widths = _fitted(widths, left, columns)
+        room = columns - len(GAP) * (len(widths) - 1)
+        words = [max(map(_longest_word, column)) for column in zip(*rows, strict=True)]
+        widths = _narrowed(widths, words[:left], room)  # between words, as long as that is enough
+        widths = _narrowed(widths, [NARROWEST] * left, room)
     return [line for row in rows for line in _lines(row, widths, left)]
 
 
-def _fitted(widths: Sequence[int], left: int, columns: int) -> list[int]:
-    """The widths after the widest columns of text were made narrower, as far as that is possible."""
-    fitted = list(widths)
-    excess = sum(fitted) + len(GAP) * (len(fitted) - 1) - columns
-    while excess > 0 and left:
-        widest = max(range(left), key=fitted.__getitem__)
-        if fitted[widest] <= NARROWEST:
+def _longest_word(cell: str) -> int:
+    return max(map(display_width, cell.split()), default=0)
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """The widths after the widest columns of text were made narrower, as far as `least` allows."""
+    narrowed = list(widths)
+    while sum(narrowed) > room:
+        can_be = [place for place, width in enumerate(least) if narrowed[place] > width]
+        if not can_be:
             break
-        fitted[widest] -= 1
-        excess -= 1
-    return fitted
+        narrowed[max(can_be, key=narrowed.__getitem__)] -= 1
+    return narrowed
 
 
 def _lines(row: Sequence[str], widths: Sequence[int], left: int) -> list[str]:

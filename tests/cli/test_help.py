@@ -69,6 +69,10 @@ def test_every_command_that_prints_data_has_json(each):
         ("settings --jsno", "gemini-bridge settings: unknown argument --jsno; did you mean --json?"),
         ("key list --jsno", "gemini-bridge key list: unknown argument --jsno; did you mean --json?"),
         ("connect codex --ulr=http://a", "unknown argument --ulr=http://a; did you mean --url?"),
+        (
+            "serve --port 80",
+            "takes no options\nExample: gemini-bridge serve  # listen on the address of the settings",
+        ),
         ("status now", "gemini-bridge status: unknown argument now"),
         ("completion bsh", "unknown: 'bsh'; did you mean bash?"),
         ("state copy --from sqlit --to postgres", "unknown: 'sqlit'; did you mean sqlite?"),
@@ -257,6 +261,14 @@ def test_a_large_cost_is_written_in_digits(tmp_path):
     state = {"BRIDGE_STATE_DIR": str(tmp_path)}
     command("key", "add", "alice", "--cost-per-day", "1250000.5", **state)
     assert "cost 1,250,000.5/day" in command("key", "show", "alice", **state)
+
+
+def test_a_misspelt_protocol_is_answered_with_the_right_one(tmp_path):
+    file = tmp_path / "request.json"
+    file.write_text('{"model": "gemini-3.6-flash", "messages": [{"role": "user", "content": "Hello"}]}')
+    done = attempt("context", "explain", str(file), "--protocol", "opnai_chat")
+    assert done.returncode == 1
+    assert "There is no protocol 'opnai_chat'; did you mean openai_chat?" in done.stderr
 
 
 def test_the_doctor_wants_a_whole_address():
