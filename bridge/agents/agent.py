@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -43,9 +43,9 @@ class Agent:
     def task(self) -> TaskOutput | None:
         return TaskOutput(self.row.output) if self.row.output else None
 
-    def registry(self, more: Sequence[Tool] = ()) -> ToolRegistry:
-        """The tools of a run. `more` are those that do not come from a source."""
-        listed = (tool for source in self.sources for tool in source.tools(Cancellation()))
+    def registry(self, run: Cancellation, more: Sequence[Tool] = ()) -> ToolRegistry:
+        """The tools of a run. `run` is cancelled at its end. `more` are those without a source."""
+        listed = (tool for source in self.sources for tool in source.tools(run))
         allowed = (tool for tool in listed if self._may_use(tool))
         return ToolRegistry((*allowed, *more))
 
@@ -120,8 +120,9 @@ def _text(content: Content | None) -> str:
     return "\n".join(str(part.data) for part in content.parts if _is_text(part)) if content else ""
 
 
-def check_agent(row: AgentRow, registry: ToolRegistry) -> None:
-    """Raises SettingsError for what only shows when the agent is built."""
+def check_agent(row: AgentRow, registry: ToolRegistry, servers: Collection[str] = ()) -> None:
+    """Raises SettingsError for what only shows when the agent is built. `servers`: the names of servers whose
+    tools are not known before a run."""
     where = f"config/agents: agent {row.name}"
     unknown = next((name for name in _VARIABLE.findall(row.query) if name not in VARIABLES), None)
     if unknown is not None:
@@ -131,7 +132,8 @@ def check_agent(row: AgentRow, registry: ToolRegistry) -> None:
     _check_schema(f"{where}: output", row.output)
     names = [tool.description.function_name for tool in registry]
     for pattern in row.tools:
-        if not any(fnmatchcase(name, pattern) for name in names):
+        named = any(fnmatchcase(server, pattern.partition("__")[0]) for server in servers)
+        if not named and not any(fnmatchcase(name, pattern) for name in names):
             raise SettingsError(
                 f"{where}: tools: {pattern!r} names no tool; the tools are {', '.join(names)}"
             )

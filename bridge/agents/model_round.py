@@ -26,7 +26,7 @@ from bridge.gemini.types import (
 class ModelRound:
     def __init__(
         self,
-        is_hosted: Callable[[str], bool],
+        is_hosted: Callable[[FunctionCall], bool],
         spent: Usage,
         *,
         gap: str = "",
@@ -96,7 +96,7 @@ class ModelRound:
         return replace(candidate, finish_reason=None, content=replace(candidate.content, parts=parts))
 
     def _holds_back(self, part: Part) -> bool:
-        return isinstance(part.data, FunctionCall) and self._is_hosted(part.data.name)
+        return isinstance(part.data, FunctionCall) and self._is_hosted(part.data)
 
     def _shown_part(self, part: Part) -> Part:
         if not isinstance(part.data, str) or part.thought or not part.data:

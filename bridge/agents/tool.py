@@ -49,6 +49,7 @@ class ToolResult(NamedTuple):
     is_error: bool = False
     media: tuple[InlineData, ...] = ()
     usage: Usage = Usage()  #: tokens that the tool itself used, such as those of an agent
+    notes: tuple[str, ...] = ()  #: names of what the record of the answer should count
 
 
 def failed(message: str) -> ToolResult:

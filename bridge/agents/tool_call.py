@@ -81,6 +81,10 @@ class ToolCall:
         return self.result.usage if self.result is not None else Usage()
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        return self.result.notes if self.result is not None else ()
+
+    @property
     def characters(self) -> int:
         """The size of the whole result."""
         return 0 if self.result is None else size_of(self.result.response)

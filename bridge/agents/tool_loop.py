@@ -69,9 +69,9 @@ class ToolLoop(AnswerStream):
         task: TaskOutput | None = None,
         observer: RunObserver | None = None,
         *,
-        is_hosted: Callable[[str], bool] = lambda _name: True,
+        is_hosted: Callable[[FunctionCall], bool] = lambda _call: True,
     ) -> None:
-        """The request declares the tools. `is_hosted`: whether the bridge executes the tool of this name."""
+        """The request declares the tools. `is_hosted`: whether the bridge executes this call."""
         super().__init__()
         self._conversation = request
         self._ask = ask
@@ -182,6 +182,8 @@ class ToolLoop(AnswerStream):
             self._left = True
             self.notes.update(self._stream.notes)
             self.discarded += self._stream.discarded
+            self.replaced_errors += self._stream.replaced_errors
+            self.upstream = self._stream.upstream
 
     def _last_config(self) -> JsonObject:
         """The model must finish now."""
@@ -209,6 +211,7 @@ class ToolLoop(AnswerStream):
             elif isinstance(event, CallBegan):
                 yield [_shown(event.call.hosted_call(), signatures[event.call.id])]
             else:
+                self.notes.update(event.call.notes)
                 yield [_shown(event.call.hosted_result())]
         self._tool_seconds += time.monotonic() - began
 

@@ -59,17 +59,9 @@ class AgentModels:
         from bridge.agents.directory import RunSetting
         from bridge.agents.run_record import recorder
 
-        first = True
-
-        def ask_if_permitted(request: GenerateRequest) -> AnswerStream:
-            nonlocal first
-            error, first = None if first else refusal(), False
-            if error is not None:
-                raise error
-            return ask(request)
-
         observe = recorder(self._store, self._settings.agent_runs.record, who)
-        return self.directory.run(_name(asked), asked, RunSetting(ask_if_permitted, new_id, observe))
+        permitted = asking_while_permitted(ask, refusal)
+        return self.directory.run(_name(asked), asked, RunSetting(permitted, new_id, observe))
 
     def resume(self, run_id: str, ask: AskModel, new_id: Callable[[str], str]) -> ResumedRun:
         """Go on with a run after its last finished round. Raises NotResumable."""
@@ -102,6 +94,19 @@ class AgentModels:
                 assert self._settings.agents is not None
                 self._directory = AgentDirectory(self._settings.agents, self._settings.guards)
             return self._directory
+
+
+def asking_while_permitted(ask: AskModel, refusal: Callable[[], BridgeError | None]) -> AskModel:
+    first = True
+
+    def ask_if_permitted(request: GenerateRequest) -> AnswerStream:
+        nonlocal first
+        error, first = None if first else refusal(), False
+        if error is not None:
+            raise error
+        return ask(request)
+
+    return ask_if_permitted
 
 
 def _name(asked: GenerateRequest) -> str:

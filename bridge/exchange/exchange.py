@@ -30,6 +30,7 @@ from bridge.exchange.model_choices import NO_ARM, EnteredArm, unknown_model
 from bridge.exchange.request_cache import OFF
 from bridge.exchange.request_conversation import in_conversation
 from bridge.exchange.services import Services
+from bridge.exchange.tool_runs import agent_answer, hosted_answer
 from bridge.gemini.types import Chunk, GenerateRequest, JsonObject, Usage
 from bridge.guards.base import ShortCircuit
 from bridge.guards.guard_runner import GuardRunner
@@ -38,13 +39,11 @@ from bridge.observe.record import Record
 from bridge.observe.trace import Trace
 from bridge.protocols.base import (
     Caller,
-    ConvertedRequest,
     Event,
     EventMachine,
     Protocol,
 )
 from bridge.protocols.json_reading import reject_deep_nesting
-from bridge.state.agent_run_store import RunStarter
 from bridge.upstream.base import AnswerStream
 from bridge.upstream.canned_stream import CannedStream
 from bridge.upstream.retries import LONGEST_HOLD
@@ -293,7 +292,9 @@ def open_exchange(
         trace=trace,
     )
     if services.agents.serve(record.model):
-        chunks = _agent_answer(asked, ask, caller, services, record, losses)
+        chunks = agent_answer(asked, ask, caller, services, record, losses)
+    elif asked.hosted is not None:
+        chunks = hosted_answer(asked, asked.hosted, ask, caller, services, losses)
     else:
         losses.of_request(asked.losses)
         chunks = ask(asked.request, caller)
@@ -319,23 +320,3 @@ def answer_of_model(
     if guards.notes:  # the answer to a prompt that a guard changed is not kept
         caller = replace(caller, key_cache=OFF)
     return answer_stream(guarded, arm, caller, services, record, losses, trace)
-
-
-def _agent_answer(
-    asked: ConvertedRequest,
-    ask: Callable[[GenerateRequest, Caller], AnswerStream],
-    caller: Caller,
-    services: Services,
-    record: Record,
-    losses: RequestLosses,
-) -> AnswerStream:
-    """The answer of an agent. Who may use an agent may use it with the model that the administrator chose."""
-    losses.of_request((*asked.losses, *services.agents.losses(asked.request)))
-    inner = replace(caller, permit=lambda _name, _model: None)
-    return services.agents.answer(
-        asked.request,
-        lambda request: ask(request, inner),
-        services.ids_and_clock.new_id,
-        RunStarter(record.key, record.request_id),
-        caller.spent,
-    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
+from bridge.exchange.hosted_servers import HostedAnswers
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_choices import NO_ARM, EnteredArm
 from bridge.exchange.model_directory import ModelDirectory
@@ -50,6 +51,7 @@ class Services:
     context: ContextFitting
     summaries: Summaries
     agents: AgentModels
+    hosted: HostedAnswers
     experiments: Experiments | None = None
 
     def arm_of(self, request: GenerateRequest, caller: Caller, record: Record) -> EnteredArm:

@@ -32,8 +32,12 @@ def _resolve(host: str) -> list[str]:
     return [str(address[0]) for *_, address in found]
 
 
+def connect_to(port: int, address: str, seconds: float) -> socket.socket:
+    return socket.create_connection((address, port), seconds)
+
+
 def _connect(address: str, seconds: float) -> socket.socket:
-    return socket.create_connection((address, PORT), seconds)
+    return connect_to(PORT, address, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +69,17 @@ class Network:
 
     def open(self, addresses: Sequence[str], host: str, deadline: Deadline) -> TimedSocket:
         """A TLS connection to the first of these addresses that accepts one, with the host's certificate."""
-        plain = self._first_open(addresses, deadline)
+        return TimedSocket(self.encrypted(self.first_open(addresses, deadline), host, deadline), deadline)
+
+    def encrypted(self, plain: socket.socket, host: str, deadline: Deadline) -> ssl.SSLSocket:
         try:
             plain.settimeout(deadline.left())
-            return TimedSocket(self.tls.wrap_socket(plain, server_hostname=host), deadline)
+            return self.tls.wrap_socket(plain, server_hostname=host)
         except BaseException:
             plain.close()
             raise
 
-    def _first_open(self, addresses: Sequence[str], deadline: Deadline) -> socket.socket:
+    def first_open(self, addresses: Sequence[str], deadline: Deadline) -> socket.socket:
         failure: OSError = ConnectionError("no address")
         for place, address in enumerate(addresses):
             try:

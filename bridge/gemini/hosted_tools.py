@@ -69,6 +69,12 @@ class HostedResult:
 Hosted = HostedCall | HostedResult
 
 
+def result_of(call: HostedCall, text: str, *, failed: bool) -> HostedResult:
+    """A result that is one text."""
+    response = {"error" if failed else "output": text}
+    return HostedResult(call.id, call.server, call.name, response, failed, call.kind)
+
+
 def function_name(server: str, name: str) -> str:
     """The name under which the model calls the tool."""
     return f"{server}__{name}" if server else name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Collection
 from urllib.parse import SplitResult, urlsplit
 
 from bridge.errors import InvalidRequest
@@ -38,9 +39,14 @@ def media_from_url(url: str, param: str, usual: str = JPEG) -> InlineData | File
 
 def https_address(url: str) -> SplitResult | None:
     """The parts of an https address that every program reads alike; None for any other text."""
+    return web_address(url, ("https",))
+
+
+def web_address(url: str, schemes: Collection[str]) -> SplitResult | None:
+    """The same for an address with one of these schemes."""
     try:
         parts = urlsplit(url)
-        complete = parts.scheme == "https" and parts.hostname and parts.port != 0
+        complete = parts.scheme in schemes and parts.hostname and parts.port != 0
     except ValueError:
         return None
     return parts if complete and "@" not in parts.netloc and not _AMBIGUOUS.search(url) else None

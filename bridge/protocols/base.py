@@ -19,6 +19,7 @@ from marshmallow import Schema
 
 from bridge.errors import BridgeError, IllegalTransition
 from bridge.gemini.context_steps import StepTaken
+from bridge.gemini.hosted_servers import HostedRequest
 from bridge.gemini.refusals import blocked_prompt_text, refusal_text
 from bridge.gemini.turn import (
     MetadataReceived,
@@ -101,6 +102,7 @@ class ConvertedRequest:
     losses: tuple[str, ...] = ()  #: harmless losses: fields that Gemini does not support
     #: Response headers, for example the chosen dialect.
     headers: Mapping[str, str] = field(default_factory=dict)
+    hosted: HostedRequest | None = None  #: the servers whose tools the bridge calls
 
 
 @dataclass(frozen=True, slots=True)

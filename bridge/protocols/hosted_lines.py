@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from bridge.gemini.hosted_tools import Hosted, HostedCall
+from bridge.gemini.hosted_tools import Hosted, HostedCall, HostedKind
 from bridge.gemini.types import JsonObject
 
 LONGEST_ARGUMENTS = 300
@@ -14,8 +14,11 @@ LONGEST_ERROR = 300
 
 
 def hosted_line(hosted: Hosted) -> str:
-    """One line: what is called, or how it ended. The result itself is for the model."""
+    """One line: what is called, or how it ended. The result itself is for the model. Lists of tools and
+    requests for approval have no line."""
     name = hosted.function_name
+    if hosted.kind is not HostedKind.CALL:
+        return ""
     if isinstance(hosted, HostedCall):
         return f"→ {name} {_cut(as_json(hosted.arguments), LONGEST_ARGUMENTS)}\n"
     text = result_text(hosted.response)
@@ -25,9 +28,10 @@ def hosted_line(hosted: Hosted) -> str:
 
 
 def result_text(response: JsonObject) -> str:
-    """The result as a text: the only text of the response, else its JSON."""
+    """The result as a text: the only value of the response, else the whole, as JSON unless it is a text."""
     values = list(response.values())
-    return values[0] if len(values) == 1 and isinstance(values[0], str) else as_json(response)
+    told = values[0] if len(values) == 1 else response
+    return told if isinstance(told, str) else as_json(told)
 
 
 def as_json(value: Any) -> str:

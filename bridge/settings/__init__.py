@@ -35,6 +35,7 @@ from bridge.settings.sections import (
     CacheSettings,
     ConnectSettings,
     LogSettings,
+    McpSettings,
     MediaSettings,
     MetricsSettings,
     ModelSettings,
@@ -85,6 +86,7 @@ __all__ = [
     "LimitSettings",
     "Limits",
     "LogSettings",
+    "McpSettings",
     "MediaSettings",
     "MetricsSettings",
     "OtelSettings",
@@ -122,6 +124,7 @@ SECTIONS: Mapping[str, type] = {
     "otel": OtelSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
+    "mcp": McpSettings,
     "cache": CacheSettings,
     "context": ContextSettings,
     "models": ModelSettings,
@@ -166,6 +169,7 @@ class Settings:
     otel: OtelSettings = field(default_factory=OtelSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
+    mcp: McpSettings = field(default_factory=McpSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     context: ContextSettings = field(default_factory=ContextSettings)
     state: StateSettings = field(default_factory=StateSettings)
@@ -197,7 +201,8 @@ class Settings:
         """Values that must not appear in the log."""
         named = (key for row in self.upstreams for key in row.api_keys)
         keys = (*self.upstream.api_keys, *named, self.code_assist.client_secret)
-        return tuple(filter(None, (*keys, *secrets_in(self.state.url))))
+        of_agents = self.agents.secrets if self.agents is not None else ()
+        return tuple(filter(None, (*keys, *of_agents, *secrets_in(self.state.url))))
 
     @property
     def model_for_clients(self) -> str:
@@ -277,7 +282,9 @@ def load(config_dir: Path | None = None, environ: Mapping[str, str] | None = Non
     routes = Routes(upstreams, default=_has_default(built["upstream"], upstreams))
     models, origins["models.default"] = _models(folder, environ, built.pop("models"), routes)
     base = base_folder(folder, environ)
-    agents = agents_in(folder / "agents", environ, base, demo=_is_demo(built["upstream"], routes))
+    agents = agents_in(
+        folder / "agents", environ, base, built["mcp"].allowed_hosts, demo=_is_demo(built["upstream"], routes)
+    )
     if agents is not None:
         models.serve_agents({agent.model_name: agent.model for agent in agents.agents})
     settings = Settings(

@@ -8,14 +8,15 @@ tool from a request.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from bridge.settings.guards import PolicyRule
+from bridge.settings.mcp_servers import McpServerRow, read_mcp_server
 from bridge.settings.patterns import checked_pattern
-from bridge.settings.references import from_credential, from_environment
+from bridge.settings.references import header_value
 from bridge.settings.source import label, read_toml
 from bridge.settings.value import (
     MatchesPattern,
@@ -38,9 +39,6 @@ Seconds = Annotated[float, Range(1, 3600)]
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 READING_METHODS = ("GET",)
 
-#: Headers whose value is a secret, so that a file must not hold it.
-SECRET_HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"))
-_REFERENCE = re.compile(r"(?:^|(?<= ))(env|credential):([\w.-]+)$")
 _SERVER = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")  #: a parameter in an address
 
@@ -93,7 +91,14 @@ class AgentSettings:
     workspaces: tuple[WorkspaceRow, ...] = ()
     http_tools: tuple[HttpToolRow, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
+    mcp_servers: tuple[McpServerRow, ...] = ()
     built_in: bool = False  #: they are those of the demo model
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not appear in the log."""
+        headers = (value for tool in self.http_tools for value in tool.headers.values())
+        return (*headers, *(secret for server in self.mcp_servers for secret in server.secrets))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,39 +109,48 @@ class AgentSettings:
 Row = TypeVar("Row")
 
 
-def load_agents(folder: Path, environ: Mapping[str, str], base: Path) -> AgentSettings:
-    """The configuration of all files in the folder. Folders of workspaces are relative to `base`."""
-    found = [_read(path, environ, base) for path in sorted(folder.glob("*.toml"))]
+def load_agents(
+    folder: Path, environ: Mapping[str, str], base: Path, allowed_hosts: Collection[str] = ()
+) -> AgentSettings:
+    """The configuration of all files in the folder. Folders of workspaces are relative to `base`.
+    `allowed_hosts`: the hosts of MCP servers that may be reached without encryption."""
+    files = sorted(folder.glob("*.toml"))
+    found = [_read(path, environ, base, allowed_hosts) for path in files]
+    rows = {name: [row for each in found for row in each[name]] for name in _TABLES}
     settings = AgentSettings(
-        tuple(row for agents, *_ in found for row in agents),
-        tuple(row for _, workspaces, *_ in found for row in workspaces),
-        tuple(row for *_, http_tools, _ in found for row in http_tools),
-        tuple(row for *_, rules in found for row in rules),
+        tuple(rows["agent"]),
+        tuple(rows["workspace"]),
+        tuple(rows["http"]),
+        tuple(rows["rule"]),
+        tuple(rows["mcp_server"]),
     )
     _check_names("agent", (row.name for row in settings.agents))
-    workspaces, http_tools = settings.workspaces, settings.http_tools
-    _check_names("tool", (*(row.name for row in workspaces), *(row.name for row in http_tools)))
+    _check_names("tool", (row.name for name in ("workspace", "http", "mcp_server") for row in rows[name]))
     for agent in settings.agents:
         _check_agents(agent, settings)
     return settings
 
 
-_Rows = tuple[list[AgentRow], list[WorkspaceRow], list[HttpToolRow], list[PolicyRule]]
-_TABLES = ("agent", "workspace", "http", "rule")
+_TABLES = ("agent", "workspace", "http", "rule", "mcp_server")
 
 
-def _read(path: Path, environ: Mapping[str, str], base: Path) -> _Rows:
+def _read(
+    path: Path, environ: Mapping[str, str], base: Path, allowed_hosts: Collection[str]
+) -> Mapping[str, list[Any]]:
+    """The rows of one file by the name of their table."""
     where, written = label(path), read_toml(path)
     for name in written:
         if name not in _TABLES:
             raise SettingsError(f"{where}: {name} is unknown; {suggestion(name, _TABLES)}")
     rows = {name: list(_numbered(where, name, written.get(name, []))) for name in _TABLES}
-    return (
-        [_row(place, AgentRow, row) for place, row in rows["agent"]],
-        [_workspace(place, row, base) for place, row in rows["workspace"]],
-        [_http_tool(place, row, environ) for place, row in rows["http"]],
-        [_rule(place, row) for place, row in rows["rule"]],
-    )
+    readers: Mapping[str, Callable[[str, dict[str, Any]], Any]] = {
+        "agent": lambda place, row: _row(place, AgentRow, row),
+        "workspace": lambda place, row: _workspace(place, row, base),
+        "http": lambda place, row: _http_tool(place, row, environ),
+        "rule": _rule,
+        "mcp_server": lambda place, row: read_mcp_server(place, row, environ, allowed_hosts),
+    }
+    return {name: [readers[name](place, row) for place, row in rows[name]] for name in _TABLES}
 
 
 def _numbered(where: str, name: str, rows: object) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -180,7 +194,7 @@ def _http_tool(where: str, written: dict[str, Any], environ: Mapping[str, str]) 
         read_only=read_only,
         unattended=written.get("unattended", read_only),
         headers={
-            name: _header(f"{where}: headers: {name}", name, text, environ)
+            name: header_value(f"{where}: headers: {name}", name, text, environ)
             for name, text in row.headers.items()
         },
     )
@@ -216,27 +230,3 @@ def _check_agents(agent: AgentRow, settings: AgentSettings) -> None:
                 f"config/{FOLDER}: agent {agent.name}: agents: there is no agent {name!r}; "
                 f"{suggestion(name, known)}"
             )
-
-
-# --- headers ------------------------------------------------------------------------------------------
-
-
-def _header(where: str, name: str, text: str, environ: Mapping[str, str]) -> str:
-    """The value of a header, with the secret in the place of its reference."""
-    found = _REFERENCE.search(text)
-    if found is None:
-        if name.lower() in SECRET_HEADERS:  # the message does not repeat the text
-            raise SettingsError(
-                f'{where} must not contain a secret: write "env:NAME", or "credential:name" for a systemd '
-                'credential, for example "Bearer env:NAME"'
-            )
-        return _checked_header(where, text)
-    kind, reference = found.groups()
-    secret = from_environment if kind == "env" else from_credential
-    return _checked_header(where, text[: found.start()] + secret(where, reference, environ))
-
-
-def _checked_header(where: str, text: str) -> str:
-    if not (text.isascii() and text.isprintable()):
-        raise SettingsError(f"{where} must have only ASCII characters of one line")
-    return text

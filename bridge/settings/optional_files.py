@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +23,14 @@ def experiments_in(path: Path, models: ModelTable, prices: PriceTable) -> tuple[
     return load_experiments(path, models, prices)
 
 
-def agents_in(folder: Path, environ: Mapping[str, str], base: Path, *, demo: bool) -> AgentSettings | None:
+def agents_in(
+    folder: Path, environ: Mapping[str, str], base: Path, allowed_hosts: Sequence[str] = (), *, demo: bool
+) -> AgentSettings | None:
     """The agents of the folder. The demo model brings an agent of its own, if there are none."""
     if any(folder.glob("*.toml")):
         from bridge.settings.agents import load_agents
 
-        return load_agents(folder, environ, base)
+        return load_agents(folder, environ, base, allowed_hosts)
     if not demo:
         return None
     from bridge.settings.demo_agent import demo_agents

@@ -153,6 +153,11 @@ class MediaSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class McpSettings:
+    allowed_hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CacheSettings:
     """The request cache. It is used only where a key, a model's row or a request switches it on."""
 

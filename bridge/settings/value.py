@@ -208,6 +208,12 @@ def _span(value: Any) -> tuple[int, int]:
     return least, most
 
 
+def _named_texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError
+    return {name: _text(text) for name, text in value.items()}
+
+
 def _texts_by_name(value: Any) -> dict[str, dict[str, str]]:
     if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
         raise ValueError
@@ -238,6 +244,7 @@ KINDS: Mapping[Any, ValueKind] = {
     bool: ValueKind("true or false", _switch),
     Path: ValueKind("a path", lambda value: Path(_text(value))),
     Path | None: ValueKind("a path", lambda value: Path(_text(value))),
+    Mapping[str, str]: ValueKind("a table of texts", _named_texts),
     Mapping[str, Mapping[str, str]]: ValueKind("a table of tables of texts", _texts_by_name),
     Mapping[str, Any]: ValueKind("a table", _table),
     Mapping[str, str]: ValueKind("a table of texts", _table_of_texts),

@@ -18,6 +18,7 @@ from bridge.access.sign_in import SignIns
 from bridge.exchange.agents import AgentModels
 from bridge.exchange.context_fitting import ContextFitting
 from bridge.exchange.drain import Drain
+from bridge.exchange.hosted_servers import HostedAnswers
 from bridge.exchange.media_by_url import MediaByUrl
 from bridge.exchange.model_directory import ModelDirectory
 from bridge.exchange.request_cache import RequestCache
@@ -176,6 +177,7 @@ def make_services(
         prices=FREE if settings.limits.unpriced == "allow" else settings.prices_in_force,
         auto_tier=settings.upstream.auto_tier,
         agents=_agents(settings, stores),
+        hosted=HostedAnswers(settings),
         context=ContextFitting(settings.context, settings.editors),
         summaries=Summaries(stores.summaries),
         cache=RequestCache(stores.request_cache, settings.cache),

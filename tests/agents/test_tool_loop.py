@@ -107,9 +107,15 @@ def test_no_call_of_the_bridges_tools_reaches_the_client() -> None:
     assert not [part for part in run.parts if isinstance(part.data, FunctionCall)]
 
 
+def reads(call: FunctionCall) -> bool:
+    return call.name == "read"
+
+
 def test_a_call_of_a_tool_of_the_client_ends_the_answer_after_the_others_were_executed() -> None:
     own = FunctionCall("shell", {}, "c2")
-    run = Run(ScriptedModel(calling(READ, own)), says("read"), is_hosted=lambda name: name == "read").read()
+    run = Run(
+        ScriptedModel(calling(READ, own)), says("read"), is_hosted=lambda call: call.name == "read"
+    ).read()
     assert [part.data for part in run.parts if isinstance(part.data, FunctionCall)] == [own]
     assert isinstance(hosted_in(run.parts[-1].data), HostedResult)
     assert run.finish == ["STOP"]

@@ -13,6 +13,8 @@ from typing import Any
 from transcripts import ForgetfulSignatureStore, counting_ids
 
 from bridge.errors import BridgeError
+from bridge.gemini.hosted_servers import secrets_in_headers
+from bridge.gemini.hosted_tools import with_function_calls
 from bridge.gemini.model_adapter import adapt_request
 from bridge.gemini.repairs import (
     with_simple_schemas,
@@ -37,7 +39,8 @@ from bridge.gemini.wire import chunk_from_json
 from bridge.guards.apply_patch import repair_patches
 from bridge.guards.guard_runner import GuardRunner
 from bridge.guards.shell_arguments import _split_command
-from bridge.protocols.base import Caller, PastTurn
+from bridge.protocols.anthropic_messages.converter import to_gemini as messages_to_gemini
+from bridge.protocols.base import Caller, ConvertedRequest, PastTurn
 from bridge.protocols.carried_signatures import for_part, read_thought
 from bridge.protocols.gemini_interactions.storing import STORING as INTERACTIONS
 from bridge.protocols.gemini_native.converter import counted_to_gemini
@@ -49,6 +52,7 @@ from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, quest
 from bridge.protocols.openai_embeddings import EMBEDDING as OPENAI_EMBEDDING
 from bridge.protocols.openai_responses.compaction import COMPACTION
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS as RESPONSES_CONVERSATIONS
+from bridge.protocols.openai_responses.converter import to_gemini as responses_to_gemini
 from bridge.protocols.openai_responses.hosted import code_parts
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
 from bridge.state.answer_store import LONGEST_CHAIN
@@ -391,6 +395,55 @@ def _digested_request(n: int) -> Work:
     return lambda: (is_repeatable(request), request_digest("upstream", request))
 
 
+def _servers_of_a_response(n: int) -> Work:
+    names = [f"t{number}" for number in range(n)]
+    headers = {f"X-Key-{name}": "secret" for name in names}
+    approval = {"always": {"tool_names": names}, "never": {"tool_names": names}}
+    tool = {"type": "mcp", "headers": headers, "allowed_tools": names, "require_approval": approval}
+    called = {"server_label": "s0", "name": "t"}
+    error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "x"}] * n}
+    items = [
+        {
+            "type": "mcp_list_tools",
+            "id": "l",
+            "server_label": "s0",
+            "tools": [{"name": name} for name in names],
+        },
+        {"type": "mcp_call", "id": "e", **called, "arguments": "{}", "error": error},
+        *({"type": "mcp_call", "id": name, **called, "arguments": "{}", "output": "x"} for name in names),
+        *({"type": "mcp_approval_request", "id": f"mcpr_a{name}", **called} for name in names),
+        *(
+            {"type": "mcp_approval_response", "approval_request_id": f"mcpr_a{name}", "approve": True}
+            for name in names
+        ),
+    ]
+    tools = [{**tool, "server_label": "s0"}, *({"type": "mcp", "server_label": name} for name in names)]
+    body = {"model": "m", "input": items, "tools": tools}
+    return lambda: _hosted(responses_to_gemini(body, Caller()))
+
+
+def _servers_of_a_message(n: int) -> Work:
+    names = [f"t{number}" for number in range(n)]
+    servers = [{"type": "url", "name": name, "url": "https://mcp.example"} for name in names]
+    configs = {name: {"enabled": False} for name in names}
+    tools = [{"type": "mcp_toolset", "mcp_server_name": name} for name in names[1:]]
+    tools.append({"type": "mcp_toolset", "mcp_server_name": "t0", "configs": configs, "tools": [{}] * n})
+    blocks = [
+        {"type": "mcp_tool_use", "id": "c", "server_name": "t0", "name": "t", "input": {}},
+        {"type": "mcp_tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "x"}] * n},
+    ]
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": blocks}]
+    body = {"model": "m", "max_tokens": 1, "messages": messages, "mcp_servers": servers, "tools": tools}
+    return lambda: _hosted(messages_to_gemini(body, Caller()))
+
+
+def _hosted(asked: ConvertedRequest) -> None:
+    assert asked.hosted is not None
+    with_function_calls(asked.request.contents)
+    for server in asked.hosted.servers:
+        secrets_in_headers(server.headers)
+
+
 PIECES: dict[str, Case] = DECODERS | {
     "JSON: halves of pairs": _half_surrogates,
     "layout: texts": _layout_of_texts,
@@ -411,6 +464,8 @@ PIECES: dict[str, Case] = DECODERS | {
     "responses: a compaction": _compaction,
     "responses: outputs of executed code": _executed_code_outputs,
     "interactions: a chain": _resumed_interactions,
+    "responses: servers of tools": _servers_of_a_response,
+    "messages: servers of tools": _servers_of_a_message,
     "fields of a chunk": _fields_of_a_chunk,
     "counts of tokens": _counts_of_tokens,
     "digest of a request": _digested_request,

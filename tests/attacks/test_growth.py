@@ -140,6 +140,8 @@ BOUNDED = {
     "protocols/gemini_interactions/replay.py:_ending": "over two events",
     "protocols/openai_responses/conversations.py:_metadata": "over sixteen entries",
     "protocols/openai_responses/hosted.py:image_kind": "over the known kinds",
+    "protocols/openai_responses/mcp_tools.py:_approval": "over two fields",
+    "protocols/openai_responses/mcp_tools.py:_place": "over three fields",
     "protocols/openai_responses/replay.py:_ending": "over the last events of a dialect",
     "protocols/openai_responses/tools.py:_code_interpreter": "over the settings of the tool",
     "protocols/openai_responses/tools.py:_image_generation": "over the settings of the tool",

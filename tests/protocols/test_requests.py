@@ -32,6 +32,12 @@ def cases(kind: str, beside: str) -> list[tuple]:
     ]
 
 
+def not_called(asked: ConvertedRequest) -> list[str]:
+    """What is lost where the administrator allows no server."""
+    servers = asked.hosted.servers if asked.hosted else ()
+    return [loss for server in servers for loss in server.losses]
+
+
 def compare(result: object, expected: Path) -> None:
     if ACCEPT:
         expected.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
@@ -49,7 +55,7 @@ def test_a_request_becomes_the_recorded_gemini_request(protocol, path, expected)
     request, adapter = fitted(asked.request)
     assert broken_request_rules(request, prefill=True) == []
     result = {"body": request_to_json(request)}
-    if notes := sorted((*asked.losses, *adapter.notes)):
+    if notes := sorted((*asked.losses, *not_called(asked), *adapter.notes)):
         result["notes"] = notes
     compare(result, expected)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.agents.cancellation import Cancellation
 from bridge.agents.directory import AgentDirectory
 from bridge.settings.agents import load_agents
 from bridge.settings.guards import GuardSettings
@@ -33,13 +34,13 @@ def load(folder: Path, *files: str, **environ: str) -> AgentDirectory:
 
 def test_all_files_are_one_configuration(folder: Path) -> None:
     directory = load(folder, AGENT + 'tools = ["docs__*", "api"]\n', WORKSPACE + HTTP + PARAMETERS)
-    names = [tool.description.function_name for tool in directory["helper"].registry()]
+    names = [tool.description.function_name for tool in directory["helper"].registry(Cancellation())]
     assert names == ["docs__read_file", "docs__list_directory", "docs__glob", "docs__grep", "api"]
 
 
 def test_an_agent_has_only_the_tools_that_it_names(folder: Path) -> None:
     directory = load(folder, AGENT + 'tools = ["docs__g*"]\n', WORKSPACE + HTTP + PARAMETERS)
-    names = [tool.description.function_name for tool in directory["helper"].registry()]
+    names = [tool.description.function_name for tool in directory["helper"].registry(Cancellation())]
     assert names == ["docs__glob", "docs__grep"]
 
 

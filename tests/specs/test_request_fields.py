@@ -54,7 +54,7 @@ def test_the_request_that_fields_are_put_into_is_converted(name):
         ("embeddings", "encoding_format", Outcome.MAPPED),
         ("messages", "messages[](user).content[](document).title", Outcome.MAPPED),
         ("messages", "messages[](assistant).content[](redacted_thinking)", Outcome.LOST),
-        ("messages beta", "mcp_servers[](url)", Outcome.LOST),
+        ("messages beta", "mcp_servers[](url)", Outcome.MAPPED),
     ],
 )
 def test_what_becomes_of_a_field_is_found_out(name, path, outcome):

@@ -129,7 +129,8 @@ class Probe(NamedTuple):
         options, echo = asked.options, ""
         if isinstance(options, ResponsesOptions):
             options, echo = replace(options, echo={}), repr(options.echo)
-        meaning = repr((asked.request, asked.stream, options, asked.headers, self._stored(body)))
+        hosted = asked.hosted and (asked.hosted, [server.headers for server in asked.hosted.servers])
+        meaning = repr((asked.request, asked.stream, options, asked.headers, hosted, self._stored(body)))
         return Converted(None, asked.losses, meaning, echo)
 
     def _stored(self, body: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from bridge.protocols.anthropic_messages.compaction import FIELD as COMPACTION
 from bridge.protocols.anthropic_messages.compaction import compaction_on_demand
 from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT, context_wishes
 from bridge.protocols.anthropic_messages.lost_fields import lost_fields, reject_unsupported_fields
+from bridge.protocols.anthropic_messages.mcp import hosted_request
 from bridge.protocols.anthropic_messages.messages import AnthropicMessages
 from bridge.protocols.anthropic_messages.options import MessagesOptions
 from bridge.protocols.anthropic_messages.tools import DeclaredTools, chosen_tools
@@ -58,14 +59,16 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         service_tier=SERVICE_TIERS.get(body.get("service_tier") or ""),
         context=(*context_wishes(body), *compaction_on_demand(body)),
     )
+    hosted = hosted_request(body)
     options = MessagesOptions(
         thinking=shown,
+        mcp_blocks=hosted is not None,
         manages_context=body.get(CONTEXT_MANAGEMENT) is not None,
         seal=caller.seal,
         on_demand=bool(body.get(COMPACTION)),
     )
     losses += [*messages.losses, *declared.losses, *choice.losses, *schemas.losses, *lost_fields(body)]
-    return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses))
+    return ConvertedRequest(request, bool(body.get("stream")), options, tuple(losses), hosted=hosted)
 
 
 def _thinking(body: JsonObject) -> tuple[Thinking, bool]:

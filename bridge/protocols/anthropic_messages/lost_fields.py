@@ -14,7 +14,6 @@ _DROPPED = (
     "diagnostics",
     "fallback_credit_token",
     "fallbacks",
-    "mcp_servers",
 )
 _REFUSED: Mapping[str, str] = {
     # This error makes Claude Code run the checks itself.

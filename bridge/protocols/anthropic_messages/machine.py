@@ -17,7 +17,7 @@ from bridge.errors import BridgeError
 from bridge.gemini.finish import Outcome
 from bridge.gemini.google_tools import is_server_tool
 from bridge.gemini.grounding import citations_in
-from bridge.gemini.hosted_tools import hosted_in
+from bridge.gemini.hosted_tools import Hosted, HostedCall, HostedKind, hosted_in
 from bridge.gemini.service_tier import STANDARD
 from bridge.gemini.summary_part import WrittenSummary, written_summary
 from bridge.gemini.turn import (
@@ -33,7 +33,7 @@ from bridge.gemini.turn import (
 )
 from bridge.gemini.types import FunctionCall, InlineData, OtherData, Part, Usage
 from bridge.ids_and_clock import IdsAndClock
-from bridge.protocols.anthropic_messages import executed_code
+from bridge.protocols.anthropic_messages import executed_code, mcp
 from bridge.protocols.anthropic_messages.compaction import BLOCK, block_delta, block_fields, iteration
 from bridge.protocols.anthropic_messages.computer_toolset import name_fields
 from bridge.protocols.anthropic_messages.context_management import CONTEXT_MANAGEMENT, applied_edits
@@ -41,6 +41,7 @@ from bridge.protocols.anthropic_messages.errors import error_body
 from bridge.protocols.anthropic_messages.fold import fold_message
 from bridge.protocols.anthropic_messages.grounded import citation, image_note, server_calls, server_tool_usage
 from bridge.protocols.anthropic_messages.options import MessagesOptions
+from bridge.protocols.anthropic_messages.usage import usage_from_gemini
 from bridge.protocols.base import ConvertedRequest, Event, EventMachine, Transitions
 from bridge.protocols.carried_signatures import for_next_call, for_part, for_thought
 from bridge.protocols.hosted_lines import hosted_line
@@ -202,8 +203,8 @@ class MessagesMachine(EventMachine):
         yield self._delta("input_json_delta", partial_json=orjson.dumps(dict(arguments)).decode())
         yield from self._stop_block()
 
-    def _result_block(self, kind: str, call_id: str, content: Any) -> Iterator[Event]:
-        yield self._start_block(kind, tool_use_id=call_id, content=content)
+    def _result_block(self, kind: str, call_id: str, content: Any, **more: Any) -> Iterator[Event]:
+        yield self._start_block(kind, tool_use_id=call_id, content=content, **more)
         yield from self._stop_block()
 
     def _other(self, part: Part) -> Iterator[Event]:
@@ -213,9 +214,12 @@ class MessagesMachine(EventMachine):
         elif is_server_tool(data) and self._shows_thinking:
             yield from self._carry(part)
         elif (hosted := hosted_in(data)) is not None:
-            self._sent_signature = part.signature or ""  # of a call that does not return either
-            yield from self._open_thought()
-            yield from self.on_text_added(TextAdded(0, 0, RunKind.THOUGHT, hosted_line(hosted)))
+            self._sent_signature = part.signature or ""  # the signature store has it
+            if self._options.mcp_blocks:
+                yield from self._run_by_bridge(hosted, part.signature)
+            else:
+                yield from self._open_thought()
+                yield from self.on_text_added(TextAdded(0, 0, RunKind.THOUGHT, hosted_line(hosted)))
         elif isinstance(data, OtherData) and (code := executed_code.call_input(data)) is not None:
             yield from self._code(data, code, part.signature)
         elif self._code_ids and isinstance(data, OtherData) and executed_code.is_result(data):
@@ -223,6 +227,18 @@ class MessagesMachine(EventMachine):
         else:
             self.losses.append("messages.part_not_shown")
             yield from self._image_note(data) if isinstance(data, InlineData) else self._stop_block()
+
+    def _run_by_bridge(self, hosted: Hosted, signature: str | None) -> Iterator[Event]:
+        """Messages has no blocks for lists of tools and for requests for approval."""
+        if hosted.kind is not HostedKind.CALL:
+            return
+        yield from self._send_held_thought()
+        if isinstance(hosted, HostedCall):
+            yield from self._sign_call(signature)
+            yield from self._tool_block(mcp.CALL, hosted.arguments, **mcp.call_fields(hosted))
+        else:
+            yield from self._stop_block()
+            yield from self._result_block(mcp.RESULT, **mcp.result_fields(hosted))
 
     def _compaction(self, summary: WrittenSummary) -> Iterator[Event]:
         self._summary = summary
@@ -377,13 +393,3 @@ class MessagesMachine(EventMachine):
 
 def _event(kind: str, **data: Any) -> Event:
     return Event(kind, {"type": kind, **data})
-
-
-def usage_from_gemini(usage: Usage) -> dict[str, Any]:
-    """Anthropic counts cached tokens separately from the input tokens."""
-    return {
-        "input_tokens": max(0, usage.prompt - usage.cached),
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": usage.cached,
-        "output_tokens": usage.output,
-    }

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
+from bridge.gemini.hosted_tools import HostedCall, hosted_part
 from bridge.gemini.summary_part import is_summary_turn, summary_turn
 from bridge.gemini.types import MODEL, USER, Content, FunctionCall, JsonObject, Part
-from bridge.protocols.anthropic_messages import executed_code
+from bridge.protocols.anthropic_messages import executed_code, mcp
 from bridge.protocols.anthropic_messages.blocks import block_parts, blocks, content_parts, tool_result_part
 from bridge.protocols.anthropic_messages.compaction import BLOCK, misplaced, read_block
 from bridge.protocols.anthropic_messages.computer_toolset import function_name
@@ -28,8 +29,6 @@ CODE_RESULTS = ("code_execution_tool_result", "bash_code_execution_tool_result")
 #: Blocks that only Anthropic's servers produce and understand.
 SERVER_TOOL_BLOCKS = (
     "advisor_tool_result",
-    "mcp_tool_use",
-    "mcp_tool_result",
     "text_editor_code_execution_tool_result",
     "tool_search_tool_result",
     "container_upload",
@@ -141,6 +140,7 @@ class _AssistantMessage:
         self._parts: list[Part] = []
         self._losses = losses
         self._for_next_call: str | None = None
+        self._hosted_calls: dict[str, HostedCall] = {}
 
     def content(self) -> Content:
         return Content(MODEL, tuple(self._parts))
@@ -178,6 +178,19 @@ class _AssistantMessage:
             self._losses.append("messages.encrypted_stdout")
         self._parts.append(Part(executed_code.read_result(block, path)))
 
+    def _mcp_call(self, block: JsonObject, path: str) -> None:
+        call = mcp.read_call(block, path)
+        self._hosted_calls[call.id] = call
+        self._parts.append(hosted_part(call, self._for_next_call))
+        self._for_next_call = None
+
+    def _mcp_result(self, block: JsonObject, path: str) -> None:
+        result = mcp.read_result(block, self._hosted_calls, path)
+        if result is None:
+            self._losses.append("messages.mcp_tool_result")
+        else:
+            self._parts.append(hosted_part(result))
+
     def _compaction(self, _block: JsonObject, _path: str) -> None:
         """Read before, or without a summary."""
 
@@ -200,6 +213,8 @@ class _AssistantMessage:
         "redacted_thinking": _redacted,
         "tool_use": _tool_use,
         "server_tool_use": _server_tool_use,
+        mcp.CALL: _mcp_call,
+        mcp.RESULT: _mcp_result,
         BLOCK: _compaction,
         **dict.fromkeys(SEARCH_RESULTS, _search_result),
         **dict.fromkeys(CODE_RESULTS, _code_result),

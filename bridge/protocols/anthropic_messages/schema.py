@@ -17,6 +17,7 @@ class MessagesCountSchema(Envelope):
     model = fields.text(required=True, longest=256)
     messages = fields.array(required=True)
     tools = fields.array()
+    mcp_servers = fields.array()
     tool_choice = fields.mapping()
     thinking = fields.mapping()
     output_config = fields.mapping()

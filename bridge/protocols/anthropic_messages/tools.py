@@ -9,6 +9,7 @@ from typing import Any
 
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
+from bridge.protocols.anthropic_messages import mcp
 from bridge.protocols.anthropic_messages.client_tools import client_tool, with_examples
 from bridge.protocols.anthropic_messages.computer_toolset import TYPE as TOOLSET_TYPE
 from bridge.protocols.anthropic_messages.computer_toolset import toolset_functions
@@ -62,6 +63,7 @@ class DeclaredTools:
         self._schemas = schemas
         self._functions: dict[str, FunctionDeclaration] = {}
         self._built_in: dict[str, Tool] = {}
+        self._servers = mcp.server_names(body)
         schemas.count_tools(len(body.get("tools") or ()), "tools")
         for path, tool in _in_order_of_loading(body):
             self._add(tool, path)
@@ -81,6 +83,8 @@ class DeclaredTools:
                 for name, harmless in _BUILT_IN_FIELDS.items()
                 if tool.get(name) not in (None, harmless)
             ]
+        elif family == mcp.TOOLSET and tool.get("mcp_server_name") in self._servers:
+            return  # its server decides what is lost
         elif family in _SERVER_TOOLS:
             self.losses.append(f"messages.tool:{family}")
         elif kind == TOOLSET_TYPE:

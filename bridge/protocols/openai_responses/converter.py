@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from bridge.gemini.hosted_servers import HostedRequest
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import Content, GenerateRequest, JsonObject, Part, Thinking
 from bridge.protocols.base import Caller, ConvertedRequest
@@ -60,10 +62,27 @@ def to_gemini(body: JsonObject, caller: Caller) -> ConvertedRequest:
         context=(*truncation_wishes(body), *wishes),
     )
     tool_losses = (*declared.losses, *declared.schemas.losses, *choice.losses)
-    losses = (*tool_losses, *items.losses, *request_losses(body))
+    lost = request_losses(body, calls_servers=bool(declared.servers))
+    losses = (*tool_losses, *items.losses, *lost)
     options = _options(body, declared, caller)
     headers = {HEADER: options.dialect.name}
-    return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers)
+    hosted = _hosted(body, declared, items)
+    if hosted is not None:
+        options = replace(options, approved=frozenset(call.id for call in hosted.approved))
+    return ConvertedRequest(request, bool(body.get("stream")), options, losses, headers, hosted)
+
+
+def _hosted(body: JsonObject, declared: DeclaredTools, items: Items) -> HostedRequest | None:
+    """What the request wants of the servers that the bridge calls."""
+    if not declared.servers:
+        return None
+    return HostedRequest(
+        servers=declared.servers,
+        listed=items.mcp.listed,
+        approved=items.mcp.approved(),
+        most_calls=body.get("max_tool_calls"),
+        can_ask=True,
+    )
 
 
 def _reject_unsupported_fields(body: JsonObject) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.gemini.types import JsonObject
+from bridge.protocols.openai_responses.mcp_tools import without_secrets
 
 #: Each field with the value in force if the request does not name it.
 _ECHOED: dict[str, Any] = {
@@ -47,6 +48,8 @@ def _text(text: JsonObject) -> dict[str, Any]:
 def _tool(tool: Any) -> Any:
     """A tool with the fields that the vendor always sends. Nested functions of Chat Completions get the flat
     form."""
+    if isinstance(tool, dict) and tool.get("type") == "mcp":
+        return without_secrets(tool)
     if not isinstance(tool, dict) or tool.get("type") not in ("function", "namespace"):
         return tool
     if tool["type"] == "namespace":

@@ -86,6 +86,7 @@ class ExecutedCode:
             "container_id": new_id("cntr_"),
             "code": "",
             "outputs": None,
+            "status": "in_progress",
         }
         self._outputs: list[dict[str, Any]] = []
         self.status = "incomplete"  #: until the result arrives

@@ -7,6 +7,7 @@ from mimetypes import guess_type
 from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_call
+from bridge.gemini.hosted_tools import HostedCall, HostedResult, hosted_part
 from bridge.gemini.media import inline_from_base64, media_from_url
 from bridge.gemini.media_types import PDF
 from bridge.gemini.types import (
@@ -40,7 +41,7 @@ from bridge.protocols.json_reading import (
 from bridge.protocols.openai_responses.compaction import TRIGGER, compacted
 from bridge.protocols.openai_responses.hosted import code_parts, image_kind
 from bridge.protocols.openai_responses.losses import detail_losses
-from bridge.protocols.openai_responses.mcp_calls import mcp_parts
+from bridge.protocols.openai_responses.mcp_history import McpHistory
 from bridge.protocols.openai_responses.tools import LOCAL_SHELL, TOOL_SEARCH, DeclaredTools
 from bridge.protocols.summary_seal import SummarySeal
 
@@ -63,6 +64,7 @@ class Items:
         self._call_names: dict[str, str] = {}
         self._shell_calls: dict[str, str] = {}  # call ids by item ids, which outputs may name instead
         self._for_next_call: str | None = None
+        self.mcp = McpHistory()
 
     @property
     def system(self) -> Content | None:
@@ -193,8 +195,24 @@ class Items:
             self._add_content(MODEL, *parts)
 
     def _mcp_call(self, item: JsonObject, path: str) -> None:
-        self._add_content(MODEL, *mcp_parts(item, path, self._for_next_call))
+        self._hosted(*self.mcp.call(item, path))
+
+    def _hosted(self, call: HostedCall, result: HostedResult | None) -> None:
+        self._add_content(MODEL, hosted_part(call, self._for_next_call))
         self._for_next_call = None
+        if result is not None:
+            self._add_content(MODEL, hosted_part(result))
+
+    def _mcp_list_tools(self, item: JsonObject, path: str) -> None:
+        self.mcp.list_tools(item, path)
+
+    def _mcp_request(self, item: JsonObject, path: str) -> None:
+        self.mcp.request(item, path)
+
+    def _mcp_response(self, item: JsonObject, path: str) -> None:
+        refused = self.mcp.decide(item, path)
+        if refused is not None:
+            self._hosted(*refused)
 
     def _image_generation_call(self, item: JsonObject, path: str) -> None:
         drawn = optional(item, "result", str, path)
@@ -219,6 +237,9 @@ class Items:
         "additional_tools": _additional_tools,
         "code_interpreter_call": _code_interpreter_call,
         "mcp_call": _mcp_call,
+        "mcp_list_tools": _mcp_list_tools,
+        "mcp_approval_request": _mcp_request,
+        "mcp_approval_response": _mcp_response,
         "image_generation_call": _image_generation_call,
         TRIGGER: _trigger,
         "compaction": _compaction,

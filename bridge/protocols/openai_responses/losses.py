@@ -26,9 +26,10 @@ REQUEST_LOSSES: Mapping[str, str] = {
     "responses.detail": "Gemini takes no level of detail for a single image or file.",
     "responses.encrypted_compaction": "Another vendor, or the bridge for another client, sealed the summary.",
     "responses.item": "Gemini has no counterpart to an input item of this type.",
-    "responses.tool": "Gemini cannot run this hosted tool.",
+    "responses.tool": "Gemini cannot run this hosted tool, or the administrator does not allow its server.",
     "responses.tool_allowed_callers": "Every tool of the request can be called directly.",
     "responses.tool_output_schema": "Gemini takes no schema for the results of a tool.",
+    "responses.mcp_server_description": "Each tool keeps its own description; its server has none.",
     "responses.namespace_description": "Gemini has no namespaces; each function keeps its own description.",
     "responses.tool_search_execution": "The client searches for tools; the bridge does not.",
     "responses.search_offline": "Google Search always reads the live web.",
@@ -46,6 +47,7 @@ ANSWER_LOSSES: Mapping[str, str] = {
 }
 
 
+MOST_CALLS = "responses.max_tool_calls"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 LOGPROBS = "message.output_text.logprobs"
 #: The entries of `include` that the bridge serves. The last three are sent always.
@@ -92,6 +94,7 @@ _TOOLS: Mapping[str, Mapping[str, _Dropped]] = {
         "output_schema": _Dropped("tool_output_schema"),
     },
     "custom": {"allowed_callers": _CALLERS},
+    "mcp": {"allowed_callers": _CALLERS, "server_description": _Dropped("mcp_server_description")},
     "namespace": {"description": _Dropped("namespace_description")},
     "tool_search": {"execution": _Dropped("tool_search_execution", ("client",))},
 }
@@ -104,10 +107,11 @@ def _dropped(source: Any, table: Mapping[str, _Dropped]) -> Iterator[str]:
             yield f"responses.{dropped.loss}"
 
 
-def request_losses(body: JsonObject) -> list[str]:
-    """The losses at the top level of a request."""
+def request_losses(body: JsonObject, *, calls_servers: bool = False) -> list[str]:
+    """The losses at the top level of a request. `calls_servers`: the bridge calls tools, and counts them."""
     losses = ["responses.parallel_tool_calls"] if body.get("parallel_tool_calls") is False else []
-    losses += [*_dropped(body, _REQUEST), *cache_losses(body, "responses.prompt_cache_options")]
+    losses += [loss for loss in _dropped(body, _REQUEST) if not (calls_servers and loss == MOST_CALLS)]
+    losses += cache_losses(body, "responses.prompt_cache_options")
     if body.get("top_logprobs") and LOGPROBS not in (body.get("include") or ()):
         losses.append("responses.logprobs")
     losses += [

@@ -49,7 +49,7 @@ from bridge.protocols.openai_responses.hosted import (
     is_image,
     search_item,
 )
-from bridge.protocols.openai_responses.mcp_calls import mcp_call
+from bridge.protocols.openai_responses.mcp_items import mcp_item
 from bridge.protocols.openai_responses.options import ResponsesOptions
 from bridge.protocols.openai_responses.states import TRANSITIONS, ResponsesState
 from bridge.protocols.openai_responses.usage import usage_from_gemini
@@ -175,13 +175,15 @@ class ResponsesMachine(EventMachine):
         if (summary := written_summary(data)) is not None:
             return self._compaction(summary)
         if isinstance(data, InlineData) and is_image(data):
-            return self._image(data)
+            item = image_item(self.ids_and_clock.new_id)
+            return self._at_once(IMAGE_EVENTS, item, result=data.data)
         if self._options.encrypted_reasoning and is_server_tool(data):
             return self._carry(part)
         if not self._dialect.hosted_items and (hosted := hosted_in(data)) is not None:
             self._carried_signature = part.signature or ""
             return self._reasoning(hosted_line(hosted)) if self._options.thinking else ()
-        if (tool := executed_code(data, self.ids_and_clock.new_id) or mcp_call(data)) is not None:
+        tool = executed_code(data, self.ids_and_clock.new_id) or mcp_item(data, self._options.approved)
+        if tool is not None:
             return self._begin_tool(tool, part.signature)
         self.losses.append("responses.part_not_shown")
         return ()
@@ -204,7 +206,7 @@ class ResponsesMachine(EventMachine):
                 yield from self._reasoning()
                 yield from self._end_reasoning(for_next_call(signature))
         self._tool = tool
-        yield self._start_item({**tool.item, "status": "in_progress"})
+        yield self._start_item(dict(tool.item))
         for kind, fields in tool.opening():
             yield self._item_event(kind, **fields)
 
@@ -215,9 +217,6 @@ class ResponsesMachine(EventMachine):
         for kind in tool.closing():
             yield self._item_event(kind)
         yield self._finish_item(**tool.finished())
-
-    def _image(self, image: InlineData) -> Iterator[Event]:
-        return self._at_once(IMAGE_EVENTS, image_item(self.ids_and_clock.new_id), result=image.data)
 
     def _at_once(self, events: tuple[str, ...], item: dict[str, Any], **finished: Any) -> Iterator[Event]:
         """The item of a hosted tool of which only the result is known."""

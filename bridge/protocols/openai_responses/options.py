@@ -19,5 +19,6 @@ class ResponsesOptions:
     thinking: bool = False
     encrypted_reasoning: bool = False  #: reasoning items may carry signatures
     logprobs: bool = False
+    approved: frozenset[str] = frozenset()  #: the ids of the calls that the request approves
     seal: SummarySeal = field(default_factory=SummarySeal)
     echo: JsonObject = field(default_factory=dict)  #: fields of the request that the response repeats

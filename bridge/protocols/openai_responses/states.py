@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 from bridge.protocols.base import Transitions
 from bridge.protocols.openai_responses.hosted import CODE_EVENTS, IMAGE_EVENTS, SEARCH_EVENTS
-from bridge.protocols.openai_responses.mcp_calls import MCP_EVENTS
+from bridge.protocols.openai_responses.mcp_items import EVENTS as MCP_EVENTS
 
 
 class ResponsesState(Enum):
@@ -52,13 +52,8 @@ TRANSITIONS: Transitions = {
         f"{CODE_EVENTS}_code.done": ResponsesState.ITEM,
         f"{CODE_EVENTS}.interpreting": ResponsesState.ITEM,
         f"{CODE_EVENTS}.completed": ResponsesState.ITEM,
+        **dict.fromkeys((*IMAGE_EVENTS, *SEARCH_EVENTS, *MCP_EVENTS), ResponsesState.ITEM),
         "response.compaction.compacting": ResponsesState.ITEM,
-        f"{MCP_EVENTS}.in_progress": ResponsesState.ITEM,
-        f"{MCP_EVENTS}_arguments.delta": ResponsesState.ITEM,
-        f"{MCP_EVENTS}_arguments.done": ResponsesState.ITEM,
-        f"{MCP_EVENTS}.completed": ResponsesState.ITEM,
-        f"{MCP_EVENTS}.failed": ResponsesState.ITEM,
-        **dict.fromkeys((*IMAGE_EVENTS, *SEARCH_EVENTS), ResponsesState.ITEM),
         "response.output_item.done": ResponsesState.OPEN,
         **_FAIL,
     },

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 from bridge.gemini.freeform import freeform_declaration
+from bridge.gemini.hosted_servers import HostedServer
 from bridge.gemini.request_schemas import RequestSchemas
 from bridge.gemini.types import CODE_EXECUTION, GOOGLE_SEARCH, FunctionDeclaration, JsonObject, Tool
 from bridge.protocols.json_reading import (
@@ -24,11 +25,12 @@ from bridge.protocols.json_reading import (
     required_name,
 )
 from bridge.protocols.openai_responses.losses import tool_losses
+from bridge.protocols.openai_responses.mcp_tools import read_server
 
 LOCAL_SHELL = "local_shell"
 TOOL_SEARCH = "tool_search"
 #: The hosted tools that Gemini has. `web_search` is also the beginning of the names of its versions.
-WEB_SEARCH, CODE, IMAGES = HOSTED = ("web_search", "code_interpreter", "image_generation")
+WEB_SEARCH, CODE, IMAGES, MCP = HOSTED = ("web_search", "code_interpreter", "image_generation", "mcp")
 
 _LOCAL_SHELL_SCHEMA: JsonObject = {
     "type": "object",
@@ -92,7 +94,8 @@ class DeclaredTools:
         self.losses: list[str] = []
         self.schemas = RequestSchemas()
         self._functions: dict[str, FunctionDeclaration] = {}
-        self._hosted: dict[str, Tool | None] = {}  # by kind; the model draws images without a tool
+        self._hosted: dict[str, Tool | None] = {}  # by kind; images and servers need no tool of Google's
+        self._servers: dict[str, HostedServer] = {}
 
     def add(self, tools: list[Any], path: str, namespace: str | None = None) -> list[str]:
         """Declare the tools, and return the names under which Gemini can call them."""
@@ -119,6 +122,11 @@ class DeclaredTools:
     def draws(self) -> bool:
         """Whether the client allows the model to draw images."""
         return IMAGES in self._hosted
+
+    @property
+    def servers(self) -> tuple[HostedServer, ...]:
+        """Those whose tools the bridge calls."""
+        return tuple(self._servers.values()) if MCP in self._hosted else ()
 
     def has_hosted(self, kind: str) -> bool:
         return kind in self._hosted
@@ -205,6 +213,14 @@ class DeclaredTools:
         self.losses += [f"responses.code_interpreter:container.{name}" for name in lost]
         return []
 
+    def _mcp(self, tool: JsonObject, path: str, _namespace: str | None) -> list[str]:
+        server = read_server(tool, path)
+        if server.label in self._servers:
+            raise invalid_field(f"{quoted(server.label)} is declared twice", f"{path}.server_label")
+        self._servers[server.label] = server
+        self._hosted[MCP] = None
+        return []
+
     def _image_generation(self, tool: JsonObject, _path: str, _namespace: str | None) -> list[str]:
         """The model itself draws, in its own size and format."""
         self._hosted[IMAGES] = None
@@ -221,6 +237,7 @@ class DeclaredTools:
         "tool_search": _tool_search,
         CODE: _code_interpreter,
         IMAGES: _image_generation,
+        MCP: _mcp,
     }
 
 

@@ -14,9 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-
-from urllib3.connection import HTTPConnection
+from typing import Any, Protocol
 
 from bridge.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamTruncated
 from bridge.socket_timeouts import timeval
@@ -46,6 +44,15 @@ class Timeouts:
     tick: float = TICK
 
 
+class OpenConnection(Protocol):
+    """What a response needs of the connection that carries it. urllib3's connections have both."""
+
+    @property
+    def sock(self) -> Any: ...
+
+    def close(self) -> None: ...
+
+
 class HttpResponse:
     """The response to a request that was written to `connection`; `release` takes it back for reuse."""
 
@@ -54,8 +61,8 @@ class HttpResponse:
 
     def __init__(
         self,
-        connection: HTTPConnection,
-        release: Callable[[HTTPConnection], None],
+        connection: OpenConnection,
+        release: Callable[[Any], None],
         timeouts: Timeouts,
         server: str = GEMINI,
     ) -> None:
@@ -113,6 +120,10 @@ class HttpResponse:
             self._tick = tick
             with suppress(OSError):  # closed by another thread; the next read reports that
                 self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval(tick))
+
+    def field(self, name: str) -> str:
+        """A field of the head; empty if the head has none."""
+        return self._head.field(name) if self._head else ""
 
     def body(self) -> Iterator[bytes]:
         """The body's bytes as they arrive; an empty piece at every tick."""

@@ -36,6 +36,13 @@ class Head(NamedTuple):
     framing: BodyFraming
     encoding: bytes  #: the Content-Encoding
     retry_after: float | None = None  #: seconds; None also for a date
+    data: bytes = b""  #: the whole head
+
+    def field(self, name: str) -> str:
+        """A field that only few callers need. Empty if the head has none; the last one of several."""
+        pattern = rb"\n" + re.escape(name.encode()) + rb"[ \t]*:[ \t]*([^\r\n]*)"
+        found = re.findall(pattern, self.data, re.IGNORECASE)
+        return found[-1].strip().decode("latin-1") if found else ""
 
 
 class HeadReader:
@@ -82,6 +89,7 @@ def parse_head(data: bytes) -> Head:
         Sized(0) if status in BODILESS else _framing(fields),
         fields.get(b"content-encoding", [b"identity"])[-1],
         _seconds(fields.get(b"retry-after", [b""])[0]),
+        data,
     )
 
 
