@@ -50,6 +50,8 @@ COMMANDS: Mapping[str, Command] = CommandModules(
     "experiment",
     "state",
     "cache",
+    "flight",
+    "explain",
     "agent",
     "context",
     "check",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.command import FAILED, PROGRAM, Command, Example
 from bridge.cli.model_names import misspelt_model
+from bridge.cli.request_file import read_body
 from bridge.cli.table import format_table
-from bridge.settings import SettingsError, load
+from bridge.settings import load
 
 if TYPE_CHECKING:
     from bridge.exchange.context_explanation import Explanation, StepExplained
@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from bridge.errors import BridgeError  # slow to import, with what it needs
     from bridge.exchange.context_explanation import explain
 
-    settings, body = load(), _body(Path(arguments.file))
+    settings, body = load(), read_body(arguments.file)
     if arguments.model and (hint := misspelt_model(arguments.model)):
         print(f"Note: {hint}", file=sys.stderr)
     try:
@@ -59,18 +59,6 @@ CONTEXT = Command(
         Example("context explain request.json --model gemini-3.6-flash", "the same with another model"),
     ),
 )
-
-
-def _body(path: Path) -> dict[str, Any]:
-    try:
-        body = json.loads(path.read_bytes())
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise SettingsError(f"{path} is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise SettingsError(f"{path} must hold a JSON object")
-    return body
 
 
 def _shown(explanation: Explanation) -> list[str]:

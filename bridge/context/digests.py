@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -60,15 +61,12 @@ def _tools(request: GenerateRequest) -> Iterator[list[Any]]:
 
 def _parts(content: Content | None) -> list[Any]:
     """The values of the parts; texts that follow each other are one text."""
+    parts = content.parts if content is not None else ()
+    values = [value for part in parts if not part.thought and (value := _value(part.data)) is not None]
     found: list[Any] = []
-    for part in content.parts if content is not None else ():
-        if part.thought:
-            continue
-        value = _value(part.data)
-        if isinstance(value, str) and found and isinstance(found[-1], str):
-            found[-1] += value
-        elif value is not None:
-            found.append(value)
+    for are_texts, group in groupby(values, lambda value: isinstance(value, str)):
+        following = list(group)
+        found += ["".join(following)] if are_texts else following
     return found
 
 

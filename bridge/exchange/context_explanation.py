@@ -67,7 +67,7 @@ class Explanation:
 
 def explain(body: JsonObject, protocol: str | None, model: str | None, settings: Settings) -> Explanation:
     """Raises InvalidRequest for a body that the protocol refuses."""
-    chosen = _named(protocol) if protocol else _recognised(body)
+    chosen = named_protocol(protocol) if protocol else recognised_protocol(body)
     named = model or body.get("model") or settings.models.default
     caller = Caller(path={"model": str(named), "method": "generateContent"})
     converted = chosen.to_gemini(validated(chosen.schema, {**body, "model": named}), caller)
@@ -75,22 +75,22 @@ def explain(body: JsonObject, protocol: str | None, model: str | None, settings:
     return _Explaining(settings, resolved).of(chosen, converted)
 
 
-def _named(name: str) -> Protocol:
+def named_protocol(name: str) -> Protocol:
     names = {protocol.name: protocol for protocol in PROTOCOLS}
     if name not in names:
         raise InvalidRequest(f"There is no protocol {name!r}; {suggestion(name, names)}", param="protocol")
     return names[name]
 
 
-def _recognised(body: JsonObject) -> Protocol:
+def recognised_protocol(body: JsonObject) -> Protocol:
     for field, name in _CONTENT_FIELDS.items():
         if field in body:
-            return _named(name)
+            return named_protocol(name)
     if "messages" in body:
-        return _named("anthropic_messages" if _is_of_messages(body) else "openai_chat")
+        return named_protocol("anthropic_messages" if _is_of_messages(body) else "openai_chat")
     if "input" in body:
         interactions = any(field in body for field in _INTERACTIONS_FIELDS)
-        return _named("gemini_interactions" if interactions else "openai_responses")
+        return named_protocol("gemini_interactions" if interactions else "openai_responses")
     raise InvalidRequest("The body has neither messages, input, contents nor prompt", param="protocol")
 
 

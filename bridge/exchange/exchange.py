@@ -207,11 +207,13 @@ class Exchange:
             raise ShuttingDown("The bridge is restarting; send the request again")
         if self._interruption.error is not None:
             raise self._interruption.error
-        if self._trace:
-            self._trace.chunks(chunks)
-        events = self._machine.feed(map(self._guards.feed, chunks))
-        if self._trace:
-            self._trace.events(events)
+        if self._trace is None:
+            return self._machine.feed(map(self._guards.feed, chunks))
+        events: list[Event] = []
+        try:
+            events = self._machine.feed(map(self._guards.feed, chunks))
+        finally:
+            self._trace.batch(chunks, events)
         return events
 
     def _last_events(self) -> Iterator[list[Event]]:
@@ -230,7 +232,7 @@ class Exchange:
 
     def _traced(self, events: list[Event]) -> list[Event]:
         if self._trace:
-            self._trace.events(events)
+            self._trace.batch((), events)
         return events
 
     def close(self) -> None:

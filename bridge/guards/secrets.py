@@ -15,7 +15,7 @@ from bridge.guards.map_texts import map_texts
 MARK = "[secret removed]"
 MAX_DEPTH = 32
 
-_SECRETS = re.compile(
+SECRETS = re.compile(
     r"AIza[0-9A-Za-z_\-]{35}"  # Google
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"  # AWS
     r"|\bgh[pousr]_[0-9A-Za-z]{36,255}\b|\bgithub_pat_[0-9A-Za-z_]{22,255}\b|\bglpat-[0-9A-Za-z_\-]{20,}"
@@ -57,4 +57,4 @@ def _redact_part(part: Part) -> Part:
 
 
 def redact(text: str) -> str:
-    return _SECRETS.sub(MARK, text)
+    return SECRETS.sub(MARK, text)

@@ -147,6 +147,7 @@ _SHADOWS = Counter(
     **_ours,
 )
 _DROPPED = Counter("accounts_rows_dropped_total", "Requests that are missing in the accounts", **_ours)
+_FLIGHTS_DROPPED = Counter("flights_dropped_total", "Recordings of requests that could not be kept", **_ours)
 _WAITED = Counter(
     "requests_without_place_total",
     "Requests that found no place in their worker, by how that ended: handed_on, served or refused",
@@ -189,6 +190,10 @@ def shadow_ended(experiment: str, arm: str, end: str) -> None:
 
 def usage_rows_dropped(rows: int) -> None:
     _DROPPED.inc(rows)
+
+
+def flight_dropped() -> None:
+    _FLIGHTS_DROPPED.inc()
 
 
 @lru_cache(4096)

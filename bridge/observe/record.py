@@ -89,6 +89,7 @@ class Record:
     refused: bool = False  #: before the model was asked, because of the request or its permissions
     rule: str | None = None  #: the administrator's rule that refused the request
     reason: str | None = None  #: the error message, if the operator can act on it
+    error_message: str | None = None  #: as the client got it; it may quote a prompt, so it is not logged
     usage: Usage | None = None
     cache: str | None = None  #: of the request cache: hit, miss, refresh, off; None if nothing asked for it
     cache_age: float = 0.0  #: seconds since the cached answer was made
@@ -120,7 +121,7 @@ class Record:
         self.outcome = LOST if lost else CLIENT_LEFT
 
     def failed(self, error: BridgeError) -> None:
-        self.outcome, self.error = "failed", error.kind
+        self.outcome, self.error, self.error_message = "failed", error.kind, error.message
         if error.kind == CLIENT_LEFT:
             self.outcome, self.error = CLIENT_LEFT, None
         self.refused = not self.asked_model and not isinstance(error, NO_REFUSALS)

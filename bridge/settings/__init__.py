@@ -41,6 +41,7 @@ from bridge.settings.sections import (
     ModelSettings,
     OtelSettings,
     PagesSettings,
+    RecorderSettings,
     ResponsesSettings,
     ServerSettings,
     StateSettings,
@@ -91,6 +92,7 @@ __all__ = [
     "MetricsSettings",
     "OtelSettings",
     "PagesSettings",
+    "RecorderSettings",
     "ResponsesSettings",
     "ServerSettings",
     "Settings",
@@ -122,6 +124,7 @@ SECTIONS: Mapping[str, type] = {
     "metrics": MetricsSettings,
     "pages": PagesSettings,
     "otel": OtelSettings,
+    "recorder": RecorderSettings,
     "responses": ResponsesSettings,
     "media": MediaSettings,
     "mcp": McpSettings,
@@ -167,6 +170,7 @@ class Settings:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     pages: PagesSettings = field(default_factory=PagesSettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
+    recorder: RecorderSettings = field(default_factory=RecorderSettings)
     responses: ResponsesSettings = field(default_factory=ResponsesSettings)
     media: MediaSettings = field(default_factory=MediaSettings)
     mcp: McpSettings = field(default_factory=McpSettings)

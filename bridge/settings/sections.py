@@ -36,6 +36,9 @@ Node = Annotated[
     ),
 ]
 
+#: How much of a request a recording contains, from the least to the most: docs/RECORDER.md.
+RECORDING_LEVELS = ("shape", "masked", "full")
+
 GEMINI_ADDRESS = "https://generativelanguage.googleapis.com"
 
 
@@ -164,6 +167,16 @@ class CacheSettings:
     lifetime: Annotated[float, Range(1, 30 * 86400)] = 3600.0
     max_mb: Count = 128
     scope: Annotated[str, OneOf(("key", "all"))] = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderSettings:
+    """The flight recorder. The mode `rules` records only what the rules of `flight record` name."""
+
+    mode: Annotated[str, OneOf((OFF, "rules", "errors", "all"))] = OFF
+    level: Annotated[str, OneOf(RECORDING_LEVELS)] = "shape"
+    days: Annotated[int, Range(1, 365)] = 3
+    megabytes: Count = 256
 
 
 @dataclass(frozen=True, slots=True)

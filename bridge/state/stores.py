@@ -15,6 +15,7 @@ from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
 from bridge.state.database_health import DatabaseHealth
 from bridge.state.event_store import EventStore
+from bridge.state.flight_store import FlightStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
@@ -30,6 +31,7 @@ from bridge.state.sqlite.expiring_names import (
     SqliteLearntFactStore,
     SqliteUpstreamFailureStore,
 )
+from bridge.state.sqlite.flight_store import SqliteFlightStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
@@ -55,6 +57,7 @@ class Stores:
     learnt_facts: LearntFactStore
     upstream_failures: UpstreamFailureStore
     request_cache: RequestCacheStore
+    flights: FlightStore
     summaries: SummaryStore
     agent_runs: AgentRunStore
     bridges: Bridges | None = None  #: those that share a database server
@@ -162,6 +165,9 @@ def _sqlite_stores(settings: Settings) -> Stores:
         learnt_facts=SqliteLearntFactStore(folder / "learnt.sqlite3"),
         upstream_failures=SqliteUpstreamFailureStore(folder / "failures.sqlite3"),
         request_cache=SqliteRequestCacheStore(folder / "cache.sqlite3", settings.cache.max_mb),
+        flights=SqliteFlightStore(
+            folder / "flights.sqlite3", settings.recorder.days, settings.recorder.megabytes
+        ),
         summaries=SqliteSummaryStore(folder / "summaries.sqlite3", settings.context.summary_days, LARGEST_MB),
         agent_runs=SqliteAgentRunStore(folder / "agent_runs.sqlite3", runs.days, runs.max_mb),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Response
 
@@ -42,6 +42,7 @@ from bridge.server.slots import Slots
 from bridge.settings import Settings, load
 from bridge.settings.models import LONGEST_NAME
 from bridge.settings.prices import FREE
+from bridge.settings.value import OFF
 from bridge.state.stores import Stores, open_stores
 from bridge.upstream import make_directory
 from bridge.upstream.base import Upstream
@@ -64,6 +65,9 @@ from bridge.web.stored_answers import make_stored_blueprint
 from bridge.web.unary_calls import add_unary_calls
 from bridge.web.user_agent import client_program
 
+if TYPE_CHECKING:
+    from bridge.recorder.recorder import Recorder
+
 #: Monitoring requests these every few seconds; their log lines would hide all others.
 UNLOGGED = frozenset({"/healthz", "/readyz", METRICS})
 
@@ -78,6 +82,7 @@ EXPERIMENT = "X-Bridge-Experiment"  #: the experiment and the arm of the request
 
 CACHE = "X-Bridge-Cache"  #: how the request cache was used
 LOSSES = "X-Bridge-Losses"  #: what the bridge dropped from the request
+RECORDED = "X-Bridge-Recorded"  #: that the flight recorder keeps the request, and how much of it
 CONTEXT = "X-Bridge-Context"  #: how the bridge shortened the conversation
 LONGEST_LOSSES = 1024  #: characters
 
@@ -100,7 +105,9 @@ def create_app(
     _serve_stores(stores, app)
     services = make_services(settings, stores, upstream, network)
     memory = MemoryBudget(settings.server.memory_mb, settings.server.max_body_mb)
-    client_side = ClientSide(Slots(settings.server.threads, memory), SlowClients(), settings)
+    client_side = ClientSide(
+        Slots(settings.server.threads, memory), SlowClients(), settings, _recorder(settings, stores)
+    )
     usage = UsageObserver(stores.usage, settings.prices_in_force)
     if settings.experiments:
         from bridge.web.experiments import make_experiments  # most installations have no experiment
@@ -184,6 +191,14 @@ def make_services(
         failures=stores.upstream_failures,
         media=MediaByUrl(MediaFetcher(settings.media, network) if settings.media.fetch else None),
     )
+
+
+def _recorder(settings: Settings, stores: Stores) -> Recorder | None:
+    if settings.recorder.mode == OFF:
+        return None
+    from bridge.recorder.recorder import Recorder
+
+    return Recorder(settings, stores.flights)
 
 
 def _agents(settings: Settings, stores: Stores) -> AgentModels:
@@ -283,6 +298,8 @@ def _keep_records(
             response.headers[CACHE] = record.cache
         if record.cache == CACHE_HIT:
             response.headers["Age"] = f"{record.cache_age:.0f}"
+        if request.recorded:
+            response.headers[RECORDED] = request.recorded
         if not response.is_streamed:
             record.first_byte()
         return response

@@ -30,6 +30,7 @@ class Request(flask.Request):
         RateLimitStatus
     ] = ()  #: the same if the request is refused and not counted
     cost_limited = False  #: whether a cost limit applies
+    recorded = ""  #: what the client is told about its recording; empty if there is none
     #: Returns the error if a budget of the client is used up by now.
     spent: Callable[[], BridgeError | None] = staticmethod(lambda: None)
     interruption = Interruption()  #: set if the answer must end early

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 from flask import Blueprint, Response
@@ -24,7 +24,7 @@ from bridge.exchange.services import Services
 from bridge.exchange.stored_answers import AnswerRecorder, Keep
 from bridge.gemini.types import JsonObject
 from bridge.observe.record import Record
-from bridge.observe.trace import Trace
+from bridge.observe.trace import BothTraces, LogTrace, Trace
 from bridge.protocols.base import AnswerStoring, Caller, Protocol
 from bridge.protocols.envelope import validated
 from bridge.server.app_keys import SLOT
@@ -37,6 +37,9 @@ from bridge.state.stores import Stores
 from bridge.web.body import StreamBody
 from bridge.web.event_body import STREAM_HEADERS, event_response
 from bridge.web.request import Request, current_request
+
+if TYPE_CHECKING:
+    from bridge.recorder.recorder import Recorder
 
 #: Bytes that are read at a time. Memory for a body without a length is reserved in the same pieces.
 PIECE = 1024 * 1024
@@ -58,6 +61,7 @@ class ClientSide:
     slots: Slots
     slow_clients: SlowClients
     settings: Settings
+    recorder: Recorder | None = None  #: None: nothing is recorded
 
 
 @dataclass(frozen=True)
@@ -140,9 +144,10 @@ class AnswerView:
         request, serving = current_request(), self._serving
         record, settings = request.record, serving.client_side.settings
         slot = serving.take_slot(request)
-        trace = Trace(record.request_id) if settings.log.debug else None
         client, caller = ClientSocket(request.environ), serving.caller(request, slot, address)
-        body = validated(serving.protocol.schema, json_body(request, client, serving.client_side, slot))
+        sent = json_body(request, client, serving.client_side, slot)
+        trace = _trace(request, caller, sent, serving.client_side)
+        body = validated(serving.protocol.schema, sent)
         turn = serving.turn(body, caller, slot, record)
         if turn.chain:
             caller = replace(caller, chain=turn.chain)
@@ -175,6 +180,18 @@ class AnswerView:
         wanted = ClientSocket(request.environ).still_connected
         pieces = replay.stream(pending["id"], 0, caller, wanted)
         return event_response(pieces, request.resources, exchange.headers)
+
+
+def _trace(request: Request, caller: Caller, body: JsonObject, client_side: ClientSide) -> Trace | None:
+    log = LogTrace(request.record.request_id) if client_side.settings.log.debug else None
+    if client_side.recorder is None:
+        return log
+    size = request.content_length or 0
+    tape = client_side.recorder.tape(request.record, caller.headers, caller.path, caller.query, body, size)
+    if tape is None:
+        return log
+    request.recorded = tape.recording.shown
+    return tape if log is None else BothTraces(tape, log)
 
 
 def _answer(exchange: Exchange, client: ClientSocket, request: Request, keep: Keep | None) -> Response:

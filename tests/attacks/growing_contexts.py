@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.context import EDITS, LADDER
 from bridge.context.clear_thinking import ClearThinking
 from bridge.context.clear_tool_uses import ClearToolUses
+from bridge.context.digests import turn_digests
 from bridge.context.editor_context import EditorContext
 from bridge.context.history import history_of
 from bridge.context.ladder import shorten
+from bridge.context.summary import next_cut
+from bridge.context.transcript import transcript
 from bridge.context.window import Window
 from bridge.gemini.types import (
     MODEL,
@@ -109,7 +114,23 @@ def _unended_states(n: int) -> Work:
     return lambda: EDITOR_CONTEXT.apply(request)
 
 
+def _summary_of_a_long_conversation(n: int) -> Work:
+    """Its digests, the place of its next cut, and its text with less and less room."""
+    texts = Content(USER, tuple(Part("a text ") for _ in range(n)))
+    request = replace(_history(n), system=texts)
+    history, _ = history_of(request)
+    window = Window(limit=n * 30, reserve=0, grid=64, protected=100, least_saved=1 << 40)
+
+    def work() -> None:
+        turn_digests(request, (*history.turns, texts), "me")
+        next_cut(history, window, SETTINGS)
+        transcript(history.turns, room=n * 10)
+
+    return work
+
+
 CONTEXTS: dict[str, Case] = {
+    "context: the summary of a long conversation": _summary_of_a_long_conversation,
     "context: states of editors": _states_of_editors,
     "context: a state with many sections": _state_with_many_sections,
     "context: states without an end": _unended_states,

@@ -27,6 +27,7 @@ from bridge.gemini.request_digest import is_repeatable, request_digest
 from bridge.gemini.strict_calls import without_strict_calls
 from bridge.gemini.tool_results import tool_response
 from bridge.gemini.types import (
+    USER,
     Content,
     FunctionCall,
     FunctionDeclaration,
@@ -39,6 +40,8 @@ from bridge.gemini.wire import chunk_from_json
 from bridge.guards.apply_patch import repair_patches
 from bridge.guards.guard_runner import GuardRunner
 from bridge.guards.shell_arguments import _split_command
+from bridge.protocols.anthropic_messages.compaction import compaction_on_demand
+from bridge.protocols.anthropic_messages.context_management import context_wishes
 from bridge.protocols.anthropic_messages.converter import to_gemini as messages_to_gemini
 from bridge.protocols.base import Caller, ConvertedRequest, PastTurn
 from bridge.protocols.carried_signatures import for_part, read_thought
@@ -50,11 +53,12 @@ from bridge.protocols.openai_chat.part_order import arrange
 from bridge.protocols.openai_completions.fences import FenceFilter
 from bridge.protocols.openai_completions.gaps import Gap, gap_in_template, question
 from bridge.protocols.openai_embeddings import EMBEDDING as OPENAI_EMBEDDING
-from bridge.protocols.openai_responses.compaction import COMPACTION
+from bridge.protocols.openai_responses.compaction import COMPACTION, compact
 from bridge.protocols.openai_responses.conversations import CONVERSATIONS as RESPONSES_CONVERSATIONS
 from bridge.protocols.openai_responses.converter import to_gemini as responses_to_gemini
 from bridge.protocols.openai_responses.hosted import code_parts
 from bridge.protocols.openai_responses.storing import STORING as RESPONSES
+from bridge.protocols.summary_seal import OpenedSummary, StandsFor
 from bridge.state.answer_store import LONGEST_CHAIN
 from bridge.state.sqlite.answer_store import SqliteAnswerStore
 from bridge.state.sqlite.signature_store import SqliteSignatureStore
@@ -444,6 +448,33 @@ def _hosted(asked: ConvertedRequest) -> None:
         secrets_in_headers(server.headers)
 
 
+def _tools_that_stay(n: int) -> Work:
+    edit = {"type": "clear_tool_uses_20250919", "exclude_tools": [f"tool{number}" for number in range(n)]}
+    body = {"context_management": {"edits": [edit]}}
+    return lambda: context_wishes(body)
+
+
+def _messages_to_summarise(n: int) -> Work:
+    said = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}] * n
+    called = {"role": "assistant", "content": [{"type": "text", "text": "Yes"}] * n}
+    body = {"compaction": {"type": "summarize"}, "messages": [*said, called]}
+    return lambda: compaction_on_demand(body)
+
+
+def _compaction_items(n: int) -> Work:
+    """Each keeps the messages before it."""
+    opened = OpenedSummary("The summary.", StandsFor.ALL_BUT_MESSAGES)
+
+    def work() -> None:
+        contents: list[Content] = []
+        kept = 0
+        for _ in range(n):
+            contents.append(Content(USER, (Part("Hi"),)))
+            kept = compact(contents, kept, opened)
+
+    return work
+
+
 PIECES: dict[str, Case] = DECODERS | {
     "JSON: halves of pairs": _half_surrogates,
     "layout: texts": _layout_of_texts,
@@ -470,6 +501,9 @@ PIECES: dict[str, Case] = DECODERS | {
     "counts of tokens": _counts_of_tokens,
     "digest of a request": _digested_request,
     "settings of a generation": _settings_of_a_generation,
+    "names of tools that stay": _tools_that_stay,
+    "messages to summarise": _messages_to_summarise,
+    "compaction items": _compaction_items,
     "blanks in a word": lambda n: lambda: _split_command(["a" * 10 * n]),
     "store: a chain of answers": _stored_chain,
     "patches": _patches,

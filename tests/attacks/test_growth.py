@@ -134,6 +134,8 @@ LOOKED_AT = (
 
 #: Loops that need no case: a client or an upstream cannot make their input long.
 BOUNDED = {
+    "context/editor_blocks.py:__init__": "over the operator's blocks",
+    "protocols/anthropic_messages/context_management.py:applied_edits": "over the steps that exist",
     "protocols/anthropic_messages/computer_toolset.py:toolset_functions": "over the actions of the toolset",
     "protocols/anthropic_messages/executed_code.py:read_result": "over two fields",
     "protocols/anthropic_messages/models.py:_capabilities": "over three levels",

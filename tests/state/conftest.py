@@ -15,6 +15,7 @@ from bridge.state.answer_store import AnswerStore
 from bridge.state.conversation_store import ConversationStore
 from bridge.state.cooldown_store import CooldownStore
 from bridge.state.event_store import EventStore
+from bridge.state.flight_store import FlightStore
 from bridge.state.key_store import KeyStore
 from bridge.state.learnt_facts import LearntFactStore
 from bridge.state.ledger import Ledger
@@ -28,6 +29,7 @@ from bridge.state.postgres.expiring_names import (
     PostgresLearntFactStore,
     PostgresUpstreamFailureStore,
 )
+from bridge.state.postgres.flight_store import PostgresFlightStore
 from bridge.state.postgres.key_store import PostgresKeyStore
 from bridge.state.postgres.ledger import PostgresLedger, by_the_server
 from bridge.state.postgres.migrations import upgrade
@@ -46,6 +48,7 @@ from bridge.state.sqlite.expiring_names import (
     SqliteLearntFactStore,
     SqliteUpstreamFailureStore,
 )
+from bridge.state.sqlite.flight_store import SqliteFlightStore
 from bridge.state.sqlite.key_store import SqliteKeyStore
 from bridge.state.sqlite.ledger import SqliteLedger
 from bridge.state.sqlite.request_cache_store import SqliteRequestCacheStore
@@ -109,6 +112,9 @@ class SqliteBackend:
     def request_cache(self, now: Now = time.time, megabytes: int = 9) -> RequestCacheStore:
         return SqliteRequestCacheStore(self.folder / "cache.sqlite3", megabytes, now)
 
+    def flights(self, now: Now = time.time, days: float = 3, megabytes: int = 9) -> FlightStore:
+        return SqliteFlightStore(self.folder / "flights.sqlite3", days, megabytes, now)
+
     def summaries(self, now: Now = time.time, days: float = 30, megabytes: int = 9) -> SummaryStore:
         return SqliteSummaryStore(self.folder / "summaries.sqlite3", days, megabytes, now)
 
@@ -165,6 +171,9 @@ class PostgresBackend:
 
     def request_cache(self, now: Now | None = None, megabytes: int = 9) -> RequestCacheStore:
         return PostgresRequestCacheStore(self.database(), megabytes, now or by_the_server)
+
+    def flights(self, now: Now | None = None, days: float = 3, megabytes: int = 9) -> FlightStore:
+        return PostgresFlightStore(self.database(), days, megabytes, now or by_the_server)
 
     def summaries(self, now: Now | None = None, days: float = 30, megabytes: int = 9) -> SummaryStore:
         return PostgresSummaryStore(self.database(), days, megabytes, now or by_the_server)

@@ -11,11 +11,13 @@ import pytest
 from bridge.settings.limits import Limits
 from bridge.state.conversation_store import KeptConversation
 from bridge.state.event_store import EventBatch
+from bridge.state.flight_store import FlightRow
 from bridge.state.key_store import NewSecret, Rules
 from bridge.state.ledger import LimitedSubject
 from bridge.state.usage_store import Refusal
 
 SUBJECT = LimitedSubject("key:1", "the key", Limits(requests_per_minute=1))
+FLIGHT = FlightRow("f", 0.0, "r", "", "", "", "", "", 200, "completed", "", "shape", "all", "", 4)
 
 #: How each store writes something.
 USES: dict[str, Callable[[Any], object]] = {
@@ -27,6 +29,7 @@ USES: dict[str, Callable[[Any], object]] = {
     "conversations": lambda store: store.create("me", KeptConversation("conv_1", 1, {}), []),
     "signatures": lambda store: store.keep("me", "family", {"call": "signature"}),
     "cooldowns": lambda store: store.rest("model", 60),
+    "flights": lambda store: store.keep(FLIGHT, b"data"),
     "summaries": lambda store: store.keep("me", b"digest", "a summary"),
     "agent_runs": lambda store: store.add("guide-1", 0, b"{}"),
     "learnt_facts": lambda store: store.learn("fact"),

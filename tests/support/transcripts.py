@@ -24,7 +24,8 @@ from bridge.ids_and_clock import IdsAndClock
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.base import Caller, Event, EventMachine, Protocol
 
-FOLDER = Path(__file__).parent.parent / "transcripts"
+#: Another folder for a test of exported transcripts.
+FOLDER = Path(os.environ.get("BRIDGE_TEST_TRANSCRIPTS") or Path(__file__).parent.parent / "transcripts")
 ACCEPT = bool(os.environ.get("BRIDGE_TEST_ACCEPT"))
 CAPABILITIES = ModelCapabilities(family="test-1", tool_media=True, prefill=True)
 

@@ -77,10 +77,15 @@ def sealed_item(summary: WrittenSummary, seal: SummarySeal) -> str:
     return seal.close(summary.text or "", stands_for)
 
 
-def compacted(contents: list[Content], opened: OpenedSummary) -> list[Content]:
-    """The conversation in which the summary takes the place of what it stands for."""
-    kept = contents if opened.stands_for is StandsFor.ALL_BUT_MESSAGES else []
-    return [*filter(_is_message, kept), summary_turn(opened.text)]
+def compact(contents: list[Content], kept: int, opened: OpenedSummary) -> int:
+    """Put the summary in the place of what it stands for. `kept`: how many turns at the beginning the summary
+    before has kept; they are not looked at again. Returns how many this one keeps."""
+    if opened.stands_for is StandsFor.ALL_BUT_MESSAGES:
+        contents[kept:] = filter(_is_message, contents[kept:])
+    else:
+        contents.clear()
+    contents.append(summary_turn(opened.text))
+    return len(contents) - 1
 
 
 def _is_message(turn: Content) -> bool:

@@ -38,7 +38,7 @@ from bridge.protocols.json_reading import (
     quoted,
     required,
 )
-from bridge.protocols.openai_responses.compaction import TRIGGER, compacted
+from bridge.protocols.openai_responses.compaction import TRIGGER, compact
 from bridge.protocols.openai_responses.hosted import code_parts, image_kind
 from bridge.protocols.openai_responses.losses import detail_losses
 from bridge.protocols.openai_responses.mcp_history import McpHistory
@@ -58,6 +58,7 @@ class Items:
     def __init__(self, declared: DeclaredTools, seal: SummarySeal) -> None:
         self._seal = seal
         self.contents: list[Content] = []
+        self._kept = 0  #: how many of them the last compaction item kept
         self.losses: list[str] = []
         self._declared = declared
         self._system: list[str] = []
@@ -124,7 +125,7 @@ class Items:
         opened = self._seal.open(item.get("encrypted_content"))
         text = optional(item, "summary", str, path) or optional(item, "text", str, path)
         if opened is not None:
-            self.contents = compacted(self.contents, opened)
+            self._kept = compact(self.contents, self._kept, opened)
         elif text:
             self._add_content(USER, Part(text))
         else:

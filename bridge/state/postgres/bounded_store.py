@@ -44,7 +44,10 @@ class BoundedStore(PostgresStore):
         """To be called after each write."""
         self._writes += 1
         if self._writes % self.writes_between_tidying == 0:
-            self._database.run(self._tidying(), self._values(most_bytes=self._most_bytes), patience=PATIENT)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        self._database.run(self._tidying(), self._values(most_bytes=self._most_bytes), patience=PATIENT)
 
     def _tidying(self) -> str:
         """Deletes what is too old, and the oldest beyond the limit. One bridge at a time does it."""

@@ -16,6 +16,7 @@ from bridge.state.postgres.expiring_names import (
     PostgresLearntFactStore,
     PostgresUpstreamFailureStore,
 )
+from bridge.state.postgres.flight_store import PostgresFlightStore
 from bridge.state.postgres.ledger import PostgresLedger
 from bridge.state.postgres.remembered_keys import RememberingKeyStore
 from bridge.state.postgres.request_cache_store import PostgresRequestCacheStore
@@ -48,6 +49,7 @@ def postgres_stores(settings: Settings, patience: float) -> dict[str, Any]:
         "learnt_facts": PostgresLearntFactStore(database),
         "upstream_failures": PostgresUpstreamFailureStore(database),
         "request_cache": PostgresRequestCacheStore(database, settings.cache.max_mb),
+        "flights": PostgresFlightStore(database, settings.recorder.days, settings.recorder.megabytes),
         "summaries": PostgresSummaryStore(database, settings.context.summary_days, LARGEST_MB),
         "agent_runs": PostgresAgentRunStore(database, runs.days, runs.max_mb),
     }

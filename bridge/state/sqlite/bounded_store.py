@@ -49,7 +49,10 @@ class BoundedStore(SqliteStore):
         limit."""
         self._writes += 1
         if self._writes % self.writes_between_tidying == 0:
-            up_to = f"SELECT id, since, SUM(size) OVER (ORDER BY since DESC, id) AS up_to FROM ({self.sizes})"
-            gone = f"SELECT id FROM ({up_to}) WHERE up_to > ? OR since <= ?"
-            query = f"DELETE FROM {self.table} WHERE {self.id_column} IN ({gone})"
-            database.execute(query, (self._most_bytes, self._oldest()))
+            self._tidy(database)
+
+    def _tidy(self, database: sqlite3.Connection) -> None:
+        up_to = f"SELECT id, since, SUM(size) OVER (ORDER BY since DESC, id) AS up_to FROM ({self.sizes})"
+        gone = f"SELECT id FROM ({up_to}) WHERE up_to > ? OR since <= ?"
+        query = f"DELETE FROM {self.table} WHERE {self.id_column} IN ({gone})"
+        database.execute(query, (self._most_bytes, self._oldest()))
