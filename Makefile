@@ -16,7 +16,7 @@ SECONDS ?= 60
 BRIDGES ?= 1
 UPSTREAMS ?= 1
 REQUESTS ?= 5000
-.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams docs context-plot accept replay lock deb release clean
+.PHONY: menu run test test-clients test-servers client-matrix latest-clients soak cross-talk fuzz lint format types bench bench-peers settings diagrams man docs context-plot accept replay lock deb release clean
 
 menu: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,7 +65,7 @@ bench-peers: $(VENV)/.run $(PEERS)/litellm/.installed $(PEERS)/portkey/.installe
 settings: $(VENV)/.run ## print the settings in force and the source of each
 	@$(BIN)/gemini-bridge settings
 
-diagrams: $(VENV)/.run ## write the generated documents (states, losses, settings, errors, metrics, openapi.json, a table in UPSTREAMS.md)
+diagrams: $(VENV)/.run man ## write the generated documents (states, losses, commands, settings, errors, metrics, openapi.json, a table in UPSTREAMS.md)
 	$(BIN)/python docs/states/generate.py
 	$(BIN)/python docs/upstreams.py
 	$(BIN)/python docs/openapi.py
@@ -78,6 +78,9 @@ docs: $(VENV)/.run build/site-tools/.done ## build the documents as a site in bu
 	$(BIN)/python $(SITE)/prepare.py
 	PYTHONPATH=$(SITE) build/site-tools/bin/mkdocs build --strict --quiet --config-file build/mkdocs.yml
 	$(BIN)/python $(SITE)/check.py
+
+man: $(VENV)/.run ## write the man page deploy/gemini-bridge.1 and docs/COMMANDS.md from the parsers of the command line
+	$(BIN)/python docs/commands.py
 
 context-plot: $(VENV)/.dev ## measure conversations of 400 requests, and draw docs/tokens-per-request.svg
 	BRIDGE_TEST_ACCEPT=1 $(BIN)/python -m pytest tests/exchange/test_long_conversations.py

@@ -66,6 +66,7 @@ etc=$root/etc/$name
 state=$root/var/lib/$name
 unit=$root/etc/systemd/system/$name.service
 command=$root/usr/local/bin/$name
+manual=$root/usr/local/share/man/man1/$name.1
 credential=$etc/credentials/gemini_api_key
 state_url=$etc/credentials/state_url # the address of a PostgreSQL database; empty for SQLite files
 contents='app.py bridge config deploy docs gunicorn.conf.py pyproject.toml requirements.in requirements.lock setup.cfg
@@ -318,6 +319,7 @@ activate() { # release $1; $2 is the release used before, or empty
     merge_settings "$etc" "$1" "$2"
     put "$opt/releases/$1/deploy/$name.service" "$unit" 644
     put "$opt/releases/$1/deploy/$name" "$command" 755
+    [ ! -e "$opt/releases/$1/deploy/$name.1" ] || put "$opt/releases/$1/deploy/$name.1" "$manual" 644
     if [ "$1" != "$2" ]; then
         point current "$1"
         [ -z "$2" ] || point previous "$2"
@@ -392,7 +394,7 @@ uninstall() {
         say "systemd: stopping $name; running answers may finish first"
         systemctl disable --now --quiet "$name" || true
     fi
-    rm -rf "$opt" "$unit" "$command"
+    rm -rf "$opt" "$unit" "$command" "$manual"
     [ -n "$root" ] || systemctl daemon-reload
     say "removed: the service, its releases and its command"
     if [ -z "$purge" ]; then

@@ -22,7 +22,7 @@ _WORDS: Mapping[str, Callable[[Limits], str]] = {
     "requests_per_minute": lambda limits: f"{_some(limits.requests_per_minute, 'request')} per minute",
     "tokens_per_minute": lambda limits: f"{_some(limits.tokens_per_minute, 'token')} per minute",
     "tokens_per_day": lambda limits: f"{_some(limits.tokens_per_day, 'token')} per day",
-    "cost_per_day": lambda limits: f"a cost of {limits.cost_per_day:g} per day",
+    "cost_per_day": lambda limits: f"a cost of {limits.cost_per_day:,.10g} per day",
     "streams": lambda limits: f"{_some(limits.streams, 'answer')} at the same time",
 }
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
 from bridge.cli.table import format_table
 from bridge.settings import load
 from bridge.state.agent_run_store import RunLines
@@ -25,6 +25,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=words, description=words)
         if name in ("show", "resume"):
             action.add_argument("id", help="the id of the run, as `agent runs` shows it")
+        else:
+            action.add_argument("--json", action="store_true", help="print JSON")
 
 
 _WORDS = {
@@ -47,24 +49,28 @@ def _failed(message: str) -> int:
     return FAILED
 
 
-def _list(_arguments: argparse.Namespace) -> int:
+def _list(arguments: argparse.Namespace) -> int:
     agents = load().agents
-    if agents is None or not agents.agents:
-        print("There are no agents; docs/AGENTS.md shows how to write one into config/agents/.")
-        return 0
-    rows = [(row.model_name, row.model, row.description) for row in agents.agents]
-    print("\n".join(format_table([("agent", "model", "description"), *rows])))
+    rows = [(row.model_name, row.model, row.description) for row in agents.agents] if agents else []
+    nothing = "There are no agents; docs/AGENTS.md shows how to write one into config/agents/."
+    _print_rows(("agent", "model", "description"), rows, nothing, as_json=arguments.json)
     return 0
 
 
-def _runs(_arguments: argparse.Namespace) -> int:
+def _runs(arguments: argparse.Namespace) -> int:
     found = open_stores(load(), PATIENT).agent_runs.newest(MOST_LISTED)
-    if not found:
-        print("There is no record of a run.")
-        return 0
     head = ("run", "agent", "began", "key", "ended", "tokens")
-    print("\n".join(format_table([head, *map(_row, found)])))
+    _print_rows(head, list(map(_row, found)), "There is no record of a run.", as_json=arguments.json)
     return 0
+
+
+def _print_rows(
+    head: tuple[str, ...], rows: Sequence[tuple[str, ...]], nothing: str, *, as_json: bool
+) -> None:
+    if as_json:
+        print(json.dumps([dict(zip(head, row, strict=True)) for row in rows], indent=2))
+    else:
+        print("\n".join(format_table([head, *rows])) if rows else nothing)
 
 
 def _row(run: RunLines) -> tuple[str, ...]:
@@ -121,4 +127,14 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "resume": _resume,
 }
 
-AGENT = Command(_run, "agents and their runs: list, runs, show, resume", _arguments)
+AGENT = Command(
+    _run,
+    "agents and their runs: list, runs, show, resume",
+    _arguments,
+    (
+        Example("agent list", "the agents that clients can use as models"),
+        Example("agent runs", "the newest runs, with their ids"),
+        Example("agent show reviewer-1b2c3d4e", "everything that a run did, a JSON line for each round"),
+        Example("agent resume reviewer-1b2c3d4e", "go on with a run that a stop of the bridge interrupted"),
+    ),
+)

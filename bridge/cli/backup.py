@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
 from bridge.cli.table import format_table
 from bridge.settings import Settings, SettingsError, config_folder, load
 from bridge.state.backup import create_backup, restore_backup
@@ -76,5 +76,15 @@ def _compare_folders(before: Settings) -> None:
         )
 
 
-BACKUP = Command(_reported(_backup), "copy state and settings into one file, while the bridge runs", _file)
-RESTORE = Command(_reported(_restore), "put the state and settings of a backup in place", _file)
+BACKUP = Command(
+    _reported(_backup),
+    "copy state and settings into one file, while the bridge runs",
+    _file,
+    examples=(Example("backup gemini-bridge.tar.gz", "all of this machine in one file"),),
+)
+RESTORE = Command(
+    _reported(_restore),
+    "put the state and settings of a backup in place",
+    _file,
+    examples=(Example("restore gemini-bridge.tar.gz", "while the bridge is stopped"),),
+)

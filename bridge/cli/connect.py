@@ -7,27 +7,35 @@ The settings go to standard output and the explanations to standard error, so th
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import sys
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from textwrap import indent
 
 import orjson
 
+from bridge.cli.bridge_address import bridge_address
 from bridge.cli.colours import check_mark
-from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
+from bridge.cli.model_names import misspelt_model
+from bridge.cli.progress_bar import clear_progress, show_progress
 from bridge.cli.table import format_table
+from bridge.cli.text_width import hanging
 from bridge.connect.clients import CLIENTS, PLACEHOLDER_KEY, ClientGuide, Snippet, Target
 from bridge.connect.codex_catalog import FILE as CATALOG_FILE
 from bridge.connect.codex_catalog import PATH as CATALOG_PATH
-from bridge.connect.probe import ProbeFinding, probe
+from bridge.connect.probe import ProbeFinding, probe, tests_of
 from bridge.connect.protocol_clients import PROTOCOL_CLIENTS
 from bridge.connect.sse_post import PostFailed, get_json
 from bridge.settings import SettingsError, load
 from bridge.settings.source import CLIENT_KEY
-from bridge.settings.value import WebAddress, suggestion
+from bridge.settings.value import suggestion
+
+DETAIL = 34  #: the column in which the detail of a finding begins
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,23 +51,37 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="test the settings: stream an answer and call tools through the bridge",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _connect(arguments: argparse.Namespace) -> int:
     if arguments.client is None and not arguments.probe:
-        print(_client_list())
+        print(_clients_as_json() if arguments.json else _client_list())
         return 0
     client = _client(arguments.client)
     target = _target(arguments)
     if arguments.catalog is not None:
         target = replace(target, catalog=_write_catalog(client, target, arguments.catalog))
     if arguments.probe:
-        return _run_probe(client, target)
-    _print_settings(client, target)
+        return _run_probe(client, target, as_json=arguments.json)
+    if arguments.json:
+        print(_settings_as_json(client, target))
+    else:
+        _print_settings(client, target)
     return 0
 
 
-CONNECT = Command(_connect, "print or test the settings for a client", _arguments)
+CONNECT = Command(
+    _connect,
+    "print or test the settings for a client",
+    _arguments,
+    (
+        Example("connect", "list all clients"),
+        Example("connect codex >> ~/.codex/config.toml", "add the settings of Codex to its file"),
+        Example("connect claude --url https://ai.example.com --probe", "test the settings of Claude Code"),
+    ),
+    {"client": tuple(CLIENTS)},
+)
 
 
 def _client(name: str | None) -> ClientGuide:
@@ -77,27 +99,13 @@ def _target(arguments: argparse.Namespace) -> Target:
     """If address and model are given, the settings are not read: this machine may have none."""
     url = bridge_address(arguments.url)
     model = arguments.model or load().model_for_clients
+    if arguments.model and not arguments.url and (hint := misspelt_model(model)):
+        _explain(f"Note: {hint}", "")
     key = arguments.key or os.environ.get(CLIENT_KEY) or PLACEHOLDER_KEY
     try:
         return Target(url, key, model)
     except ValueError as error:
         raise SettingsError(f"connect: {error}") from None
-
-
-def bridge_address(url: str | None) -> str:
-    """The address that was given, or that of the bridge on this machine."""
-    return _checked(url) if url else load().server.address
-
-
-def _checked(url: str) -> str:
-    rule = WebAddress()
-    if not rule.accepts(url):
-        raise SettingsError(f"--url must be{rule.description.removeprefix(':')}")
-    if url.rstrip("/").endswith(("/v1", "/v1beta")):
-        raise SettingsError(
-            "--url must not end with /v1 or /v1beta; the printed settings add it where needed"
-        )
-    return url.rstrip("/")
 
 
 # --- the catalogue for Codex -------------------------------------------------------------------------
@@ -155,15 +163,55 @@ def _explain(*lines: str) -> None:
         print(line, file=sys.stderr)
 
 
-def _run_probe(client: ClientGuide, target: Target) -> int:
-    print(f"{client.title} on {target.url} with {target.model} ({PROTOCOL_CLIENTS[client.speaks].title})")
-    failed = False
-    for finding in probe(client, target):
-        print(_line(finding), flush=True)
-        failed = failed or not finding.good
-    return FAILED if failed else 0
+def _run_probe(client: ClientGuide, target: Target, *, as_json: bool) -> int:
+    if not as_json:
+        print(f"{client.title} on {target.url} with {target.model} ({PROTOCOL_CLIENTS[client.speaks].title})")
+    found = []
+    try:
+        for finding in _watched(client, target):
+            found.append(finding)
+            if not as_json:
+                print(_line(finding), flush=True)
+    finally:
+        clear_progress()
+    if as_json:
+        print(json.dumps([{**asdict(finding), "good": finding.good} for finding in found], indent=2))
+    return 0 if all(finding.good for finding in found) else FAILED
+
+
+def _watched(client: ClientGuide, target: Target) -> Iterator[ProbeFinding]:
+    """The findings, with a progress bar while a test runs."""
+    total = len(tests_of(client))
+    show_progress("tests", 0, total)
+    for done, finding in enumerate(probe(client, target), 1):
+        clear_progress()
+        yield finding
+        if finding.good and done < total:
+            show_progress("tests", done, total)
 
 
 def _line(finding: ProbeFinding) -> str:
-    line = f"{check_mark(finding.good)} {finding.name:<22}{finding.seconds:6.2f} s   {finding.detail}"
-    return line if finding.good else f"{line}\n  → {finding.remedy}"
+    plain = f"✓ {finding.name:<22}{finding.seconds:6.2f} s   {finding.detail}"
+    line = hanging(plain, DETAIL).replace("✓", check_mark(finding.good), 1)
+    return line if finding.good else f"{line}\n{hanging(f'  → {finding.remedy}', 4)}"
+
+
+# --- JSON --------------------------------------------------------------------------------------------
+
+
+def _clients_as_json() -> str:
+    rows = [
+        {"name": each.name, "title": each.title, "protocol": PROTOCOL_CLIENTS[each.speaks].title}
+        for each in CLIENTS.values()
+    ]
+    return json.dumps(rows, indent=2, ensure_ascii=False)
+
+
+def _settings_as_json(client: ClientGuide, target: Target) -> str:
+    snippets = [
+        {"place": snippet.place, "text": snippet.text(target)}
+        for snippet in client.snippets
+        if snippet is client.main or _is_needed(snippet, target)
+    ]
+    shown = {"client": client.name, "url": target.url, "model": target.model, "snippets": snippets}
+    return json.dumps({**shown, "notes": list(client.notes)}, indent=2, ensure_ascii=False)

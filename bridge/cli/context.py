@@ -7,7 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
+from bridge.cli.model_names import misspelt_model
 from bridge.cli.request_file import read_body
 from bridge.cli.table import format_table
 from bridge.settings import load
@@ -21,7 +22,8 @@ HEADER = ("step", "state", "changes", "before", "after", "first changed turn")
 def _arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     explaining = actions.add_parser(
-        "explain", help="show what each context step would do with a client's request; nothing is sent"
+        "explain",
+        help="show what each context step would do with a client's request; nothing is sent",
     )
     explaining.add_argument("file", help="a file with the JSON body of a request")
     explaining.add_argument("--protocol", help="the protocol of the request; default: found by its fields")
@@ -34,6 +36,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from bridge.exchange.context_explanation import explain
 
     settings, body = load(), read_body(arguments.file)
+    if arguments.model and (hint := misspelt_model(arguments.model)):
+        print(f"Note: {hint}", file=sys.stderr)
     try:
         explanation = explain(body, arguments.protocol, arguments.model, settings)
     except BridgeError as error:
@@ -46,7 +50,15 @@ def _run(arguments: argparse.Namespace) -> int:
     return FAILED if explanation.error else 0
 
 
-CONTEXT = Command(_run, "explain how a long conversation would be shortened", _arguments)
+CONTEXT = Command(
+    _run,
+    "explain how a long conversation would be shortened",
+    _arguments,
+    (
+        Example("context explain request.json", "what each step would do with this request"),
+        Example("context explain request.json --model gemini-3.6-flash", "the same with another model"),
+    ),
+)
 
 
 def _shown(explanation: Explanation) -> list[str]:
@@ -56,13 +68,13 @@ def _shown(explanation: Explanation) -> list[str]:
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     window = explanation.window
-    size = "unknown; name it in config/models.toml" if window is None else f"{window.limit} tokens"
+    size = "unknown; name it in config/models.toml" if window is None else f"{window.limit:,} tokens"
     facts = [
         ("protocol", explanation.protocol),
         ("model", explanation.model),
         ("window", size),
         ("turns", str(explanation.turns)),
-        ("tokens", f"{explanation.tokens} (estimated)"),
+        ("tokens", f"{explanation.tokens:,} (estimated)"),
     ]
     if explanation.compress != "all":
         facts.append(("compress", f"{explanation.compress!r}; shown as if it were 'all'"))
@@ -71,13 +83,13 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
 
 def _cells(step: StepExplained) -> tuple[str, ...]:
     changes = str(step.changes) if step.changes else ""
-    return step.name, step.state, changes, str(step.before), str(step.after), str(step.first or "")
+    return step.name, step.state, changes, f"{step.before:,}", f"{step.after:,}", str(step.first or "")
 
 
 def _end(explanation: Explanation) -> str:
     if explanation.error:
         return f"The request would fail: {explanation.error}"
-    return f"About {explanation.steps[-1].after} tokens would be sent."
+    return f"About {explanation.steps[-1].after:,} tokens would be sent."
 
 
 def _as_json(explanation: Explanation) -> dict[str, Any]:

@@ -8,8 +8,11 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 
+from bridge.cli.bridge_address import checked_address
 from bridge.cli.colours import GREEN, RED, YELLOW, coloured
-from bridge.cli.command import FAILED, Command
+from bridge.cli.command import FAILED, Command, Example
+from bridge.cli.progress_bar import clear_progress, show_progress
+from bridge.cli.text_width import hanging
 from bridge.doctor.finding import Check, Finding, Installation, Level
 from bridge.settings.source import CLIENT_KEY
 
@@ -33,12 +36,17 @@ def _examine(arguments: argparse.Namespace) -> int:
     from bridge.doctor.examination import examine
 
     logging.getLogger("bridge").addHandler(logging.NullHandler())  # the findings say it all
-    installation = Installation.local(arguments.url, arguments.key or os.environ.get(CLIENT_KEY))
+    url = arguments.url and checked_address(arguments.url.rstrip("/").removesuffix("/v1"))
+    installation = Installation.local(url, arguments.key or os.environ.get(CLIENT_KEY))
     found: list[Found] = []
+    show_progress("checks", 0, len(CHECKS))
     for each in examine(installation, CHECKS):
         found.append(each)
+        clear_progress()
         if not arguments.json and each[1].level is not Level.SKIPPED:
             print("\n".join(_lines(*each)), flush=True)
+        if len(found) < len(CHECKS):
+            show_progress("checks", len(found), len(CHECKS))
     if arguments.json:
         print(_as_json(found))
     else:
@@ -46,14 +54,24 @@ def _examine(arguments: argparse.Namespace) -> int:
     return FAILED if any(finding.level is Level.RED for _, finding in found) else 0
 
 
-DOCTOR = Command(_examine, "find problems on this machine and suggest remedies", _arguments)
+DOCTOR = Command(
+    _examine,
+    "find problems on this machine and suggest remedies",
+    _arguments,
+    (
+        Example("doctor", "run all checks; the exit code is 1 if one fails"),
+        Example("doctor --url https://ai.example.com", "also check the address that clients use"),
+        Example("doctor --json", "the findings for programs"),
+    ),
+)
 
 
 def _lines(check: Check, finding: Finding) -> Iterator[str]:
     mark = coloured(MARKS[finding.level], COLOURS[finding.level])
-    yield f"{mark}  {check.name:<{WIDTH}}  {finding.says}"
+    plain = f"{MARKS[finding.level]}  {check.name:<{WIDTH}}  {finding.says}"
+    yield hanging(plain, WIDTH + 8).replace(MARKS[finding.level], mark, 1)
     if finding.remedy:
-        yield f"{'':<{WIDTH + 8}}→ {finding.remedy}"
+        yield hanging(f"{'':<{WIDTH + 8}}→ {finding.remedy}", WIDTH + 10)
 
 
 def _skipped_lines(found: Sequence[Found]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
 from bridge.cli.table import format_table
 from bridge.cli.usage import day_argument
 from bridge.settings import Settings, SettingsError, load
@@ -48,7 +48,17 @@ def _run(arguments: argparse.Namespace) -> int:
     return _print_report(_named(settings, arguments.name), settings, arguments)
 
 
-EXPERIMENT = Command(_run, "list experiments, and compare their arms", _arguments)
+EXPERIMENT = Command(
+    _run,
+    "list experiments, and compare their arms",
+    _arguments,
+    (
+        Example("experiment list", "all experiments of config/experiments.toml with their state"),
+        Example(
+            "experiment report new-model --since 7d", "what the arms of an experiment have shown in a week"
+        ),
+    ),
+)
 
 
 # --- list ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
 from bridge.cli.request_file import read_body
 from bridge.settings import Settings, load
 from bridge.state.store import PATIENT
@@ -75,4 +75,9 @@ def _as_text(explained: ExplainedRequest) -> str:
     return "\n".join([*head, f"losses: {', '.join(explained.losses) or 'none'}", body])
 
 
-EXPLAIN = Command(_run, "show what Gemini would get for a client's request", _arguments)
+EXPLAIN = Command(
+    _run,
+    "show what Gemini would get for a client's request",
+    _arguments,
+    (Example("explain request.json", "the request for Gemini, and what was changed or dropped"),),
+)

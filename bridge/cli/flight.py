@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
 from bridge.cli.flight_text import flight_lines, flight_table, printable, replay_lines
 from bridge.cli.key_values import parse_duration
 from bridge.cli.table import format_table
@@ -221,6 +221,8 @@ class _Action(NamedTuple):
     takes: tuple[str, ...] = ()  #: its positional arguments
 
 
+_POSITIONAL_HELP = {"id": "the id, as a list shows it", "folder": "the folder to write"}
+
 _ACTIONS: Mapping[str, _Action] = {
     "list": _Action(_list, "list flights, the newest first"),
     "show": _Action(_show, "show one flight, by its id or by the id of its request", ("id",)),
@@ -240,7 +242,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     for word, action in _ACTIONS.items():
         subparser = actions.add_parser(word, help=action.help, description=action.help)
         for name in action.takes:
-            subparser.add_argument(name, metavar=name.upper())
+            subparser.add_argument(name, metavar=name.upper(), help=_POSITIONAL_HELP[name])
         subparser.add_argument("--json", action="store_true", help="print JSON")
         if word in _OPTIONS:
             _OPTIONS[word](subparser)
@@ -311,4 +313,18 @@ def _run(arguments: argparse.Namespace) -> int:
         return FAILED
 
 
-FLIGHT = Command(_run, "recordings of single requests: list, show, record, replay", _arguments)
+FLIGHT = Command(
+    _run,
+    "recordings of single requests: list, show, record, replay",
+    _arguments,
+    (
+        Example("flight list --failed", "the newest recordings whose answer was not completed"),
+        Example("flight show req_0123456789abcdef", "one recording, by the id of its request"),
+        Example("flight export req_0123456789abcdef folder", "write it as a transcript for the tests"),
+        Example("flight replay req_0123456789abcdef", "what this version would send instead"),
+        Example("flight record --key alice --for 30m", "record the requests of a key for half an hour"),
+        Example("flight rules", "what is being recorded"),
+        Example("flight end 1", "end a rule, by its id"),
+        Example("flight looks", "who looked at which recording"),
+    ),
+)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.command import PROGRAM, Command
+from bridge.cli.command import PROGRAM, Command, Example
 from bridge.settings import SettingsError
 from bridge.settings.source import PROJECT, has_package
 
@@ -52,4 +52,11 @@ def _report(not_carried: Sequence[NotCarried]) -> None:
         print(f"  line {each.line}: {each.name}: {each.why}", file=sys.stderr)
 
 
-IMPORT = Command(_run, "translate the configuration of another gateway: litellm", _arguments)
+IMPORT = Command(
+    _run,
+    "translate the configuration of another gateway: litellm",
+    _arguments,
+    examples=(
+        Example("import litellm config.yaml --to config-new", "a settings folder from LiteLLM's file"),
+    ),
+)

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from bridge.access.key_issuing import add_key, begin_anew, rotate_key
-from bridge.cli.command import FAILED, PROGRAM, Command
-from bridge.cli.key_values import add_options, changed, parse_duration, parse_name
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
+from bridge.cli.key_values import add_options, changed, named_rules, parse_duration, parse_name
+from bridge.cli.model_names import misspelt_model
 from bridge.cli.table import format_table
-from bridge.settings import load
+from bridge.settings import SettingsError, load
 from bridge.settings.limits import Limits
 from bridge.settings.name_patterns import Patterns
 from bridge.settings.value import suggestion
@@ -28,7 +29,7 @@ _LIMIT_WORDS: Mapping[str, str] = {
     "requests_per_minute": "{:,} requests/min",
     "tokens_per_minute": "{:,} tokens/min",
     "tokens_per_day": "{:,} tokens/day",
-    "cost_per_day": "cost {:g}/day",
+    "cost_per_day": "cost {:,.10g}/day",
     "streams": "{:,} at the same time",
 }
 
@@ -39,7 +40,7 @@ def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
     rules = changed(Rules(), arguments)
     first = arguments.new_store or not store.all()
     secret = (begin_anew if arguments.new_store else add_key)(store, arguments.name, rules)
-    print(secret)
+    _print_secret(secret, arguments)
     _warn_of_patterns(rules)
     _explain(f"This is the key {arguments.name!r}. It is shown only once; the bridge stores only its hash.")
     if first:
@@ -48,7 +49,7 @@ def _add(store: KeyStore, arguments: argparse.Namespace) -> int:
 
 
 def _rotate(store: KeyStore, arguments: argparse.Namespace) -> int:
-    print(rotate_key(store, arguments.name, arguments.grace))
+    _print_secret(rotate_key(store, arguments.name, arguments.grace), arguments)
     old = f"stays valid for {_in_words(arguments.grace)}" if arguments.grace else "is no longer valid"
     _explain(f"This is the new value of the key {arguments.name!r}; the old value {old}.")
     return 0
@@ -56,23 +57,33 @@ def _rotate(store: KeyStore, arguments: argparse.Namespace) -> int:
 
 def _revoke(store: KeyStore, arguments: argparse.Namespace) -> int:
     key = store.revoke(arguments.name)
+    if arguments.json:
+        print(json.dumps(_as_json(key), indent=2))
     _explain(f"The key {key.name!r} is revoked. All workers reject it within two seconds.")
     return 0
 
 
 def _set(store: KeyStore, arguments: argparse.Namespace) -> int:
+    _named(store, arguments.name)
+    if not named_rules(arguments):
+        message = "name at least one rule to change, such as --rpm 60; nothing was changed"
+        raise SettingsError(f"key set: {message}")
     key = store.change(arguments.name, lambda rules: changed(rules, arguments))
-    print(_details(store, key))
+    _print_details(store, key, arguments)
     _warn_of_patterns(key.rules)
     return 0
 
 
 def _show(store: KeyStore, arguments: argparse.Namespace) -> int:
-    key = next((key for key in store.all() if key.name.lower() == arguments.name.lower()), None)
-    if key is None:
-        raise NoSuchKey(arguments.name)
-    print(_details(store, key))
+    _print_details(store, _named(store, arguments.name), arguments)
     return 0
+
+
+def _named(store: KeyStore, name: str) -> Key:
+    key = next((key for key in store.all() if key.name.lower() == name.lower()), None)
+    if key is None:
+        raise NoSuchKey(name)
+    return key
 
 
 def _list(store: KeyStore, arguments: argparse.Namespace) -> int:
@@ -96,6 +107,21 @@ def _explain(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def _print_secret(secret: str, arguments: argparse.Namespace) -> None:
+    print(json.dumps({"name": arguments.name, "key": secret}) if arguments.json else secret)
+
+
+def _print_details(store: KeyStore, key: Key, arguments: argparse.Namespace) -> None:
+    if not arguments.json:
+        print(_details(store, key))
+        return
+    values = [
+        {"hint": secret.hint, "created": _iso(secret.created), "expires": _iso(secret.expires)}
+        for secret in store.secrets_of(key)
+    ]
+    print(json.dumps(_as_json(key) | {"values": values}, indent=2))
+
+
 def _in_words(seconds: float) -> str:
     """A duration of whole minutes in the largest unit that divides it: 86400 is 1 day, 5400 is 90 minutes."""
     units = {"day": 86400, "hour": 3600, "minute": 60}
@@ -105,9 +131,11 @@ def _in_words(seconds: float) -> str:
 
 
 def _warn_of_patterns(rules: Rules) -> None:
-    """Warn of patterns for model names of other vendors, because they allow no model."""
+    """Warn of misspelt models, and of patterns for models of other vendors, because they allow no model."""
     served = [target.model for target in load().models.known_targets]
     for pattern in rules.models:
+        if "*" not in pattern and (hint := misspelt_model(pattern)):
+            _explain(f"Note: {hint}")
         if "*" in pattern and not any(map(Patterns([pattern]).match, served)):
             _explain(
                 f"Note: {pattern!r} matches no Gemini model in config/models.toml. A pattern with * is "
@@ -202,14 +230,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     for word, action in _ACTIONS.items():
         subparser = actions.add_parser(word, help=action.help, description=action.help)
         if action.takes_name:
-            subparser.add_argument("name", type=parse_name, metavar="NAME")
+            subparser.add_argument("name", type=parse_name, metavar="NAME", help="the name of the key")
         if action.takes_rules:
             add_options(subparser)
         if action.run is _add:
             text = "create a new key store if the old one was lost; all earlier keys become invalid"
             subparser.add_argument("--new-store", action="store_true", help=text)
-        if action.run is _list:
-            subparser.add_argument("--json", action="store_true", help="print JSON")
+        subparser.add_argument("--json", action="store_true", help="print JSON")
         if action.run is _rotate:
             text = "how long the old value stays valid, such as 30m, 24h, 2d or 0; default: 24h"
             subparser.add_argument("--grace", type=parse_duration, default="24h", metavar="TIME", help=text)
@@ -247,4 +274,19 @@ def _failed(message: str) -> int:
     return FAILED
 
 
-KEY = Command(_run, "manage client keys: add, list, show, set, rotate, revoke", _arguments)
+KEY = Command(
+    _run,
+    "manage client keys: add, list, show, set, rotate, revoke",
+    _arguments,
+    (
+        Example("key add alice --owner 'Alice, research'", "create a key and print it once"),
+        Example(
+            "key add ci --models 'gemini-*flash*' --expires 90d", "a key for some models, valid for 90 days"
+        ),
+        Example("key list", "all keys with their rules"),
+        Example("key show alice --json", "everything about one key, for programs"),
+        Example("key set alice --rpm 60 --cost-per-day 5", "limit a key; its other rules stay unchanged"),
+        Example("key rotate alice --grace 24h", "a new value; the old one stays valid for a day"),
+        Example("key revoke alice", "end a key for ever; all workers refuse it within two seconds"),
+    ),
+)

@@ -17,6 +17,7 @@ from bridge.settings.value import Networks, SettingsError, Shape, shapes
 from bridge.state.key_store import Rules
 
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+EXPIRY_RULE = "must be a day such as 2027-01-31, a duration such as 90d, or never"
 LONGEST = 100 * 365 * 86400  #: seconds
 
 _LIMITS = shapes(Limits)
@@ -63,19 +64,24 @@ def parse_expiry(text: str) -> float | None:
     """The time of expiry; for a day, the end of the day in UTC."""
     if text == "never":
         return None
-    moment = _end_of_day(text) if "-" in text else time.time() + parse_duration(text)
+    moment = _end_of_day(text) if "-" in text else time.time() + _time_to_expiry(text)
     if moment <= time.time():
         raise argparse.ArgumentTypeError("must be in the future")
     return moment
+
+
+def _time_to_expiry(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(EXPIRY_RULE) from None
 
 
 def _end_of_day(text: str) -> float:
     try:
         return (datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=1)).timestamp()
     except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            "must be a day such as 2027-01-31, a duration such as 90d, or never"
-        ) from None
+        raise argparse.ArgumentTypeError(EXPIRY_RULE) from None
 
 
 def parse_dialect(text: str) -> str:
@@ -151,8 +157,8 @@ OPTIONS: Mapping[str, Option] = {
     "--dialect": Option(
         parse_dialect,
         "dialect",
-        "NAME",
-        "dialect of /v1/responses: bridge, openai, codex, or auto (chosen by the client's headers)",
+        "bridge|openai|codex|auto",
+        "dialect of /v1/responses; auto: chosen by the client's headers",
     ),
     "--strict": Option(
         parse_switch,
@@ -190,11 +196,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def named_rules(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields of Rules and Limits that the command line names, with their values."""
+    fields_of = [each.field for each in OPTIONS.values()]
+    return {field: getattr(arguments, field) for field in fields_of if field in arguments}
+
+
 def changed(rules: Rules, arguments: argparse.Namespace) -> Rules:
     """The rules with the changes from the command line."""
-    given = {
-        each.field: getattr(arguments, each.field) for each in OPTIONS.values() if each.field in arguments
-    }
+    given = named_rules(arguments)
     limits = {field: value for field, value in given.items() if field in _OF_LIMITS}
     others = {field: value for field, value in given.items() if field not in _OF_LIMITS}
     return replace(rules, **others, limits=replace(rules.limits, **limits))

@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import NoReturn
 
-from bridge.cli.command import Command
+from bridge.cli.command import Command, Example
 from bridge.doctor.listening_process import listening_process
 from bridge.settings import SettingsError, load
 from bridge.settings.sections import ServerSettings
@@ -26,7 +26,11 @@ def _serve(_arguments: argparse.Namespace) -> NoReturn:
     os.execve(sys.executable, [*gunicorn, "bridge.web.wsgi:app"], MEMORY | os.environ)
 
 
-SERVE = Command(_serve, "start the bridge under gunicorn")
+SERVE = Command(
+    _serve,
+    "start the bridge under gunicorn",
+    examples=(Example("serve", "listen on the address of the settings server.host and server.port"),),
+)
 
 
 def _check_address(server: ServerSettings) -> None:

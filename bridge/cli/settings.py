@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from bridge.cli.command import Command
+from bridge.cli.command import Command, Example
 from bridge.cli.table import format_table
 from bridge.settings import Settings, ShownSetting, load
 
@@ -20,7 +20,15 @@ def _print_settings(arguments: argparse.Namespace) -> int:
     return 0
 
 
-SETTINGS = Command(_print_settings, "show the settings in force and the source of each value", _arguments)
+SETTINGS = Command(
+    _print_settings,
+    "show the settings in force and the source of each value",
+    _arguments,
+    (
+        Example("settings", "every setting with its value, and the file or variable that sets it"),
+        Example("settings --json", "the same for programs"),
+    ),
+)
 
 
 def _as_json(settings: Settings) -> str:

@@ -11,8 +11,8 @@ import sys
 
 import orjson
 
-from bridge.cli.command import FAILED, Command
-from bridge.cli.connect import bridge_address
+from bridge.cli.bridge_address import bridge_address
+from bridge.cli.command import FAILED, Command, Example
 from bridge.connect.sse_post import PostFailed, get_bytes
 from bridge.settings.source import CLIENT_KEY
 
@@ -44,4 +44,12 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0
 
 
-STATUS = Command(_status, "print today's usage of a key as one line", _arguments)
+STATUS = Command(
+    _status,
+    "print today's usage of a key as one line",
+    _arguments,
+    (
+        Example("status", "for the status bar of an agent; the variable BRIDGE_KEY holds your key"),
+        Example("status --url https://ai.example.com --json", "everything that is known about the key"),
+    ),
+)

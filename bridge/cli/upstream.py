@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.command import FAILED, Command
+from bridge.cli.command import FAILED, Command, Example
+from bridge.cli.progress_bar import clear_progress, show_progress
 from bridge.cli.table import format_table
 from bridge.settings import SettingsError, load
 from bridge.settings.value import suggestion
@@ -37,7 +38,12 @@ def _run(arguments: argparse.Namespace) -> int:
                 f"no upstream is named {arguments.name!r}; {suggestion(arguments.name, rows)}"
             )
         rows = {arguments.name: rows[arguments.name]}
-    found = examine_upstreams(settings, rows.values())
+    try:
+        found = examine_upstreams(
+            settings, rows.values(), lambda done: show_progress("upstreams", done, len(rows))
+        )
+    finally:
+        clear_progress()
     if arguments.json:
         print(json.dumps([_as_json(each) for each in found], indent=2))
     elif arguments.action == "list":
@@ -47,7 +53,15 @@ def _run(arguments: argparse.Namespace) -> int:
     return FAILED if arguments.action == "test" and found[0].error else 0
 
 
-UPSTREAM = Command(_run, "show and test the upstreams", _arguments)
+UPSTREAM = Command(
+    _run,
+    "show and test the upstreams",
+    _arguments,
+    (
+        Example("upstream list", "all upstreams with their models and their last error"),
+        Example("upstream test default", "test one upstream, and list its models"),
+    ),
+)
 
 
 def _cells(health: Health) -> tuple[str, ...]:

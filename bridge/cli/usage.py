@@ -10,9 +10,10 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
-from bridge.cli.command import FAILED, PROGRAM, Command
+from bridge.cli.command import FAILED, PROGRAM, Command, Example
 from bridge.cli.table import format_table
 from bridge.settings import Settings, load
+from bridge.settings.value import suggestion
 from bridge.state.errors import StorageError
 from bridge.state.store import PATIENT
 from bridge.state.stores import open_stores
@@ -57,7 +58,7 @@ def _dimensions(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
     for name in names:
         if name not in GROUPINGS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(GROUPINGS)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is unknown; {suggestion(name, GROUPINGS)}")
     return names
 
 
@@ -92,7 +93,16 @@ def _print_usage(arguments: argparse.Namespace) -> int:
     return 0
 
 
-USAGE = Command(_print_usage, "report requests, tokens and cost by day, key, model and more", _arguments)
+USAGE = Command(
+    _print_usage,
+    "report requests, tokens and cost by day, key, model and more",
+    _arguments,
+    (
+        Example("usage", f"the last {DEFAULT_DAYS.removesuffix('d')} days, by day"),
+        Example("usage --by key,model --since 7d", "who used which model in the last seven days"),
+        Example("usage --key alice --csv", "the requests of one key, for a spreadsheet"),
+    ),
+)
 
 
 # --- JSON and CSV ------------------------------------------------------------------------------------
@@ -164,7 +174,16 @@ def _no_requests(query: UsageQuery, store: UsageStore) -> str:
     if not store.stored_bytes():
         return f"No usage is recorded yet: no request was sent to a model ({store.location})."
     whose = f" with the key {query.key}" if query.key is not None else ""
-    return f"No request{whose} was sent to a model from {query.since} to {query.until} (UTC)."
+    period = f"from {query.since} to {query.until} (UTC)"
+    return f"No request{whose} was sent to a model {period}{_near(query, store)}."
+
+
+def _near(query: UsageQuery, store: UsageStore) -> str:
+    """A hint, if other keys were used in the time."""
+    if query.key is None:
+        return ""
+    used = [group.names[0] for group in store.sums(UsageQuery(("key",), query.since, query.until))]
+    return f"; {suggestion(query.key, list(map(_printable, used)))}" if used else ""
 
 
 def _cells(sums: UsageSums) -> list[str]:

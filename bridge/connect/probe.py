@@ -61,12 +61,17 @@ class ProbeFinding:
         return not self.remedy
 
 
+def tests_of(client: ClientGuide) -> tuple[ToolTest | None, ...]:
+    """The tests for a client, in their order; None is the one without a tool."""
+    freeform = PROTOCOL_CLIENTS[client.speaks].freeform
+    return (None, LOOK_UP, PATCH) if freeform else (None, LOOK_UP)
+
+
 def probe(client: ClientGuide, target: Target) -> Iterator[ProbeFinding]:
     """Yield the finding of each test as soon as it is known. Stop at the first failure, because the other
     tests would fail too."""
     conversation = ProbeConversation(PROTOCOL_CLIENTS[client.speaks], target)
-    tests = (None, LOOK_UP, PATCH) if conversation.protocol_client.freeform else (None, LOOK_UP)
-    for test in tests:
+    for test in tests_of(client):
         name, began = test.name if test else "streamed text", time.monotonic()
         try:
             detail = conversation.use_tool(test) if test else conversation.stream_text()

@@ -6,6 +6,7 @@ probe needs only one POST request at a time, whose answer it reads line by line.
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -155,8 +156,16 @@ def _refusal(error: HTTPError) -> PostFailed:
     if error.code == 404 and "model" in message and not message.startswith(NO_ROUTE):
         remedy = UNKNOWN_MODEL
     if error.code == 429 and (wait := error.headers.get("Retry-After")):
-        remedy = f"A limit is reached: wait {wait} seconds, or ask your administrator for a higher limit."
+        remedy = f"A limit is reached: wait {_in_words(wait)}, or ask your administrator for a higher limit."
     return PostFailed(f"HTTP {error.code}: {message}", remedy)
+
+
+def _in_words(wait: str) -> str:
+    """The value of `retry-after` in seconds, minutes or hours, rounded up."""
+    if not wait.isdecimal() or int(wait) < 120:
+        return f"{wait} seconds"
+    minutes = math.ceil(int(wait) / 60)
+    return f"{minutes} minutes" if minutes < 120 else f"{math.ceil(minutes / 60)} hours"
 
 
 def _error_message(error: HTTPError) -> str:

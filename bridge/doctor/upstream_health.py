@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from bridge.doctor.finding import Finding, Installation, green, red, yellow
@@ -48,14 +48,22 @@ class Health:
         return f"{self.failure.error}, {_duration(self.failure.seconds_ago)} ago"
 
 
-def examine_upstreams(settings: Settings, rows: Iterable[UpstreamRow]) -> list[Health]:
-    """The health of each upstream; they are tested at the same time."""
+def _nobody_watches(_tested: int) -> None:
+    pass
+
+
+def examine_upstreams(
+    settings: Settings, rows: Iterable[UpstreamRow], progress: Callable[[int], None] = _nobody_watches
+) -> list[Health]:
+    """The health of each upstream; they are tested at the same time. `progress` gets the number of those that
+    are done."""
     found = [_remembered(settings, row) for row in rows]
     threads = [threading.Thread(target=_test, args=(settings, each), daemon=True) for each in found]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + TIME_LIMIT
-    for thread in threads:
+    for done, thread in enumerate(threads):
+        progress(done)
         thread.join(max(0.0, deadline - time.monotonic()))
     return found
 

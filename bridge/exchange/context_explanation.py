@@ -26,7 +26,7 @@ from bridge.protocols.base import Caller, ConvertedRequest, Protocol
 from bridge.protocols.envelope import validated
 from bridge.settings import Settings
 from bridge.settings.context import ALL
-from bridge.settings.value import OFF
+from bridge.settings.value import OFF, suggestion
 
 APPLIED, NOTHING, NOT_NEEDED, SWITCHED_OFF, NOT_ASKED, SHADOW = (
     "applied",
@@ -78,7 +78,7 @@ def explain(body: JsonObject, protocol: str | None, model: str | None, settings:
 def named_protocol(name: str) -> Protocol:
     names = {protocol.name: protocol for protocol in PROTOCOLS}
     if name not in names:
-        raise InvalidRequest(f"There is no protocol {name!r}; there are {', '.join(names)}", param="protocol")
+        raise InvalidRequest(f"There is no protocol {name!r}; {suggestion(name, names)}", param="protocol")
     return names[name]
 
 

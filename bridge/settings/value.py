@@ -312,9 +312,15 @@ def read_table(where: str, known: Mapping[str, Shape], table: Mapping[str, objec
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
+    near = near_name(name, known)
+    return f"did you mean {near}?" if near else f"known names: {', '.join(known)}"
+
+
+def near_name(name: str, known: Collection[str]) -> str | None:
+    """The known name that is most similar, if it is similar enough to be meant."""
     spelt = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=MIN_SIMILARITY)
-    return f"did you mean {spelt[near[0]]}?" if near else f"known names: {', '.join(known)}"
+    return spelt[near[0]] if near else None
 
 
 def masked(secret: str) -> str:

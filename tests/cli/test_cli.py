@@ -112,13 +112,14 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["settings", "--nonsense"]])
-def test_wrong_arguments_print_the_usage_and_exit_2(
+def test_wrong_arguments_say_where_the_help_is_and_exit_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: gemini-bridge" in capsys.readouterr().err
+    assert "gemini-bridge" in (printed := capsys.readouterr().err)
+    assert "--help" in printed
 
 
 def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:

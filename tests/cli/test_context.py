@@ -73,11 +73,11 @@ def test_each_step_has_its_tokens_and_the_first_turn_that_it_changes(explained):
 
 def test_the_terminal_gets_the_same_as_a_table(explained):
     table = explained(long_chat())
-    assert "window    5000 tokens\n" in table
+    assert "window    5,000 tokens\n" in table
     assert "compress  'off'; shown as if it were 'all'\n" in table
     (row,) = [line.split() for line in table.splitlines() if line.startswith("old_results")]
     masked = by_name(explained(long_chat(), "--json"))["old_results"]
-    assert row[1:] == ["applied", *(str(masked[name]) for name in ("changes", "before", "after", "first"))]
+    assert row[1:] == ["applied", *(f"{masked[name]:,}" for name in ("changes", "before", "after", "first"))]
     assert max(map(len, table.splitlines())) < 100
 
 

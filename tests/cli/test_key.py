@@ -110,8 +110,8 @@ def test_a_key_can_expire_after_a_duration(run, store: ClientKeys, text: str, da
         ("--expires", "0", "must be in the future"),
         ("--expires", "2027-13-01", "such as 2027-01-31"),
         ("--expires", "9999-12-31", "such as 2027-01-31"),
-        ("--expires", "soon", "such as 30m"),
-        ("--expires", "999999w", "such as 30m"),
+        ("--expires", "soon", "such as 90d, or never"),
+        ("--expires", "999999w", "such as 90d, or never"),
         ("--from", "10.0.0.0/33", "an address such as"),
         ("--from", "localhost", "an address such as"),
         ("--owner", "two\nlines", "one line"),
@@ -259,7 +259,8 @@ def test_no_command_prints_a_key_again(run, store: ClientKeys) -> None:
         ("list",),
         ("list", "--json"),
         ("show", "alice"),
-        ("set", "alice"),
+        ("show", "alice", "--json"),
+        ("set", "alice", "--rpm", "3"),
         ("revoke", "alice"),
     ):
         _, printed, explained = run(*arguments)
@@ -286,10 +287,11 @@ def test_an_unusable_file_is_named(run, state: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [[], ["nonsense"], ["add"], ["list", "alice"], ["add", "a", "--nonsense"]]
 )
-def test_wrong_arguments_print_the_usage(run, arguments: list[str]) -> None:
+def test_wrong_arguments_say_where_the_help_is(run, arguments: list[str]) -> None:
     code, printed, explained = run(*arguments)
     assert (code, printed) == (2, "")
-    assert "usage: gemini-bridge" in explained
+    assert "gemini-bridge key" in explained
+    assert "--help" in explained
 
 
 def test_the_commands_of_the_operations_page_work_as_written(run) -> None:

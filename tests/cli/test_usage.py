@@ -207,7 +207,10 @@ def test_the_commands_in_the_documents_run(store, usage, line) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--by", "colour"), "'colour' is not one of day, key, model, protocol, client, client-model, error"),
+        (
+            ("--by", "colour"),
+            "'colour' is unknown; known names: day, key, model, protocol, client, client-model, error",
+        ),
         (("--since", "yesterday"), "neither a number of days such as 7d nor a day such as 2026-11-01"),
         (("--since", "2026-13-01"), "neither a number of days"),
         (("--since", "99999999d"), "neither a number of days"),

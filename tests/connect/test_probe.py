@@ -142,6 +142,8 @@ EVENTS = {"Content_Type": "text/event-stream"}
         (Answer(404, b"<html>nginx</html>"), "HTTP 404: the answer is not from the bridge", "without /v1"),
         (Answer(404, envelope("Gemini has no model 'x'")), "HTTP 404", "GET /v1/models"),
         (Answer(429, envelope("Too many"), Retry_After="17"), "HTTP 429", "wait 17 seconds"),
+        (Answer(429, envelope("Too many"), Retry_After="301"), "HTTP 429", "wait 6 minutes"),
+        (Answer(429, envelope("Too many"), Retry_After="40000"), "HTTP 429", "wait 12 hours"),
         (Answer(502, envelope("The key was refused")), "HTTP 502", "doctor"),
         (Answer(418, b""), "HTTP 418", "Try again"),
         (Answer(302, b"", Location="https://there/"), "redirects to https://there/", "--url"),

@@ -79,6 +79,8 @@ def test_all_files_are_installed(scratch: Scratch) -> None:
     assert mode(etc / "credentials" / "gemini_api_key") == 0o600
     assert mode(etc / "credentials" / "state_url") == 0o600
     assert mode(scratch.path("/var/lib/gemini-bridge")) == 0o700
+    manual = scratch.path("/usr/local/share/man/man1/gemini-bridge.1")
+    assert manual.read_bytes() == (ROOT / "deploy" / "gemini-bridge.1").read_bytes()
 
 
 def test_the_installed_command_checks_the_installed_configuration(scratch: Scratch) -> None:
@@ -311,6 +313,7 @@ def _uninstall(scratch: Scratch, source: Path) -> str:
     for gone in (
         "/opt/gemini-bridge",
         "/usr/local/bin/gemini-bridge",
+        "/usr/local/share/man/man1/gemini-bridge.1",
         "/etc/systemd/system/gemini-bridge.service",
     ):
         assert not scratch.path(gone).exists()
