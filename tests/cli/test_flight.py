@@ -187,7 +187,7 @@ def test_explain_prints_what_gemini_would_get_and_sends_nothing(
     ("content", "protocol", "problem", "code"),
     [
         ('{"model": "gpt-5", "messages": 1}', "openai_chat", "messages", 1),
-        ('{"model": "gpt-5"}', "chat", "there are ", 1),
+        ('{"model": "gpt-5"}', "chat", "There is no protocol 'chat'", 1),
         ("[]", "openai_chat", "must hold a JSON object", 2),
         ("{", "openai_chat", "is not JSON", 2),
     ],
