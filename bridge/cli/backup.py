@@ -47,7 +47,10 @@ def _restore(file: Path) -> None:
     settings, config = load(), config_folder()
     done = restore_backup(file, settings.state.dir, config)
     head = ("rows of", "before", "backup", "after")
-    rows = [(each.name, str(each.before), str(each.rows), str(each.after)) for each in done.tables]
+    rows = [
+        (each.name, "damaged" if each.before is None else str(each.before), str(each.rows), str(each.after))
+        for each in done.tables
+    ]
     _print_rows([head, *rows])
     print(f"Settings changed in {config}: {', '.join(done.settings) or 'none'}")
     if done.replaced.exists():

@@ -23,7 +23,7 @@ from bridge.state.defined_keys import MARKER_FILE
 from bridge.state.errors import StorageError
 from bridge.state.folder_lock import folder_alone
 from bridge.state.private_file import create_private, file_error, write_private
-from bridge.state.sqlite.files import COMPANIONS, SCHEMAS, check_copy, copy_file, rows_of
+from bridge.state.sqlite.files import COMPANIONS, SCHEMAS, Rows, check_copy, copy_file, rows_of
 
 FORMAT = 1
 STATE, SETTINGS = "state", "settings"
@@ -36,7 +36,7 @@ _SETTINGS_FILE = re.compile(r"([\w-]+/)?[\w-][\w.-]*\.toml")
 class BackedUpTable(NamedTuple):
     name: str  #: of the file and of its table
     rows: int
-    before: int = 0  #: rows in the state folder before it was restored
+    before: int | None = 0  #: rows in the state folder before it was restored; None: the file was damaged
     after: int = 0
 
 
@@ -109,19 +109,28 @@ def restore_backup(archive: Path, state: Path, config: Path) -> Restored:
         found = Path(folder)
         _extract(archive, found)
         expected = _checked(found)
-        before = {name: rows_of(state / name) for name in expected}
+        before = {name: _rows_before(state / name) for name in expected}
         replaced = state / f"replaced-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
         changed = _put_settings(found / SETTINGS, config, replaced)
         _put_state(found / STATE, state, replaced)
         after = {name: rows_of(state / name) for name in expected}
     if after != expected:
         raise StorageError(f"the restored rows are not those of the backup; the former files: {replaced}")
-    tables = [
-        BackedUpTable(_label(name, table), count, before[name].get(table, 0), after[name][table])
-        for name, each in expected.items()
-        for table, count in each.items()
-    ]
+    tables = []
+    for name, each in expected.items():
+        former = before[name]
+        for table, count in each.items():
+            rows = None if former is None else former.get(table, 0)
+            tables.append(BackedUpTable(_label(name, table), count, rows, after[name][table]))
     return Restored(tables, changed, replaced)
+
+
+def _rows_before(path: Path) -> Rows | None:
+    """None if the file is damaged: a backup is needed most of all then."""
+    try:
+        return rows_of(path)
+    except StorageError:
+        return None
 
 
 @contextmanager

@@ -128,7 +128,7 @@ def test_the_doctor_accepts_the_example(
     front: NginxProxy, bridge: Bridge, gemini: ScriptedGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gemini.will_answer(lambda _: [*sse(text_chunk("1 ")), 1.5, *sse(text_chunk("2", "STOP"))])
-    monkeypatch.setenv("SSL_CERT_FILE", str(front.certificate))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(front.certificate))
     settings = load(ROOT / "config", {"GEMINI_API_KEY": "some-key"})
     found = check_public_address(Installation(settings, front.address))
     assert found.level is Level.GREEN

@@ -34,8 +34,15 @@ CALLS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     ),
     "responses": (
         "/v1/responses",
-        {"input": "Hello", "max_tool_calls": 3, "tools": [{"type": "file_search"}, {"type": "mcp"}]},
-        ["responses.max_tool_calls", "responses.tool:file_search", "responses.tool:mcp"],
+        {
+            "input": "Hello",
+            "max_tool_calls": 3,
+            "tools": [
+                {"type": "file_search"},
+                {"type": "computer_use_preview"},
+            ],
+        },
+        ["responses.max_tool_calls", "responses.tool:computer_use_preview", "responses.tool:file_search"],
     ),
     "messages": ("/v1/messages", {"messages": REDACTED, "max_tokens": 9}, ["messages.redacted_thinking"]),
     "interactions": (
