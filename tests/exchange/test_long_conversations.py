@@ -55,6 +55,7 @@ def conversations(
             BRIDGE_CONFIG_DIR=str(config),
             BRIDGE_UPSTREAM__ATTEMPTS="1",
             BRIDGE_CONTEXT__COMPRESS=compress,
+            BRIDGE_CONTEXT__SUMMARY="false",  # when a summary is ready depends on the machine
         ) as bridge:
             for name, kind in CLIENTS.items():
                 client = kind(bridge.address, MODEL)

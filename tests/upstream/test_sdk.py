@@ -49,6 +49,9 @@ from bridge.upstream.sdk.unsupported_fields import with_whole_numbers
 from bridge.upstream.transport.http_response import Timeouts
 
 SetUp = Callable[..., Rig]
+#: A socket that is left to the garbage collector warns in whichever test runs then.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 GEMMA = "gemma-3-27b-it"  # a model that needs no signatures, which the package cannot carry
 HELLO = Content("user", (Part("Hello"),))
 NO_WAIT = Timeouts(connect=5, first_byte=5, between=5, whole=60, tick=0.05)
